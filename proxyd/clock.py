@@ -1,0 +1,22 @@
+"""The one place that reads the clock."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+
+class SystemClock:
+    """The Clock port over the operating system's clocks."""
+
+    def time_s(self) -> float:
+        """Return unix seconds."""
+        return time.time()  # noqa: TID251 - this is the one place
+
+    def monotonic_s(self) -> float:
+        """Return seconds that never go back."""
+        return time.monotonic()  # noqa: TID251 - this is the one place
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait; returns at once where ``seconds`` is not positive."""
+        await asyncio.sleep(max(0.0, seconds))

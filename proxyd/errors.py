@@ -1,0 +1,185 @@
+"""Every error proxyd raises.
+
+::
+
+    ProxydError
+    |- ConfigError(ValueError)          every problem of the settings at once, each with its key
+    |- RuleError(ValueError)            a span of a text in the rule language, printed with a caret
+    |  |- RuleSyntaxError               the text cannot be read
+    |  `- RuleCheckError                it can be read, but names, types, units or capabilities do not fit
+    |- ProfileError(ValueError)         every RuleError of a declaration at once
+    |- SchedulingError
+    |  |- UnknownPolicyError(LookupError)
+    |  `- InvalidScheduleError(ValueError)
+    |- TraceError(ValueError)           a line of a trace file
+    |- ProbeError                       source_id, retry_after_s
+    |  |- FetchError
+    |  |  `- BlockedAddressError        the network guard refused the connected address
+    |  |- FetchTimeoutError
+    |  `- FeedParseError
+    |- DeliveryError                    retryable: the outbox decides from it
+    `- StoreError
+       |- NotFoundError(LookupError)
+       `- ConflictError
+
+The first line of a class's docstring is its default message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class ProxydError(Exception):
+    """Something went wrong in proxyd."""
+
+    def __init__(self, message: str | None = None) -> None:
+        self.message = message or (type(self).__doc__ or "").splitlines()[0]
+        super().__init__(self.message)
+
+
+class ConfigError(ProxydError, ValueError):
+    """The settings are not valid."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class RuleError(ProxydError, ValueError):
+    """A text in the rule language is not valid.
+
+    Parameters
+    ----------
+    message
+        What is wrong, what was expected and, where one is close, the nearest known name.
+    text
+        The whole text of the file.
+    start, stop
+        Offsets into ``text`` of the characters at fault, ``stop`` exclusive.
+    file
+        Name of the file or of the text.
+    """
+
+    def __init__(self, message: str, *, text: str, start: int, stop: int, file: str = "<text>") -> None:
+        super().__init__(message)
+        self.text = text
+        self.start = max(0, min(start, len(text)))
+        self.stop = max(self.start, min(stop, len(text)))
+        self.file = file
+
+    @property
+    def line(self) -> int:
+        """Line number, from 1."""
+        return self.text.count("\n", 0, self.start) + 1
+
+    @property
+    def column(self) -> int:
+        """Column in characters, from 1."""
+        return self.start - (self.text.rfind("\n", 0, self.start) + 1) + 1
+
+    @property
+    def source_line(self) -> str:
+        """The line at fault, without its end."""
+        begin = self.start - self.column + 1
+        end = self.text.find("\n", begin)
+        return self.text[begin : len(self.text) if end < 0 else end].rstrip("\r")
+
+    @property
+    def caret_line(self) -> str:
+        """Carets under the characters at fault; tabs are kept so that they align."""
+        line = self.source_line
+        indent = "".join("\t" if char == "\t" else " " for char in line[: self.column - 1])
+        width = max(1, min(self.stop - self.start, len(line) - self.column + 1))
+        return indent + "^" * width
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}:{self.column}"
+        return f"{where}: {self.message}\n    {self.source_line}\n    {self.caret_line}"
+
+
+class RuleSyntaxError(RuleError):
+    """The text cannot be read."""
+
+
+class RuleCheckError(RuleError):
+    """The text can be read, but it does not fit what is declared or what proxyd can execute."""
+
+
+class ProfileError(ProxydError, ValueError):
+    """The declaration has errors; nothing was changed."""
+
+    def __init__(self, errors: Sequence[RuleError]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("\n".join(str(error) for error in self.errors))
+
+
+class SchedulingError(ProxydError):
+    """No schedule could be computed."""
+
+
+class UnknownPolicyError(SchedulingError, LookupError):
+    """No policy of that name is registered."""
+
+
+class InvalidScheduleError(SchedulingError, ValueError):
+    """The schedule breaks a budget or names an unknown source."""
+
+
+class TraceError(ProxydError, ValueError):
+    """A line of the trace cannot be read."""
+
+    def __init__(self, message: str, *, file: str, line: int) -> None:
+        self.file = file
+        self.line = line
+        super().__init__(f"{file}:{line}: {message}")
+
+
+class ProbeError(ProxydError):
+    """A probe found nothing usable."""
+
+    def __init__(
+        self, message: str | None = None, *, source_id: str = "", retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.source_id = source_id
+        self.retry_after_s = retry_after_s
+
+
+class FetchError(ProbeError):
+    """The response could not be obtained."""
+
+
+class BlockedAddressError(FetchError):
+    """The network guard refuses this address."""
+
+
+class FetchTimeoutError(ProbeError):
+    """The response did not arrive in time."""
+
+
+class FeedParseError(ProbeError):
+    """The document is not a feed."""
+
+
+class DeliveryError(ProxydError):
+    """The receiver did not accept the notification."""
+
+    def __init__(
+        self, message: str | None = None, *, retryable: bool = True, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
+
+
+class StoreError(ProxydError):
+    """The database failed."""
+
+
+class NotFoundError(StoreError, LookupError):
+    """There is nothing of that name."""
+
+
+class ConflictError(StoreError):
+    """It is owned by something else or was changed meanwhile."""

@@ -1,0 +1,61 @@
+"""What probes find, and the update events at the source that produced it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+Value: TypeAlias = str | int | float | bool | None
+"""A field's value. Timestamps are unix seconds (float); a missing field is ``None``."""
+
+
+class EventKind(Enum):
+    """What happened to an item at its source."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One entry of a source as a probe found it.
+
+    Parameters
+    ----------
+    item_id
+        Identity within its source, stable between probes (guid, link or a hash).
+    fields
+        Values by full path in lower case, for example ``channel.item.title``.
+    published_s
+        The item's own time in unix seconds, or ``None`` where the source gives none.
+    content_hash
+        Changes exactly when the content does.
+    """
+
+    item_id: str
+    fields: Mapping[str, Value] = field(hash=False)
+    published_s: float | None
+    content_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateEvent:
+    """A change at a source.
+
+    Parameters
+    ----------
+    time_s
+        When it happened, in unix seconds: the item's own time, or the best bound where ``exact`` is false.
+    seen_s
+        When a probe discovered it.
+    """
+
+    source_id: str
+    kind: EventKind
+    item: Item
+    time_s: float
+    seen_s: float
+    exact: bool

@@ -1,0 +1,83 @@
+"""What a probe ended in: a value, whatever the world did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from proxyd.model.item import Item
+
+
+class OutcomeKind(Enum):
+    """Every way a probe can end; the values are the label of ``proxyd_probes_total``."""
+
+    CHANGED = "changed"  # a document was parsed; items holds its whole window
+    SAME_BODY = "same_body"  # 200, but the same bytes as last time: not parsed
+    NOT_MODIFIED = "not_modified"  # 304
+    THROTTLED = "throttled"  # 429 or 503
+    GONE = "gone"  # 410
+    HTTP_ERROR = "http_error"  # any other status that is no success
+    TIMEOUT = "timeout"
+    UNREACHABLE = "unreachable"  # DNS, connection, TLS, cut off in the middle
+    BLOCKED = "blocked"  # the network guard refused an address, a scheme or a port
+    TOO_LARGE = "too_large"
+    TOO_MANY_REDIRECTS = "too_many_redirects"
+    EMPTY = "empty"  # a success without a body
+    NOT_A_FEED = "not_a_feed"  # a web page or anything else that holds no feed
+    UNSAFE = "unsafe"  # declares entities or hides a decompression bomb
+    PARSER_FAILED = "parser_failed"  # the parser hung, died or raised
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the probe saw the state of the source."""
+        return self in {OutcomeKind.CHANGED, OutcomeKind.SAME_BODY, OutcomeKind.NOT_MODIFIED}
+
+
+@dataclass(frozen=True, slots=True)
+class Validators:
+    """ETag and Last-Modified exactly as the origin sent them."""
+
+    etag: str | None = None
+    last_modified: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRequest:
+    """What a prober needs to know of a source."""
+
+    source_id: str
+    url: str
+    validators: Validators = Validators()
+    body_hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeOutcome:
+    """How one probe ended.
+
+    Parameters
+    ----------
+    started_s, finished_s
+        Unix seconds at which the first request started and the last byte was handled.
+    items
+        The whole window of the source in page order, where ``kind`` is CHANGED; otherwise empty.
+    retry_after_s
+        Seconds the origin asked to wait, from ``finished_s``.
+    detail
+        One line for people: the status, the error or what the document looked like.
+    requests
+        HTTP requests that were started, redirects included.
+    """
+
+    source_id: str
+    kind: OutcomeKind
+    started_s: float
+    finished_s: float
+    status: int | None = None
+    items: tuple[Item, ...] = ()
+    validators: Validators = Validators()
+    body_hash: str | None = None
+    retry_after_s: float | None = None
+    detail: str = ""
+    requests: int = 1
+    body_bytes: int = 0

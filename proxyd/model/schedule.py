@@ -1,0 +1,40 @@
+"""Probes that were planned, each with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from proxyd.model.chronon import Chronon
+
+
+class Reason(Enum):
+    """Why a probe is in the plan."""
+
+    FIRST_CONTACT = "first contact"
+    INTERVAL = "execution interval"
+    FEEDBACK = "feedback"
+    FIXED = "fixed interval"
+    DETECTION = "detection"
+    SPEND = "spare budget"
+    RETRY = "retry"
+    MANUAL = "manual"
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One request to one source, planned for one chronon.
+
+    Parameters
+    ----------
+    rule
+        The rule it serves first, or ``None`` when it serves detection alone.
+    rate_per_day
+        The source's estimated update rate when the probe was planned, in items a day.
+    """
+
+    source_id: str
+    chronon: Chronon
+    reason: Reason
+    rule: str | None = None
+    rate_per_day: float = 0.0
