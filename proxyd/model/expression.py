@@ -172,9 +172,7 @@ class Aggregate:
     span: Span = field(default=NO_SPAN, compare=False)
 
 
-Expression: TypeAlias = (
-    Literal | Column | Unary | Binary | Like | InList | Between | IsNull | Call | Aggregate
-)
+Expression: TypeAlias = Literal | Column | Unary | Binary | Like | InList | Between | IsNull | Call | Aggregate
 
 
 @dataclass(frozen=True, slots=True)

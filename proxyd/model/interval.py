@@ -25,7 +25,5 @@ class ExecutionInterval:
 
     def __contains__(self, chronon: object) -> bool:
         return (
-            isinstance(chronon, int)
-            and self.start <= chronon
-            and (self.deadline is None or chronon <= self.deadline)
+            isinstance(chronon, int) and self.start <= chronon and (self.deadline is None or chronon <= self.deadline)
         )

@@ -47,6 +47,8 @@ class UpdateEvent:
 
     Parameters
     ----------
+    seq
+        Its number in the source's stream, growing in the order in which events are taken.
     time_s
         When it happened, in unix seconds: the item's own time, or the best bound where ``exact`` is false.
     seen_s
@@ -54,6 +56,7 @@ class UpdateEvent:
     """
 
     source_id: str
+    seq: int
     kind: EventKind
     item: Item
     time_s: float

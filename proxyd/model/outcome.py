@@ -41,13 +41,16 @@ class Validators:
     last_modified: str | None = None
 
 
+NO_VALIDATORS = Validators()
+
+
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
     """What a prober needs to know of a source."""
 
     source_id: str
     url: str
-    validators: Validators = Validators()
+    validators: Validators = NO_VALIDATORS
     body_hash: str | None = None
 
 
@@ -75,7 +78,7 @@ class ProbeOutcome:
     finished_s: float
     status: int | None = None
     items: tuple[Item, ...] = ()
-    validators: Validators = Validators()
+    validators: Validators = NO_VALIDATORS
     body_hash: str | None = None
     retry_after_s: float | None = None
     detail: str = ""

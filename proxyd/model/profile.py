@@ -276,7 +276,7 @@ class NotificationRule:
 
     ``source_ids`` are the pages of the trigger and query, resolved by the checker. ``deliveries`` include the
     defaults of its profiles. ``fingerprint`` changes exactly when trigger class, sources or condition do: an edited rule
-    keeps its counters and its NOW while it stays the same.
+    keeps its counters and NOW while it does not.
     """
 
     name: str

@@ -1,1 +1,7 @@
-"""TODO."""
+"""Politeness rules: when the next request may start. Pure; nothing here waits."""
+
+from proxyd.politeness.backoff import BackOff, back_off, host_block_s
+from proxyd.politeness.retry import retry_after_s
+from proxyd.politeness.spacing import PolitenessBudget, ProbeLog
+
+__all__ = ["BackOff", "PolitenessBudget", "ProbeLog", "back_off", "host_block_s", "retry_after_s"]

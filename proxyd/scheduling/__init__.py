@@ -1,1 +1,23 @@
-"""TODO."""
+"""Schedules and policies: what to probe when, decided without reading a clock or touching the world."""
+
+from proxyd.scheduling.budget import Budget, BudgetHours
+from proxyd.scheduling.demand import Demands, FixedDemand, IntervalDemand
+from proxyd.scheduling.edf import latest_slots
+from proxyd.scheduling.intervals import Firing, PlannedInterval, expected_interval
+from proxyd.scheduling.planner import Page, PlannedProbe, Planner, PlannerSettings
+
+__all__ = [
+    "Budget",
+    "BudgetHours",
+    "Demands",
+    "Firing",
+    "FixedDemand",
+    "IntervalDemand",
+    "Page",
+    "PlannedInterval",
+    "PlannedProbe",
+    "Planner",
+    "PlannerSettings",
+    "expected_interval",
+    "latest_slots",
+]

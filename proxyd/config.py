@@ -1,0 +1,308 @@
+"""The settings, and the only place that reads settings files, secrets and environment variables.
+
+Values are looked for in this order: keyword arguments (the command line), ``PROXYD_<KEY>``, ``PROXYD_<KEY>_FILE`` (the
+value is the content of that file), the TOML file, the default. An unknown key or ``PROXYD_`` variable is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+from zoneinfo import available_timezones
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+)
+
+from proxyd.errors import ConfigError
+from proxyd.model.profile import SecretRef
+from proxyd.scheduling.budget import Budget, BudgetHours
+
+PREFIX = "PROXYD_"
+DEFAULT_FILE = Path("proxyd.toml")
+_DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_RATE_PERIODS = {
+    "s": 1.0,
+    "sec": 1.0,
+    "min": 60.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "hour": 3600.0,
+    "d": 86400.0,
+    "day": 86400.0,
+}
+_Network: TypeAlias = IPv4Network | IPv6Network
+
+
+def parse_duration(value: object) -> float:
+    """Return seconds of ``200ms``, ``10s``, ``5m``, ``1h30m``, ``4w`` or a bare number of seconds.
+
+    >>> parse_duration("200ms"), parse_duration("1h30m"), parse_duration(5)
+    (0.2, 5400.0, 5.0)
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    text = str(value).strip()
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|[smhdw])", text)
+    if not parts or "".join(n + u for n, u in parts) != text:
+        raise ValueError(f"{text!r} is not a duration; write it like 200ms, 10s, 5m, 2h or 4w")
+    return sum(float(amount) * _DURATION_UNITS[unit] for amount, unit in parts)
+
+
+def format_duration(seconds: float) -> str:
+    """Return the shortest text that ``parse_duration`` reads as ``seconds``.
+
+    >>> format_duration(0.2), format_duration(300.0), format_duration(5400.0)
+    ('200ms', '5m', '90m')
+    """
+    for unit, length in sorted(_DURATION_UNITS.items(), key=lambda pair: -pair[1]):
+        amount = seconds / length
+        if seconds >= length and abs(amount - round(amount)) < 1e-9:
+            return f"{round(amount)}{unit}"
+    return f"{seconds:g}s"
+
+
+def parse_rate(text: str) -> float:
+    """Return a rate such as ``60/min`` in events per second.
+
+    >>> parse_rate("60/min"), parse_rate("0.5/s")
+    (1.0, 0.5)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*/\s*([a-z]+)\s*", text)
+    if match is None or match[2] not in _RATE_PERIODS:
+        raise ValueError(f"{text.strip()!r} is not a rate; write it like 60/min, 5/s or 1000/h")
+    return float(match[1]) / _RATE_PERIODS[match[2]]
+
+
+def parse_budget(value: object) -> Budget:
+    """Return a budget from ``60/min`` or by hour of day from ``08-18 30/min, 60/min``.
+
+    >>> parse_budget("08-18 30/min, 60/min").rate_per_s(9 * 3600.0)
+    0.5
+    """
+    if isinstance(value, Budget):
+        return value
+    parts = [part.strip() for part in str(value).split(",") if part.strip()]
+    default: float | None = None
+    hours: list[BudgetHours] = []
+    for part in parts:
+        match = re.fullmatch(r"(\d{1,2})-(\d{1,2})\s+(.+)", part)
+        if match is None:
+            default = parse_rate(part)
+        elif int(match[1]) > 23 or int(match[2]) > 24 or int(match[1]) == int(match[2]):
+            raise ValueError(f"{part!r}: hours run from 00 to 24, for example 08-18 30/min")
+        else:
+            hours.append(BudgetHours(int(match[1]), int(match[2]), parse_rate(match[3])))
+    if default is None:
+        raise ValueError("a budget needs a rate for the hours that are not named, for example 08-18 30/min, 60/min")
+    return Budget(default, tuple(hours))
+
+
+def format_budget(budget: Budget) -> str:
+    """Return the text that ``parse_budget`` reads as ``budget``."""
+    parts = [f"{h.start:02d}-{h.stop:02d} {h.per_s * 60:g}/min" for h in budget.hours]
+    return ", ".join([*parts, f"{budget.per_s * 60:g}/min"])
+
+
+def _split_list(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def _networks(values: list[str]) -> list[str]:
+    for value in values:
+        try:
+            ip_network(value)
+        except ValueError as error:
+            raise ValueError(f"{value!r} is not a network such as 10.0.0.0/8 or ::1/128") from error
+    return values
+
+
+def _zone(value: str) -> str:
+    if value not in available_timezones():
+        raise ValueError(f"{value!r} is not a time zone such as Europe/Berlin")
+    return value
+
+
+def _positive(value: float) -> float:
+    if value <= 0:
+        raise ValueError("must be longer than 0")
+    return value
+
+
+Seconds = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(format_duration)]
+PositiveSeconds = Annotated[Seconds, AfterValidator(_positive)]
+BudgetSetting = Annotated[Budget, BeforeValidator(parse_budget), PlainSerializer(format_budget)]
+
+
+class Settings(BaseModel):
+    """All settings of the daemon; durations are held in seconds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    profiles: Path = Field(Path("profiles"), description="directory of *.profile files")
+    database: str = Field("data/proxyd.db", description="path of the SQLite database")
+    listen: str = Field("127.0.0.1:8080", description="host:port of the REST API and the metrics")
+    chronon: Annotated[Seconds, Field(ge=0.1, le=3600)] = Field(10.0, description="smallest time step of the plan")
+    budget: BudgetSetting = Field(Budget(1.0), description="probing budget: 60/min, or 08-18 30/min, 60/min")
+    budget_zone: Annotated[str, AfterValidator(_zone)] = Field("UTC", description="time zone of the budget's hours")
+    objective: Literal["satisfy", "spend"] = Field(
+        "satisfy", description="satisfy: fewest probes that serve the rules; spend: the whole budget"
+    )
+    probe_price: Annotated[float, Field(gt=0)] = Field(
+        0.1, description="item-hours of delay that a detection probe must save"
+    )
+    epoch: PositiveSeconds = Field(86400.0, description="how far the rolling plan looks ahead")
+    source_spacing: PositiveSeconds = Field(300.0, description="least time between two probes of a source")
+    host_spacing: Seconds = Field(1.0, description="least time between two requests to a host")
+    rate_half_life: PositiveSeconds = Field(4 * 604800.0, description="age at which evidence counts half")
+    probe_timeout: PositiveSeconds = Field(30.0, description="total time of one probe")
+    max_body_bytes: Annotated[int, Field(ge=1024)] = Field(10 * 1024 * 1024, description="largest decoded body")
+    parser_processes: Annotated[int, Field(ge=1, le=64)] = Field(2, description="processes that parse feeds")
+    parser_timeout: PositiveSeconds = Field(10.0, description="time after which a parser is killed")
+    contact: str = Field("", description="address for operators of sources, sent in User-Agent")
+    allow_networks: Annotated[list[str], BeforeValidator(_split_list), AfterValidator(_networks)] = Field(
+        default_factory=list, description="private networks that may be connected to, e.g. 127.0.0.0/8"
+    )
+    secret_env_prefix: Annotated[str, Field(min_length=1)] = Field(
+        "SECRET_", description="environment variables that profiles may name as secrets start with this"
+    )
+    secrets: Path | None = Field(None, description="folder for SECRET FILE")
+    delivery_timeout: PositiveSeconds = Field(15.0, description="total time of one webhook attempt")
+    delivery_hold: Seconds = Field(600.0, description="how long a failing notification holds back the next ones")
+    delivery_concurrency: Annotated[int, Field(ge=1)] = Field(64, description="webhook attempts under way at once")
+    retention: PositiveSeconds = Field(90 * 86400.0, description="how long items, intervals and notifications are kept")
+    backup: Path | None = Field(None, description="folder for a nightly copy of the database")
+    reload_interval: PositiveSeconds = Field(1.0, description="how often the profiles directory is looked at")
+    drain_timeout: Seconds = Field(10.0, description="how long SIGTERM waits for probes and deliveries under way")
+    log_format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a terminal, else json")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level logged")
+
+    @property
+    def database_path(self) -> Path:
+        """Path of the database file."""
+        return Path(self.database.removeprefix("sqlite+aiosqlite:///"))
+
+    @property
+    def socket_path(self) -> Path:
+        """Unix socket of the daemon, beside the database."""
+        return self.database_path.with_suffix(".sock")
+
+    @property
+    def networks(self) -> tuple[_Network, ...]:
+        """``allow_networks``, parsed."""
+        return tuple(ip_network(value) for value in self.allow_networks)
+
+    @property
+    def listen_address(self) -> tuple[str, int]:
+        """Host and port of ``listen``."""
+        host, _, port = self.listen.rpartition(":")
+        return host.strip("[]"), int(port)
+
+    def describe(self) -> dict[str, object]:
+        """Return every setting as a file or variable would spell it. There are no secrets among them."""
+        return self.model_dump(mode="json")
+
+
+def load(file: Path | None = None, *, environ: Mapping[str, str] | None = None, **overrides: Any) -> Settings:
+    """Return the settings from ``overrides``, the environment and a TOML file.
+
+    Raises
+    ------
+    ConfigError
+        With every problem at once, each with its key.
+    """
+    env = os.environ if environ is None else environ  # noqa: TID251 - this is the one place
+    problems: list[str] = []
+    values = _from_file(file, env, problems)
+    values |= _from_environment(env, problems)
+    values |= {key: value for key, value in overrides.items() if value is not None}
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        problems += [_describe(dict(item)) for item in error.errors()]
+        raise ConfigError(problems) from error
+    problems += _cross_check(settings)
+    if problems:
+        raise ConfigError(problems)
+    return settings
+
+
+def _describe(item: Mapping[str, Any]) -> str:
+    key = ".".join(str(part) for part in item["loc"])
+    if item["type"] == "extra_forbidden":
+        return f"{key}: no such setting; `proxyd config` lists them"
+    return f"{key}: {item['msg'].removeprefix('Value error, ')}"
+
+
+def _from_file(file: Path | None, env: Mapping[str, str], problems: list[str]) -> dict[str, Any]:
+    named = file or (Path(env[PREFIX + "CONFIG"]) if PREFIX + "CONFIG" in env else None)
+    path = named or DEFAULT_FILE
+    if not path.exists():
+        if named is not None:
+            problems.append(f"{path}: no such settings file")
+        return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        problems.append(f"{path}: {error}")
+        return {}
+
+
+def _from_environment(env: Mapping[str, str], problems: list[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, value in env.items():
+        if not name.startswith(PREFIX) or name == PREFIX + "CONFIG":
+            continue
+        key = name.removeprefix(PREFIX).lower()
+        if key.endswith("_file") and key.removesuffix("_file") in Settings.model_fields:
+            try:
+                values.setdefault(key.removesuffix("_file"), Path(value).read_text(encoding="utf-8").strip())
+            except (OSError, UnicodeDecodeError) as error:
+                problems.append(f"{name}: {error}")
+        elif key in Settings.model_fields:
+            values[key] = value
+        else:
+            problems.append(f"{name}: no such setting; `proxyd config` lists them")
+    return values
+
+
+def _cross_check(settings: Settings) -> list[str]:
+    problems = []
+    if not re.fullmatch(r".+:\d{1,5}", settings.listen) or settings.listen_address[1] > 65535:
+        problems.append(f"listen: {settings.listen!r} is not host:port")
+    if "://" in settings.database and not settings.database.startswith("sqlite+aiosqlite:///"):
+        problems.append("database: only SQLite is supported; give the path of a file")
+    return problems
+
+
+class SecretStore:
+    """Resolves ``SECRET ENV`` and ``SECRET FILE``; values are never logged or kept."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str] | None = None) -> None:
+        self._prefix = settings.secret_env_prefix
+        self._folder = settings.secrets
+        self._env = os.environ if environ is None else environ  # noqa: TID251 - this is the one place
+
+    def resolve(self, ref: SecretRef) -> str | None:
+        """Return the secret, or ``None`` where it is not set or may not be read."""
+        if ref.kind == "env":
+            return self._env.get(ref.name) if ref.name.startswith(self._prefix) else None
+        if self._folder is None or Path(ref.name).name != ref.name:
+            return None
+        try:
+            return (self._folder / ref.name).read_text(encoding="utf-8").strip()
+        except OSError:
+            return None

@@ -1,0 +1,46 @@
+"""When a source may be asked again after a failure: never at once, never in step with others, never given up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from proxyd.model.outcome import OutcomeKind, ProbeOutcome
+
+FIRST_THROTTLE_S = 60.0
+LONGEST_S = 86400.0
+JITTER = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class BackOff:
+    """``failures`` in a row, and ``not_before_s``: the earliest next probe in unix seconds (0: no wait)."""
+
+    failures: int = 0
+    not_before_s: float = 0.0
+
+
+def back_off(previous: BackOff, outcome: ProbeOutcome, *, spacing_s: float, rng: np.random.Generator) -> BackOff:
+    """Return the back-off after ``outcome``.
+
+    A success forgets the failures. A throttle waits what the origin asked (Retry-After), or 60 s doubling to a day.
+    Any other failure waits its source's spacing doubling to a day. All but Retry-After's own share get up to 10 % of
+    jitter on top, so that what failed together does not come back together; the wait is never shorter than asked.
+    """
+    if outcome.kind.is_success:
+        asked = outcome.retry_after_s or 0.0
+        return BackOff(0, outcome.finished_s + min(asked, LONGEST_S) if asked else 0.0)
+    failures = previous.failures + 1
+    first = FIRST_THROTTLE_S if outcome.kind is OutcomeKind.THROTTLED else spacing_s
+    wait = min(LONGEST_S, first * 2.0 ** min(failures - 1, 32))
+    if outcome.retry_after_s is not None:
+        wait = min(outcome.retry_after_s, LONGEST_S) if outcome.retry_after_s > 0 else first
+    wait *= 1.0 + JITTER * float(rng.random())
+    return BackOff(failures, outcome.finished_s + wait)
+
+
+def host_block_s(outcome: ProbeOutcome, back_off_until: BackOff) -> float:
+    """Return until when the whole host is blocked: as long as the source where it throttled, else not at all."""
+    return back_off_until.not_before_s if outcome.kind is OutcomeKind.THROTTLED else -inf

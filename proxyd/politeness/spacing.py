@@ -1,0 +1,48 @@
+"""How often one source may be asked: least spacing and probes per window."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from math import inf
+
+
+@dataclass(frozen=True, slots=True)
+class PolitenessBudget:
+    """Probes start at least ``spacing_s`` apart, at most ``probes`` of them in any ``window_s``.
+
+    ``probes`` is ``None`` where their number is not limited.
+    """
+
+    spacing_s: float
+    probes: int | None = None
+    window_s: float = 0.0
+
+
+@dataclass(slots=True)
+class ProbeLog:
+    """The starts of a source's recent probes, as many as its budget needs to remember.
+
+    >>> log = ProbeLog(PolitenessBudget(spacing_s=10.0, probes=2, window_s=100.0))
+    >>> log.record(0.0); log.record(10.0)
+    >>> log.earliest_s()
+    100.0
+    """
+
+    budget: PolitenessBudget
+    starts_s: deque[float] = field(default_factory=deque)
+
+    def record(self, start_s: float) -> None:
+        """Note a probe that started."""
+        self.starts_s.append(start_s)
+        while len(self.starts_s) > max(1, self.budget.probes or 1):
+            self.starts_s.popleft()
+
+    def earliest_s(self) -> float:
+        """Return the earliest start of the next probe, minus infinity where any time will do."""
+        if not self.starts_s:
+            return -inf
+        earliest = self.starts_s[-1] + self.budget.spacing_s
+        if self.budget.probes is not None and len(self.starts_s) >= self.budget.probes:
+            earliest = max(earliest, self.starts_s[-self.budget.probes] + self.budget.window_s)
+        return earliest

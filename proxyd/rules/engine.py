@@ -1,0 +1,280 @@
+"""The rule engine: one outcome of one probe in, everything there is to record and to send out.
+
+Nothing here waits, reads a clock or stores: the daemon applies an ``Observation`` in one transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from proxyd.estimation import Evidence, GammaRate
+from proxyd.model.chronon import Chronon, ChrononGrid
+from proxyd.model.item import EventKind, Item, UpdateEvent
+from proxyd.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.model.profile import Declaration, NotificationRule, Source
+from proxyd.politeness import BackOff, back_off
+from proxyd.rules.events import Discovery, discover, unchanged
+from proxyd.rules.query import QueryProgram, compile_query
+from proxyd.rules.state import MAX_PENDING, IntervalRecord, Notification, SourceState, StoredItem, StreamState
+from proxyd.rules.trigger import TriggerProgram, compile_trigger
+from proxyd.rules.values import iso_time
+
+
+@dataclass(frozen=True, slots=True)
+class RuleProgram:
+    """A rule ready to run: compiled, its period resolved to unix seconds, its life to chronons."""
+
+    rule: NotificationRule
+    trigger: TriggerProgram
+    query: QueryProgram
+    accepted_s: float
+    start_s: float
+    end_s: float
+    life_s: float | None
+
+    def new_stream(self, source_id: str) -> StreamState:
+        """Return the state of a stream that saw nothing."""
+        return StreamState(self.rule.name, source_id, self.trigger.zero)
+
+    def is_over(self, now_s: float) -> bool:
+        """Whether its period has ended."""
+        return now_s >= self.end_s
+
+
+def compile_rule(
+    rule: NotificationRule, declaration: Declaration, *, accepted_s: float, chronon_s: float
+) -> RuleProgram:
+    """Return the program of a checked rule that was first accepted at ``accepted_s`` (its NOW)."""
+    source = declaration.sources[rule.source_ids[0]] if rule.source_ids else None
+    domain = source.domain if source else rule.trigger.page_class.domain or ""
+    page_class = declaration.domains[domain].classes[source.page_class if source else rule.trigger.page_class.name]
+    window = rule.life.window if rule.life else None
+    return RuleProgram(
+        rule=rule,
+        trigger=compile_trigger(rule.trigger, page_class),
+        query=compile_query(rule.query, page_class),
+        accepted_s=accepted_s,
+        start_s=rule.start.resolve(accepted_s, chronon_s=chronon_s),
+        end_s=rule.end.resolve(accepted_s, chronon_s=chronon_s),
+        life_s=window.in_seconds(chronon_s=chronon_s) if window else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PageContext:
+    """Everything an observation of one source depends on but the outcome itself."""
+
+    source: Source
+    state: SourceState
+    rules: Sequence[tuple[RuleProgram, StreamState]]
+    grid: ChrononGrid
+    half_life_s: float
+    spacing_s: float
+    prior_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one probe changed, to be applied whole or not at all."""
+
+    state: SourceState
+    outcome: ProbeOutcome
+    events: tuple[StoredItem, ...] = ()
+    edited: tuple[Item, ...] = ()
+    present: tuple[str, ...] = ()
+    streams: tuple[StreamState, ...] = ()
+    intervals: tuple[IntervalRecord, ...] = ()
+    notifications: tuple[Notification, ...] = ()
+    evidence: Evidence | None = None
+    lost_items: float = 0.0
+
+    @property
+    def delays_s(self) -> list[float]:
+        """Published to seen, of the new items whose own time is known."""
+        return [e.seen_s - e.event_s for e in self.events if e.exact and not e.seed]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStep:
+    """How events moved one stream."""
+
+    stream: StreamState
+    intervals: tuple[IntervalRecord, ...] = ()
+    notifications: tuple[Notification, ...] = field(default=())
+
+
+def observe(
+    context: PageContext, outcome: ProbeOutcome, known: Mapping[str, str], *, rng: np.random.Generator
+) -> Observation:
+    """Return what ``outcome`` changed; ``known`` maps those of its item ids that are stored to their content hash."""
+    state = _after_probe(context, outcome, rng)
+    if not outcome.kind.is_success:
+        return Observation(state, outcome)
+    seen_s = outcome.finished_s
+    rate = source_rate(context.state, context.source, half_life_s=context.half_life_s)
+    if outcome.kind is OutcomeKind.CHANGED:
+        rate_per_s = rate.rate_per_s(seen_s, prior_per_s=context.prior_per_s)
+        found = discover(outcome.items, known, context.state, seen_s=seen_s, rate_per_s=rate_per_s)
+    else:
+        found = unchanged(context.state, seen_s=seen_s)
+    state = _after_success(state, outcome, found)
+    if found.evidence is not None:
+        rate.update(found.evidence, prior_per_s=context.prior_per_s)
+        state = replace(state, rate_events=rate.events, rate_exposure_s=rate.exposure_s, rate_as_of_s=rate.as_of_s)
+    steps = [advance(program, stream, found.events, context) for program, stream in context.rules]
+    return Observation(
+        state=state,
+        outcome=outcome,
+        events=found.events,
+        edited=found.edited,
+        present=tuple(item.item_id for item in outcome.items),
+        streams=tuple(step.stream for step in steps),
+        intervals=tuple(record for step in steps for record in step.intervals),
+        notifications=tuple(sent for step in steps for sent in step.notifications),
+        evidence=found.evidence,
+        lost_items=found.lost_items,
+    )
+
+
+def source_rate(state: SourceState, source: Source, *, half_life_s: float) -> GammaRate:
+    """Return the rate estimate of a source as it stands."""
+    expected = None
+    if source.expect is not None:
+        expected = float(source.expect.amount) / source.expect.per.in_seconds(chronon_s=1.0)
+    return GammaRate(half_life_s, state.rate_events, state.rate_exposure_s, state.rate_as_of_s, expected)
+
+
+def advance(program: RuleProgram, stream: StreamState, found: Sequence[StoredItem], context: PageContext) -> StreamStep:
+    """Return the stream after the events ``found`` by one probe, taken one by one in their order.
+
+    Seeds count where they are known to be younger than START; what lies outside [START, END) does not count at all.
+    """
+    events = [_event(item, context.source.source_id) for item in found if _counts(program, item)]
+    intervals: list[IntervalRecord] = []
+    notifications: list[Notification] = []
+    for position, event in enumerate(events):
+        counts, fires = program.trigger.step(stream.counts, event)
+        pending = (*stream.pending, event)[-MAX_PENDING:]
+        stream = replace(stream, counts=counts, pending=pending)
+        if fires:
+            record = _interval(program, event, events[position + 1 :], context.grid)
+            intervals.append(record)
+            notifications.append(_notification(program, stream, record, context))
+            stream = _fired(stream, record)
+    return StreamStep(stream, tuple(intervals), tuple(notifications))
+
+
+def _counts(program: RuleProgram, item: StoredItem) -> bool:
+    if item.seed and item.item.published_s is None:
+        return False
+    return program.start_s <= item.event_s < program.end_s
+
+
+def _event(stored: StoredItem, source_id: str) -> UpdateEvent:
+    return UpdateEvent(
+        source_id, stored.seq, EventKind.INSERT, stored.item, stored.event_s, stored.seen_s, stored.exact
+    )
+
+
+def _interval(
+    program: RuleProgram, event: UpdateEvent, later: Sequence[UpdateEvent], grid: ChrononGrid
+) -> IntervalRecord:
+    """Return the actual interval that ``event`` opened and whether the probe that found it came in time."""
+    start = grid.chronon_at(event.time_s)
+    probed = grid.chronon_at(event.seen_s)
+    deadline: Chronon | None
+    if program.life_s is not None:
+        deadline = start + grid.ceil(program.life_s)
+    else:
+        chronons = (grid.chronon_at(other.time_s) for other in later)
+        deadline = next((chronon - 1 for chronon in chronons if chronon > start), None)
+    return IntervalRecord(
+        rule=program.rule.name,
+        source_id=event.source_id,
+        seq=event.seq,
+        start=start,
+        deadline=deadline,
+        probed=probed,
+        captured=deadline is None or probed <= deadline,
+        exact=event.exact,
+        delay_s=max(0.0, event.seen_s - event.time_s),
+    )
+
+
+def _fired(stream: StreamState, record: IntervalRecord) -> StreamState:
+    return replace(
+        stream,
+        pending=(),
+        fired_seq=record.seq,
+        captured=stream.captured + record.captured,
+        missed=stream.missed + (not record.captured),
+    )
+
+
+def _notification(
+    program: RuleProgram, stream: StreamState, record: IntervalRecord, context: PageContext
+) -> Notification:
+    event = stream.pending[-1]
+    rule = program.rule
+    identity = f"{rule.name}\0{program.accepted_s!r}\0{event.source_id}\0{event.item.item_id}\0{event.seq}"
+    notification_id = "ntf_" + hashlib.sha256(identity.encode()).hexdigest()[:32]
+    grid = context.grid
+    data = {
+        "id": notification_id,
+        "rule": rule.name,
+        "profiles": list(rule.profiles),
+        "source": event.source_id,
+        "url": context.source.url,
+        "event": {"kind": event.kind.value, "time": iso_time(event.time_s), "seen": iso_time(event.seen_s)},
+        "interval": {
+            "start": iso_time(grid.start_s(record.start)),
+            "end": None if record.deadline is None else iso_time(grid.start_s(record.deadline + 1)),
+        },
+        "late": not record.captured,
+        "items": program.query.run([pending.item.fields for pending in stream.pending]),
+    }
+    body = {"type": "proxyd.notification", "timestamp": iso_time(event.seen_s), "data": data}
+    return Notification(
+        notification_id=notification_id,
+        rule=rule.name,
+        source_id=event.source_id,
+        event_s=event.time_s,
+        created_s=event.seen_s,
+        late=not record.captured,
+        body=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(),
+        deliveries=rule.deliveries,
+    )
+
+
+def _after_probe(context: PageContext, outcome: ProbeOutcome, rng: np.random.Generator) -> SourceState:
+    previous = BackOff(context.state.failures, context.state.not_before_s)
+    waited = back_off(previous, outcome, spacing_s=context.spacing_s, rng=rng)
+    return replace(
+        context.state,
+        last_start_s=outcome.started_s,
+        last_outcome=outcome.kind.value,
+        last_detail=outcome.detail,
+        failures=waited.failures,
+        not_before_s=waited.not_before_s,
+    )
+
+
+def _after_success(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> SourceState:
+    times = [e.item.published_s for e in found.events if e.item.published_s is not None and e.exact]
+    newest = max([*times, *([] if state.newest_s is None else [state.newest_s])], default=None)
+    read = outcome.kind is OutcomeKind.CHANGED
+    return replace(
+        state,
+        validators=outcome.validators if outcome.kind is not OutcomeKind.NOT_MODIFIED else state.validators,
+        body_hash=outcome.body_hash if read else state.body_hash,
+        first_contact_s=outcome.finished_s if state.first_contact_s is None and read else state.first_contact_s,
+        last_success_s=outcome.finished_s,
+        newest_s=newest,
+        next_seq=state.next_seq + len(found.events),
+        lost_items=state.lost_items + found.lost_items,
+    )

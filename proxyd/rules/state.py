@@ -1,0 +1,116 @@
+"""What is remembered of a source and of a rule's stream on it, between probes and across restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from proxyd.model.chronon import Chronon
+from proxyd.model.item import Item, UpdateEvent, Value
+from proxyd.model.outcome import NO_VALIDATORS, Validators
+from proxyd.model.profile import Delivery
+
+MAX_PENDING = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """What proxyd knows of a source.
+
+    Parameters
+    ----------
+    first_contact_s
+        When its items were first seen; ``None`` before.
+    last_start_s, last_success_s
+        Start of the last probe, and of the last one that saw the source's state; unix seconds.
+    newest_s
+        The newest item time seen.
+    next_seq
+        Number of its next event.
+    rate_events, rate_exposure_s, rate_as_of_s
+        Discounted evidence of its update rate.
+    lost_items
+        Items estimated to have slid off the feed unseen.
+    """
+
+    source_id: str
+    url: str
+    validators: Validators = NO_VALIDATORS
+    body_hash: str | None = None
+    first_contact_s: float | None = None
+    last_start_s: float | None = None
+    last_success_s: float | None = None
+    last_outcome: str | None = None
+    last_detail: str = ""
+    newest_s: float | None = None
+    next_seq: int = 1
+    failures: int = 0
+    not_before_s: float = 0.0
+    rate_events: float = 0.0
+    rate_exposure_s: float = 0.0
+    rate_as_of_s: float | None = None
+    lost_items: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """One rule on one page: its counts since START and the events since it last fired.
+
+    ``pending`` is rebuilt from the stored items after ``fired_seq``; only the newest ``MAX_PENDING`` are kept.
+    """
+
+    rule: str
+    source_id: str
+    counts: tuple[int, ...]
+    fired_seq: int = 0
+    captured: int = 0
+    missed: int = 0
+    pending: tuple[UpdateEvent, ...] = field(default=(), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalRecord:
+    """An actual execution interval and its fate; ``deadline`` is ``None`` where nothing has ended it yet.
+
+    ``exact`` says whether the event's time was the item's own; otherwise it is a bound from the probes around it.
+    """
+
+    rule: str
+    source_id: str
+    seq: int
+    start: Chronon
+    deadline: Chronon | None
+    probed: Chronon
+    captured: bool
+    exact: bool
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """A firing, ready to be sent: ``body`` is what every receiver gets, byte for byte, however often it is sent."""
+
+    notification_id: str
+    rule: str
+    source_id: str
+    event_s: float
+    created_s: float
+    late: bool
+    body: bytes
+    deliveries: tuple[Delivery, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredItem:
+    """An item of a source and the event it was: ``seed`` where it was there at first contact."""
+
+    seq: int
+    item: Item
+    event_s: float
+    seen_s: float
+    exact: bool
+    seed: bool
+
+    def as_row(self) -> Mapping[str, Value]:
+        """Return its fields."""
+        return self.item.fields

@@ -1,0 +1,129 @@
+"""What one rule asks of one page, followed over time: intervals to hit, fixed probes, or detection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from proxyd.model.chronon import Chronon, ChrononGrid
+from proxyd.scheduling.intervals import Firing, PlannedInterval, expected_interval
+
+
+@dataclass(slots=True)
+class IntervalDemand:
+    """SUP and fbSUP: one probe inside each expected interval of the rule.
+
+    The intervals follow from the rate and the count at the anchor, as in the papers' static plan; they are laid anew by
+    ``anchor`` at every epoch. With ``feedback`` a probe that found too few items adds an interval for the items still
+    to come, unless a planned one already covers it.
+
+    Notes
+    -----
+    Source: Roitman et al., Algorithms 1 and 2.
+    """
+
+    rule: str
+    firing: Firing
+    life_s: float | None
+    feedback: bool
+    grid: ChrononGrid
+    anchor_s: float = 0.0
+    rate_per_s: float = 0.0
+    count: int = 0
+    _k: int = 1
+    _extra: PlannedInterval | None = None
+    unmet: int = 0
+
+    def anchor(self, now_s: float, *, rate_per_s: float, count: int) -> None:
+        """Lay the intervals anew from ``now_s`` with the present rate and count."""
+        self.anchor_s, self.rate_per_s, self.count = now_s, rate_per_s, count
+        self._k, self._extra = 1, None
+
+    def pending(self, now: Chronon) -> PlannedInterval:
+        """Return the uncaught interval that ends first; those that ended before ``now`` are counted as unmet."""
+        while (planned := self._planned(self._k)).deadline < now:
+            self._k += 1
+            self.unmet += 1
+        if self._extra is not None and self._extra.deadline < now:
+            self._extra = None
+        if self._extra is not None and self._extra.deadline < planned.deadline:
+            return self._extra
+        return planned
+
+    def probed(self, chronon: Chronon) -> None:
+        """Note that the page is probed at ``chronon``: intervals that contain it are caught."""
+        while self._planned(self._k).deadline < chronon:
+            self._k += 1
+            self.unmet += 1
+        if self._planned(self._k).start <= chronon:
+            self._k += 1
+        if self._extra is not None and self._extra.start <= chronon:
+            self._extra = None
+
+    def observed(self, now_s: float, *, rate_per_s: float, count: int, fired: bool) -> None:
+        """Take in what a probe found: ``count`` is the stream's new count, ``fired`` whether the rule fired."""
+        if not self.feedback or fired or rate_per_s <= 0:
+            return
+        missing = self.firing.items_to_next(count)
+        interval = expected_interval(missing, anchor_s=now_s, rate_per_s=rate_per_s, life_s=self.life_s, grid=self.grid)
+        planned = self.pending(self.grid.chronon_at(now_s) + 1).deadline
+        if not interval.start <= planned <= interval.deadline:
+            self._extra = interval
+
+    @property
+    def has_feedback(self) -> bool:
+        """Whether the next interval comes from feedback."""
+        return self._extra is not None and self._extra.deadline < self._planned(self._k).deadline
+
+    def _planned(self, k: int) -> PlannedInterval:
+        return expected_interval(
+            self.firing.items_to_next(self.count, k),
+            anchor_s=self.anchor_s,
+            rate_per_s=self.rate_per_s,
+            life_s=self.life_s,
+            grid=self.grid,
+        )
+
+
+@dataclass(slots=True)
+class FixedDemand:
+    """UNIFORM: a probe every ``period`` chronons; any probe since the last due one serves."""
+
+    rule: str
+    period: int
+    next_due: Chronon
+
+    def pending(self, now: Chronon) -> PlannedInterval:
+        """Return the chronons in which the next probe is wanted; a period that passed is not made up for."""
+        if now >= self.next_due + self.period:
+            self.next_due += (now - self.next_due) // self.period * self.period
+        return PlannedInterval(self.next_due, self.next_due + self.period - 1)
+
+    def probed(self, chronon: Chronon) -> None:
+        """Note a probe; the phase is kept."""
+        if chronon >= self.next_due:
+            self.next_due += ((chronon - self.next_due) // self.period + 1) * self.period
+
+
+@dataclass(slots=True)
+class Demands:
+    """Everything the rules of one page ask of it."""
+
+    intervals: list[IntervalDemand] = field(default_factory=list)
+    fixed: list[FixedDemand] = field(default_factory=list)
+    detecting: list[str] = field(default_factory=list)
+
+    def probed(self, chronon: Chronon) -> None:
+        """Note a probe for all of them: one probe serves every rule."""
+        for demand in self.intervals:
+            demand.probed(chronon)
+        for fixed in self.fixed:
+            fixed.probed(chronon)
+
+    @property
+    def first_rule(self) -> str | None:
+        """A rule to name where no single one asked."""
+        named = [*self.detecting, *(d.rule for d in self.intervals), *(d.rule for d in self.fixed)]
+        return named[0] if named else None
+
+    def __bool__(self) -> bool:
+        return bool(self.intervals or self.fixed or self.detecting)

@@ -1,0 +1,304 @@
+"""The planner: rates, rules and politeness in, probes of the present chronon out, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from math import inf, isinf
+from zoneinfo import ZoneInfo
+
+from proxyd.model.chronon import Chronon, ChrononGrid, Epoch
+from proxyd.model.schedule import Probe, Reason
+from proxyd.politeness import ProbeLog
+from proxyd.scheduling import detection
+from proxyd.scheduling.budget import Budget
+from proxyd.scheduling.demand import Demands
+from proxyd.scheduling.edf import latest_slots
+from proxyd.scheduling.intervals import PlannedInterval
+
+LOOKAHEAD_CHRONONS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerSettings:
+    """What holds for the whole fleet.
+
+    Parameters
+    ----------
+    spend
+        Use the whole budget (OptMon1) instead of stopping where a probe saves less than its price (OptMon2).
+    price_item_s
+        Item-seconds of delay that a detection probe must save.
+    host_spacing_s
+        Least time between the starts of two probes of a host, in seconds.
+    """
+
+    grid: ChrononGrid
+    budget: Budget
+    budget_zone: ZoneInfo | None = None
+    spend: bool = False
+    price_item_s: float = 360.0
+    host_spacing_s: float = 1.0
+
+
+@dataclass(slots=True)
+class Page:
+    """A source as the planner sees it.
+
+    Parameters
+    ----------
+    last_seen_s
+        When a probe last saw its state, in unix seconds; ``None`` before first contact.
+    not_before_s
+        Back-off and Retry-After: no probe starts earlier.
+    postponed
+        How often each constraint held a probe back, by its name.
+    """
+
+    source_id: str
+    host: str
+    log: ProbeLog
+    demands: Demands
+    rate_per_s: float
+    last_seen_s: float | None = None
+    not_before_s: float = 0.0
+    in_flight: bool = False
+    wake: Chronon = 0
+    postponed: dict[str, int] = field(default_factory=dict)
+
+    def allowed_s(self) -> float:
+        """Return the earliest start that the source itself allows, in unix seconds."""
+        return max(self.not_before_s, self.log.earliest_s())
+
+    def blocked_by(self, now_s: float) -> str | None:
+        """Return the constraint of the source that forbids a start at ``now_s``."""
+        if self.not_before_s > now_s:
+            return "back-off"
+        return "source politeness" if self.log.earliest_s() > now_s else None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedProbe:
+    """A probe and when it starts, in unix seconds within its chronon."""
+
+    probe: Probe
+    start_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    rank: tuple[int, float, str]
+    page: Page
+    reason: Reason
+    rule: str | None
+
+
+class Planner:
+    """Chooses, chronon by chronon, which sources to probe.
+
+    Hardest first: back-off and Retry-After, source and host politeness, the budget ``C_j``; then execution intervals
+    and fixed probes by deadline, first contacts, detection by expected delay saved and, where the objective is to
+    spend, whatever saves most. A page is looked at only when it may be due: O(log n) a probe.
+
+    It reads no clock: ``choose`` must be called with non-decreasing chronons. What one chronon did not use is lost.
+    """
+
+    def __init__(self, settings: PlannerSettings) -> None:
+        self.settings = settings
+        self.pages: dict[str, Page] = {}
+        self.host_free_s: dict[str, float] = {}
+        self._host_blocked_s: dict[str, float] = {}
+        self._sleeping: list[tuple[Chronon, str]] = []
+        self._awake: set[str] = set()
+
+    # -- what the daemon tells it
+
+    def put(self, page: Page, now: Chronon) -> None:
+        """Add or replace a page."""
+        self.pages[page.source_id] = page
+        self.reschedule(page.source_id, now)
+
+    def remove(self, source_id: str) -> None:
+        """Forget a page; does nothing where it is not known."""
+        self.pages.pop(source_id, None)
+        self._awake.discard(source_id)
+
+    def finished(self, source_id: str, now_s: float, *, seen: bool) -> None:
+        """Note that a probe ended; ``seen`` where it showed the source's state."""
+        page = self.pages.get(source_id)
+        if page is None:
+            return
+        page.in_flight = False
+        if seen:
+            page.last_seen_s = max(now_s, page.last_seen_s or 0.0)
+        self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
+
+    def block_host(self, host: str, until_s: float) -> None:
+        """Let no probe of ``host`` start before ``until_s``."""
+        self._host_blocked_s[host] = max(until_s, self._host_blocked_s.get(host, -inf))
+
+    def reschedule(self, source_id: str, now: Chronon) -> None:
+        """Find out anew when to look at a page, after its rate, demands or back-off changed."""
+        page = self.pages[source_id]
+        self._awake.discard(source_id)
+        page.wake = self._wake(page, now)
+        heappush(self._sleeping, (page.wake, source_id))
+        if len(self._sleeping) > 64 + 4 * len(self.pages):
+            self._sleeping = [(p.wake, p.source_id) for p in self.pages.values()]
+            heapify(self._sleeping)
+
+    # -- what it decides
+
+    def capacity(self, chronon: Chronon) -> int:
+        """Return ``C_j``."""
+        return self.settings.budget.capacity(chronon, self.settings.grid, self.settings.budget_zone)
+
+    def choose(self, now: Chronon) -> list[PlannedProbe]:
+        """Return the probes to start in chronon ``now``, in order of start, and take them as started."""
+        self._wake_up(now)
+        start_s = self.settings.grid.start_s(now)
+        stop_s = self.settings.grid.start_s(now + 1)
+        capacity = self.capacity(now)
+        chosen: list[PlannedProbe] = []
+        for candidate in sorted(self._candidates(now), key=lambda c: c.rank):
+            page = candidate.page
+            if blocked := page.blocked_by(start_s):
+                self._postpone(page, blocked)
+            elif (at_s := self._host_start_s(page.host, start_s)) >= stop_s:
+                self._postpone(page, "host politeness")
+            elif len(chosen) >= capacity:
+                self._postpone(page, "budget")
+            else:
+                chosen.append(self._take(candidate, now, at_s))
+        return sorted(chosen, key=lambda p: (p.start_s, p.probe.source_id))
+
+    def preview(self, epoch: Epoch, *, limit: int | None = None) -> list[PlannedProbe]:
+        """Return the probes of ``epoch`` as they will come if every probe finds what the rates expect.
+
+        Works on a copy; ``limit`` stops after that many probes.
+        """
+        copy = deepcopy(self)
+        probes: list[PlannedProbe] = []
+        now = epoch.start
+        while now < epoch.stop and (limit is None or len(probes) < limit):
+            chosen = copy.choose(now)
+            probes += chosen
+            for planned in chosen:
+                copy.finished(planned.probe.source_id, planned.start_s, seen=True)
+            now = max(now + 1, copy.next_wake(now))
+        return probes[:limit]
+
+    def next_wake(self, now: Chronon) -> Chronon:
+        """Return the next chronon at which a page may be due."""
+        if self._awake or self.settings.spend:
+            return now + 1
+        return self._sleeping[0][0] if self._sleeping else now + 10**9
+
+    # -- how
+
+    def _wake_up(self, now: Chronon) -> None:
+        while self._sleeping and self._sleeping[0][0] <= now:
+            wake, source_id = heappop(self._sleeping)
+            page = self.pages.get(source_id)
+            if page is not None and page.wake == wake:
+                self._awake.add(source_id)
+
+    def _wake(self, page: Page, now: Chronon) -> Chronon:
+        """Return the first chronon at which the page could be a candidate."""
+        if not page.demands:
+            return now + 10**9
+        wakes: list[float] = []
+        if page.last_seen_s is None:
+            wakes.append(now)
+        wakes += [d.pending(now).deadline - LOOKAHEAD_CHRONONS for d in page.demands.intervals if d.rate_per_s > 0]
+        wakes += [d.pending(now).start for d in page.demands.fixed]
+        if (due_s := self._detection_due_s(page)) < inf:
+            wakes.append(self.settings.grid.ceil(due_s))
+        earliest = self.settings.grid.ceil(page.allowed_s()) if not isinf(page.allowed_s()) else now
+        return int(max(now, earliest, min(wakes, default=now + 10**9)))
+
+    def _detection_due_s(self, page: Page) -> float:
+        if not page.demands.detecting or page.last_seen_s is None:
+            return inf
+        return page.last_seen_s + detection.due_after_s(page.rate_per_s, price_item_s=self.settings.price_item_s)
+
+    def _candidates(self, now: Chronon) -> Iterable[_Candidate]:
+        pages = [self.pages[s] for s in sorted(self._awake) if not self.pages[s].in_flight]
+        ranked = self._interval_candidates(pages, now)
+        for page in pages:
+            if page.source_id in ranked:
+                continue
+            candidate = self._other_candidate(page, now)
+            if candidate is not None:
+                ranked[page.source_id] = candidate
+        if self.settings.spend:
+            self._spend_candidates(ranked, now)
+        return ranked.values()
+
+    def _interval_candidates(self, pages: Iterable[Page], now: Chronon) -> dict[str, _Candidate]:
+        """Pages whose interval cannot wait longer if all are to be served, and fixed probes that are due."""
+        jobs = [(page, d, d.pending(now)) for page in pages for d in page.demands.intervals if d.rate_per_s > 0]
+        slots = latest_slots([job[2] for job in jobs], self._open_capacity(now), now=now)
+        ranked: dict[str, _Candidate] = {}
+        for (page, demand, interval), slot in zip(jobs, slots, strict=True):
+            due = interval.start <= now if slot is None else slot <= now
+            if due and _sooner(interval, ranked.get(page.source_id)):
+                reason = Reason.FEEDBACK if demand.has_feedback else Reason.INTERVAL
+                ranked[page.source_id] = _Candidate((0, interval.deadline, page.source_id), page, reason, demand.rule)
+        for page in pages:
+            for fixed in page.demands.fixed:
+                interval = fixed.pending(now)
+                if interval.start <= now and _sooner(interval, ranked.get(page.source_id)):
+                    rank = (0, float(interval.deadline), page.source_id)
+                    ranked[page.source_id] = _Candidate(rank, page, Reason.FIXED, fixed.rule)
+        return ranked
+
+    def _open_capacity(self, now: Chronon) -> Callable[[Chronon], int]:
+        """Return ``C_j`` from ``now`` on, none before."""
+        return lambda chronon: self.capacity(chronon) if chronon >= now else 0
+
+    def _other_candidate(self, page: Page, now: Chronon) -> _Candidate | None:
+        now_s = self.settings.grid.start_s(now)
+        if page.last_seen_s is None:
+            reason = Reason.RETRY if page.log.starts_s else Reason.FIRST_CONTACT
+            return _Candidate((1, page.not_before_s, page.source_id), page, reason, page.demands.first_rule)
+        if page.demands.detecting and now_s + 1e-9 >= self._detection_due_s(page):
+            return self._detection_candidate(page, now_s, 2, Reason.DETECTION)
+        return None
+
+    def _spend_candidates(self, ranked: dict[str, _Candidate], now: Chronon) -> None:
+        now_s = self.settings.grid.start_s(now)
+        for page in self.pages.values():
+            if page.source_id in ranked or page.in_flight or not page.demands.detecting or page.last_seen_s is None:
+                continue
+            if page.blocked_by(now_s) is None:
+                ranked[page.source_id] = self._detection_candidate(page, now_s, 3, Reason.SPEND)
+
+    @staticmethod
+    def _detection_candidate(page: Page, now_s: float, group: int, reason: Reason) -> _Candidate:
+        waited_s = now_s - (page.last_seen_s or 0.0)
+        rank = (group, -detection.index(page.rate_per_s, waited_s), page.source_id)
+        return _Candidate(rank, page, reason, page.demands.detecting[0])
+
+    def _host_start_s(self, host: str, start_s: float) -> float:
+        return max(start_s, self.host_free_s.get(host, -inf), self._host_blocked_s.get(host, -inf))
+
+    def _take(self, candidate: _Candidate, now: Chronon, at_s: float) -> PlannedProbe:
+        page = candidate.page
+        page.in_flight = True
+        page.log.record(at_s)
+        page.demands.probed(now)
+        self.host_free_s[page.host] = at_s + self.settings.host_spacing_s
+        self._awake.discard(page.source_id)
+        probe = Probe(page.source_id, now, candidate.reason, candidate.rule, page.rate_per_s * 86400.0)
+        return PlannedProbe(probe, at_s)
+
+    @staticmethod
+    def _postpone(page: Page, constraint: str) -> None:
+        page.postponed[constraint] = page.postponed.get(constraint, 0) + 1
+
+
+def _sooner(interval: PlannedInterval, other: _Candidate | None) -> bool:
+    return other is None or interval.deadline < other.rank[1]

@@ -1,0 +1,116 @@
+"""Between rows and values of the core."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import Row
+
+from proxyd.model.chronon import ChrononGrid
+from proxyd.model.item import EventKind, Item, UpdateEvent
+from proxyd.model.outcome import Validators
+from proxyd.model.profile import WebhookDelivery
+from proxyd.rules.state import IntervalRecord, Notification, SourceState, StoredItem, StreamState
+
+
+def source_row(state: SourceState) -> dict[str, Any]:
+    """Return a row of ``sources``."""
+    row = asdict(state)
+    validators: dict[str, Any] = row.pop("validators")
+    return row | validators
+
+
+def source_state(row: Row[Any]) -> SourceState:
+    """Return the state that ``source_row`` wrote."""
+    values = row._asdict()
+    validators = Validators(values.pop("etag"), values.pop("last_modified"))
+    return SourceState(**values, validators=validators)
+
+
+def item_row(source_id: str, stored: StoredItem) -> dict[str, Any]:
+    """Return a row of ``items``."""
+    return {
+        "source_id": source_id,
+        "seq": stored.seq,
+        "item_id": stored.item.item_id,
+        "content_hash": stored.item.content_hash,
+        "fields": json.dumps(dict(stored.item.fields), ensure_ascii=False),
+        "published_s": stored.item.published_s,
+        "event_s": stored.event_s,
+        "seen_s": stored.seen_s,
+        "present_s": stored.seen_s,
+        "exact": stored.exact,
+        "seed": stored.seed,
+    }
+
+
+def stored_item(row: Row[Any]) -> StoredItem:
+    """Return the item that ``item_row`` wrote."""
+    item = Item(row.item_id, json.loads(row.fields), row.published_s, row.content_hash)
+    return StoredItem(row.seq, item, row.event_s, row.seen_s, row.exact, row.seed)
+
+
+def pending_event(row: Row[Any]) -> UpdateEvent:
+    """Return the event of a row of ``items``."""
+    stored = stored_item(row)
+    return UpdateEvent(
+        row.source_id, stored.seq, EventKind.INSERT, stored.item, stored.event_s, stored.seen_s, stored.exact
+    )
+
+
+def stream_row(stream: StreamState) -> dict[str, Any]:
+    """Return a row of ``streams``."""
+    return {
+        "rule": stream.rule,
+        "source_id": stream.source_id,
+        "counts": json.dumps(stream.counts),
+        "fired_seq": stream.fired_seq,
+        "captured": stream.captured,
+        "missed": stream.missed,
+    }
+
+
+def stream_state(row: Row[Any]) -> StreamState:
+    """Return the state that ``stream_row`` wrote, without its pending events."""
+    return StreamState(**row._asdict() | {"counts": tuple(json.loads(row.counts))})
+
+
+def interval_row(record: IntervalRecord, grid: ChrononGrid) -> dict[str, Any]:
+    """Return a row of ``intervals``; its end is where the last chronon ends."""
+    return {
+        "rule": record.rule,
+        "source_id": record.source_id,
+        "seq": record.seq,
+        "start_s": grid.start_s(record.start),
+        "deadline_s": None if record.deadline is None else grid.start_s(record.deadline + 1),
+        "probed_s": grid.start_s(record.probed),
+        "captured": record.captured,
+        "exact": record.exact,
+        "delay_s": record.delay_s,
+    }
+
+
+def notification_row(sent: Notification) -> dict[str, Any]:
+    """Return a row of ``notifications``."""
+    names = ("notification_id", "rule", "source_id", "event_s", "created_s", "late", "body")
+    return {name: getattr(sent, name) for name in names}
+
+
+def outbox_rows(sent: Notification) -> list[dict[str, Any]]:
+    """Return a row of ``outbox`` for every webhook of a notification."""
+    return [
+        {
+            "notification_id": sent.notification_id,
+            "endpoint": delivery.url,
+            "secret_kind": delivery.secret.kind,
+            "secret_name": delivery.secret.name,
+            "lane": f"{sent.rule}\0{delivery.url}",
+            "state": "pending",
+            "attempts": 0,
+            "next_s": sent.created_s,
+        }
+        for delivery in sent.deliveries
+        if isinstance(delivery, WebhookDelivery)
+    ]

@@ -1,0 +1,396 @@
+"""The store over SQLAlchemy: what the daemon remembers."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, Table, and_, bindparam, delete, func, insert, or_, select, text, update
+from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from proxyd.errors import ConflictError, NotFoundError
+from proxyd.model.chronon import ChrononGrid
+from proxyd.model.profile import NotificationRule
+from proxyd.rules import Observation, SourceState, StoredItem, StreamState
+from proxyd.rules.state import MAX_PENDING
+from proxyd.store import rows
+from proxyd.store import tables as t
+from proxyd.store.engine import migrate, sqlite_engines, store_errors
+from proxyd.store.writer import Writer
+
+_CHUNK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class StoredText:
+    """A text of the declaration: a file's, or one sent over the API."""
+
+    name: str
+    origin: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxEntry:
+    """One notification on its way to one endpoint."""
+
+    position: int
+    notification_id: str
+    rule: str
+    endpoint: str
+    secret_kind: str
+    secret_name: str
+    lane: str
+    attempts: int
+    first_attempt_s: float | None
+    event_s: float
+    created_s: float
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredToken:
+    """A token of the API; only the hash of its secret is kept."""
+
+    token_id: str
+    name: str
+    scope: str
+    sha256: str
+    created_s: float
+    expires_s: float | None
+
+
+class SqlStore:
+    """Reads on their own connections, writes through the group-committing writer, whose task the owner must run."""
+
+    def __init__(self, writer_engine: AsyncEngine, reader_engine: AsyncEngine, grid: ChrononGrid) -> None:
+        self.writer = Writer(writer_engine)
+        self._writer_engine = writer_engine
+        self._readers = reader_engine
+        self._grid = grid
+
+    # -- the declaration
+
+    async def load_texts(self) -> list[StoredText]:
+        """Return the texts of the last good declaration, in their order."""
+        found = await self._all(select(t.texts).order_by(t.texts.c.position))
+        return [StoredText(row.name, row.origin, row.text) for row in found]
+
+    async def accept(
+        self, texts: Sequence[StoredText], rules: Iterable[NotificationRule], now_s: float
+    ) -> dict[str, float]:
+        """Replace the declaration and return when each rule was first accepted (its NOW).
+
+        A rule whose fingerprint changed, or that is gone, loses its streams; a changed one starts afresh at ``now_s``.
+        """
+        wanted = {rule.name: rule.fingerprint for rule in rules}
+
+        async def write(connection: AsyncConnection) -> dict[str, float]:
+            stored = {row.name: row for row in await connection.execute(select(t.rules))}
+            stale = [name for name, row in stored.items() if wanted.get(name) != row.fingerprint]
+            fresh = [name for name in wanted if name not in stored or name in stale]
+            for table, column in ((t.rules, t.rules.c.name), (t.streams, t.streams.c.rule)):
+                await _execute_chunks(connection, table, column, stale)
+            await _insert(
+                connection,
+                t.rules,
+                [{"name": name, "fingerprint": wanted[name], "accepted_s": now_s} for name in fresh],
+            )
+            await connection.execute(delete(t.texts))
+            await _insert(
+                connection,
+                t.texts,
+                [{"name": x.name, "origin": x.origin, "position": n, "text": x.text} for n, x in enumerate(texts)],
+            )
+            return {row.name: row.accepted_s for row in await connection.execute(select(t.rules))}
+
+        return await self.writer.submit(write)
+
+    # -- sources and streams
+
+    async def load_states(self) -> dict[str, SourceState]:
+        """Return what is known of every source."""
+        return {row.source_id: rows.source_state(row) for row in await self._all(select(t.sources))}
+
+    async def load_streams(self) -> dict[tuple[str, str], StreamState]:
+        """Return every stream by (rule, source), its pending events included."""
+        streams = {(row.rule, row.source_id): rows.stream_state(row) for row in await self._all(select(t.streams))}
+        return {key: await self._with_pending(stream) for key, stream in streams.items()}
+
+    async def _with_pending(self, stream: StreamState) -> StreamState:
+        """Add the events since the stream last fired, as many as it counted."""
+        if not stream.counts or stream.counts[0] == 0:
+            return stream
+        items = t.items
+        newest = (
+            select(items)
+            .where(items.c.source_id == stream.source_id, items.c.seq > stream.fired_seq)
+            .where(items.c.seed.is_(False))
+            .order_by(items.c.seq.desc())
+            .limit(min(MAX_PENDING, stream.counts[0]))
+        )
+        return replace(stream, pending=tuple(rows.pending_event(row) for row in reversed(await self._all(newest))))
+
+    async def known_items(self, source_id: str, item_ids: Sequence[str]) -> dict[str, str]:
+        """Return the content hashes of those items of a source that are stored."""
+        known: dict[str, str] = {}
+        for begin in range(0, len(item_ids), _CHUNK):
+            chunk = item_ids[begin : begin + _CHUNK]
+            query = select(t.items.c.item_id, t.items.c.content_hash).where(
+                t.items.c.source_id == source_id, t.items.c.item_id.in_(chunk)
+            )
+            known |= {row.item_id: row.content_hash for row in await self._all(query)}
+        return known
+
+    async def load_items(self, source_id: str, since_s: float) -> list[StoredItem]:
+        """Return the stored items of a source whose time is not before ``since_s``, in their order."""
+        query = select(t.items).where(t.items.c.source_id == source_id, t.items.c.event_s >= since_s)
+        return [rows.stored_item(row) for row in await self._all(query.order_by(t.items.c.seq))]
+
+    async def record(self, observation: Observation) -> None:
+        """Store all that one probe changed, in one transaction; returns once it is committed."""
+        await self.writer.submit(lambda connection: self._record(connection, observation))
+
+    async def record_streams(self, observation: Observation) -> None:
+        """Store what replayed history changed: streams, intervals and notifications, not the source."""
+        await self.writer.submit(lambda connection: self._record_firings(connection, observation))
+
+    async def _record(self, connection: AsyncConnection, observation: Observation) -> None:
+        state, seen_s = observation.state, observation.outcome.finished_s
+        await connection.execute(_upsert(t.sources), rows.source_row(state))
+        await _insert(connection, t.items, [rows.item_row(state.source_id, event) for event in observation.events])
+        for item in observation.edited:
+            await connection.execute(
+                update(t.items)
+                .where(t.items.c.source_id == state.source_id, t.items.c.item_id == item.item_id)
+                .values(content_hash=item.content_hash, fields=json.dumps(dict(item.fields), ensure_ascii=False))
+            )
+        for begin in range(0, len(observation.present), _CHUNK):
+            chunk = observation.present[begin : begin + _CHUNK]
+            await connection.execute(
+                update(t.items)
+                .where(t.items.c.source_id == state.source_id, t.items.c.item_id.in_(chunk))
+                .values(present_s=seen_s)
+            )
+        await self._record_firings(connection, observation)
+
+    async def _record_firings(self, connection: AsyncConnection, observation: Observation) -> None:
+        if observation.streams:
+            await connection.execute(_upsert(t.streams), [rows.stream_row(stream) for stream in observation.streams])
+        await _insert(connection, t.intervals, [rows.interval_row(r, self._grid) for r in observation.intervals])
+        sent = observation.notifications
+        await _insert(connection, t.notifications, [rows.notification_row(notification) for notification in sent])
+        await _insert(connection, t.outbox, [row for notification in sent for row in rows.outbox_rows(notification)])
+
+    # -- the outbox
+
+    async def due_deliveries(self, now_s: float, *, hold_s: float, limit: int) -> list[OutboxEntry]:
+        """Return what may be sent now, oldest first, at most one for each lane (rule and endpoint).
+
+        A failing notification holds back the later ones of its lane until ``hold_s`` after its first attempt.
+        """
+        earlier = t.outbox.alias("earlier")
+        held: ColumnElement[bool] = (
+            select(earlier.c.position)
+            .where(
+                earlier.c.lane == t.outbox.c.lane,
+                earlier.c.state == "pending",
+                earlier.c.position < t.outbox.c.position,
+                or_(earlier.c.first_attempt_s.is_(None), earlier.c.first_attempt_s + hold_s > now_s),
+            )
+            .exists()
+        )
+        n = t.notifications.c
+        query = (
+            select(t.outbox, n.rule, n.event_s, n.created_s, n.body)
+            .join(t.notifications, n.notification_id == t.outbox.c.notification_id)
+            .where(t.outbox.c.state == "pending", t.outbox.c.next_s <= now_s, ~held)
+            .order_by(t.outbox.c.position)
+            .limit(limit)
+        )
+        entries: dict[str, OutboxEntry] = {}
+        for row in await self._all(query):
+            entries.setdefault(row.lane, _outbox_entry(row))
+        return list(entries.values())
+
+    async def next_delivery_s(self) -> float | None:
+        """Return when the next pending delivery is due, ``None`` where nothing is pending."""
+        query = select(func.min(t.outbox.c.next_s)).where(t.outbox.c.state == "pending")
+        found: float | None = (await self._all(query))[0][0]
+        return found
+
+    async def delivered(self, entry: OutboxEntry, now_s: float) -> None:
+        """Note that the receiver accepted it."""
+        await self._update_entry(entry.position, state="delivered", done_s=now_s, attempts=entry.attempts + 1)
+
+    async def failed(self, entry: OutboxEntry, now_s: float, *, next_s: float | None, error: str) -> None:
+        """Note a failed attempt; without ``next_s`` it is a dead letter, kept until it is replayed or expires."""
+        await self._update_entry(
+            entry.position,
+            state="dead" if next_s is None else "pending",
+            done_s=now_s if next_s is None else None,
+            next_s=now_s if next_s is None else next_s,
+            attempts=entry.attempts + 1,
+            first_attempt_s=now_s if entry.first_attempt_s is None else entry.first_attempt_s,
+            last_error=error[:1000],
+        )
+
+    async def _update_entry(self, position: int, **values: Any) -> None:
+        statement = update(t.outbox).where(t.outbox.c.position == position).values(**values)
+        await self.writer.submit(lambda connection: connection.execute(statement))
+
+    async def replay(self, notification_id: str | None, now_s: float) -> int:
+        """Make deliveries pending again: one notification's, or every dead letter; return how many."""
+        where = t.outbox.c.state == "dead" if notification_id is None else t.outbox.c.notification_id == notification_id
+        statement = (
+            update(t.outbox)
+            .where(where, t.outbox.c.state != "pending")
+            .values(state="pending", next_s=now_s, attempts=0, first_attempt_s=None, done_s=None)
+        )
+        result = await self.writer.submit(lambda connection: connection.execute(statement))
+        count: int = result.rowcount
+        if notification_id is not None and not count:
+            raise NotFoundError(f"there is no delivery of {notification_id!r} that could be replayed")
+        return count
+
+    async def outbox_depth(self) -> tuple[int, float | None, int]:
+        """Return the pending deliveries, the creation time of the oldest, and the dead letters."""
+        pending = (
+            select(func.count(), func.min(t.notifications.c.created_s))
+            .select_from(t.outbox)
+            .join(t.notifications, t.notifications.c.notification_id == t.outbox.c.notification_id)
+            .where(t.outbox.c.state == "pending")
+        )
+        count, oldest = (await self._all(pending))[0]
+        dead = (await self._all(select(func.count()).select_from(t.outbox).where(t.outbox.c.state == "dead")))[0][0]
+        return count, oldest, dead
+
+    # -- for people
+
+    async def list_notifications(self, *, before: int | None, limit: int, rule: str | None) -> list[dict[str, Any]]:
+        """Return notifications, newest first, each with its deliveries."""
+        query = select(t.notifications).order_by(t.notifications.c.position.desc()).limit(limit)
+        if before is not None:
+            query = query.where(t.notifications.c.position < before)
+        if rule is not None:
+            query = query.where(t.notifications.c.rule == rule)
+        found = [row._asdict() for row in await self._all(query)]
+        deliveries = await self._deliveries([row["notification_id"] for row in found])
+        return [row | {"deliveries": deliveries[row["notification_id"]]} for row in found]
+
+    async def _deliveries(self, notification_ids: Sequence[str]) -> Mapping[str, list[dict[str, Any]]]:
+        c = t.outbox.c
+        query = select(c.notification_id, c.endpoint, c.state, c.attempts, c.next_s, c.done_s, c.last_error)
+        found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for row in await self._all(query.where(c.notification_id.in_(notification_ids)).order_by(c.position)):
+            values = row._asdict()
+            found[values.pop("notification_id")].append(values)
+        return found
+
+    # -- tokens
+
+    async def add_token(self, token: StoredToken) -> None:
+        """Store a token; its name must be new."""
+
+        async def write(connection: AsyncConnection) -> None:
+            same = await connection.execute(select(t.tokens.c.name).where(t.tokens.c.name == token.name))
+            if same.first() is not None:
+                raise ConflictError(f"there is a token named {token.name!r} already")
+            values = {c.name: getattr(token, c.name) for c in t.tokens.columns}
+            await connection.execute(insert(t.tokens).values(values))
+
+        await self.writer.submit(write)
+
+    async def find_token(self, token_id: str) -> StoredToken | None:
+        """Return the token of that id, or ``None``."""
+        found = await self._all(select(t.tokens).where(t.tokens.c.token_id == token_id))
+        return StoredToken(**found[0]._asdict()) if found else None
+
+    # -- housekeeping
+
+    async def expire(self, now_s: float, *, retention_s: float) -> int:
+        """Delete what is older than ``retention_s`` and no longer needed; return how many rows.
+
+        Items that their source still shows, and notifications that are still on their way, stay.
+        """
+        horizon = now_s - retention_s
+        pending = select(t.outbox.c.notification_id).where(t.outbox.c.state == "pending")
+        statements = [
+            delete(t.items).where(t.items.c.present_s < horizon),
+            delete(t.intervals).where(t.intervals.c.probed_s < horizon),
+            delete(t.notifications).where(
+                and_(t.notifications.c.created_s < horizon, t.notifications.c.notification_id.not_in(pending))
+            ),
+            delete(t.tokens).where(t.tokens.c.expires_s < now_s),
+        ]
+
+        async def write(connection: AsyncConnection) -> int:
+            return sum([(await connection.execute(statement)).rowcount for statement in statements])
+
+        return await self.writer.submit(write)
+
+    async def checkpoint(self) -> None:
+        """Move the write-ahead log into the database file."""
+        await self._on_writer("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    async def backup(self, target: Path) -> None:
+        """Write a consistent copy of the database to ``target``, which must not exist."""
+        await self._on_writer("VACUUM INTO ?", str(target))
+
+    async def _on_writer(self, statement: str, *parameters: str) -> None:
+        """Run a statement that allows no transaction around it on the writing connection, between two batches."""
+        with store_errors():
+            async with self._writer_engine.connect() as connection:
+                raw = await connection.get_raw_connection()
+                assert raw.driver_connection is not None
+                await raw.driver_connection.execute(statement, parameters)
+
+    async def ping(self) -> None:
+        """Prove that the writer commits."""
+        await self.writer.submit(lambda connection: connection.execute(text("SELECT 1")))
+
+    async def _all(self, query: Select[*tuple[Any, ...]]) -> Sequence[Any]:
+        with store_errors():
+            async with self._readers.connect() as connection:
+                found: Sequence[Any] = (await connection.execute(query)).all()
+                return found
+
+
+@asynccontextmanager
+async def open_store(database: Path, grid: ChrononGrid) -> AsyncIterator[SqlStore]:
+    """Open the database, bring it to the newest schema and yield its store.
+
+    The caller holds ``owner_lock`` and runs ``store.writer.run()``.
+    """
+    async with sqlite_engines(database) as (writer, readers):
+        await migrate(writer)
+        yield SqlStore(writer, readers, grid)
+
+
+def _upsert(table: Table) -> Any:
+    statement = upsert(table)
+    keys = [column.name for column in table.primary_key]
+    changed = {c.name: statement.excluded[c.name] for c in table.columns if c.name not in keys}
+    return statement.on_conflict_do_update(index_elements=keys, set_=changed)
+
+
+async def _insert(connection: AsyncConnection, table: Table, values: list[dict[str, Any]]) -> None:
+    if values:
+        await connection.execute(insert(table), values)
+
+
+async def _execute_chunks(
+    connection: AsyncConnection, table: Table, column: ColumnElement[Any], names: Sequence[str]
+) -> None:
+    if names:
+        await connection.execute(delete(table).where(column == bindparam("stale")), [{"stale": n} for n in names])
+
+
+def _outbox_entry(row: Any) -> OutboxEntry:
+    return OutboxEntry(**{name: getattr(row, name) for name in OutboxEntry.__dataclass_fields__})

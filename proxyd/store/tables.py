@@ -1,0 +1,151 @@
+"""The tables, as SQLAlchemy sees them; ``migrations/`` makes them and a test compares the two."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData()
+
+texts = Table(
+    "texts",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("origin", String, nullable=False),  # file or api
+    Column("position", Integer, nullable=False),
+    Column("text", Text, nullable=False),
+)
+
+rules = Table(
+    "rules",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("fingerprint", String, nullable=False),
+    Column("accepted_s", Float, nullable=False),
+)
+
+sources = Table(
+    "sources",
+    metadata,
+    Column("source_id", String, primary_key=True),
+    Column("url", Text, nullable=False),
+    Column("etag", Text),
+    Column("last_modified", Text),
+    Column("body_hash", String),
+    Column("first_contact_s", Float),
+    Column("last_start_s", Float),
+    Column("last_success_s", Float),
+    Column("last_outcome", String),
+    Column("last_detail", Text, nullable=False, server_default=""),
+    Column("newest_s", Float),
+    Column("next_seq", Integer, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("not_before_s", Float, nullable=False),
+    Column("rate_events", Float, nullable=False),
+    Column("rate_exposure_s", Float, nullable=False),
+    Column("rate_as_of_s", Float),
+    Column("lost_items", Float, nullable=False),
+)
+
+items = Table(
+    "items",
+    metadata,
+    Column("source_id", String, primary_key=True),
+    Column("seq", Integer, primary_key=True),
+    Column("item_id", Text, nullable=False),
+    Column("content_hash", String, nullable=False),
+    Column("fields", Text, nullable=False),
+    Column("published_s", Float),
+    Column("event_s", Float, nullable=False),
+    Column("seen_s", Float, nullable=False),
+    Column("present_s", Float, nullable=False),
+    Column("exact", Boolean, nullable=False),
+    Column("seed", Boolean, nullable=False),
+    UniqueConstraint("source_id", "item_id", name="uq_items_identity"),
+    Index("ix_items_present", "present_s"),
+)
+
+streams = Table(
+    "streams",
+    metadata,
+    Column("rule", String, primary_key=True),
+    Column("source_id", String, primary_key=True),
+    Column("counts", Text, nullable=False),
+    Column("fired_seq", Integer, nullable=False),
+    Column("captured", Integer, nullable=False),
+    Column("missed", Integer, nullable=False),
+)
+
+intervals = Table(
+    "intervals",
+    metadata,
+    Column("interval_id", Integer, primary_key=True),
+    Column("rule", String, nullable=False),
+    Column("source_id", String, nullable=False),
+    Column("seq", Integer, nullable=False),
+    Column("start_s", Float, nullable=False),
+    Column("deadline_s", Float),
+    Column("probed_s", Float, nullable=False),
+    Column("captured", Boolean, nullable=False),
+    Column("exact", Boolean, nullable=False),
+    Column("delay_s", Float, nullable=False),
+    Index("ix_intervals_rule", "rule", "probed_s"),
+    Index("ix_intervals_probed", "probed_s"),
+)
+
+notifications = Table(
+    "notifications",
+    metadata,
+    Column("position", Integer, primary_key=True),
+    Column("notification_id", String, nullable=False, unique=True),
+    Column("rule", String, nullable=False),
+    Column("source_id", String, nullable=False),
+    Column("event_s", Float, nullable=False),
+    Column("created_s", Float, nullable=False),
+    Column("late", Boolean, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Index("ix_notifications_created", "created_s"),
+)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("position", Integer, primary_key=True),
+    Column("notification_id", String, ForeignKey("notifications.notification_id", ondelete="CASCADE"), nullable=False),
+    Column("endpoint", Text, nullable=False),
+    Column("secret_kind", String, nullable=False),
+    Column("secret_name", String, nullable=False),
+    Column("lane", Text, nullable=False),
+    Column("state", String, nullable=False),  # pending, delivered or dead
+    Column("attempts", Integer, nullable=False),
+    Column("first_attempt_s", Float),
+    Column("next_s", Float, nullable=False),
+    Column("done_s", Float),
+    Column("last_error", Text, nullable=False, server_default=""),
+    UniqueConstraint("notification_id", "endpoint", name="uq_outbox_delivery"),
+    Index("ix_outbox_due", "state", "next_s"),
+    Index("ix_outbox_lane", "lane", "state", "position"),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("token_id", String, primary_key=True),
+    Column("name", String, nullable=False, unique=True),
+    Column("scope", String, nullable=False),
+    Column("sha256", String, nullable=False),
+    Column("created_s", Float, nullable=False),
+    Column("expires_s", Float),
+)

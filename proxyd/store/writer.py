@@ -1,0 +1,107 @@
+"""Group commit: many small writes share one transaction, each of them atomic, in the order in which they came."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from proxyd.errors import ProxydError, StoreError
+from proxyd.store.engine import store_errors
+
+T = TypeVar("T")
+Write: TypeAlias = Callable[[AsyncConnection], Awaitable[T]]
+MAX_BATCH = 200
+
+
+@dataclass(slots=True)
+class _Queued:
+    write: Write[Any]
+    done: asyncio.Future[Any]
+
+
+class Writer:
+    """Runs writes one after the other on the one writing connection.
+
+    ``run`` is a task of its own. When the database fails, so do the writes of its batch, and it raises ``StoreError``,
+    which ends the daemon: a monitor that cannot remember must not go on.
+    """
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        self._queue: asyncio.Queue[_Queued | None] = asyncio.Queue()
+        self._failed: StoreError | None = None
+
+    async def submit(self, write: Write[T]) -> T:
+        """Run ``write`` in a transaction and return its result once that is committed."""
+        if self._failed is not None:
+            raise self._failed
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._queue.put_nowait(_Queued(write, done))
+        return await done
+
+    async def run(self) -> None:
+        """Commit batches until ``close``."""
+        while batch := await self._next_batch():
+            try:
+                await self._commit(batch)
+            except StoreError as error:
+                self._failed = error
+                self._fail([*batch, *self._drain()], error)
+                raise
+
+    def close(self) -> None:
+        """End ``run`` once everything before has been committed."""
+        self._queue.put_nowait(None)
+
+    async def _next_batch(self) -> list[_Queued]:
+        first = await self._queue.get()
+        if first is None:
+            return []
+        batch = [first]
+        while len(batch) < MAX_BATCH and not self._queue.empty():
+            queued = self._queue.get_nowait()
+            if queued is None:
+                self._queue.put_nowait(None)
+                break
+            batch.append(queued)
+        return batch
+
+    def _drain(self) -> list[_Queued]:
+        rest = []
+        while not self._queue.empty():
+            queued = self._queue.get_nowait()
+            if queued is not None:
+                rest.append(queued)
+        return rest
+
+    @staticmethod
+    def _fail(batch: list[_Queued], error: StoreError) -> None:
+        for queued in batch:
+            if not queued.done.done():
+                queued.done.set_exception(error)
+
+    async def _commit(self, batch: list[_Queued]) -> None:
+        """Run a batch in one transaction; a write that is refused undoes itself alone."""
+        results: list[tuple[_Queued, Any, ProxydError | None]] = []
+        with store_errors():
+            async with self._engine.begin() as connection:
+                for queued in batch:
+                    try:
+                        async with connection.begin_nested():
+                            results.append((queued, await queued.write(connection), None))
+                    except DBAPIError:
+                        raise
+                    except ProxydError as error:
+                        results.append((queued, None, error))
+        for queued, result, refusal in results:
+            if queued.done.done():
+                continue
+            if refusal is not None:
+                queued.done.set_exception(refusal)
+            else:
+                queued.done.set_result(result)
