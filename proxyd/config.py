@@ -288,6 +288,17 @@ def _cross_check(settings: Settings) -> list[str]:
     return problems
 
 
+def socket_address(path: Path) -> str:
+    """Return a spelling of a Unix socket's path that the kernel takes, which allows 107 bytes.
+
+    A longer path is spelled through its open folder, which stays open for the life of the process.
+    """
+    if len(os.fsencode(path)) < 104:
+        return str(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    return f"/proc/self/fd/{folder}/{path.name}"
+
+
 class SecretStore:
     """Resolves ``SECRET ENV`` and ``SECRET FILE``; values are never logged or kept."""
 

@@ -138,9 +138,7 @@ class TraceError(ProxydError, ValueError):
 class ProbeError(ProxydError):
     """A probe found nothing usable."""
 
-    def __init__(
-        self, message: str | None = None, *, source_id: str = "", retry_after_s: float | None = None
-    ) -> None:
+    def __init__(self, message: str | None = None, *, source_id: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(message)
         self.source_id = source_id
         self.retry_after_s = retry_after_s

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from proxyd.model.outcome import ProbeOutcome, ProbeRequest
+from proxyd.model.profile import Declaration
+from proxyd.rules import Explanation
+from proxyd.scheduling import PlannedProbe
 
 
 class Clock(Protocol):
@@ -25,3 +30,138 @@ class Prober(Protocol):
 
     async def probe(self, request: ProbeRequest) -> ProbeOutcome:
         """Fetch and read one source once, within the prober's limits of time and size."""
+
+
+class Channel(Protocol):
+    """Sends a notification to a receiver, once."""
+
+    async def deliver(
+        self, notification_id: str, url: str, secret: bytes | str, body: bytes, attempt_time_s: float
+    ) -> None:
+        """Return once the receiver accepted it, else raise ``DeliveryError``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One notification on its way to one endpoint; its lane is its rule's way to that endpoint.
+
+    ``position`` orders deliveries; times are unix seconds.
+    """
+
+    position: int
+    notification_id: str
+    rule: str
+    endpoint: str
+    secret_kind: str
+    secret_name: str
+    lane: str
+    attempts: int
+    first_attempt_s: float | None
+    event_s: float
+    created_s: float
+    body: bytes
+
+
+class Outbox(Protocol):
+    """Deliveries that survive a crash; what is not noted as delivered or given up is due again."""
+
+    async def due_deliveries(self, now_s: float, *, hold_s: float, limit: int) -> Sequence[Delivery]:
+        """Return what may be sent now, oldest first, at most one for each lane.
+
+        A failing delivery holds back the later ones of its lane until ``hold_s`` after its first attempt.
+        """
+
+    async def next_delivery_s(self) -> float | None:
+        """Return when the next pending delivery is due, ``None`` where nothing is pending."""
+
+    async def delivered(self, delivery: Delivery, now_s: float) -> None:
+        """Note that the receiver accepted it."""
+
+    async def failed(self, delivery: Delivery, now_s: float, *, next_s: float | None, error: str) -> None:
+        """Note a failed attempt; without ``next_s`` it is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a new declaration changed, by rule name; a restarted rule lost its counters and got a new NOW."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    restarted: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token of the API: only the hash of its secret is kept. ``scope`` is read, write or admin."""
+
+    token_id: str
+    name: str
+    scope: str
+    sha256: str
+    created_s: float
+    expires_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryTest:
+    """How a receiver answered a test message; ``error`` is ``None`` where it accepted."""
+
+    endpoint: str
+    error: str | None
+
+
+class Control(Protocol):
+    """What the API and the command line ask of a running daemon."""
+
+    @property
+    def declaration(self) -> Declaration:
+        """The running declaration."""
+
+    def origin(self, file: str) -> str:
+        """Return ``api``, or the file, of something whose ``file`` is given."""
+
+    def text_of(self, profile: str) -> str:
+        """Return a profile and its rules as text in the canonical layout."""
+
+    async def declare(self, text: str, *, dry_run: bool) -> Changes:
+        """Add a text; ``dry_run`` checks alone.
+
+        Raises ``ProfileError`` with every error, ``ConflictError`` where a file owns a name, ``NotFoundError`` for a
+        DROP of what the API never declared.
+        """
+
+    async def drop_profile(self, name: str) -> Changes:
+        """Remove a profile of the API and the rules in no other; raises as ``declare`` does."""
+
+    async def reload(self) -> bool:
+        """Check the files and swap them in; return whether that was possible."""
+
+    def plan(self, *, limit: int) -> list[PlannedProbe]:
+        """Return the coming probes, in order."""
+
+    def explain(self, source_id: str) -> Explanation | None:
+        """Return why and when a source is probed next, ``None`` where it is not declared."""
+
+    async def notifications(self, *, before: int | None, limit: int, rule: str | None) -> list[dict[str, Any]]:
+        """Return notifications, newest first, each with its deliveries; ``before`` is a position."""
+
+    async def test_webhooks(self, rule: str) -> list[DeliveryTest]:
+        """Send a test message to every webhook of a rule; raises ``NotFoundError``."""
+
+    async def replay(self, notification_id: str | None) -> int:
+        """Send a notification again, or every one that was given up; return how many deliveries that are."""
+
+    async def add_token(self, token: Token) -> None:
+        """Store a token; raises ``ConflictError`` where its name is taken."""
+
+    async def find_token(self, token_id: str) -> Token | None:
+        """Return the token of that id, or ``None``."""
+
+    async def metrics(self) -> bytes:
+        """Return the metrics in Prometheus' text format, gauges fresh."""
+
+    async def readiness(self) -> dict[str, bool]:
+        """Return what must hold before traffic may come, by name."""
+
+    def time_s(self) -> float:
+        """Return unix seconds."""

@@ -1,1 +1,7 @@
-"""TODO."""
+"""The REST API over the Control port."""
+
+from proxyd.api.auth import SCOPES, new_token
+from proxyd.api.routes import make_app
+from proxyd.api.server import ApiSettings, serve_api
+
+__all__ = ["SCOPES", "ApiSettings", "make_app", "new_token", "serve_api"]

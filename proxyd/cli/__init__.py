@@ -1,1 +1,1 @@
-"""TODO."""
+"""The command line: parses arguments, calls the application, prints; it decides nothing."""

@@ -1,1 +1,64 @@
-"""TODO."""
+"""The notification-rule language: texts are parsed, checked as one declaration, and printed back."""
+
+from __future__ import annotations
+
+from proxyd.language.capabilities import ALL, EXECUTABLE, Capabilities, Capability, CheckSettings
+from proxyd.language.checker import Checked, check, check_parsed
+from proxyd.language.classes import FEED_PATHS
+from proxyd.language.functions import FUNCTIONS, Family, Function
+from proxyd.language.nodes import (
+    Broken,
+    CreateDomain,
+    CreateProfile,
+    CreateSource,
+    DropStatement,
+    InsertNotification,
+    Kind,
+    Located,
+    Parsed,
+    SourceText,
+    Statement,
+)
+from proxyd.language.parser import parse
+from proxyd.language.printer import (
+    format_expression,
+    format_parsed,
+    format_select,
+    format_statements,
+    format_trigger,
+)
+from proxyd.language.values import During, parse_during
+
+__all__ = [
+    "ALL",
+    "EXECUTABLE",
+    "FEED_PATHS",
+    "FUNCTIONS",
+    "Broken",
+    "Capabilities",
+    "Capability",
+    "CheckSettings",
+    "Checked",
+    "CreateDomain",
+    "CreateProfile",
+    "CreateSource",
+    "DropStatement",
+    "During",
+    "Family",
+    "Function",
+    "InsertNotification",
+    "Kind",
+    "Located",
+    "Parsed",
+    "SourceText",
+    "Statement",
+    "check",
+    "check_parsed",
+    "format_expression",
+    "format_parsed",
+    "format_select",
+    "format_statements",
+    "format_trigger",
+    "parse",
+    "parse_during",
+]

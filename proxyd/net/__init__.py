@@ -1,1 +1,23 @@
-"""TODO."""
+"""What every connection to the outside goes through: the guard, the session and the host tokens."""
+
+from proxyd.net.guard import Guard, GuardedResolver, RefusedConnectionError, refusal, refusal_in
+from proxyd.net.hosts import HostTokens
+from proxyd.net.session import SessionLimits, make_session, user_agent
+from proxyd.net.wire import describe, http_date_s, one_line, read_some, retry_after_s
+
+__all__ = [
+    "Guard",
+    "GuardedResolver",
+    "HostTokens",
+    "RefusedConnectionError",
+    "SessionLimits",
+    "describe",
+    "http_date_s",
+    "make_session",
+    "one_line",
+    "read_some",
+    "refusal",
+    "refusal_in",
+    "retry_after_s",
+    "user_agent",
+]

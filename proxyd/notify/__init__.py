@@ -1,1 +1,6 @@
-"""TODO."""
+"""From the outbox to where people are."""
+
+from proxyd.notify.dispatcher import Dispatcher, DispatcherSettings
+from proxyd.notify.webhook import EndpointGoneError, WebhookChannel
+
+__all__ = ["Dispatcher", "DispatcherSettings", "EndpointGoneError", "WebhookChannel"]

@@ -1,5 +1,6 @@
 """The rule engine: observations in, effects to record out."""
 
+from proxyd.rules.decider import Decider, DeciderSettings, Explanation
 from proxyd.rules.engine import (
     Observation,
     PageContext,
@@ -14,6 +15,9 @@ from proxyd.rules.state import IntervalRecord, Notification, SourceState, Stored
 from proxyd.rules.values import iso_time
 
 __all__ = [
+    "Decider",
+    "DeciderSettings",
+    "Explanation",
     "IntervalRecord",
     "Notification",
     "Observation",

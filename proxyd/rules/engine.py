@@ -16,13 +16,13 @@ from proxyd.estimation import Evidence, GammaRate
 from proxyd.model.chronon import Chronon, ChrononGrid
 from proxyd.model.item import EventKind, Item, UpdateEvent
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.model.profile import Declaration, NotificationRule, Source
+from proxyd.model.profile import Declaration, Field, NotificationRule, Source
 from proxyd.politeness import BackOff, back_off
 from proxyd.rules.events import Discovery, discover, unchanged
 from proxyd.rules.query import QueryProgram, compile_query
 from proxyd.rules.state import MAX_PENDING, IntervalRecord, Notification, SourceState, StoredItem, StreamState
 from proxyd.rules.trigger import TriggerProgram, compile_trigger
-from proxyd.rules.values import iso_time
+from proxyd.rules.values import coerce, iso_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,7 @@ class PageContext:
     half_life_s: float
     spacing_s: float
     prior_per_s: float
+    fields: Sequence[Field] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ class Observation:
     notifications: tuple[Notification, ...] = ()
     evidence: Evidence | None = None
     lost_items: float = 0.0
+    unfit_values: int = 0
 
     @property
     def delays_s(self) -> list[float]:
@@ -138,6 +140,16 @@ def observe(
         notifications=tuple(sent for step in steps for sent in step.notifications),
         evidence=found.evidence,
         lost_items=found.lost_items,
+        unfit_values=sum(_unfit_values(context, event.item) for event in found.events),
+    )
+
+
+def _unfit_values(context: PageContext, item: Item) -> int:
+    """Count the item's values that do not fit the type their class declares: rules read them as null."""
+    return sum(
+        value is not None and coerce(value, declared.type, path=declared.path.lower()) is None
+        for declared in context.fields
+        for value in [item.fields.get(declared.path.lower())]
     )
 
 

@@ -70,6 +70,11 @@ class IntervalDemand:
             self._extra = interval
 
     @property
+    def is_used(self) -> bool:
+        """Whether an interval came and went since the anchor; one still to come must not be pushed away."""
+        return self._k > 1
+
+    @property
     def has_feedback(self) -> bool:
         """Whether the next interval comes from feedback."""
         return self._extra is not None and self._extra.deadline < self._planned(self._k).deadline

@@ -14,9 +14,9 @@ def latest_slots(
 ) -> list[Chronon | None]:
     """Return for each window the latest chronon to serve it at, all served if possible.
 
-    Earliest deadline first run backwards in time: from the last deadline down to ``now``, each chronon takes the windows
-    that start last among those open. A window that finds no room is ``None``; among schedules that serve as many
-    windows as possible this is one of them.
+    Earliest deadline first run backwards in time: from the last deadline down to ``now``, each chronon takes the
+    windows that start last among those open. A window that finds no room is ``None``. Among schedules that serve as
+    many windows as possible this is one of them.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from math import inf, isinf
 from zoneinfo import ZoneInfo
@@ -103,6 +103,7 @@ class Planner:
     spend, whatever saves most. A page is looked at only when it may be due: O(log n) a probe.
 
     It reads no clock: ``choose`` must be called with non-decreasing chronons. What one chronon did not use is lost.
+    ``held_back`` counts, by constraint, what the last call wanted to probe and could not.
     """
 
     def __init__(self, settings: PlannerSettings) -> None:
@@ -110,6 +111,7 @@ class Planner:
         self.pages: dict[str, Page] = {}
         self.host_free_s: dict[str, float] = {}
         self._host_blocked_s: dict[str, float] = {}
+        self.held_back: dict[str, int] = {}
         self._sleeping: list[tuple[Chronon, str]] = []
         self._awake: set[str] = set()
 
@@ -158,6 +160,7 @@ class Planner:
     def choose(self, now: Chronon) -> list[PlannedProbe]:
         """Return the probes to start in chronon ``now``, in order of start, and take them as started."""
         self._wake_up(now)
+        self.held_back = {}
         start_s = self.settings.grid.start_s(now)
         stop_s = self.settings.grid.start_s(now + 1)
         capacity = self.capacity(now)
@@ -189,6 +192,16 @@ class Planner:
                 copy.finished(planned.probe.source_id, planned.start_s, seen=True)
             now = max(now + 1, copy.next_wake(now))
         return probes[:limit]
+
+    def preview_source(self, source_id: str, epoch: Epoch) -> PlannedProbe | None:
+        """Return the first probe of one source in ``epoch``, as if it had the budget to itself."""
+        page = self.pages.get(source_id)
+        if page is None:
+            return None
+        alone = Planner(self.settings)
+        alone._host_blocked_s = {page.host: self._host_blocked_s.get(page.host, -inf)}
+        alone.put(replace(deepcopy(page), in_flight=False), epoch.start)
+        return next(iter(alone.preview(epoch, limit=1)), None)
 
     def next_wake(self, now: Chronon) -> Chronon:
         """Return the next chronon at which a page may be due."""
@@ -295,8 +308,8 @@ class Planner:
         probe = Probe(page.source_id, now, candidate.reason, candidate.rule, page.rate_per_s * 86400.0)
         return PlannedProbe(probe, at_s)
 
-    @staticmethod
-    def _postpone(page: Page, constraint: str) -> None:
+    def _postpone(self, page: Page, constraint: str) -> None:
+        self.held_back[constraint] = self.held_back.get(constraint, 0) + 1
         page.postponed[constraint] = page.postponed.get(constraint, 0) + 1
 
 

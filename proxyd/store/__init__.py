@@ -1,6 +1,6 @@
 """What the daemon remembers, in one transaction per observation."""
 
-from proxyd.store.engine import owner_lock
-from proxyd.store.sql import OutboxEntry, SqlStore, StoredText, StoredToken, open_store
+from proxyd.store.engine import migrate_database, owner_lock
+from proxyd.store.sql import SqlStore, StoredText, open_store
 
-__all__ = ["OutboxEntry", "SqlStore", "StoredText", "StoredToken", "open_store", "owner_lock"]
+__all__ = ["SqlStore", "StoredText", "migrate_database", "open_store", "owner_lock"]

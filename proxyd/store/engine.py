@@ -79,6 +79,12 @@ async def migrate(writer: AsyncEngine, revision: str = "head") -> None:
             await connection.run_sync(_upgrade, revision)
 
 
+async def migrate_database(database: Path) -> None:
+    """Bring the database at that path to the newest schema; the caller holds ``owner_lock``."""
+    async with sqlite_engines(database) as (writer, _):
+        await migrate(writer)
+
+
 def _upgrade(connection: Connection, revision: str) -> None:
     config = Config()
     config.set_main_option("script_location", str(migrations_folder()))

@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from proxyd.errors import ConflictError, NotFoundError
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.profile import NotificationRule
+from proxyd.ports import Delivery, Token
 from proxyd.rules import Observation, SourceState, StoredItem, StreamState
 from proxyd.rules.state import MAX_PENDING
 from proxyd.store import rows
@@ -34,36 +35,6 @@ class StoredText:
     name: str
     origin: str
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class OutboxEntry:
-    """One notification on its way to one endpoint."""
-
-    position: int
-    notification_id: str
-    rule: str
-    endpoint: str
-    secret_kind: str
-    secret_name: str
-    lane: str
-    attempts: int
-    first_attempt_s: float | None
-    event_s: float
-    created_s: float
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class StoredToken:
-    """A token of the API; only the hash of its secret is kept."""
-
-    token_id: str
-    name: str
-    scope: str
-    sha256: str
-    created_s: float
-    expires_s: float | None
 
 
 class SqlStore:
@@ -157,7 +128,7 @@ class SqlStore:
         """Store all that one probe changed, in one transaction; returns once it is committed."""
         await self.writer.submit(lambda connection: self._record(connection, observation))
 
-    async def record_streams(self, observation: Observation) -> None:
+    async def record_firings(self, observation: Observation) -> None:
         """Store what replayed history changed: streams, intervals and notifications, not the source."""
         await self.writer.submit(lambda connection: self._record_firings(connection, observation))
 
@@ -190,7 +161,7 @@ class SqlStore:
 
     # -- the outbox
 
-    async def due_deliveries(self, now_s: float, *, hold_s: float, limit: int) -> list[OutboxEntry]:
+    async def due_deliveries(self, now_s: float, *, hold_s: float, limit: int) -> list[Delivery]:
         """Return what may be sent now, oldest first, at most one for each lane (rule and endpoint).
 
         A failing notification holds back the later ones of its lane until ``hold_s`` after its first attempt.
@@ -214,10 +185,10 @@ class SqlStore:
             .order_by(t.outbox.c.position)
             .limit(limit)
         )
-        entries: dict[str, OutboxEntry] = {}
+        found: dict[str, Delivery] = {}
         for row in await self._all(query):
-            entries.setdefault(row.lane, _outbox_entry(row))
-        return list(entries.values())
+            found.setdefault(row.lane, _delivery(row))
+        return list(found.values())
 
     async def next_delivery_s(self) -> float | None:
         """Return when the next pending delivery is due, ``None`` where nothing is pending."""
@@ -225,23 +196,23 @@ class SqlStore:
         found: float | None = (await self._all(query))[0][0]
         return found
 
-    async def delivered(self, entry: OutboxEntry, now_s: float) -> None:
+    async def delivered(self, delivery: Delivery, now_s: float) -> None:
         """Note that the receiver accepted it."""
-        await self._update_entry(entry.position, state="delivered", done_s=now_s, attempts=entry.attempts + 1)
+        await self._update_delivery(delivery.position, state="delivered", done_s=now_s, attempts=delivery.attempts + 1)
 
-    async def failed(self, entry: OutboxEntry, now_s: float, *, next_s: float | None, error: str) -> None:
+    async def failed(self, delivery: Delivery, now_s: float, *, next_s: float | None, error: str) -> None:
         """Note a failed attempt; without ``next_s`` it is a dead letter, kept until it is replayed or expires."""
-        await self._update_entry(
-            entry.position,
+        await self._update_delivery(
+            delivery.position,
             state="dead" if next_s is None else "pending",
             done_s=now_s if next_s is None else None,
             next_s=now_s if next_s is None else next_s,
-            attempts=entry.attempts + 1,
-            first_attempt_s=now_s if entry.first_attempt_s is None else entry.first_attempt_s,
+            attempts=delivery.attempts + 1,
+            first_attempt_s=now_s if delivery.first_attempt_s is None else delivery.first_attempt_s,
             last_error=error[:1000],
         )
 
-    async def _update_entry(self, position: int, **values: Any) -> None:
+    async def _update_delivery(self, position: int, **values: Any) -> None:
         statement = update(t.outbox).where(t.outbox.c.position == position).values(**values)
         await self.writer.submit(lambda connection: connection.execute(statement))
 
@@ -295,7 +266,7 @@ class SqlStore:
 
     # -- tokens
 
-    async def add_token(self, token: StoredToken) -> None:
+    async def add_token(self, token: Token) -> None:
         """Store a token; its name must be new."""
 
         async def write(connection: AsyncConnection) -> None:
@@ -307,10 +278,10 @@ class SqlStore:
 
         await self.writer.submit(write)
 
-    async def find_token(self, token_id: str) -> StoredToken | None:
+    async def find_token(self, token_id: str) -> Token | None:
         """Return the token of that id, or ``None``."""
         found = await self._all(select(t.tokens).where(t.tokens.c.token_id == token_id))
-        return StoredToken(**found[0]._asdict()) if found else None
+        return Token(**found[0]._asdict()) if found else None
 
     # -- housekeeping
 
@@ -392,5 +363,5 @@ async def _execute_chunks(
         await connection.execute(delete(table).where(column == bindparam("stale")), [{"stale": n} for n in names])
 
 
-def _outbox_entry(row: Any) -> OutboxEntry:
-    return OutboxEntry(**{name: getattr(row, name) for name in OutboxEntry.__dataclass_fields__})
+def _delivery(row: Any) -> Delivery:
+    return Delivery(**{name: getattr(row, name) for name in Delivery.__dataclass_fields__})

@@ -1,0 +1,59 @@
+"""Bearer tokens ``pxd_<id>_<secret>``: only the hash of the secret is stored."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+
+from aiohttp import web
+
+from proxyd.api.problems import Handler, problem
+from proxyd.ports import Control, Token
+
+SCOPES = ("read", "write", "admin")
+_FORM = re.compile(r"pxd_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
+
+
+def new_token(name: str, scope: str, *, now_s: float, expires_in_s: float | None) -> tuple[Token, str]:
+    """Return a token's record and the text its bearer shows, which is never stored."""
+    if scope not in SCOPES:
+        raise ValueError(f"scope must be one of {', '.join(SCOPES)}")
+    if not 1 <= len(name) <= 100 or not name.isprintable():
+        raise ValueError("a token's name has 1 to 100 printable characters")
+    token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+    expires_s = None if expires_in_s is None else now_s + expires_in_s
+    return Token(token_id, name, scope, _digest(secret), now_s, expires_s), f"pxd_{token_id}_{secret}"
+
+
+async def scope_of(control: Control, header: str) -> str | None:
+    """Return the scope of an ``Authorization`` header, ``None`` where it names no valid token."""
+    kind, _, value = header.partition(" ")
+    match = _FORM.fullmatch(value.strip())
+    if kind.lower() != "bearer" or match is None:
+        return None
+    token = await control.find_token(match[1])
+    if token is None or not hmac.compare_digest(token.sha256, _digest(match[2])):
+        return None
+    return None if token.expires_s is not None and token.expires_s <= control.time_s() else token.scope
+
+
+def require(scope: str, control: Control, handler: Handler) -> Handler:
+    """Return ``handler`` for bearers of ``scope`` or a wider one."""
+
+    async def guarded(request: web.Request) -> web.StreamResponse:
+        held = await scope_of(control, request.headers.get("Authorization", ""))
+        if held is None:
+            answer = problem(401, "Unauthorized", "send Authorization: Bearer TOKEN; `proxyd token create` makes one")
+            answer.headers["WWW-Authenticate"] = 'Bearer realm="proxyd"'
+            return answer
+        if SCOPES.index(held) < SCOPES.index(scope):
+            return problem(403, "Forbidden", f"this needs a token of scope {scope}; yours is {held}")
+        return await handler(request)
+
+    return guarded
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

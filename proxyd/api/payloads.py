@@ -1,0 +1,127 @@
+"""What goes over the wire, from values of the core."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from proxyd.model.profile import Declaration, NotificationRule, Profile
+from proxyd.ports import Control
+from proxyd.rules import Explanation, iso_time
+from proxyd.scheduling import PlannedProbe
+
+
+def time_or_none(time_s: float | None) -> str | None:
+    """Return an ISO 8601 time; ``None`` for what never was."""
+    return None if not time_s else iso_time(time_s)
+
+
+def planned_probe(planned: PlannedProbe) -> dict[str, Any]:
+    """Return a coming probe."""
+    probe = planned.probe
+    return {
+        "source": probe.source_id,
+        "at": iso_time(planned.start_s),
+        "reason": probe.reason.value,
+        "rule": probe.rule,
+        "rate_per_day": round(probe.rate_per_day, 6),
+    }
+
+
+def explanation(found: Explanation) -> dict[str, Any]:
+    """Return why a source is probed when it is, with a summary in words."""
+    state = found.state
+    return {
+        "source": found.source_id,
+        "url": found.url,
+        "rate_per_day": round(found.rate_per_day, 6),
+        "next_probe": planned_probe(found.next_probe) if found.next_probe else None,
+        "blocked_by": found.blocked_by,
+        "earliest": time_or_none(found.earliest_s),
+        "rules": list(found.rules),
+        "postponed": dict(found.postponed),
+        "first_contact": time_or_none(state.first_contact_s),
+        "last_probe": time_or_none(state.last_start_s),
+        "last_outcome": state.last_outcome,
+        "last_detail": state.last_detail,
+        "failures": state.failures,
+        "items_seen": state.next_seq - 1,
+        "items_lost_estimated": round(state.lost_items, 3),
+        "summary": _summary(found),
+    }
+
+
+def _summary(found: Explanation) -> list[str]:
+    state = found.state
+    lines = [f"{found.source_id}  {found.url}", f"rate: {found.rate_per_day:.3g} items a day (estimated)"]
+    if state.last_start_s is None:
+        lines.append("last probe: none yet")
+    else:
+        detail = f", {state.last_detail}" if state.last_detail else ""
+        lines.append(f"last probe: {iso_time(state.last_start_s)}, {state.last_outcome}{detail}")
+    if found.next_probe is None:
+        lines.append(f"next probe: none planned in this epoch ({found.blocked_by or 'nothing is due'})")
+    else:
+        probe = found.next_probe.probe
+        rule = f" for rule {probe.rule}" if probe.rule else ""
+        lines.append(f"next probe: {iso_time(found.next_probe.start_s)}, because of {probe.reason.value}{rule}")
+    if found.blocked_by and found.earliest_s:
+        lines.append(f"held back by {found.blocked_by} until {iso_time(found.earliest_s)}")
+    if found.postponed:
+        counts = ", ".join(f"{name} {count} times" for name, count in sorted(found.postponed.items()))
+        lines.append(f"postponed so far by: {counts}")
+    return lines
+
+
+def source(declaration: Declaration, found: Explanation) -> dict[str, Any]:
+    """Return a source for a list: what ``explanation`` says, without the summary."""
+    payload = explanation(found)
+    del payload["summary"]
+    declared = declaration.sources[found.source_id]
+    return payload | {"class": declared.page_class, "domain": declared.domain}
+
+
+def profile(declared: Profile, declaration: Declaration, control: Control) -> dict[str, Any]:
+    """Return a profile, who declared it, and its rules."""
+    rules = [r for r in declaration.rules.values() if declared.name in r.profiles]
+    return {
+        "name": declared.name,
+        "origin": control.origin(declared.file),
+        "domains": list(declared.domains),
+        "users": list(declared.users),
+        "rules": [_rule(r) for r in rules],
+    }
+
+
+def _rule(rule: NotificationRule) -> dict[str, Any]:
+    return {
+        "name": rule.name,
+        "sources": list(rule.source_ids),
+        "policy": rule.policy.name.value,
+        "deliveries": len(rule.deliveries),
+    }
+
+
+def notification(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a notification with its deliveries."""
+    return {
+        "id": row["notification_id"],
+        "rule": row["rule"],
+        "source": row["source_id"],
+        "event": iso_time(row["event_s"]),
+        "created": iso_time(row["created_s"]),
+        "late": row["late"],
+        "body": json.loads(row["body"]),
+        "deliveries": [_delivery(d) for d in row["deliveries"]],
+    }
+
+
+def _delivery(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "endpoint": row["endpoint"],
+        "state": row["state"],
+        "attempts": row["attempts"],
+        "next": iso_time(row["next_s"]) if row["state"] == "pending" else None,
+        "done": time_or_none(row["done_s"]),
+        "last_error": row["last_error"],
+    }

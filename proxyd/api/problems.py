@@ -1,0 +1,56 @@
+"""Errors on the wire: RFC 9457 problem+json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from proxyd.errors import ConflictError, NotFoundError, ProfileError, ProxydError, RuleError
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def problem(status: int, title: str, detail: str = "", **members: Any) -> web.Response:
+    """Return a problem document."""
+    body = {"type": "about:blank", "title": title, "status": status, "detail": detail, **members}
+    return web.Response(
+        status=status, body=json.dumps(body, ensure_ascii=False).encode(), content_type="application/problem+json"
+    )
+
+
+@web.middleware
+async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn expected errors into problem documents; a bug stays a 500 without details."""
+    try:
+        return await handler(request)
+    except ProfileError as error:
+        found = [_rule_error(one) for one in error.errors]
+        return problem(422, "The text has errors", f"{len(found)} errors; nothing was changed", errors=found)
+    except NotFoundError as error:
+        return problem(404, "Not found", error.message)
+    except ConflictError as error:
+        return problem(409, "Conflict", error.message)
+    except ValueError as error:
+        if isinstance(error, ProxydError):
+            raise
+        return problem(400, "Bad request", str(error))
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        answer = problem(error.status, error.reason, error.text or "")
+        if "Allow" in error.headers:
+            answer.headers["Allow"] = error.headers["Allow"]
+        return answer
+
+
+def _rule_error(error: RuleError) -> dict[str, object]:
+    return {
+        "file": error.file,
+        "line": error.line,
+        "column": error.column,
+        "detail": error.message,
+        "source_line": error.source_line,
+    }

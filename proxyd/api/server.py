@@ -1,0 +1,65 @@
+"""The API's listeners: TCP for those who show a token, the Unix socket for those who may open it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+from aiohttp import web
+
+from proxyd.api.routes import make_app
+from proxyd.errors import ConfigError
+from proxyd.ports import Control
+
+log = structlog.get_logger("api")
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """Where the API listens; ``socket_address`` is how the socket's path is spelled to the kernel."""
+
+    host: str
+    port: int
+    socket: Path
+    socket_address: str
+
+
+@asynccontextmanager
+async def serve_api(control: Control, settings: ApiSettings) -> AsyncIterator[None]:
+    """Listen while the context is open.
+
+    Raises
+    ------
+    ConfigError
+        The address is taken or not ours.
+    """
+    public = web.AppRunner(make_app(control, trusted=False), access_log=None, shutdown_timeout=2.0)
+    local = web.AppRunner(make_app(control, trusted=True), access_log=None, shutdown_timeout=2.0)
+    await public.setup()
+    await local.setup()
+    try:
+        await _listen_locally(local, settings)
+        try:
+            await web.TCPSite(public, settings.host, settings.port).start()
+        except OSError as error:
+            raise ConfigError([f"listen: {settings.host}:{settings.port}: {error.strerror or error}"]) from error
+        log.info("listening", addresses=[f"{address[0]}:{address[1]}" for address in public.addresses])
+        yield
+    finally:
+        await public.cleanup()
+        await local.cleanup()
+        settings.socket.unlink(missing_ok=True)
+
+
+async def _listen_locally(runner: web.AppRunner, settings: ApiSettings) -> None:
+    """Listen on the Unix socket, mode 0600 from its first moment."""
+    settings.socket.unlink(missing_ok=True)
+    before = os.umask(0o177)
+    try:
+        await web.UnixSite(runner, settings.socket_address).start()
+    finally:
+        os.umask(before)

@@ -1,0 +1,151 @@
+"""The composition root: settings in, a running daemon out. The only module that knows every package."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from proxyd.api import ApiSettings, serve_api
+from proxyd.clock import SystemClock
+from proxyd.config import SecretStore, Settings, socket_address
+from proxyd.daemon import Daemon, DaemonControl, DaemonSettings, Declarations, ProbeLoop
+from proxyd.language import CheckSettings
+from proxyd.metrics import Metrics
+from proxyd.model.chronon import ChrononGrid
+from proxyd.net import Guard, HostTokens, make_session
+from proxyd.notify import Dispatcher, DispatcherSettings, WebhookChannel
+from proxyd.ports import Clock, Prober
+from proxyd.probing import Fetcher, FetchLimits, HttpProber, ParserPool
+from proxyd.rules import Decider, DeciderSettings
+from proxyd.scheduling import PlannerSettings
+from proxyd.store import SqlStore, open_store, owner_lock
+
+_RESOLVER_THREADS = 64
+
+
+def check_settings(settings: Settings) -> CheckSettings:
+    """Return what the language's checker needs of the settings."""
+    return CheckSettings(secret_env_prefix=settings.secret_env_prefix, chronon_s=settings.chronon)
+
+
+def decider_settings(settings: Settings) -> DeciderSettings:
+    """Return what every decision depends on."""
+    planner = PlannerSettings(
+        grid=ChrononGrid(settings.chronon),
+        budget=settings.budget,
+        budget_zone=ZoneInfo(settings.budget_zone),
+        spend=settings.objective == "spend",
+        price_item_s=settings.probe_price * 3600.0,
+        host_spacing_s=settings.host_spacing,
+    )
+    return DeciderSettings(
+        planner=planner,
+        epoch_s=settings.epoch,
+        source_spacing_s=settings.source_spacing,
+        half_life_s=settings.rate_half_life,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The edges a daemon acts through; tests put their own in."""
+
+    clock: Clock
+    store: SqlStore
+    prober: Prober
+    channel: WebhookChannel
+    secrets: SecretStore
+    rng: np.random.Generator
+
+
+def build(settings: Settings, parts: Parts) -> tuple[Daemon, DaemonControl]:
+    """Return a daemon over ``parts``, and what the API asks of it."""
+    metrics = Metrics()
+    decider = Decider(decider_settings(settings), parts.rng)
+    declarations = Declarations(settings.profiles, parts.store, decider, parts.clock, check_settings(settings), metrics)
+    dispatcher = Dispatcher(
+        parts.store,
+        parts.channel,
+        parts.secrets.resolve,
+        parts.clock,
+        parts.rng,
+        metrics,
+        DispatcherSettings(settings.delivery_hold, settings.delivery_concurrency),
+    )
+    probes = ProbeLoop(decider, parts.prober, parts.store, dispatcher, parts.clock, metrics)
+    daemon = Daemon(
+        decider,
+        declarations,
+        parts.store,
+        probes,
+        dispatcher,
+        parts.clock,
+        DaemonSettings(settings.reload_interval, settings.drain_timeout, settings.retention, settings.backup),
+    )
+    control = DaemonControl(
+        decider,
+        declarations,
+        parts.store,
+        dispatcher,
+        probes,
+        parts.channel,
+        parts.secrets,
+        parts.clock,
+        metrics,
+    )
+    return daemon, control
+
+
+@asynccontextmanager
+async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
+    """Open the store, the network session and the parsers; close them in the reverse order."""
+    clock = SystemClock()
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(open_store(settings.database_path, ChrononGrid(settings.chronon)))
+        guard = Guard(settings.networks)
+        session = await stack.enter_async_context(make_session(guard, contact=settings.contact))
+        parser = await stack.enter_async_context(
+            ParserPool(workers=settings.parser_processes, timeout_s=settings.parser_timeout)
+        )
+        tokens = HostTokens(clock, settings.host_spacing)
+        limits = FetchLimits(total_s=settings.probe_timeout, body_bytes=settings.max_body_bytes)
+        yield Parts(
+            clock=clock,
+            store=store,
+            prober=HttpProber(Fetcher(session, guard, tokens, clock, limits), parser, clock),
+            channel=WebhookChannel(session, guard, clock, timeout_s=settings.delivery_timeout),
+            secrets=SecretStore(settings),
+            rng=np.random.default_rng(),  # noqa: TID251 - the one place that makes one
+        )
+
+
+async def serve(settings: Settings, *, started: Callable[[Daemon], None] | None = None) -> None:
+    """Run the daemon until SIGTERM or SIGINT; ``started`` is called with it before it runs."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_RESOLVER_THREADS, thread_name_prefix="io"))
+    with owner_lock(settings.database_path):
+        async with open_parts(settings) as parts:
+            daemon, control = build(settings, parts)
+            _handle_signals(daemon)
+            if started is not None:
+                started(daemon)
+            async with serve_api(control, _api_settings(settings)):
+                await daemon.run()
+
+
+def _api_settings(settings: Settings) -> ApiSettings:
+    host, port = settings.listen_address
+    return ApiSettings(host, port, settings.socket_path, socket_address(settings.socket_path))
+
+
+def _handle_signals(daemon: Daemon) -> None:
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, daemon.stop)
+    loop.add_signal_handler(signal.SIGINT, daemon.stop)
+    loop.add_signal_handler(signal.SIGHUP, daemon.reload_soon)

@@ -1,0 +1,96 @@
+"""Verbs that talk to the running daemon through its Unix socket."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from proxyd.cli.sockets import socket_of
+from proxyd.client import Client
+from proxyd.config import load
+
+
+def plan(options: argparse.Namespace) -> int:
+    """Print the coming probes."""
+    probes = _ask(options, lambda client: client.plan(limit=options.limit))
+    if options.json:
+        print(json.dumps(probes, indent=2))
+        return 0
+    rows = [[p["at"], p["source"], p["reason"], p["rule"] or "-", f"{p['rate_per_day']:.2f}"] for p in probes]
+    _table(["at", "source", "reason", "rule", "items/day"], rows)
+    return 0
+
+
+def explain(options: argparse.Namespace) -> int:
+    """Say when a source is probed next, and why."""
+    answer = _ask(options, lambda client: client.explain(options.source))
+    if options.json:
+        print(json.dumps(answer, indent=2))
+        return 0
+    for line in answer["summary"]:
+        print(line)
+    return 0
+
+
+def notifications(options: argparse.Namespace) -> int:
+    """List notifications, newest first."""
+    found = _ask(options, lambda client: client.notifications(limit=options.limit, rule=options.rule))
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    rows = []
+    for item in found:
+        states = ", ".join(f"{d['state']} ({d['attempts']})" for d in item["deliveries"]) or "not sent anywhere"
+        rows.append([item["created"], item["id"], item["rule"], item["source"], "late" if item["late"] else "", states])
+    _table(["created", "id", "rule", "source", "late", "deliveries"], rows)
+    return 0
+
+
+def reload(options: argparse.Namespace) -> int:
+    """Check the profiles and swap them in."""
+    ok = _ask(options, lambda client: client.reload())
+    print("reloaded" if ok else "the profiles have errors; nothing was changed (`proxyd check` names them)")
+    return 0 if ok else 1
+
+
+def create_token(options: argparse.Namespace) -> int:
+    """Make a token and print it alone."""
+    token = _ask(options, lambda c: c.create_token(options.name, options.scope, expires_s=options.expires))
+    print(token)
+    return 0
+
+
+def test_webhook(options: argparse.Namespace) -> int:
+    """Send a test message to a rule's webhooks; exit 1 if one was not accepted."""
+    results = _ask(options, lambda client: client.test_webhooks(options.rule))
+    for result in results:
+        print(f"{result['endpoint']}: {result['error'] or 'accepted'}")
+    if not results:
+        print("the rule has no webhook")
+    return 0 if results and all(result["error"] is None for result in results) else 1
+
+
+def replay(options: argparse.Namespace) -> int:
+    """Send a notification again, or all that were given up."""
+    count = _ask(options, lambda client: client.replay(None if options.dead else options.id))
+    print(f"{count} deliveries will be made again")
+    return 0
+
+
+def _ask(options: argparse.Namespace, question: Callable[[Client], Awaitable[Any]]) -> Any:
+    settings = load(options.config)
+
+    async def ask() -> Any:
+        async with Client.over_socket(socket_of(settings)) as client:
+            return await question(client)
+
+    return asyncio.run(ask())
+
+
+def _table(head: list[str], rows: list[list[str]]) -> None:
+    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
+    for row in [head, *rows]:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

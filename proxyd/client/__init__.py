@@ -1,0 +1,158 @@
+"""A typed client of the REST API, over its Unix socket or over HTTP with a token."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import aiohttp
+
+from proxyd.errors import ProxydError
+
+
+class ApiError(ProxydError):
+    """The daemon refused the request."""
+
+    def __init__(self, status: int, problem: dict[str, Any]) -> None:
+        self.status = status
+        self.problem = problem
+        lines = [str(problem.get("detail") or problem.get("title") or f"status {status}")]
+        lines += [f"{e['line']}:{e['column']}: {e['detail']}" for e in problem.get("errors", [])]
+        super().__init__("\n".join(lines))
+
+
+class UnreachableError(ProxydError):
+    """No daemon answers; start one with `proxyd serve`."""
+
+
+class Client:
+    """Talks to one daemon; use it with ``async with``."""
+
+    def __init__(self, base: str, session: aiohttp.ClientSession, where: str) -> None:
+        self._base = base
+        self._session = session
+        self._where = where
+
+    @classmethod
+    def over_socket(cls, path: object, *, timeout_s: float = 30.0) -> Self:
+        """Return a client of the daemon whose Unix socket that is; no token is needed."""
+        session = aiohttp.ClientSession(
+            connector=aiohttp.UnixConnector(str(path)), timeout=aiohttp.ClientTimeout(total=timeout_s)
+        )
+        return cls("http://proxyd", session, str(path))
+
+    @classmethod
+    def over_http(cls, base: str, token: str, *, timeout_s: float = 30.0) -> Self:
+        """Return a client of the daemon at ``base``, for example ``http://127.0.0.1:8080``."""
+        session = aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {token}"}, timeout=aiohttp.ClientTimeout(total=timeout_s)
+        )
+        return cls(base.rstrip("/"), session, base)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._session.close()
+
+    async def plan(self, *, limit: int = 50) -> list[dict[str, Any]]:
+        """Return the coming probes."""
+        return await self._items("GET", "/api/v1/plan", params={"limit": limit})
+
+    async def explain(self, source: str) -> dict[str, Any]:
+        """Return why and when a source is probed next."""
+        return await self._call("GET", f"/api/v1/explain/{quote(source, safe='')}")
+
+    async def sources(self) -> list[dict[str, Any]]:
+        """Return every source."""
+        return await self._pages("/api/v1/sources")
+
+    async def profiles(self) -> list[dict[str, Any]]:
+        """Return every profile."""
+        return await self._pages("/api/v1/profiles")
+
+    async def declare(self, text: str, *, dry_run: bool = False) -> dict[str, Any]:
+        """Declare a text of the rule language and return what changed."""
+        query = {"dry_run": "true"} if dry_run else {}
+        return await self._call("POST", "/api/v1/profiles", params=query, data=text.encode(), plain=True)
+
+    async def drop_profile(self, name: str) -> dict[str, Any]:
+        """Remove a profile that the API declared."""
+        return await self._call("DELETE", f"/api/v1/profiles/{quote(name, safe='')}")
+
+    async def notifications(self, *, limit: int = 50, rule: str | None = None) -> list[dict[str, Any]]:
+        """Return notifications, newest first."""
+        params: dict[str, Any] = {"limit": limit} | ({"rule": rule} if rule else {})
+        return await self._items("GET", "/api/v1/notifications", params=params)
+
+    async def replay(self, notification_id: str | None) -> int:
+        """Send a notification again, or every delivery that was given up; return how many deliveries that are."""
+        path = f"notifications/{quote(notification_id, safe='')}/replay" if notification_id else "deliveries/replay"
+        return int((await self._call("POST", f"/api/v1/{path}"))["deliveries"])
+
+    async def test_webhooks(self, rule: str) -> list[dict[str, Any]]:
+        """Send a test message to a rule's webhooks."""
+        return await self._items("POST", "/api/v1/webhooks/test", json={"rule": rule})
+
+    async def reload(self) -> bool:
+        """Check the profiles and swap them in; return whether that was possible."""
+        try:
+            await self._call("POST", "/api/v1/reload")
+        except ApiError as error:
+            if error.status == 422:
+                return False
+            raise
+        return True
+
+    async def create_token(self, name: str, scope: str, *, expires_s: float | None = None) -> str:
+        """Make a token and return its text."""
+        wanted = {"name": name, "scope": scope, "expires_in_s": expires_s}
+        return str((await self._call("POST", "/api/v1/tokens", json=wanted))["token"])
+
+    async def ready(self) -> dict[str, Any]:
+        """Return what /readyz says."""
+        try:
+            return await self._call("GET", "/readyz")
+        except ApiError as error:
+            return error.problem
+
+    async def metrics(self) -> str:
+        """Return the metrics in Prometheus' text format."""
+        try:
+            async with self._session.get(f"{self._base}/metrics") as response:
+                return await response.text()
+        except aiohttp.ClientConnectionError as error:
+            raise self._unreachable() from error
+
+    async def _pages(self, path: str) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = []
+        params: dict[str, Any] = {"limit": 500}
+        while True:
+            page = await self._call("GET", path, params=params)
+            items += page["items"]
+            if page["next_cursor"] is None:
+                return items
+            params["cursor"] = page["next_cursor"]
+
+    async def _items(self, method: str, path: str, **request: Any) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = (await self._call(method, path, **request))["items"]
+        return items
+
+    async def _call(self, method: str, path: str, *, plain: bool = False, **request: Any) -> dict[str, Any]:
+        headers = {"Content-Type": "text/plain; charset=utf-8"} if plain else {}
+        try:
+            async with self._session.request(method, self._base + path, headers=headers, **request) as response:
+                answer: dict[str, Any] = await response.json(content_type=None)
+                if response.status >= 400:
+                    raise ApiError(response.status, answer)
+                return answer
+        except (aiohttp.ClientConnectionError, FileNotFoundError) as error:
+            raise self._unreachable() from error
+        except TimeoutError as error:
+            raise UnreachableError(f"the daemon at {self._where} did not answer in time") from error
+
+    def _unreachable(self) -> UnreachableError:
+        return UnreachableError(f"no daemon answers at {self._where}; start one with `proxyd serve`")

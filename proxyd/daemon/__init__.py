@@ -1,0 +1,16 @@
+"""The loops of the daemon: read the clock, ask the core, do the effects, record."""
+
+from proxyd.daemon.control import DaemonControl
+from proxyd.daemon.daemon import Daemon, DaemonSettings
+from proxyd.daemon.declarations import Declarations, read_directory, read_text
+from proxyd.daemon.probing import ProbeLoop
+
+__all__ = [
+    "Daemon",
+    "DaemonControl",
+    "DaemonSettings",
+    "Declarations",
+    "ProbeLoop",
+    "read_directory",
+    "read_text",
+]

@@ -1,0 +1,134 @@
+"""The Control port over a running daemon."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from proxyd.config import SecretStore
+from proxyd.daemon.declarations import Declarations
+from proxyd.daemon.probing import ProbeLoop
+from proxyd.errors import DeliveryError, NotFoundError
+from proxyd.metrics import Metrics
+from proxyd.model.profile import Declaration, WebhookDelivery
+from proxyd.notify import Dispatcher
+from proxyd.ports import Changes, Channel, Clock, DeliveryTest, Token
+from proxyd.rules import Decider, Explanation, iso_time
+from proxyd.scheduling import PlannedProbe
+from proxyd.store import SqlStore
+
+_FRESH_CHRONONS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonControl:
+    """Answers the API and the command line from the parts of the daemon."""
+
+    decider: Decider
+    declarations: Declarations
+    store: SqlStore
+    dispatcher: Dispatcher
+    probes: ProbeLoop
+    channel: Channel
+    secrets: SecretStore
+    clock: Clock
+    registry: Metrics
+
+    @property
+    def declaration(self) -> Declaration:
+        """The running declaration."""
+        return self.declarations.current
+
+    def origin(self, file: str) -> str:
+        """Return ``api``, or the file."""
+        return self.declarations.origin(file)
+
+    def text_of(self, profile: str) -> str:
+        """Return a profile and its rules as text."""
+        return self.declarations.text_of(profile)
+
+    async def declare(self, text: str, *, dry_run: bool) -> Changes:
+        """Add a text of the API."""
+        return await self.declarations.declare(text, dry_run=dry_run)
+
+    async def drop_profile(self, name: str) -> Changes:
+        """Remove a profile of the API and the rules in no other."""
+        return await self.declarations.drop_profile(name)
+
+    async def reload(self) -> bool:
+        """Check the files and swap them in."""
+        return await self.declarations.reload()
+
+    def plan(self, *, limit: int) -> list[PlannedProbe]:
+        """Return the coming probes."""
+        return self.decider.plan(self._next_chronon(), limit=limit)
+
+    def explain(self, source_id: str) -> Explanation | None:
+        """Return why and when a source is probed next."""
+        return self.decider.explain(source_id, self._next_chronon())
+
+    async def notifications(self, *, before: int | None, limit: int, rule: str | None) -> list[dict[str, Any]]:
+        """Return notifications, newest first."""
+        return await self.store.list_notifications(before=before, limit=limit, rule=rule)
+
+    async def test_webhooks(self, rule: str) -> list[DeliveryTest]:
+        """Send a test message to every webhook of a rule."""
+        declared = self.declaration.rules.get(rule)
+        if declared is None:
+            raise NotFoundError(f"there is no rule {rule!r}")
+        webhooks = [delivery for delivery in declared.deliveries if isinstance(delivery, WebhookDelivery)]
+        return [DeliveryTest(webhook.url, await self._test(webhook, rule)) for webhook in webhooks]
+
+    async def _test(self, webhook: WebhookDelivery, rule: str) -> str | None:
+        secret = self.secrets.resolve(webhook.secret)
+        if secret is None:
+            return f"secret {webhook.secret.name} is not set"
+        now_s = self.clock.time_s()
+        message = {"type": "proxyd.test", "timestamp": iso_time(now_s), "data": {"rule": rule}}
+        try:
+            await self.channel.deliver(f"test_{now_s:.3f}", webhook.url, secret, json.dumps(message).encode(), now_s)
+        except DeliveryError as error:
+            return error.message
+        return None
+
+    async def replay(self, notification_id: str | None) -> int:
+        """Send a notification again, or every one that was given up."""
+        count = await self.store.replay(notification_id, self.clock.time_s())
+        self.dispatcher.wake()
+        return count
+
+    async def add_token(self, token: Token) -> None:
+        """Store a token."""
+        await self.store.add_token(token)
+
+    async def find_token(self, token_id: str) -> Token | None:
+        """Return the token of that id, or ``None``."""
+        return await self.store.find_token(token_id)
+
+    async def metrics(self) -> bytes:
+        """Return the metrics with fresh gauges."""
+        metrics = self.registry
+        depth, oldest_s, dead = await self.store.outbox_depth()
+        metrics.outbox_depth.set(depth)
+        metrics.outbox_age.set(0.0 if oldest_s is None else max(0.0, self.clock.time_s() - oldest_s))
+        metrics.outbox_dead.set(dead)
+        streams = self.decider.streams.values()
+        captured = sum(stream.captured for stream in streams)
+        ended = captured + sum(stream.missed for stream in streams)
+        metrics.completeness.set(captured / ended if ended else 1.0)
+        return metrics.render()
+
+    async def readiness(self) -> dict[str, bool]:
+        """Return whether the writer commits and the plan is fresh; migrations ran before anything listened."""
+        await self.store.ping()
+        age_s = self.clock.time_s() - self.probes.last_chosen_s
+        fresh_s = _FRESH_CHRONONS * self.decider.settings.grid.length_s
+        return {"migrations": True, "writer": True, "plan": age_s <= fresh_s, "serving": not self.probes.is_draining}
+
+    def time_s(self) -> float:
+        """Return unix seconds."""
+        return self.clock.time_s()
+
+    def _next_chronon(self) -> int:
+        return self.decider.settings.grid.chronon_at(self.clock.time_s()) + 1

@@ -1,0 +1,96 @@
+"""The daemon: every loop under one task group. A loop that fails ends them all, and the process."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from proxyd.clock import sleep_or_wake
+from proxyd.daemon.declarations import Declarations
+from proxyd.daemon.housekeeping import housekeeping
+from proxyd.daemon.probing import ProbeLoop
+from proxyd.notify import Dispatcher
+from proxyd.ports import Clock
+from proxyd.rules import Decider
+from proxyd.store import SqlStore
+
+log = structlog.get_logger("daemon")
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonSettings:
+    """How the daemon looks after itself; times in seconds."""
+
+    reload_interval_s: float
+    drain_timeout_s: float
+    retention_s: float
+    backup: Path | None
+
+
+class Daemon:
+    """Starts from the store, runs until ``stop``, drains, and leaves everything recorded."""
+
+    def __init__(
+        self,
+        decider: Decider,
+        declarations: Declarations,
+        store: SqlStore,
+        probes: ProbeLoop,
+        dispatcher: Dispatcher,
+        clock: Clock,
+        settings: DaemonSettings,
+    ) -> None:
+        self._decider = decider
+        self._declarations = declarations
+        self._store = store
+        self._probes = probes
+        self._dispatcher = dispatcher
+        self._clock = clock
+        self._settings = settings
+        self._stopping = asyncio.Event()
+        self._look = asyncio.Event()
+        self._forced = False
+
+    def stop(self) -> None:
+        """Begin to drain; returns at once."""
+        self._stopping.set()
+        self._look.set()
+
+    def reload_soon(self) -> None:
+        """Reload the profiles whether or not a file changed; returns at once."""
+        self._forced = True
+        self._look.set()
+
+    async def run(self) -> None:
+        """Run until ``stop``."""
+        settings = self._settings
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._store.writer.run(), name="writer")
+            self._decider.restore(await self._store.load_states(), await self._store.load_streams())
+            await self._declarations.start()
+            tasks.create_task(self._watch_profiles(), name="profiles")
+            tasks.create_task(self._probes.run(), name="probes")
+            tasks.create_task(self._dispatcher.run(), name="deliveries")
+            declared = self._declarations.current
+            log.info("running", rules=len(declared.rules), sources=len(declared.sources))
+            async with housekeeping(self._store, self._clock, retention_s=settings.retention_s, backup=settings.backup):
+                await self._stopping.wait()
+            await self._drain()
+
+    async def _drain(self) -> None:
+        log.info("draining")
+        await self._probes.drain(self._settings.drain_timeout_s)
+        await self._dispatcher.drain(self._settings.drain_timeout_s)
+        self._store.writer.close()
+
+    async def _watch_profiles(self) -> None:
+        while not self._stopping.is_set():
+            await sleep_or_wake(self._clock, self._settings.reload_interval_s, self._look)
+            if self._forced:
+                self._forced = False
+                await self._declarations.reload()
+            else:
+                await self._declarations.reload_if_changed()

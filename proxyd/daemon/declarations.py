@@ -1,0 +1,272 @@
+"""The declaration: the files of the profiles directory and the texts sent over the API, swapped in as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+
+from proxyd.errors import ConfigError, ConflictError, NotFoundError, ProfileError, RuleSyntaxError
+from proxyd.language import (
+    CheckSettings,
+    CreateDomain,
+    CreateProfile,
+    CreateSource,
+    DropStatement,
+    InsertNotification,
+    Kind,
+    SourceText,
+    Statement,
+    check,
+    format_statements,
+    parse,
+)
+from proxyd.metrics import Metrics
+from proxyd.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.model.profile import Declaration
+from proxyd.ports import Changes, Clock
+from proxyd.rules import Decider, Observation
+from proxyd.store import SqlStore, StoredText
+
+log = structlog.get_logger("profiles")
+_API_TEXT = "api"
+
+
+def read_directory(folder: Path) -> list[SourceText]:
+    """Return the ``*.profile`` texts of a directory in name order.
+
+    Raises
+    ------
+    ConfigError
+        There is no such directory, or a file of it cannot be read.
+    ProfileError
+        A file is not UTF-8.
+    """
+    if not folder.is_dir():
+        raise ConfigError([f"profiles: there is no directory {folder}; make it, or name another one"])
+    return [read_text(path) for path in sorted(folder.glob("*.profile"))]
+
+
+def read_text(path: Path) -> SourceText:
+    """Return one profile text, named by its path."""
+    try:
+        return SourceText(str(path), path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        text = path.read_bytes().decode("utf-8", errors="replace")
+        start = text.find("\ufffd")
+        raise ProfileError(
+            [
+                RuleSyntaxError(
+                    "not UTF-8; save the file as UTF-8", text=text, start=start, stop=start + 1, file=str(path)
+                )
+            ]
+        ) from error
+    except OSError as error:
+        raise ConfigError([f"{path}: {error.strerror or error}"]) from error
+
+
+class Declarations:
+    """Keeps the running declaration in step with the files and the API; with an error anywhere nothing changes."""
+
+    def __init__(
+        self, folder: Path, store: SqlStore, decider: Decider, clock: Clock, settings: CheckSettings, metrics: Metrics
+    ) -> None:
+        self._folder = folder
+        self._store = store
+        self._decider = decider
+        self._clock = clock
+        self._settings = settings
+        self._metrics = metrics
+        self._files: list[SourceText] = []
+        self._api: dict[str, str] = {}
+        self._seen: tuple[tuple[str, int, int], ...] | None = None
+
+    @property
+    def current(self) -> Declaration:
+        """The running declaration."""
+        return self._decider.declaration
+
+    def origin(self, file: str) -> str:
+        """Return ``api`` or the file that declares something."""
+        return _API_TEXT if file.startswith(f"{_API_TEXT}:") else file
+
+    async def start(self) -> None:
+        """Load the directory; with errors there, run on the last good declaration if the store has one.
+
+        Raises
+        ------
+        ConfigError, ProfileError
+            The directory is faulty and there is nothing to fall back to.
+        """
+        stored = await self._store.load_texts()
+        self._api = {text.name: text.text for text in stored if text.origin == "api"}
+        try:
+            self._seen = self._snapshot()
+            files = read_directory(self._folder)
+            await self._swap(files, self._api)
+            self._metrics.reload_ok.set(1)
+        except (ConfigError, ProfileError) as error:
+            self._metrics.reload_ok.set(0)
+            if not stored:
+                raise
+            log.error(  # noqa: TRY400 - the errors are the users', not ours: no traceback
+                "profiles have errors; running on the last good declaration", errors=str(error)
+            )
+            await self._swap([SourceText(x.name, x.text) for x in stored if x.origin == "file"], self._api)
+
+    async def reload_if_changed(self) -> None:
+        """Reload where a file was added, changed or removed since the last look."""
+        if self._snapshot() != self._seen:
+            await self.reload()
+
+    async def reload(self) -> bool:
+        """Check the files and swap them in whole; return whether that was possible. Errors are logged."""
+        self._seen = self._snapshot()
+        try:
+            changes = await self._swap(read_directory(self._folder), self._api)
+        except (ConfigError, ProfileError) as error:
+            self._metrics.reload_ok.set(0)
+            log.error("profiles have errors; nothing was changed", errors=str(error))  # noqa: TRY400 - likewise
+            return False
+        self._metrics.reload_ok.set(1)
+        log.info("profiles loaded", added=changes.added, removed=changes.removed, restarted=changes.restarted)
+        return True
+
+    async def declare(self, text: str, *, dry_run: bool = False) -> Changes:
+        """Add a text of the API, replacing what it declared before by the same names; ``DROP`` removes.
+
+        Raises
+        ------
+        ProfileError
+            With every error, positions in ``text``.
+        ConflictError
+            A name belongs to a file.
+        NotFoundError
+            ``DROP`` of what the API never declared.
+        """
+        parsed = parse(text, _API_TEXT)
+        if parsed.errors:
+            raise ProfileError(parsed.errors)
+        new = {_key(_kind_of(s), s.name.value): s for s in parsed.statements if not isinstance(s, DropStatement)}
+        api = {key: value for key, value in self._api.items() if key not in new}
+        for statement in parsed.statements:
+            self._refuse_owned(_kind_of(statement), statement.name.value)
+            if (
+                isinstance(statement, DropStatement)
+                and api.pop(_key(statement.kind, statement.name.value), None) is None
+            ):
+                raise NotFoundError(f"the API declared no {statement.kind.value.lower()} {statement.name.value!r}")
+        self._check([*self._files, *_texts(api), SourceText(_API_TEXT, text)])
+        after = api | {key: format_statements([statement]) for key, statement in new.items()}
+        if dry_run:
+            return self._changes(self._check([*self._files, *_texts(after)]), {})
+        return await self._swap(self._files, after)
+
+    async def drop_profile(self, name: str) -> Changes:
+        """Remove a profile of the API and the rules that are in no other profile."""
+        self._refuse_owned(Kind.PROFILE, name)
+        if _key(Kind.PROFILE, name) not in self._api:
+            raise NotFoundError(f"there is no profile {name!r}")
+        gone = {_key(Kind.PROFILE, name)}
+        for key, text in self._api.items():
+            for statement in parse(text).statements:
+                if isinstance(statement, InsertNotification) and {p.value for p in statement.profiles} == {name}:
+                    gone.add(key)
+        return await self._swap(self._files, {key: text for key, text in self._api.items() if key not in gone})
+
+    def text_of(self, profile: str) -> str:
+        """Return the text of a profile and its rules in the canonical layout."""
+        declared = [s for text in [*self._files, *_texts(self._api)] for s in parse(text.text, text.file).statements]
+        wanted = [
+            statement
+            for statement in declared
+            if (_kind_of(statement) is Kind.PROFILE and statement.name.value == profile)
+            or (isinstance(statement, InsertNotification) and profile in {p.value for p in statement.profiles})
+        ]
+        return format_statements(wanted)
+
+    def _refuse_owned(self, kind: Kind, name: str) -> None:
+        for text in self._files:
+            for statement in parse(text.text, text.file).statements:
+                if (_kind_of(statement), statement.name.value) == (kind, name):
+                    raise ConflictError(f"{kind.value.lower()} {name!r} is declared in {text.file}; change it there")
+
+    async def _swap(self, files: Sequence[SourceText], api: dict[str, str]) -> Changes:
+        declaration = self._check([*files, *_texts(api)])
+        now_s = self._clock.time_s()
+        stored = [StoredText(f.file, "file", f.text) for f in files]
+        stored += [StoredText(name, "api", text) for name, text in api.items()]
+        accepted = await self._store.accept(stored, declaration.rules.values(), now_s)
+        changes = self._changes(declaration, accepted)
+        backlog = self._decider.declare(declaration, accepted, now_s)
+        self._files, self._api = list(files), dict(api)
+        for program, source in backlog:
+            items = await self._store.load_items(source.source_id, program.start_s)
+            step = self._decider.backlog(program, source, items)
+            outcome = ProbeOutcome(source.source_id, OutcomeKind.SAME_BODY, now_s, now_s)
+            state = self._decider.states[source.source_id]
+            await self._store.record_firings(
+                Observation(
+                    state,
+                    outcome,
+                    streams=(step.stream,),
+                    intervals=step.intervals,
+                    notifications=step.notifications,
+                )
+            )
+        self._metrics.sources.set(len(declaration.sources))
+        self._metrics.rules.set(len(declaration.rules))
+        self._metrics.reload_s.set(now_s)
+        return changes
+
+    def _check(self, texts: Sequence[SourceText]) -> Declaration:
+        checked = check(texts, self._settings)
+        if checked.declaration is None:
+            raise ProfileError(checked.errors)
+        return checked.declaration
+
+    def _changes(self, declaration: Declaration, accepted: dict[str, float]) -> Changes:
+        before, after = self.current.rules, declaration.rules
+        both = before.keys() & after.keys()
+        restarted = {
+            name
+            for name in both
+            if before[name].fingerprint != after[name].fingerprint
+            and (not accepted or accepted[name] != self._decider.programs[name].accepted_s)
+        }
+        return Changes(
+            tuple(sorted(after.keys() - before.keys())),
+            tuple(sorted(before.keys() - after.keys())),
+            tuple(sorted(restarted)),
+        )
+
+    def _snapshot(self) -> tuple[tuple[str, int, int], ...]:
+        found = []
+        for path in sorted(self._folder.glob("*.profile")):
+            try:
+                stat = path.stat()
+            except OSError:
+                continue
+            found.append((path.name, stat.st_mtime_ns, stat.st_size))
+        return tuple(found)
+
+
+_KINDS = {
+    CreateDomain: Kind.DOMAIN,
+    CreateSource: Kind.SOURCE,
+    CreateProfile: Kind.PROFILE,
+    InsertNotification: Kind.NOTIFICATION,
+}
+
+
+def _kind_of(statement: Statement) -> Kind:
+    return statement.kind if isinstance(statement, DropStatement) else _KINDS[type(statement)]
+
+
+def _key(kind: Kind, name: str) -> str:
+    return f"{_API_TEXT}:{kind.value.lower()}:{name}"
+
+
+def _texts(api: dict[str, str]) -> list[SourceText]:
+    return [SourceText(name, text) for name, text in api.items()]

@@ -1,0 +1,161 @@
+"""The probe loop: asks the decider every chronon, starts probes from one heap, records what they found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from proxyd.clock import sleep_or_wake
+from proxyd.metrics import Metrics
+from proxyd.model.chronon import Chronon
+from proxyd.model.outcome import ProbeOutcome
+from proxyd.notify import Dispatcher
+from proxyd.ports import Clock, Prober
+from proxyd.rules import Decider, Observation
+from proxyd.scheduling import PlannedProbe
+from proxyd.store import SqlStore
+
+_BUDGET_WINDOW_S = 3600.0
+
+
+@dataclass(order=True, slots=True)
+class _Due:
+    start_s: float
+    source_id: str
+    planned: PlannedProbe = field(compare=False)
+
+
+class _BudgetUse:
+    """Probes planned over probes allowed in the last hour."""
+
+    def __init__(self) -> None:
+        self._entries: deque[tuple[float, int, int]] = deque()
+        self._planned = self._allowed = 0
+
+    def add(self, now_s: float, planned: int, allowed: int) -> float:
+        """Count one chronon and return the ratio, 0 where nothing was allowed."""
+        self._entries.append((now_s, planned, allowed))
+        self._planned += planned
+        self._allowed += allowed
+        while self._entries[0][0] < now_s - _BUDGET_WINDOW_S:
+            _, old_planned, old_allowed = self._entries.popleft()
+            self._planned -= old_planned
+            self._allowed -= old_allowed
+        return self._planned / self._allowed if self._allowed else 0.0
+
+
+class ProbeLoop:
+    """Owns time for the decider: reads the clock, asks, acts, records.
+
+    A chronon that passed while the loop was stalled is not made up for: probes planned for it are given back.
+    """
+
+    def __init__(
+        self,
+        decider: Decider,
+        prober: Prober,
+        store: SqlStore,
+        dispatcher: Dispatcher,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        self._decider = decider
+        self._prober = prober
+        self._store = store
+        self._dispatcher = dispatcher
+        self._clock = clock
+        self._metrics = metrics
+        self._heap: list[_Due] = []
+        self._chosen: Chronon | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wake = asyncio.Event()
+        self._draining = False
+        self._used = _BudgetUse()
+        self.last_chosen_s = float("-inf")
+
+    async def run(self) -> None:
+        """Probe until ``drain``."""
+        grid = self._decider.settings.grid
+        async with asyncio.TaskGroup() as tasks:
+            while not self._draining:
+                now_s = self._clock.time_s()
+                self._choose(grid.chronon_at(now_s))
+                while self._heap and self._heap[0].start_s <= now_s:
+                    self._start(heappop(self._heap).planned, tasks)
+                next_s = grid.start_s(grid.chronon_at(now_s) + 1)
+                if self._heap:
+                    next_s = min(next_s, self._heap[0].start_s)
+                await sleep_or_wake(self._clock, next_s - self._clock.time_s(), self._wake)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Start nothing more; wait for the probes under way, then give them up: nothing of them was recorded."""
+        self._draining = True
+        self._wake.set()
+        if self._tasks:
+            _, late = await asyncio.wait(list(self._tasks), timeout=timeout_s)
+            for task in late:
+                task.cancel()
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether no more probes are started."""
+        return self._draining
+
+    def _choose(self, now: Chronon) -> None:
+        """Choose once in each chronon; give back what an earlier one did not start."""
+        if self._chosen is not None and now <= self._chosen:
+            return
+        while self._heap:
+            source_id = heappop(self._heap).source_id
+            self._metrics.dropped.inc()
+            self._decider.planner.finished(source_id, self._decider.settings.grid.start_s(now), seen=False)
+        self._chosen = now
+        chosen = self._decider.choose(now)
+        for planned in chosen:
+            heappush(self._heap, _Due(planned.start_s, planned.probe.source_id, planned))
+            self._metrics.planned.labels(planned.probe.reason.value).inc()
+        self._count_budget(now, len(chosen))
+
+    def _count_budget(self, now: Chronon, chosen: int) -> None:
+        now_s, capacity = self._clock.time_s(), self._decider.planner.capacity(now)
+        self.last_chosen_s = now_s
+        for constraint, count in self._decider.planner.held_back.items():
+            self._metrics.postponed.labels(constraint).inc(count)
+        self._metrics.allowed.inc(capacity)
+        self._metrics.budget_used.set(self._used.add(now_s, chosen, capacity))
+
+    def _start(self, planned: PlannedProbe, tasks: asyncio.TaskGroup) -> None:
+        task = tasks.create_task(self._probe(planned), name=f"probe {planned.probe.source_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _probe(self, planned: PlannedProbe) -> None:
+        request = self._decider.request(planned.probe.source_id)
+        if request is None:
+            return
+        outcome = await self._prober.probe(request)
+        self._metrics.lateness.observe(max(0.0, outcome.started_s - planned.start_s))
+        known = await self._store.known_items(outcome.source_id, [item.item_id for item in outcome.items])
+        observation = self._decider.observe(outcome, known)
+        if observation is not None:
+            await self._store.record(observation)
+            self._count(observation)
+        self._decider.finished(outcome, observation)
+
+    def _count(self, observation: Observation) -> None:
+        outcome: ProbeOutcome = observation.outcome
+        metrics = self._metrics
+        metrics.probes.labels(outcome.kind.value).inc()
+        metrics.requests.inc(outcome.requests)
+        metrics.items.inc(sum(not event.seed for event in observation.events))
+        metrics.lost_items.inc(observation.lost_items)
+        metrics.unfit_values.inc(observation.unfit_values)
+        for delay_s in observation.delays_s:
+            metrics.item_delay.observe(max(0.0, delay_s))
+        for record in observation.intervals:
+            metrics.intervals.labels("captured" if record.captured else "missed").inc()
+        if observation.notifications:
+            metrics.notifications.inc(len(observation.notifications))
+            self._dispatcher.wake()

@@ -1,0 +1,72 @@
+"""The metrics, on a registry of their own; ``docs/metrics.md`` defines each."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from proxyd.model.outcome import OutcomeKind
+
+_DELAYS_S = (1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800, 57600, 86400, 604800)
+_FINE_DELAYS_S = (0.05, 0.1, 0.25, 0.5, *_DELAYS_S)
+_LATENESS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class Metrics:
+    """Everything the daemon exports."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        r = self.registry
+        self.probes = Counter("proxyd_probes", "Probes that ended, by outcome.", ["outcome"], registry=r)
+        for kind in OutcomeKind:
+            self.probes.labels(kind.value)
+        self.requests = Counter("proxyd_requests", "HTTP requests started for probes, redirects included.", registry=r)
+        self.planned = Counter("proxyd_planned_probes", "Probes planned, by reason.", ["reason"], registry=r)
+        self.postponed = Counter(
+            "proxyd_postponed_probes", "Probes that were due and held back, by constraint.", ["constraint"], registry=r
+        )
+        self.dropped = Counter("proxyd_dropped_probes", "Planned probes whose chronon passed in a stall.", registry=r)
+        self.allowed = Counter("proxyd_budget_probes", "Probes the budget allowed so far.", registry=r)
+        self.budget_used = Gauge(
+            "proxyd_budget_used_ratio", "Probes planned over probes allowed, in the last hour.", registry=r
+        )
+        self.lateness = Histogram(
+            "proxyd_scheduler_lateness_seconds", "Planned to actual start of a probe.", buckets=_LATENESS_S, registry=r
+        )
+        self.items = Counter("proxyd_items", "New items seen, first contacts excluded.", registry=r)
+        self.lost_items = Counter(
+            "proxyd_items_lost_estimated", "Items estimated to have left an overflowed feed unseen.", registry=r
+        )
+        self.unfit_values = Counter(
+            "proxyd_unfit_values", "Field values that did not fit their declared type and read as null.", registry=r
+        )
+        self.item_delay = Histogram(
+            "proxyd_item_delay_seconds", "Published to seen, of items with a time.", buckets=_FINE_DELAYS_S, registry=r
+        )
+        self.notification_delay = Histogram(
+            "proxyd_notification_delay_seconds",
+            "Published to accepted by the receiver, per delivery.",
+            buckets=_FINE_DELAYS_S,
+            registry=r,
+        )
+        self.intervals = Counter("proxyd_intervals", "Execution intervals that ended, by fate.", ["fate"], registry=r)
+        for fate in ("captured", "missed"):
+            self.intervals.labels(fate)
+        self.completeness = Gauge(
+            "proxyd_completeness_ratio", "Captured over all execution intervals of the present rules.", registry=r
+        )
+        self.notifications = Counter("proxyd_notifications", "Notifications made.", registry=r)
+        self.deliveries = Counter("proxyd_deliveries", "Delivery attempts, by result.", ["result"], registry=r)
+        for result in ("accepted", "retry", "dead"):
+            self.deliveries.labels(result)
+        self.outbox_depth = Gauge("proxyd_outbox_pending", "Deliveries waiting or under way.", registry=r)
+        self.outbox_age = Gauge("proxyd_outbox_oldest_seconds", "Age of the oldest pending delivery.", registry=r)
+        self.outbox_dead = Gauge("proxyd_outbox_dead", "Deliveries given up.", registry=r)
+        self.sources = Gauge("proxyd_sources", "Sources declared.", registry=r)
+        self.rules = Gauge("proxyd_rules", "Notification rules declared.", registry=r)
+        self.reload_ok = Gauge("proxyd_last_reload_ok", "1 if the last reload of the profiles succeeded.", registry=r)
+        self.reload_s = Gauge("proxyd_last_reload_timestamp_seconds", "When profiles were last swapped in.", registry=r)
+
+    def render(self) -> bytes:
+        """Return the text format that Prometheus scrapes."""
+        return generate_latest(self.registry)

@@ -1,0 +1,229 @@
+"""The network guard: which addresses and URLs proxyd may talk to, for probes and webhooks alike.
+
+It decides twice. The resolver drops refused addresses of a name, so that the allowed ones are tried. The socket
+factory looks at the address actually connected, whatever produced it: an IP literal, a redirect, a rebound name.
+"""
+
+from __future__ import annotations
+
+import socket
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+)
+from typing import TYPE_CHECKING, TypeAlias
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from proxyd.errors import BlockedAddressError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from yarl import URL
+
+Address: TypeAlias = IPv4Address | IPv6Address
+Network: TypeAlias = IPv4Network | IPv6Network
+AddrInfo: TypeAlias = tuple["int | socket.AddressFamily", "int | socket.SocketKind", int, str, "tuple[str | int, ...]"]
+
+_REFUSED_V4: tuple[tuple[IPv4Network, str], ...] = tuple(
+    (IPv4Network(network), reason)
+    for network, reason in (
+        ("0.0.0.0/32", "unspecified"),
+        ("0.0.0.0/8", "this network"),
+        ("10.0.0.0/8", "private"),
+        ("100.64.0.0/10", "carrier-grade NAT"),
+        ("127.0.0.0/8", "loopback"),
+        ("168.63.129.16/32", "cloud platform"),
+        ("169.254.0.0/16", "link-local"),
+        ("172.16.0.0/12", "private"),
+        ("192.0.0.0/24", "reserved"),
+        ("192.0.2.0/24", "documentation"),
+        ("192.88.99.0/24", "6to4 relay"),
+        ("192.168.0.0/16", "private"),
+        ("198.18.0.0/15", "benchmark"),
+        ("198.51.100.0/24", "documentation"),
+        ("203.0.113.0/24", "documentation"),
+        ("224.0.0.0/4", "multicast"),
+        ("240.0.0.0/4", "reserved"),
+    )
+)
+_REFUSED_V6: tuple[tuple[IPv6Network, str], ...] = tuple(
+    (IPv6Network(network), reason)
+    for network, reason in (
+        ("::/128", "unspecified"),
+        ("::1/128", "loopback"),
+        ("64:ff9b:1::/48", "local NAT64"),
+        ("100::/64", "discard"),
+        ("2001:2::/48", "benchmark"),
+        ("2001:db8::/32", "documentation"),
+        ("2001::/23", "reserved"),
+        ("3fff::/20", "documentation"),
+        ("fc00::/7", "private"),
+        ("fe80::/10", "link-local"),
+        ("fec0::/10", "site-local"),
+        ("ff00::/8", "multicast"),
+    )
+)
+_GLOBAL_V6 = IPv6Network("2000::/3")
+_WRAPPERS: tuple[tuple[IPv6Network, str], ...] = tuple(
+    (IPv6Network(network), name)
+    for network, name in (
+        ("::ffff:0:0/96", "IPv4-mapped"),
+        ("::ffff:0:0:0/96", "IPv4-translated"),
+        ("64:ff9b::/96", "NAT64"),
+        ("2002::/16", "6to4"),
+        ("2001::/32", "Teredo"),
+        ("::/96", "IPv4-compatible"),
+    )
+)
+# Ports of other protocols that a request could speak to by accident (the "bad ports" of the Fetch standard).
+# fmt: off
+_REFUSED_PORTS = frozenset({
+    1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109, 110,
+    111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530, 531, 532,
+    540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061,
+    6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
+})
+# fmt: on
+
+
+class RefusedConnectionError(BlockedAddressError, OSError):
+    """The network guard refuses this address.
+
+    It is an OSError because aiohappyeyeballs goes on to the next address only for those; anything else raised by a
+    socket factory is either swallowed (and ends as an IndexError) or hides the addresses that are allowed.
+    """
+
+
+def refusal(address: Address, allow: Sequence[Network] = ()) -> str | None:
+    """Return why an address is refused, or ``None``.
+
+    Forms that carry an IPv4 address inside an IPv6 one are refused unless the form is allowed and the inner address
+    would be reached by itself.
+
+    >>> refusal(ip_address("127.0.0.1"))
+    'loopback'
+    >>> refusal(ip_address("127.0.0.1"), [IPv4Network("127.0.0.0/8")])
+    >>> refusal(ip_address("64:ff9b::a00:1"))
+    'NAT64 of 10.0.0.1 (private)'
+    >>> refusal(ip_address("93.184.215.14"))
+    """
+    wrapped = _unwrap(address)
+    listed = any(address in network for network in allow)
+    if wrapped is not None:
+        form, inner = wrapped
+        inner_reason = refusal(inner, allow)
+        if listed and inner_reason is None:
+            return None
+        return f"{form} of {inner}" + (f" ({inner_reason})" if inner_reason else "")
+    return None if listed else _listed_reason(address)
+
+
+def _unwrap(address: Address) -> tuple[str, IPv4Address] | None:
+    """Return the form and the IPv4 address inside an IPv6 one."""
+    if isinstance(address, IPv4Address) or int(address) <= 1:
+        return None
+    for network, form in _WRAPPERS:
+        if address in network:
+            return form, _inner(address, form)
+    return None
+
+
+def _inner(address: IPv6Address, form: str) -> IPv4Address:
+    if form == "6to4":
+        return IPv4Address((int(address) >> 80) & 0xFFFFFFFF)
+    low = int(address) & 0xFFFFFFFF
+    return IPv4Address(low ^ 0xFFFFFFFF if form == "Teredo" else low)
+
+
+def _listed_reason(address: Address) -> str | None:
+    table: Sequence[tuple[Network, str]] = _REFUSED_V4 if isinstance(address, IPv4Address) else _REFUSED_V6
+    for network, reason in table:
+        if address in network:
+            return reason
+    if isinstance(address, IPv6Address) and address not in _GLOBAL_V6:
+        return "reserved"
+    return None
+
+
+class Guard:
+    """Refuses URLs and addresses that are none of proxyd's business.
+
+    Parameters
+    ----------
+    allow
+        Networks that are reachable whatever they are.
+    """
+
+    def __init__(self, allow: Sequence[Network] = ()) -> None:
+        self._allow = tuple(allow)
+
+    def refusal(self, address: Address) -> str | None:
+        """Return why an address is refused, or ``None``."""
+        return refusal(address, self._allow)
+
+    def check_url(self, url: URL) -> None:
+        """Raise BlockedAddressError for a URL that is refused before any name is resolved."""
+        if url.scheme not in {"http", "https"}:
+            raise BlockedAddressError(f"only http and https are allowed, not {url.scheme or 'a relative URL'}")
+        if url.raw_user is not None or url.raw_password is not None:
+            raise BlockedAddressError("a URL with credentials is refused")
+        if not url.raw_host:
+            raise BlockedAddressError("a URL without a host is refused")
+        if url.port in _REFUSED_PORTS:
+            raise BlockedAddressError(f"port {url.port} belongs to another protocol")
+
+    def open_socket(self, info: AddrInfo) -> socket.socket:
+        """Return a socket for an allowed address; raise RefusedConnectionError for any other.
+
+        It is the ``socket_factory`` of ``aiohttp.TCPConnector``.
+        """
+        family, kind, protocol, _, where = info
+        address = ip_address(str(where[0]))
+        reason = self.refusal(address)
+        if reason is not None:
+            raise RefusedConnectionError(f"{address} is refused: {reason}")
+        return socket.socket(family=family, type=kind, proto=protocol)
+
+
+class GuardedResolver(AbstractResolver):
+    """Resolves names to their allowed addresses only; IP literals never come here."""
+
+    def __init__(self, guard: Guard, inner: AbstractResolver) -> None:
+        self._guard = guard
+        self._inner = inner
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """Return the allowed addresses; raise RefusedConnectionError where none is left."""
+        found = await self._inner.resolve(host, port, family)
+        reasons = [self._guard.refusal(ip_address(result["host"])) for result in found]
+        allowed = [result for result, reason in zip(found, reasons, strict=True) if reason is None]
+        if found and not allowed:
+            first = f"{found[0]['host']} is refused: {reasons[0]}"
+            raise RefusedConnectionError(f"{host} has no allowed address, {first}")
+        return allowed
+
+    async def close(self) -> None:
+        """Close the resolver inside."""
+        await self._inner.close()
+
+
+def refusal_in(error: BaseException) -> BlockedAddressError | None:
+    """Return the guard's error that made the HTTP client raise this one, if it did."""
+    for cause in _causes(error):
+        if isinstance(cause, BlockedAddressError):
+            return cause
+    return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__

@@ -1,0 +1,84 @@
+"""The HTTP session of proxyd: guarded, without cookies, without the environment's proxies."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import aiohttp
+
+from proxyd import __version__
+from proxyd.net.guard import Guard, GuardedResolver
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aiohttp.abc import AbstractResolver
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """What a session may use at once.
+
+    Parameters
+    ----------
+    connections, connections_per_host
+        Open connections; 0 is no limit.
+    connect_timeout_s
+        For one address: TCP and TLS together.
+    dns_ttl_s
+        How long resolved addresses are reused.
+    header_bytes
+        Longest status line and longest header of a response.
+    """
+
+    connections: int = 512
+    connections_per_host: int = 8
+    connect_timeout_s: float = 10.0
+    dns_ttl_s: float = 60.0
+    header_bytes: int = 32_768
+
+
+def user_agent(contact: str) -> str:
+    """Return the User-Agent, for example ``proxyd/0.1.0 (+mailto:me@example.org)``."""
+    return f"proxyd/{__version__} (+{contact})"
+
+
+@asynccontextmanager
+async def make_session(
+    guard: Guard,
+    *,
+    contact: str,
+    limits: SessionLimits | None = None,
+    resolver: AbstractResolver | None = None,
+) -> AsyncIterator[aiohttp.ClientSession]:
+    """Open a session that connects to allowed addresses only.
+
+    It has no total timeout and reads bodies without a bound: callers set both. Names are resolved by threads of the
+    loop's default executor, which the application makes large enough.
+    """
+    limits = limits or SessionLimits()
+    session = aiohttp.ClientSession(
+        connector=_connector(guard, limits, resolver or aiohttp.ThreadedResolver()),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers={"User-Agent": user_agent(contact), "Accept-Encoding": "gzip, deflate"},
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=limits.connect_timeout_s),
+        trust_env=False,
+        auto_decompress=True,
+        max_line_size=limits.header_bytes,
+        max_field_size=limits.header_bytes,
+    )
+    async with session:
+        yield session
+
+
+def _connector(guard: Guard, limits: SessionLimits, resolver: AbstractResolver) -> aiohttp.TCPConnector:
+    return aiohttp.TCPConnector(
+        resolver=GuardedResolver(guard, resolver),
+        socket_factory=guard.open_socket,
+        limit=limits.connections,
+        limit_per_host=limits.connections_per_host,
+        use_dns_cache=True,
+        ttl_dns_cache=int(limits.dns_ttl_s),
+    )

@@ -1,0 +1,86 @@
+"""Small readings of HTTP shared by everything that sends requests."""
+
+from __future__ import annotations
+
+import math
+import re
+from email.utils import mktime_tz, parsedate_tz
+from typing import TYPE_CHECKING
+
+import aiohttp
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
+_LONGEST_WAIT_S = 366 * 86400.0
+
+
+def http_date_s(text: str) -> float | None:
+    """Return the unix seconds of an HTTP date, or ``None``.
+
+    >>> http_date_s("Sun, 06 Nov 1994 08:49:37 GMT")
+    784111777.0
+    >>> http_date_s("soon")
+    """
+    try:
+        parts = parsedate_tz(text)
+        return None if parts is None else float(mktime_tz(parts))
+    except (ValueError, OverflowError, TypeError, IndexError):
+        return None
+
+
+def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
+    """Return the seconds a response asks to wait, or ``None``; never negative, never above a year.
+
+    A date is measured from the response's own ``Date``, so that a server whose clock is wrong is still understood.
+
+    >>> retry_after_s({"Retry-After": "120"}, now_s=0.0)
+    120.0
+    >>> later = {"Retry-After": "Sun, 06 Nov 1994 08:49:37 GMT"}
+    >>> retry_after_s(later | {"Date": "Sun, 06 Nov 1994 08:49:30 GMT"}, now_s=0.0)
+    7.0
+    >>> retry_after_s({"Retry-After": "soon"}, now_s=0.0)
+    """
+    text = headers.get("Retry-After", "").strip()
+    if _SECONDS.fullmatch(text):
+        return min(float(text), _LONGEST_WAIT_S)
+    until_s = http_date_s(text) if text else None
+    if until_s is None:
+        return None
+    from_s = http_date_s(headers.get("Date", ""))
+    wait_s = until_s - (now_s if from_s is None else from_s)
+    return min(max(0.0, wait_s), _LONGEST_WAIT_S) if math.isfinite(wait_s) else None
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    r"""Return text for people: one line, without control characters, at most ``limit`` characters.
+
+    >>> one_line("a\r\nb  \x00c")
+    'a b c'
+    """
+    return " ".join(_UNPRINTABLE.sub(" ", text).split())[:limit]
+
+
+def describe(error: BaseException) -> str:
+    """Return one line that says what went wrong with a connection."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return one_line(f"{error.host}: {error.os_error}")
+    return one_line(str(error)) or type(error).__name__
+
+
+async def read_some(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """Return the decoded body, at most ``limit + 1`` bytes of it, without reading further.
+
+    More than ``limit`` bytes means that the body is longer than allowed.
+    """
+    pieces: list[bytes] = []
+    room = limit + 1
+    while room > 0:
+        piece = await response.content.read(min(room, 65_536))
+        if not piece:
+            break
+        pieces.append(piece)
+        room -= len(piece)
+    return b"".join(pieces)

@@ -1,0 +1,88 @@
+"""How a probe fails, each with the outcome it ends in.
+
+::
+
+    FetchError
+    |- TooLargeError            the decoded body is longer than allowed
+    |- TooManyRedirectsError
+    `- DecompressionBombError   UNSAFE: a small body that decodes to a huge one
+    FeedParseError
+    |- EmptyDocumentError
+    |- NotAFeedError            with the feeds a web page links to
+    |- UnsafeDocumentError      declares entities
+    `- ParserFailedError        the parser hung, died or raised
+"""
+
+from __future__ import annotations
+
+from proxyd.errors import (
+    BlockedAddressError,
+    FeedParseError,
+    FetchError,
+    FetchTimeoutError,
+    ProbeError,
+)
+from proxyd.model.outcome import OutcomeKind
+
+
+class TooLargeError(FetchError):
+    """The body is longer than allowed."""
+
+
+class TooManyRedirectsError(FetchError):
+    """The redirects do not end."""
+
+
+class DecompressionBombError(FetchError):
+    """A small body decodes to a huge one."""
+
+
+class EmptyDocumentError(FeedParseError):
+    """The body is empty."""
+
+
+class NotAFeedError(FeedParseError):
+    """The document is not a feed.
+
+    Parameters
+    ----------
+    links
+        Feeds that a web page links to, absolute, in page order.
+    """
+
+    def __init__(self, message: str | None = None, *, links: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.links = links
+
+
+class UnsafeDocumentError(FeedParseError):
+    """The document declares entities."""
+
+
+class ParserFailedError(FeedParseError):
+    """The parser hung, died or raised."""
+
+
+_KINDS: tuple[tuple[type[ProbeError], OutcomeKind], ...] = (
+    (BlockedAddressError, OutcomeKind.BLOCKED),
+    (TooLargeError, OutcomeKind.TOO_LARGE),
+    (TooManyRedirectsError, OutcomeKind.TOO_MANY_REDIRECTS),
+    (DecompressionBombError, OutcomeKind.UNSAFE),
+    (UnsafeDocumentError, OutcomeKind.UNSAFE),
+    (EmptyDocumentError, OutcomeKind.EMPTY),
+    (ParserFailedError, OutcomeKind.PARSER_FAILED),
+    (FetchTimeoutError, OutcomeKind.TIMEOUT),
+    (FeedParseError, OutcomeKind.NOT_A_FEED),
+    (FetchError, OutcomeKind.UNREACHABLE),
+)
+
+
+def kind_of(error: ProbeError) -> OutcomeKind:
+    """Return the outcome an error ends in.
+
+    >>> kind_of(TooLargeError())
+    <OutcomeKind.TOO_LARGE: 'too_large'>
+    >>> kind_of(FetchError("no route to host"))
+    <OutcomeKind.UNREACHABLE: 'unreachable'>
+    """
+    return next((kind for family, kind in _KINDS if isinstance(error, family)), OutcomeKind.UNREACHABLE)

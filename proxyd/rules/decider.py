@@ -1,0 +1,334 @@
+"""The decider: everything proxyd decides, in one object that reads no clock and touches nothing.
+
+The daemon and the simulator drive the same decider: declarations, chronons and outcomes go in; probes, observations and
+explanations come out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from proxyd.estimation import DEFAULT_MEAN_PER_S, PopulationPrior
+from proxyd.model.chronon import Chronon, ChrononGrid, Epoch
+from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
+from proxyd.model.profile import EMPTY_DECLARATION, Declaration, PolicyName, Source
+from proxyd.politeness import PolitenessBudget, ProbeLog
+from proxyd.rules.engine import (
+    Observation,
+    PageContext,
+    RuleProgram,
+    StreamStep,
+    advance,
+    compile_rule,
+    observe,
+    source_rate,
+)
+from proxyd.rules.state import SourceState, StoredItem, StreamState
+from proxyd.scheduling import Demands, FixedDemand, IntervalDemand, Page, PlannedProbe, Planner, PlannerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class DeciderSettings:
+    """What every decision depends on.
+
+    Parameters
+    ----------
+    epoch_s
+        How far the rolling plan looks ahead, and how often planned intervals are laid anew, in seconds.
+    source_spacing_s
+        Least time between two probes of a source that sets no POLITENESS, in seconds.
+    half_life_s
+        Age at which evidence of an update rate counts half, in seconds.
+    """
+
+    planner: PlannerSettings
+    epoch_s: float = 86400.0
+    source_spacing_s: float = 300.0
+    half_life_s: float = 4 * 604800.0
+    prior_mean_per_s: float = DEFAULT_MEAN_PER_S
+
+    @property
+    def grid(self) -> ChrononGrid:
+        """The chronons."""
+        return self.planner.grid
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a source is probed when it is; times in unix seconds, the rate in items a day."""
+
+    source_id: str
+    url: str
+    rate_per_day: float
+    next_probe: PlannedProbe | None
+    blocked_by: str | None
+    earliest_s: float | None
+    rules: tuple[str, ...]
+    postponed: Mapping[str, int]
+    state: SourceState
+
+
+class Decider:
+    """Holds the declaration, what is known of its sources, and the planner; decides from them alone."""
+
+    def __init__(self, settings: DeciderSettings, rng: np.random.Generator) -> None:
+        self.settings = settings
+        self.declaration = EMPTY_DECLARATION
+        self.programs: dict[str, RuleProgram] = {}
+        self.states: dict[str, SourceState] = {}
+        self.streams: dict[tuple[str, str], StreamState] = {}
+        self.planner = Planner(settings.planner)
+        self._prior = PopulationPrior(settings.prior_mean_per_s)
+        self._rng = rng
+        self._rules_of: dict[str, list[str]] = {}
+        self._next_anchor_s = 0.0
+
+    # -- declarations
+
+    def restore(self, states: Mapping[str, SourceState], streams: Mapping[tuple[str, str], StreamState]) -> None:
+        """Take over what a store remembers; to be called before the first ``declare``."""
+        self.streams = dict(streams)
+        for state in states.values():
+            self._set_state(state)
+
+    def declare(
+        self, declaration: Declaration, accepted: Mapping[str, float], now_s: float
+    ) -> list[tuple[RuleProgram, Source]]:
+        """Swap in a declaration; ``accepted`` holds each rule's NOW.
+
+        Sources that stay keep what was learned, streams their counts while the rule's NOW stays the same. Returns the
+        new streams whose START lies in the past of a source already known: their history is to be replayed (``backlog``).
+        """
+        previous = self.programs
+        self.declaration = declaration
+        self.programs = {
+            name: compile_rule(rule, declaration, accepted_s=accepted[name], chronon_s=self.settings.grid.length_s)
+            for name, rule in declaration.rules.items()
+        }
+        kept = {
+            name
+            for name, program in self.programs.items()
+            if name not in previous or previous[name].accepted_s == program.accepted_s
+        }
+        self.streams = {key: stream for key, stream in self.streams.items() if key[0] in kept}
+        self._rules_of = {}
+        backlog = []
+        for name, program in self.programs.items():
+            for source_id in program.rule.source_ids:
+                self._rules_of.setdefault(source_id, []).append(name)
+                if (name, source_id) not in self.streams:
+                    self.streams[name, source_id] = program.new_stream(source_id)
+                    known = self.states.get(source_id)
+                    if known is not None and known.first_contact_s is not None and program.start_s < program.accepted_s:
+                        backlog.append((program, declaration.sources[source_id]))
+        self._place_pages(now_s)
+        return backlog
+
+    def backlog(self, program: RuleProgram, source: Source, stored: Sequence[StoredItem]) -> StreamStep:
+        """Replay a source's stored items through a new stream and return what fired."""
+        key = (program.rule.name, source.source_id)
+        step = advance(program, self.streams[key], stored, self._context(source))
+        self.streams[key] = step.stream
+        return step
+
+    # -- probes
+
+    def choose(self, now: Chronon) -> list[PlannedProbe]:
+        """Return the probes to start in chronon ``now``; each is in flight until ``finished``."""
+        now_s = self.settings.grid.start_s(now)
+        if now_s >= self._next_anchor_s:
+            self._next_anchor_s = now_s + self.settings.epoch_s
+            self._drop_finished_rules(now_s)
+            for source_id, page in self.planner.pages.items():
+                self._anchor(page, now_s, anew=False)
+                self.planner.reschedule(source_id, now)
+        return self.planner.choose(now)
+
+    def request(self, source_id: str) -> ProbeRequest | None:
+        """Return what the prober needs, ``None`` where the source is gone meanwhile."""
+        source = self.declaration.sources.get(source_id)
+        if source is None:
+            return None
+        state = self._state(source)
+        return ProbeRequest(source_id, source.url, state.validators, state.body_hash)
+
+    def observe(self, outcome: ProbeOutcome, known: Mapping[str, str]) -> Observation | None:
+        """Return what an outcome changes and take it in; ``None`` where the source is gone meanwhile."""
+        source = self.declaration.sources.get(outcome.source_id)
+        if source is None:
+            return None
+        context = self._context(source)
+        observation = observe(context, outcome, known, rng=self._rng)
+        self._set_state(observation.state)
+        for stream in observation.streams:
+            self.streams[stream.rule, stream.source_id] = stream
+        return observation
+
+    def finished(self, outcome: ProbeOutcome, observation: Observation | None) -> None:
+        """Let the planner go on with a source after its observation was recorded."""
+        page = self.planner.pages.get(outcome.source_id)
+        if page is None:
+            return
+        if observation is not None:
+            first = page.last_seen_s is None and outcome.kind.is_success
+            page.not_before_s = observation.state.not_before_s
+            self._update_rate(page, outcome.finished_s)
+            if first:
+                self._anchor(page, outcome.finished_s, anew=True)
+            self._feed_back(page, observation, outcome.finished_s)
+            if outcome.kind is OutcomeKind.THROTTLED:
+                self.planner.block_host(page.host, observation.state.not_before_s)
+        self.planner.finished(outcome.source_id, outcome.finished_s, seen=outcome.kind.is_success)
+
+    # -- explanations
+
+    def plan(self, now: Chronon, *, limit: int) -> list[PlannedProbe]:
+        """Return the coming probes of the rolling epoch, if every probe finds what is expected."""
+        stop = now + self.settings.grid.ceil(self.settings.epoch_s)
+        return self.planner.preview(Epoch(now, stop), limit=limit)
+
+    def explain(self, source_id: str, now: Chronon) -> Explanation | None:
+        """Return why and when a source is probed next, ``None`` where it is not declared."""
+        source = self.declaration.sources.get(source_id)
+        if source is None:
+            return None
+        now_s = self.settings.grid.start_s(now)
+        page = self.planner.pages.get(source_id)
+        stop = now + self.settings.grid.ceil(self.settings.epoch_s)
+        earliest = page.allowed_s() if page else float("-inf")
+        return Explanation(
+            source_id=source_id,
+            url=source.url,
+            rate_per_day=self._rate_per_s(source, now_s) * 86400.0,
+            next_probe=self.planner.preview_source(source_id, Epoch(now, stop)) if page else None,
+            blocked_by=page.blocked_by(now_s) if page else "no rule asks for it",
+            earliest_s=earliest if earliest > now_s else None,
+            rules=tuple(self._rules_of.get(source_id, ())),
+            postponed=dict(page.postponed) if page else {},
+            state=self._state(source),
+        )
+
+    def rate_per_day(self, source_id: str, now_s: float) -> float:
+        """Return the estimated update rate of a declared source in items a day."""
+        return self._rate_per_s(self.declaration.sources[source_id], now_s) * 86400.0
+
+    # -- how
+
+    def _state(self, source: Source) -> SourceState:
+        known = self.states.get(source.source_id)
+        return known if known is not None and known.url == source.url else SourceState(source.source_id, source.url)
+
+    def _set_state(self, state: SourceState) -> None:
+        old = self.states.get(state.source_id)
+        self._prior.replace(
+            old=(old.rate_events, old.rate_exposure_s) if old else (0.0, 0.0),
+            new=(state.rate_events, state.rate_exposure_s),
+        )
+        self.states[state.source_id] = state
+
+    def _context(self, source: Source) -> PageContext:
+        names = self._rules_of.get(source.source_id, ())
+        return PageContext(
+            source=source,
+            state=self._state(source),
+            rules=[(self.programs[name], self.streams[name, source.source_id]) for name in names],
+            grid=self.settings.grid,
+            half_life_s=self.settings.half_life_s,
+            spacing_s=self._politeness(source).spacing_s,
+            prior_per_s=self._prior.rate_per_s(),
+            fields=self.declaration.domains[source.domain].classes[source.page_class].fields,
+        )
+
+    def _rate_per_s(self, source: Source, now_s: float) -> float:
+        rate = source_rate(self._state(source), source, half_life_s=self.settings.half_life_s)
+        return rate.rate_per_s(now_s, prior_per_s=self._prior.rate_per_s())
+
+    def _politeness(self, source: Source) -> PolitenessBudget:
+        chronon_s = self.settings.grid.length_s
+        asked = source.politeness
+        if asked is None:
+            return PolitenessBudget(self.settings.source_spacing_s)
+        spacing = asked.spacing.in_seconds(chronon_s=chronon_s) if asked.spacing else self.settings.source_spacing_s
+        per_s = asked.per.in_seconds(chronon_s=chronon_s) if asked.per else 0.0
+        return PolitenessBudget(spacing, asked.probes, per_s)
+
+    def _place_pages(self, now_s: float) -> None:
+        now = self.settings.grid.chronon_at(now_s)
+        for source_id in [s for s in self.planner.pages if s not in self._rules_of]:
+            self.planner.remove(source_id)
+        for source_id in self._rules_of:
+            self.planner.put(self._page(self.declaration.sources[source_id], now_s), now)
+
+    def _page(self, source: Source, now_s: float) -> Page:
+        """Return the page of a source, with what the planner already knew of it."""
+        old = self.planner.pages.get(source.source_id)
+        state = self._state(source)
+        log = ProbeLog(self._politeness(source), old.log.starts_s if old else deque())
+        if not log.starts_s and state.last_start_s is not None:
+            log.record(state.last_start_s)
+        page = Page(
+            source_id=source.source_id,
+            host=(urlsplit(source.url).hostname or "").rstrip("."),
+            log=log,
+            demands=self._demands(source, now_s),
+            rate_per_s=self._rate_per_s(source, now_s),
+            last_seen_s=state.last_success_s,
+            not_before_s=state.not_before_s,
+            in_flight=old.in_flight if old else False,
+            postponed=old.postponed if old else {},
+        )
+        self._anchor(page, now_s, anew=True)
+        return page
+
+    def _demands(self, source: Source, now_s: float) -> Demands:
+        demands = Demands()
+        grid = self.settings.grid
+        for name in self._rules_of.get(source.source_id, ()):
+            program = self.programs[name]
+            policy = program.rule.policy
+            kind = effective_policy(program)
+            if program.is_over(now_s):
+                continue
+            if kind in {PolicyName.SUP, PolicyName.FBSUP}:
+                feedback = kind is PolicyName.FBSUP
+                demands.intervals.append(IntervalDemand(name, program.trigger.firing, program.life_s, feedback, grid))
+            elif kind is PolicyName.UNIFORM and policy.period is not None:
+                period = max(1, grid.ceil(policy.period.in_seconds(chronon_s=grid.length_s)))
+                demands.fixed.append(FixedDemand(name, period, grid.chronon_at(now_s)))
+            else:
+                demands.detecting.append(name)
+        return demands
+
+    def _drop_finished_rules(self, now_s: float) -> None:
+        for source_id, page in list(self.planner.pages.items()):
+            if any(self.programs[name].is_over(now_s) for name in self._rules_of[source_id]):
+                page.demands = self._demands(self.declaration.sources[source_id], now_s)
+                self._anchor(page, now_s, anew=True)
+
+    def _anchor(self, page: Page, now_s: float, *, anew: bool) -> None:
+        for demand in page.demands.intervals:
+            stream = self.streams[demand.rule, page.source_id]
+            if anew or demand.is_used:
+                demand.anchor(now_s, rate_per_s=page.rate_per_s, count=stream.counts[0])
+
+    def _update_rate(self, page: Page, now_s: float) -> None:
+        page.rate_per_s = self._rate_per_s(self.declaration.sources[page.source_id], now_s)
+
+    def _feed_back(self, page: Page, observation: Observation, now_s: float) -> None:
+        fired = {record.rule for record in observation.intervals}
+        for demand in page.demands.intervals:
+            count = self.streams[demand.rule, page.source_id].counts[0]
+            demand.observed(now_s, rate_per_s=page.rate_per_s, count=count, fired=demand.rule in fired)
+
+
+def effective_policy(program: RuleProgram) -> PolicyName:
+    """Return the policy that AUTO stands for: fbSUP where the rule sets a life, else detection by the index."""
+    policy = program.rule.policy.name
+    if policy is not PolicyName.AUTO:
+        return policy
+    return PolicyName.FBSUP if program.rule.life is not None else PolicyName.INDEX

@@ -1,0 +1,65 @@
+"""Small stand-ins for the ports."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class FakeClock:
+    """A clock that moves only when it is told to; sleepers wake in the order of their times."""
+
+    def __init__(self, time_s: float = 1_000_000_000.0, monotonic_s: float = 5000.0) -> None:
+        self._offset_s = time_s - monotonic_s
+        self._monotonic_s = monotonic_s
+        self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
+        self._slept = asyncio.Event()
+
+    def time_s(self) -> float:
+        return self._monotonic_s + self._offset_s
+
+    def monotonic_s(self) -> float:
+        return self._monotonic_s
+
+    @property
+    def sleepers(self) -> int:
+        """How many tasks are waiting."""
+        return len(self._sleepers)
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        sleeper = (self._monotonic_s + seconds, asyncio.get_running_loop().create_future())
+        self._sleepers.append(sleeper)
+        self._slept.set()
+        try:
+            await sleeper[1]
+        finally:
+            if sleeper in self._sleepers:
+                self._sleepers.remove(sleeper)
+
+    async def someone_sleeps(self) -> None:
+        """Wait until a task sleeps, however long it takes it to come there."""
+        while not self._sleepers:
+            self._slept.clear()
+            await self._slept.wait()
+
+    async def advance(self, seconds: float) -> None:
+        """Move on, waking each sleeper at its own time and letting it run before time goes on."""
+        await settle()
+        until_s = self._monotonic_s + seconds
+        while due := [sleeper for sleeper in self._sleepers if sleeper[0] <= until_s]:
+            wake_s, future = min(due, key=lambda sleeper: sleeper[0])
+            self._sleepers.remove((wake_s, future))
+            self._monotonic_s = max(self._monotonic_s, wake_s)
+            if not future.done():
+                future.set_result(None)
+            await settle()
+        self._monotonic_s = until_s
+        await settle()
+
+
+async def settle(rounds: int = 20) -> None:
+    """Let every task that can run do so."""
+    for _ in range(rounds):
+        await asyncio.sleep(0)

@@ -1,0 +1,256 @@
+"""Strategies of the rule language: trees as the parser makes them, whatever the checker would say of them."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from hypothesis import strategies as st
+
+from proxyd.language.nodes import (
+    ClassDeclaration,
+    CreateDomain,
+    CreateProfile,
+    CreateSource,
+    DropStatement,
+    FieldDeclaration,
+    InsertNotification,
+    Kind,
+    Located,
+    Statement,
+    TimeSpec,
+)
+from proxyd.model.expression import (
+    Aggregate,
+    Between,
+    Binary,
+    Call,
+    ClassName,
+    Column,
+    Duration,
+    Expression,
+    FromClass,
+    InList,
+    IsNull,
+    Like,
+    Literal,
+    OrderTerm,
+    OutputColumn,
+    Select,
+    Unary,
+    Unit,
+)
+from proxyd.model.item import EventKind
+from proxyd.model.profile import (
+    Anchor,
+    Auth,
+    ChannelDelivery,
+    Delivery,
+    Digest,
+    Expect,
+    Extraction,
+    FieldType,
+    ImportanceTerm,
+    Life,
+    MailDelivery,
+    PolicyChoice,
+    PolicyName,
+    Politeness,
+    Reader,
+    SecretRef,
+    Trigger,
+    Utility,
+    UtilityKind,
+    WebhookDelivery,
+    WebhookForm,
+)
+
+# ---- words
+
+KEYWORD_NAMES = ["select", "FROM", "count", "Not", "null", "set", "END", "key", "url", "name", "text", "distinct"]
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8) | st.sampled_from(
+    ["it's", 'say "x"', "--", "/*", "a;b", "%_", "\n", "''", '""']
+)
+names = st.sampled_from(["RSS", "channel", "item", "title", "a b", 'q"q', "ä", *KEYWORD_NAMES]) | st.text(
+    st.characters(codec="utf-8", categories=["L", "N"]), min_size=1, max_size=6
+)
+path_parts = names.filter(lambda name: "." not in name)
+paths = st.lists(path_parts, min_size=1, max_size=3).map(".".join)
+numbers = st.integers(0, 10**12) | st.decimals(
+    min_value=0, max_value=10**6, places=3, allow_nan=False, allow_infinity=False
+)
+amounts = st.integers(0, 10**6).map(Decimal) | st.decimals(
+    min_value=0, max_value=1000, places=2, allow_nan=False, allow_infinity=False
+)
+durations = st.builds(Duration, amounts, st.sampled_from(Unit))
+
+
+def located(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Located[Any]]:
+    return values.map(Located)
+
+
+def located_texts() -> st.SearchStrategy[Located[str]]:
+    return located(texts)
+
+
+def located_names() -> st.SearchStrategy[Located[str]]:
+    return located(names.filter(str.strip))
+
+
+def tuples_of(values: st.SearchStrategy[Any], *, least: int = 0, most: int = 3) -> st.SearchStrategy[Any]:
+    return st.lists(values, min_size=least, max_size=most).map(tuple)
+
+
+# ---- expressions
+
+literals = st.builds(Literal, st.none() | st.booleans() | numbers | texts)
+columns = st.builds(Column, paths)
+class_names = st.builds(ClassName, names, st.none() | names)
+
+
+def _grow(operands: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
+    binary = st.sampled_from(["OR", "AND", "=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "||", "REGEXP"])
+    return st.one_of(
+        st.builds(Unary, st.sampled_from(["NOT", "-"]), operands),
+        st.builds(Binary, binary, operands, operands),
+        st.builds(Like, operands, operands, st.none() | st.characters(codec="utf-8"), st.booleans()),
+        st.builds(InList, operands, tuples_of(operands, least=1), st.booleans()),
+        st.builds(Between, operands, operands, operands, st.booleans()),
+        st.builds(IsNull, operands, st.booleans()),
+        st.builds(Call, names.map(str.upper), tuples_of(operands)),
+        _aggregates(operands),
+    )
+
+
+def _aggregates(operands: st.SearchStrategy[Expression]) -> st.SearchStrategy[Aggregate]:
+    options: dict[str, st.SearchStrategy[Any]] = {
+        "where": st.none() | operands,
+        "over": st.none() | durations,
+        "across": st.booleans(),
+    }
+    functions = st.sampled_from(["COUNT", "SUM", "MIN", "MAX", "AVG"])
+    return st.builds(Aggregate, st.just("COUNT"), **options) | st.builds(
+        Aggregate, functions, operands, st.booleans(), **options
+    )
+
+
+expressions: st.SearchStrategy[Expression] = st.recursive(literals | columns, _grow, max_leaves=12)
+small_expressions: st.SearchStrategy[Expression] = st.recursive(literals | columns, _grow, max_leaves=4)
+
+# ---- queries and triggers
+
+_first_classes = st.builds(FromClass, class_names, st.none() | names, st.none() | durations)
+_more_classes = st.builds(
+    FromClass, class_names, st.none() | names, st.none() | durations, small_expressions, st.booleans()
+) | st.builds(FromClass, class_names, st.none() | names, st.none() | durations)
+
+
+@st.composite
+def selects(draw: st.DrawFn) -> Select:
+    order = st.builds(OrderTerm, small_expressions, st.booleans(), st.none() | st.booleans())
+    return Select(
+        columns=draw(tuples_of(st.builds(OutputColumn, small_expressions, st.none() | names))),
+        sources=(draw(_first_classes), *draw(tuples_of(_more_classes, most=2))),
+        distinct=draw(st.booleans()),
+        where=draw(st.none() | small_expressions),
+        group_by=draw(tuples_of(small_expressions, most=2)),
+        having=draw(st.none() | small_expressions),
+        order_by=draw(tuples_of(order, most=2)),
+        limit=draw(st.none() | st.integers(0, 1000)),
+    )
+
+
+triggers = st.builds(Trigger, st.sampled_from(EventKind), class_names, st.none() | small_expressions)
+
+# ---- statements
+
+_extractions = st.builds(Extraction, st.sampled_from(Reader), texts)
+_fields = st.builds(FieldDeclaration, located(paths), st.sampled_from(FieldType), st.none() | located(_extractions))
+_classes = st.builds(ClassDeclaration, located_names(), tuples_of(_fields)) | st.builds(
+    ClassDeclaration, located_names(), tuples_of(_fields, least=1), located(_extractions), tuples_of(located(paths))
+)
+_secrets = st.builds(SecretRef, st.sampled_from(["env", "file"]), texts)
+_limits = st.builds(Politeness, st.integers(0, 99), durations, st.none() | durations)
+_spacings = st.builds(lambda spacing: Politeness(spacing=spacing), durations)
+_auths = st.builds(Auth, st.just("bearer"), _secrets) | st.builds(Auth, st.just("basic"), _secrets, texts)
+deliveries: st.SearchStrategy[Delivery] = st.one_of(
+    st.builds(WebhookDelivery, texts, _secrets, st.sampled_from(WebhookForm)),
+    st.builds(MailDelivery, texts),
+    st.builds(ChannelDelivery, texts),
+)
+_domains = st.builds(CreateDomain, located_names(), tuples_of(_classes, least=1))
+_sources = st.builds(
+    CreateSource,
+    located_names(),
+    class_names,
+    located_texts(),
+    politeness=st.none() | located(_limits | _spacings),
+    expect=st.none() | located(st.builds(Expect, amounts, durations)),
+    zone=st.none() | located_texts(),
+    freshness=st.none() | located(st.booleans()),
+    headers=tuples_of(located(st.tuples(texts, texts))),
+    auth=st.none() | located(_auths),
+    websub=st.none() | located(st.booleans()),
+    robots=st.none() | located(st.booleans()),
+)
+_profiles = st.builds(
+    CreateProfile,
+    located_names(),
+    tuples_of(located_names(), least=1),
+    tuples_of(located_names(), most=1),
+    tuples_of(located_names()),
+    tuples_of(located(deliveries)),
+)
+_intervals = st.builds(
+    lambda amount, unit, sign: Duration(amount * sign, unit), amounts, st.sampled_from(Unit), st.sampled_from([1, -1])
+)
+_times = st.one_of(
+    st.builds(TimeSpec, st.just(Anchor.NOW), st.none() | _intervals),
+    st.just(TimeSpec(Anchor.NEVER)),
+    st.builds(lambda text: TimeSpec(Anchor.ABSOLUTE, text=text), texts),
+)
+_utilities = st.just(Utility(UtilityKind.STRICT)) | st.builds(
+    Utility, st.sampled_from([UtilityKind.LINEAR, UtilityKind.EXPONENTIAL]), durations
+)
+_importance = tuples_of(
+    st.builds(ImportanceTerm, amounts) | st.builds(ImportanceTerm, amounts, texts, st.none() | texts), least=1
+)
+_policies = st.one_of(
+    st.sampled_from([name for name in PolicyName if name not in (PolicyName.DOE, PolicyName.UNIFORM)]).map(
+        PolicyChoice
+    ),
+    st.builds(lambda period: PolicyChoice(PolicyName.UNIFORM, period=period), durations),
+    st.builds(
+        lambda limit: PolicyChoice(PolicyName.DOE, probes=limit.probes, per=limit.per, spacing=limit.spacing), _limits
+    ),
+)
+
+
+@st.composite
+def notifications(draw: st.DrawFn) -> InsertNotification:
+    own = draw(tuples_of(located(deliveries), most=2))
+    return InsertNotification(
+        name=draw(located_names()),
+        profiles=draw(tuples_of(located_names(), least=1)),
+        sources=draw(tuples_of(located_names())),
+        query=draw(selects()),
+        trigger=draw(triggers),
+        start=draw(_times),
+        end=draw(_times),
+        utility=draw(located(_utilities)),
+        life=draw(st.none() | located(st.builds(Life, st.none() | durations))),
+        importance=draw(st.none() | located(_importance)),
+        policy=draw(st.none() | located(_policies)),
+        deliveries=own,
+        no_delivery=not own and draw(st.booleans()),
+        digest=draw(st.none() | located(st.builds(Digest, durations, st.none() | st.integers(0, 99)))),
+    )
+
+
+statements: st.SearchStrategy[Statement] = st.one_of(
+    _domains,
+    _sources,
+    _profiles,
+    notifications(),
+    st.builds(DropStatement, st.sampled_from(Kind), located_names()),
+)

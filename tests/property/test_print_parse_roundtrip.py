@@ -1,0 +1,73 @@
+"""Printing is the inverse of parsing, and no text whatever makes the language raise."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxyd.language import (
+    ALL,
+    CheckSettings,
+    SourceText,
+    check,
+    format_parsed,
+    format_statements,
+    parse,
+)
+from proxyd.language.nodes import InsertNotification, Statement
+from proxyd.language.printer import format_expression
+from proxyd.model.expression import Expression
+from tests.property.strategies import expressions, statements
+
+_WORDS = (
+    ["CREATE", "DOMAIN", "SOURCE", "PROFILE", "INSERT", "NOTIFICATION", "INTO", "SET", "QUERY", "TRIGGER", "START", "END", "UTILITY", "STRICT", "LIFE", "WINDOW", "NOW", "FROM", "SOURCES", "CLASS", "::", "(", ")", ",", ";", '"', "'", "--", "/*", "*/", "SELECT", "ON", "WHEN", "COUNT(*)", "%", "3", "=", "0", "AND", "NOT", "-", "+", "30", "days", '"x"', "'y'", "RSS", ".", ":String", "AS", "OF", "AT", "SETUTILITY", "ä", "1e5", "99999999999999999999999999999999", "1e999"]
+    + ["\n", "\x00", "\u017fet", "\ud800"]
+)
+soups = st.lists(st.sampled_from(_WORDS), max_size=40).map(" ".join)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(statements, max_size=3))
+def test_parsing_what_was_printed_gives_the_same_statements(written: list[Statement]) -> None:
+    text = format_statements(written)
+    parsed = parse(text)
+    assert parsed.errors == ()
+    assert parsed.statements == tuple(written)
+    assert format_parsed(parsed) == text
+
+
+@settings(max_examples=400, deadline=None)
+@given(expressions)
+def test_an_expression_keeps_its_meaning_when_printed(expression: Expression) -> None:
+    quoted = f"ON INSERT TO x\nWHEN {format_expression(expression)}".replace('"', '""')
+    parsed = parse(f'INSERT NOTIFICATION n SET TRIGGER "{quoted}"')
+    (statement,) = parsed.statements
+    assert isinstance(statement, InsertNotification)
+    assert statement.trigger is not None
+    assert statement.trigger.condition == expression
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=80) | soups)
+def test_any_text_gives_statements_and_errors_and_never_raises(text: str) -> None:
+    checked = check([SourceText("a", text)], CheckSettings(executable=ALL))
+    assert (checked.declaration is None) == bool(checked.errors)
+    for error in checked.errors:
+        assert str(error).startswith("a:")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(statements, min_size=1, max_size=2), st.data())
+def test_a_damaged_text_gives_errors_and_never_raises(written: list[Statement], data: st.DataObject) -> None:
+    text = format_statements(written)
+    at = data.draw(st.integers(0, len(text)))
+    stop = data.draw(st.integers(at, min(len(text), at + 10)))
+    damaged = text[:at] + data.draw(st.sampled_from(["", "'", '"', "(", ")", " SET ", ";", "/*"])) + text[stop:]
+    check([SourceText("a", damaged)], CheckSettings(executable=ALL))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(statements, max_size=2))
+def test_generated_statements_are_checked_without_raising(written: list[Statement]) -> None:
+    checked = check([SourceText("a", format_statements(written))])
+    assert (checked.declaration is None) == bool(checked.errors)

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import defaultdict
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxyd.net import HostTokens
+from tests.fakes import FakeClock, settle
+
+
+async def _grant(
+    tokens: HostTokens, clock: FakeClock, host: str, log: list[tuple[str, float]], gap_s: float = 0
+) -> None:
+    await tokens.take(host, gap_s)
+    log.append((host, clock.monotonic_s()))
+
+
+async def test_the_first_token_of_a_host_is_free() -> None:
+    clock = FakeClock()
+    await HostTokens(clock, 5.0).take("a.example")
+    assert clock.sleepers == 0
+
+
+async def test_requests_to_one_host_start_apart_and_in_order() -> None:
+    clock, order = FakeClock(monotonic_s=0.0), list[int]()
+    tokens = HostTokens(clock, 5.0)
+
+    async def ask(number: int) -> None:
+        await tokens.take("a.example")
+        order.append(number)
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(4):
+            group.create_task(ask(number))
+        await settle()
+        assert order == [0]
+        await clock.advance(4.999)
+        assert order == [0]
+        await clock.advance(0.001)
+        assert order == [0, 1]
+        await clock.advance(10.0)
+    assert order == [0, 1, 2, 3]
+
+
+async def test_hosts_do_not_wait_for_each_other_and_case_and_final_dot_do_not_matter() -> None:
+    clock = FakeClock()
+    tokens = HostTokens(clock, 5.0)
+    await tokens.take("a.example")
+    await tokens.take("b.example")
+    waiting = asyncio.create_task(tokens.take("A.Example."), name="same host")
+    await settle()
+    assert clock.sleepers == 1
+    await clock.advance(5.0)
+    await waiting
+
+
+async def test_a_call_may_ask_for_more_spacing_but_not_for_less() -> None:
+    clock, log = FakeClock(monotonic_s=0.0), list[tuple[str, float]]()
+    tokens = HostTokens(clock, 5.0)
+    async with asyncio.TaskGroup() as group:
+        for gap_s in (0.0, 20.0, 1.0):
+            group.create_task(_grant(tokens, clock, "a", log, gap_s))
+        await clock.advance(30.0)
+    assert log == [("a", 0.0), ("a", 20.0), ("a", 25.0)]
+
+
+async def test_a_cancelled_caller_spends_nothing() -> None:
+    clock, log = FakeClock(monotonic_s=0.0), list[tuple[str, float]]()
+    tokens = HostTokens(clock, 5.0)
+    await tokens.take("a")
+    first = asyncio.create_task(_grant(tokens, clock, "a", log), name="first")
+    second = asyncio.create_task(_grant(tokens, clock, "a", log), name="second")
+    await settle()
+    first.cancel()
+    await clock.advance(5.0)
+    await second
+    assert log == [("a", 5.0)]
+
+
+async def test_idle_hosts_are_forgotten_and_busy_ones_are_not() -> None:
+    clock = FakeClock()
+    tokens = HostTokens(clock, 5.0, idle_s=60.0)
+    for number in range(1024):
+        await tokens.take(f"old{number}.example")
+    await clock.advance(61.0)
+    await tokens.take("busy.example")
+    assert len(tokens) == 1
+    for number in range(3000):
+        await tokens.take(f"new{number}.example")
+    assert len(tokens) == 3001
+
+
+async def test_a_host_somebody_waits_for_is_not_forgotten() -> None:
+    clock, log = FakeClock(monotonic_s=0.0), list[tuple[str, float]]()
+    tokens = HostTokens(clock, 5.0, idle_s=5.0)
+    await tokens.take("busy")
+    waiting = asyncio.create_task(_grant(tokens, clock, "busy", log), name="woken late")
+    await settle()
+    clock._monotonic_s = 100.0  # the loop was stuck: the waiter is due but has not run yet
+    for number in range(1030):
+        await tokens.take(f"other{number}")
+    late = asyncio.create_task(_grant(tokens, clock, "busy", log), name="late")
+    await clock.advance(60.0)
+    await asyncio.gather(waiting, late)
+    assert log == [("busy", 100.0), ("busy", 105.0)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    asks=st.lists(
+        st.tuples(st.sampled_from("abc"), st.sampled_from([0.0, 0.3, 2.0, 7.5]), st.sampled_from([0.0, 3.0])),
+        max_size=25,
+    )
+)
+def test_grants_of_a_host_are_never_closer_than_the_spacing(asks: list[tuple[str, float, float]]) -> None:
+    asyncio.run(_check_spacing(asks))
+
+
+async def _check_spacing(asks: list[tuple[str, float, float]]) -> None:
+    clock, log = FakeClock(monotonic_s=0.0), list[tuple[str, float]]()
+    tokens = HostTokens(clock, 1.0)
+    async with asyncio.TaskGroup() as group:
+        for host, pause_s, gap_s in asks:
+            await clock.advance(pause_s)
+            group.create_task(_grant(tokens, clock, host, log, gap_s))
+        await clock.advance(200.0)
+    grants: dict[str, list[float]] = defaultdict(list)
+    for host, at_s in log:
+        grants[host].append(at_s)
+    assert len(log) == len(asks)
+    for times in grants.values():
+        assert all(later - earlier >= 1.0 - 1e-9 for earlier, later in itertools.pairwise(times))

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from proxyd.errors import FetchError
+from proxyd.probing.decoding import Decoder, read_decoded
+from proxyd.probing.failures import DecompressionBombError, TooLargeError
+
+TEXT = b"".join(hashlib.sha256(b"%d" % number).hexdigest().encode() for number in range(16_000))
+
+
+async def chunks(data: bytes, size: int) -> AsyncIterator[bytes]:
+    for start in range(0, len(data), size):
+        yield data[start : start + size]
+
+
+async def read(data: bytes, encoding: str, *, size: int = 65_536, limit: int = 2_000_000) -> bytes:
+    counted: list[int] = []
+    body = await read_decoded(chunks(data, size), encoding, limit, counted.append)
+    assert sum(counted) == len(body)
+    return body
+
+
+def raw_deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush()
+
+
+ENCODED = [
+    ("", TEXT),
+    ("identity", TEXT),
+    ("gzip", gzip.compress(TEXT)),
+    ("x-gzip", gzip.compress(TEXT)),
+    (" GZIP ", gzip.compress(TEXT)),
+    ("gzip", gzip.compress(TEXT[:1000]) + gzip.compress(TEXT[1000:])),
+    ("gzip", gzip.compress(TEXT) + b"\0\0\0"),
+    ("deflate", zlib.compress(TEXT)),
+    ("deflate", raw_deflate(TEXT)),
+]
+
+
+@pytest.mark.parametrize(("encoding", "data"), ENCODED)
+@pytest.mark.parametrize("size", [97, 65_536, 10_000_000])
+async def test_what_was_encoded_is_read_however_it_is_cut(encoding: str, data: bytes, size: int) -> None:
+    assert await read(data, encoding, size=size) == TEXT
+
+
+@pytest.mark.parametrize(("encoding", "data"), ENCODED[2:5] + ENCODED[7:])
+@pytest.mark.parametrize("missing", [1, 9, 100])
+async def test_a_stream_that_ends_too_early_is_not_a_body(encoding: str, data: bytes, missing: int) -> None:
+    with pytest.raises(FetchError, match="cut off"):
+        await read(data[:-missing], encoding)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+async def test_noise_is_not_a_body(encoding: str) -> None:
+    with pytest.raises(FetchError, match=f"no {encoding}"):
+        await read(b"plain text", encoding)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", ""])
+async def test_nothing_decodes_to_nothing(encoding: str) -> None:
+    assert await read(b"", encoding) == b""
+
+
+@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "compress", "x" * 999])
+def test_an_encoding_that_was_not_asked_for_is_refused(encoding: str) -> None:
+    with pytest.raises(FetchError, match="not asked for"):
+        Decoder(encoding)
+
+
+@pytest.mark.parametrize("size", [100, 65_536, 10_000_000])
+async def test_a_bomb_is_told_from_a_long_body_by_what_it_took_to_get_there(size: int) -> None:
+    with pytest.raises(DecompressionBombError):
+        await read(gzip.compress(b" " * 50_000_000), "gzip", size=size)
+    with pytest.raises(TooLargeError):
+        await read(gzip.compress(TEXT), "gzip", size=size, limit=1_000_000)
+    with pytest.raises(TooLargeError):
+        await read(b" " * 5_000_000, "", size=size)
+
+
+def test_a_bomb_decodes_in_pieces_of_bounded_size() -> None:
+    pieces = Decoder("gzip").decode(gzip.compress(b" " * 50_000_000))
+    assert max(len(piece) for piece in pieces) <= 262_144
+
+
+@pytest.mark.parametrize("extra", range(-3, 262))
+async def test_output_that_zlib_still_holds_is_not_lost(extra: int) -> None:
+    text = b"a" * (262_144 + extra)
+    assert await read(raw_deflate(text), "deflate", size=10_000_000) == text
