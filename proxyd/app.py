@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from proxyd.api import ApiSettings, serve_api
+from proxyd.api import ApiSettings, new_token, serve_api
 from proxyd.clock import SystemClock
 from proxyd.config import SecretStore, Settings, socket_address
 from proxyd.daemon import Daemon, DaemonControl, DaemonSettings, Declarations, ProbeLoop
@@ -137,6 +137,15 @@ async def serve(settings: Settings, *, started: Callable[[Daemon], None] | None 
                 started(daemon)
             async with serve_api(control, _api_settings(settings)):
                 await daemon.run()
+
+
+async def create_token(settings: Settings, name: str, scope: str, *, expires_in_s: float | None) -> str:
+    """Make a token in a database that no daemon holds, and return its text."""
+    token, shown = new_token(name, scope, now_s=SystemClock().time_s(), expires_in_s=expires_in_s)
+    with owner_lock(settings.database_path):
+        async with open_store(settings.database_path, ChrononGrid(settings.chronon)) as store, store.writer.running():
+            await store.add_token(token)
+    return shown
 
 
 def _api_settings(settings: Settings) -> ApiSettings:

@@ -8,8 +8,9 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from proxyd import app
 from proxyd.cli.sockets import socket_of
-from proxyd.client import Client
+from proxyd.client import Client, UnreachableError
 from proxyd.config import load
 
 
@@ -57,8 +58,14 @@ def reload(options: argparse.Namespace) -> int:
 
 
 def create_token(options: argparse.Namespace) -> int:
-    """Make a token and print it alone."""
-    token = _ask(options, lambda c: c.create_token(options.name, options.scope, expires_s=options.expires))
+    """Make a token and print it alone, through the daemon where one runs, else in the database it left."""
+    try:
+        token = _ask(options, lambda c: c.create_token(options.name, options.scope, expires_s=options.expires))
+    except UnreachableError:
+        token = None
+    if token is None:
+        settings = load(options.config)
+        token = asyncio.run(app.create_token(settings, options.name, options.scope, expires_in_s=options.expires))
     print(token)
     return 0
 

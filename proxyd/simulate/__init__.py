@@ -1,1 +1,1 @@
-"""TODO."""
+"""The simulator: the same decisions as the daemon, in virtual time."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -57,6 +58,16 @@ class Writer:
     def close(self) -> None:
         """End ``run`` once everything before has been committed."""
         self._queue.put_nowait(None)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run the writer while the context is open, for those who have no task group of their own."""
+        task = asyncio.create_task(self.run(), name="writer")
+        try:
+            yield
+        finally:
+            self.close()
+            await task
 
     async def _next_batch(self) -> list[_Queued]:
         first = await self._queue.get()
