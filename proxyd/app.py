@@ -79,9 +79,8 @@ def build(settings: Settings, parts: Parts) -> tuple[Daemon, DaemonControl]:
         metrics,
         DispatcherSettings(settings.delivery_hold, settings.delivery_concurrency),
     )
-    probes = ProbeLoop(decider, parts.prober, parts.store, dispatcher, parts.clock, metrics)
+    probes = ProbeLoop(decider, parts.prober, parts.store, parts.clock, metrics, dispatcher.wake)
     daemon = Daemon(
-        decider,
         declarations,
         parts.store,
         probes,

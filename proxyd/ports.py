@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from proxyd.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.model.profile import Declaration
-from proxyd.rules import Explanation
+from proxyd.rules import Explanation, Observation
 from proxyd.scheduling import PlannedProbe
 
 
@@ -30,6 +30,16 @@ class Prober(Protocol):
 
     async def probe(self, request: ProbeRequest) -> ProbeOutcome:
         """Fetch and read one source once, within the prober's limits of time and size."""
+
+
+class Memory(Protocol):
+    """What outlives a probe."""
+
+    async def known_items(self, source_id: str, item_ids: Sequence[str]) -> Mapping[str, str]:
+        """Return the content hashes of those items of a source that are stored."""
+
+    async def record(self, observation: Observation) -> None:
+        """Store all that one probe changed, whole or not at all; returns once it cannot be lost."""
 
 
 class Channel(Protocol):

@@ -14,7 +14,6 @@ from proxyd.daemon.housekeeping import housekeeping
 from proxyd.daemon.probing import ProbeLoop
 from proxyd.notify import Dispatcher
 from proxyd.ports import Clock
-from proxyd.rules import Decider
 from proxyd.store import SqlStore
 
 log = structlog.get_logger("daemon")
@@ -35,7 +34,6 @@ class Daemon:
 
     def __init__(
         self,
-        decider: Decider,
         declarations: Declarations,
         store: SqlStore,
         probes: ProbeLoop,
@@ -43,7 +41,6 @@ class Daemon:
         clock: Clock,
         settings: DaemonSettings,
     ) -> None:
-        self._decider = decider
         self._declarations = declarations
         self._store = store
         self._probes = probes
@@ -69,7 +66,6 @@ class Daemon:
         settings = self._settings
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._store.writer.run(), name="writer")
-            self._decider.restore(await self._store.load_states(), await self._store.load_streams())
             await self._declarations.start()
             tasks.create_task(self._watch_profiles(), name="profiles")
             tasks.create_task(self._probes.run(), name="probes")

@@ -27,6 +27,7 @@ from proxyd.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.model.profile import Declaration
 from proxyd.ports import Changes, Clock
 from proxyd.rules import Decider, Observation
+from proxyd.rules.state import MAX_PENDING
 from proxyd.store import SqlStore, StoredText
 
 log = structlog.get_logger("profiles")
@@ -80,6 +81,7 @@ class Declarations:
         self._metrics = metrics
         self._files: list[SourceText] = []
         self._api: dict[str, str] = {}
+        self._restored = False
         self._seen: tuple[tuple[str, int, int], ...] | None = None
 
     @property
@@ -114,6 +116,13 @@ class Declarations:
                 "profiles have errors; running on the last good declaration", errors=str(error)
             )
             await self._swap([SourceText(x.name, x.text) for x in stored if x.origin == "file"], self._api)
+        await self._recall_pending()
+
+    async def _recall_pending(self) -> None:
+        for stream in list(self._decider.streams.values()):
+            if stream.counts[0] > 0 and not stream.pending:
+                items = await self._store.load_items_after(stream.source_id, stream.fired_seq, limit=MAX_PENDING)
+                self._decider.recall(stream, items)
 
     async def reload_if_changed(self) -> None:
         """Reload where a file was added, changed or removed since the last look."""
@@ -199,6 +208,9 @@ class Declarations:
         stored += [StoredText(name, "api", text) for name, text in api.items()]
         accepted = await self._store.accept(stored, declaration.rules.values(), now_s)
         changes = self._changes(declaration, accepted)
+        if not self._restored:
+            self._decider.restore(await self._store.load_states(), await self._store.load_streams())
+            self._restored = True
         backlog = self._decider.declare(declaration, accepted, now_s)
         self._files, self._api = list(files), dict(api)
         for program, source in backlog:

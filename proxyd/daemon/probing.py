@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
@@ -11,11 +12,9 @@ from proxyd.clock import sleep_or_wake
 from proxyd.metrics import Metrics
 from proxyd.model.chronon import Chronon
 from proxyd.model.outcome import ProbeOutcome
-from proxyd.notify import Dispatcher
-from proxyd.ports import Clock, Prober
+from proxyd.ports import Clock, Memory, Prober
 from proxyd.rules import Decider, Observation
 from proxyd.scheduling import PlannedProbe
-from proxyd.store import SqlStore
 
 _BUDGET_WINDOW_S = 3600.0
 
@@ -56,15 +55,15 @@ class ProbeLoop:
         self,
         decider: Decider,
         prober: Prober,
-        store: SqlStore,
-        dispatcher: Dispatcher,
+        memory: Memory,
         clock: Clock,
         metrics: Metrics,
+        on_notifications: Callable[[], None],
     ) -> None:
         self._decider = decider
         self._prober = prober
-        self._store = store
-        self._dispatcher = dispatcher
+        self._memory = memory
+        self._on_notifications = on_notifications
         self._clock = clock
         self._metrics = metrics
         self._heap: list[_Due] = []
@@ -137,10 +136,10 @@ class ProbeLoop:
             return
         outcome = await self._prober.probe(request)
         self._metrics.lateness.observe(max(0.0, outcome.started_s - planned.start_s))
-        known = await self._store.known_items(outcome.source_id, [item.item_id for item in outcome.items])
+        known = await self._memory.known_items(outcome.source_id, [item.item_id for item in outcome.items])
         observation = self._decider.observe(outcome, known)
         if observation is not None:
-            await self._store.record(observation)
+            await self._memory.record(observation)
             self._count(observation)
         self._decider.finished(outcome, observation)
 
@@ -158,4 +157,4 @@ class ProbeLoop:
             metrics.intervals.labels("captured" if record.captured else "missed").inc()
         if observation.notifications:
             metrics.notifications.inc(len(observation.notifications))
-            self._dispatcher.wake()
+            self._on_notifications()

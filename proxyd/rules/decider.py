@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -26,6 +27,7 @@ from proxyd.rules.engine import (
     advance,
     compile_rule,
     observe,
+    pending_events,
     source_rate,
 )
 from proxyd.rules.state import SourceState, StoredItem, StreamState
@@ -87,6 +89,7 @@ class Decider:
         self._rng = rng
         self._rules_of: dict[str, list[str]] = {}
         self._next_anchor_s = 0.0
+        self._next_period_s = inf
 
     # -- declarations
 
@@ -101,8 +104,8 @@ class Decider:
     ) -> list[tuple[RuleProgram, Source]]:
         """Swap in a declaration; ``accepted`` holds each rule's NOW.
 
-        Sources that stay keep what was learned, streams their counts while the rule's NOW stays the same. Returns the
-        new streams whose START lies in the past of a source already known: their history is to be replayed (``backlog``).
+        Sources that stay keep what was learned, streams their counts while the rule's NOW stays the same. Returns
+        the new streams whose START lies in the past of a source already known: their ``backlog`` is to be replayed.
         """
         previous = self.programs
         self.declaration = declaration
@@ -136,16 +139,23 @@ class Decider:
         self.streams[key] = step.stream
         return step
 
+    def recall(self, stream: StreamState, stored: Sequence[StoredItem]) -> None:
+        """Give a restored stream back the events since it last fired, from the stored items since then."""
+        program = self.programs[stream.rule]
+        pending = pending_events(program, stream.source_id, stored)
+        self.streams[stream.rule, stream.source_id] = replace(stream, pending=pending)
+
     # -- probes
 
     def choose(self, now: Chronon) -> list[PlannedProbe]:
         """Return the probes to start in chronon ``now``; each is in flight until ``finished``."""
         now_s = self.settings.grid.start_s(now)
+        if now_s >= self._next_period_s:
+            self._place_pages(now_s)
         if now_s >= self._next_anchor_s:
             self._next_anchor_s = now_s + self.settings.epoch_s
-            self._drop_finished_rules(now_s)
             for source_id, page in self.planner.pages.items():
-                self._anchor(page, now_s, anew=False)
+                self._anchor(page, now_s)
                 self.planner.reschedule(source_id, now)
         return self.planner.choose(now)
 
@@ -221,7 +231,10 @@ class Decider:
 
     def _state(self, source: Source) -> SourceState:
         known = self.states.get(source.source_id)
-        return known if known is not None and known.url == source.url else SourceState(source.source_id, source.url)
+        if known is not None and known.url == source.url:
+            return known
+        # Another address is another page, but its events go on in the same numbered stream.
+        return SourceState(source.source_id, source.url, next_seq=known.next_seq if known is not None else 1)
 
     def _set_state(self, state: SourceState) -> None:
         old = self.states.get(state.source_id)
@@ -263,6 +276,8 @@ class Decider:
             self.planner.remove(source_id)
         for source_id in self._rules_of:
             self.planner.put(self._page(self.declaration.sources[source_id], now_s), now)
+        edges = [edge for program in self.programs.values() for edge in (program.start_s, program.end_s)]
+        self._next_period_s = min((edge for edge in edges if edge > now_s), default=inf)
 
     def _page(self, source: Source, now_s: float) -> Page:
         """Return the page of a source, with what the planner already knew of it."""
@@ -271,50 +286,59 @@ class Decider:
         log = ProbeLog(self._politeness(source), old.log.starts_s if old else deque())
         if not log.starts_s and state.last_start_s is not None:
             log.record(state.last_start_s)
-        page = Page(
+        return Page(
             source_id=source.source_id,
             host=(urlsplit(source.url).hostname or "").rstrip("."),
             log=log,
-            demands=self._demands(source, now_s),
+            demands=self._demands(source, now_s, old.demands if old else Demands()),
             rate_per_s=self._rate_per_s(source, now_s),
             last_seen_s=state.last_success_s,
             not_before_s=state.not_before_s,
             in_flight=old.in_flight if old else False,
             postponed=old.postponed if old else {},
         )
-        self._anchor(page, now_s, anew=True)
-        return page
 
-    def _demands(self, source: Source, now_s: float) -> Demands:
+    def _demands(self, source: Source, now_s: float, old: Demands) -> Demands:
+        """Return what the active rules ask of a page; what was asked before goes on where it was."""
         demands = Demands()
-        grid = self.settings.grid
         for name in self._rules_of.get(source.source_id, ()):
             program = self.programs[name]
-            policy = program.rule.policy
-            kind = effective_policy(program)
-            if program.is_over(now_s):
+            if not program.is_active(now_s):
                 continue
+            kind = effective_policy(program)
             if kind in {PolicyName.SUP, PolicyName.FBSUP}:
-                feedback = kind is PolicyName.FBSUP
-                demands.intervals.append(IntervalDemand(name, program.trigger.firing, program.life_s, feedback, grid))
-            elif kind is PolicyName.UNIFORM and policy.period is not None:
-                period = max(1, grid.ceil(policy.period.in_seconds(chronon_s=grid.length_s)))
-                demands.fixed.append(FixedDemand(name, period, grid.chronon_at(now_s)))
+                demands.intervals.append(self._interval_demand(program, source, now_s, old))
+            elif kind is PolicyName.UNIFORM:
+                demands.fixed.append(self._fixed_demand(program, now_s, old))
             else:
                 demands.detecting.append(name)
         return demands
 
-    def _drop_finished_rules(self, now_s: float) -> None:
-        for source_id, page in list(self.planner.pages.items()):
-            if any(self.programs[name].is_over(now_s) for name in self._rules_of[source_id]):
-                page.demands = self._demands(self.declaration.sources[source_id], now_s)
-                self._anchor(page, now_s, anew=True)
+    def _interval_demand(self, program: RuleProgram, source: Source, now_s: float, old: Demands) -> IntervalDemand:
+        feedback = effective_policy(program) is PolicyName.FBSUP
+        name, firing = program.rule.name, program.trigger.firing
+        demand = IntervalDemand(name, firing, program.life_s, feedback, self.settings.grid)
+        for before in old.intervals:
+            if before.asks_the_same(demand):
+                return before
+        count = self.streams[name, source.source_id].counts[0]
+        demand.anchor(now_s, rate_per_s=self._rate_per_s(source, now_s), count=count)
+        return demand
 
-    def _anchor(self, page: Page, now_s: float, *, anew: bool) -> None:
+    def _fixed_demand(self, program: RuleProgram, now_s: float, old: Demands) -> FixedDemand:
+        grid, length = self.settings.grid, program.rule.policy.period
+        period = max(1, grid.ceil(length.in_seconds(chronon_s=grid.length_s))) if length else 1
+        for before in old.fixed:
+            if (before.rule, before.period) == (program.rule.name, period):
+                return before
+        return FixedDemand(program.rule.name, period, grid.chronon_at(now_s))
+
+    def _anchor(self, page: Page, now_s: float, *, anew: bool = False) -> None:
+        """Lay intervals anew; but for ``anew`` only where one came and went, else a slow source's never comes."""
         for demand in page.demands.intervals:
-            stream = self.streams[demand.rule, page.source_id]
             if anew or demand.is_used:
-                demand.anchor(now_s, rate_per_s=page.rate_per_s, count=stream.counts[0])
+                count = self.streams[demand.rule, page.source_id].counts[0]
+                demand.anchor(now_s, rate_per_s=page.rate_per_s, count=count)
 
     def _update_rate(self, page: Page, now_s: float) -> None:
         page.rate_per_s = self._rate_per_s(self.declaration.sources[page.source_id], now_s)

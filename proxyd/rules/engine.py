@@ -41,9 +41,9 @@ class RuleProgram:
         """Return the state of a stream that saw nothing."""
         return StreamState(self.rule.name, source_id, self.trigger.zero)
 
-    def is_over(self, now_s: float) -> bool:
-        """Whether its period has ended."""
-        return now_s >= self.end_s
+    def is_active(self, now_s: float) -> bool:
+        """Whether its period runs: only then are probes made on its behalf."""
+        return self.start_s <= now_s < self.end_s
 
 
 def compile_rule(
@@ -179,6 +179,11 @@ def advance(program: RuleProgram, stream: StreamState, found: Sequence[StoredIte
             notifications.append(_notification(program, stream, record, context))
             stream = _fired(stream, record)
     return StreamStep(stream, tuple(intervals), tuple(notifications))
+
+
+def pending_events(program: RuleProgram, source_id: str, stored: Sequence[StoredItem]) -> tuple[UpdateEvent, ...]:
+    """Return those of the stored items that count for a rule, as events."""
+    return tuple(_event(item, source_id) for item in stored if _counts(program, item))[-MAX_PENDING:]
 
 
 def _counts(program: RuleProgram, item: StoredItem) -> bool:

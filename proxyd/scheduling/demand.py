@@ -33,6 +33,15 @@ class IntervalDemand:
     _extra: PlannedInterval | None = None
     unmet: int = 0
 
+    def asks_the_same(self, other: IntervalDemand) -> bool:
+        """Whether ``other`` is the same demand, wherever either is anchored."""
+        return (self.rule, self.firing, self.life_s, self.feedback) == (
+            other.rule,
+            other.firing,
+            other.life_s,
+            other.feedback,
+        )
+
     def anchor(self, now_s: float, *, rate_per_s: float, count: int) -> None:
         """Lay the intervals anew from ``now_s`` with the present rate and count."""
         self.anchor_s, self.rate_per_s, self.count = now_s, rate_per_s, count

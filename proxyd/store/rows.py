@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from proxyd.model.chronon import ChrononGrid
-from proxyd.model.item import EventKind, Item, UpdateEvent
+from proxyd.model.item import Item
 from proxyd.model.outcome import Validators
 from proxyd.model.profile import WebhookDelivery
 from proxyd.rules.state import IntervalRecord, Notification, SourceState, StoredItem, StreamState
@@ -50,14 +50,6 @@ def stored_item(row: Row[Any]) -> StoredItem:
     """Return the item that ``item_row`` wrote."""
     item = Item(row.item_id, json.loads(row.fields), row.published_s, row.content_hash)
     return StoredItem(row.seq, item, row.event_s, row.seen_s, row.exact, row.seed)
-
-
-def pending_event(row: Row[Any]) -> UpdateEvent:
-    """Return the event of a row of ``items``."""
-    stored = stored_item(row)
-    return UpdateEvent(
-        row.source_id, stored.seq, EventKind.INSERT, stored.item, stored.event_s, stored.seen_s, stored.exact
-    )
 
 
 def stream_row(stream: StreamState) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ from proxyd.model.chronon import ChrononGrid
 from proxyd.model.profile import NotificationRule
 from proxyd.ports import Delivery, Token
 from proxyd.rules import Observation, SourceState, StoredItem, StreamState
-from proxyd.rules.state import MAX_PENDING
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.engine import migrate, sqlite_engines, store_errors
@@ -90,23 +89,14 @@ class SqlStore:
         return {row.source_id: rows.source_state(row) for row in await self._all(select(t.sources))}
 
     async def load_streams(self) -> dict[tuple[str, str], StreamState]:
-        """Return every stream by (rule, source), its pending events included."""
-        streams = {(row.rule, row.source_id): rows.stream_state(row) for row in await self._all(select(t.streams))}
-        return {key: await self._with_pending(stream) for key, stream in streams.items()}
+        """Return every stream by (rule, source), without its pending events."""
+        return {(row.rule, row.source_id): rows.stream_state(row) for row in await self._all(select(t.streams))}
 
-    async def _with_pending(self, stream: StreamState) -> StreamState:
-        """Add the events since the stream last fired, as many as it counted."""
-        if not stream.counts or stream.counts[0] == 0:
-            return stream
-        items = t.items
-        newest = (
-            select(items)
-            .where(items.c.source_id == stream.source_id, items.c.seq > stream.fired_seq)
-            .where(items.c.seed.is_(False))
-            .order_by(items.c.seq.desc())
-            .limit(min(MAX_PENDING, stream.counts[0]))
-        )
-        return replace(stream, pending=tuple(rows.pending_event(row) for row in reversed(await self._all(newest))))
+    async def load_items_after(self, source_id: str, seq: int, *, limit: int) -> list[StoredItem]:
+        """Return the newest ``limit`` items of a source with numbers after ``seq``, in their order."""
+        query = select(t.items).where(t.items.c.source_id == source_id, t.items.c.seq > seq)
+        newest = await self._all(query.order_by(t.items.c.seq.desc()).limit(limit))
+        return [rows.stored_item(row) for row in reversed(newest)]
 
     async def known_items(self, source_id: str, item_ids: Sequence[str]) -> dict[str, str]:
         """Return the content hashes of those items of a source that are stored."""

@@ -1,0 +1,11 @@
+CREATE DOMAIN "D" AS
+CLASS::A(channel.title:String, channel.item.title:String);
+CREATE PROFILE "Reading" AS (DOMAIN "D");
+INSERT NOTIFICATION "Watch"
+INTO "Reading"
+SET QUERY "SELECT title FROM A"
+SET TRIGGER "ON INSERT TO A"
+START NOW
+END "30 days" + NOW
+SET UTILITY STRICT
+;

@@ -1,0 +1,2 @@
+CREATE DOMAIN "D" AS
+CLASS::A(channel.title:String FROM CSS 'h1');

@@ -1,0 +1,2 @@
+CREATE DOMAIN "D" AS
+CLASS::A(channel.title:String, Channel.Title:URL);

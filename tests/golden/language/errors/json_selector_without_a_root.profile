@@ -1,0 +1,2 @@
+CREATE DOMAIN "D" AS
+CLASS::A(id:String FROM JSON 'id');

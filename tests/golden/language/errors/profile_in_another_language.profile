@@ -1,0 +1,3 @@
+CREATE DOMAIN "Feeds" AS
+CLASS::RSS(channel.item.title:String, channel.item.link:URL, channel.item.pubDate:Timestamp, channel.ttl:Integer);
+CREATE PROFILE "Reading" AS (DOMAIN "Feeds", LANGUAGE "XQuery", USER "u1");

@@ -1,0 +1,1 @@
+CREATE PROFILE "P" AS (USER "u");

@@ -1,0 +1,1 @@
+CREATE DOMIAN "x" AS CLASS::A;

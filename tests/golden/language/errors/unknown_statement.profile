@@ -1,0 +1,3 @@
+CREAT DOMAIN "x" AS CLASS::A;
+CREATE DOMAIN "Feeds" AS
+CLASS::RSS(channel.item.title:String, channel.item.link:URL, channel.item.pubDate:Timestamp, channel.ttl:Integer);

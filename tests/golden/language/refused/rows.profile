@@ -1,0 +1,2 @@
+CREATE DOMAIN "D" AS
+CLASS::A EACH JSON '$.x[*]' KEY id (id:String FROM JSON '$.id');
