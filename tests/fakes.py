@@ -58,8 +58,12 @@ class FakeClock:
         self._monotonic_s = until_s
         await settle()
 
+    def jump(self, seconds: float) -> None:
+        """Let time pass while nothing runs, as when the whole process is stopped."""
+        self._monotonic_s += seconds
 
-async def settle(rounds: int = 20) -> None:
+
+async def settle(rounds: int = 12) -> None:
     """Let every task that can run do so."""
     for _ in range(rounds):
         await asyncio.sleep(0)

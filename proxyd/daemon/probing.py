@@ -82,7 +82,7 @@ class ProbeLoop:
                 now_s = self._clock.time_s()
                 self._choose(grid.chronon_at(now_s))
                 while self._heap and self._heap[0].start_s <= now_s:
-                    self._start(heappop(self._heap).planned, tasks)
+                    self._start(heappop(self._heap).planned, now_s, tasks)
                 next_s = grid.start_s(grid.chronon_at(now_s) + 1)
                 if self._heap:
                     next_s = min(next_s, self._heap[0].start_s)
@@ -107,9 +107,7 @@ class ProbeLoop:
         if self._chosen is not None and now <= self._chosen:
             return
         while self._heap:
-            source_id = heappop(self._heap).source_id
-            self._metrics.dropped.inc()
-            self._decider.planner.finished(source_id, self._decider.settings.grid.start_s(now), seen=False)
+            self._drop(heappop(self._heap).planned)
         self._chosen = now
         chosen = self._decider.choose(now)
         for planned in chosen:
@@ -125,7 +123,19 @@ class ProbeLoop:
         self._metrics.allowed.inc(capacity)
         self._metrics.budget_used.set(self._used.add(now_s, chosen, capacity))
 
-    def _start(self, planned: PlannedProbe, tasks: asyncio.TaskGroup) -> None:
+    def _drop(self, planned: PlannedProbe) -> None:
+        self._metrics.dropped.inc()
+        self._decider.planner.finished(planned.probe.source_id, self._clock.time_s(), seen=False)
+
+    def _start(self, planned: PlannedProbe, now_s: float, tasks: asyncio.TaskGroup) -> None:
+        """Start a probe, or put it off while its host was asked later than planned, or drop it."""
+        at_s = self._decider.planner.start(planned, now_s)
+        if at_s >= self._decider.settings.grid.start_s(planned.probe.chronon + 1):
+            self._drop(planned)
+            return
+        if at_s > now_s:
+            heappush(self._heap, _Due(at_s, planned.probe.source_id, planned))
+            return
         task = tasks.create_task(self._probe(planned), name=f"probe {planned.probe.source_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

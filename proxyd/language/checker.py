@@ -101,7 +101,7 @@ class _Checker:
         return domains
 
     def _sources(self, domains: Mapping[str, Domain]) -> dict[str, Source]:
-        classes = ClassIndex(domains.values(), complete=not self._unread.hides_any(Kind.DOMAIN))
+        classes = ClassIndex(domains.values(), complete=not self._unread.hides_any(Kind.DOMAIN), where="")
         sources: dict[str, Source] = {}
         for statement, reporter in self._each():
             if isinstance(statement, CreateSource):

@@ -144,9 +144,13 @@ def _check_rows(declaration: ClassDeclaration, reporter: Reporter) -> None:
 
 
 class ClassIndex:
-    """Finds page classes by name among domains; ``complete`` is false where a domain could not be read."""
+    """Finds page classes by name among domains; ``complete`` is false where a domain could not be read.
 
-    def __init__(self, domains: Iterable[Domain], *, complete: bool) -> None:
+    ``where`` says in errors which domains these are.
+    """
+
+    def __init__(self, domains: Iterable[Domain], *, complete: bool, where: str) -> None:
+        self._where = where
         self._domains = {domain.name: domain for domain in domains}
         self._complete = complete
 
@@ -155,7 +159,7 @@ class ClassIndex:
         if name.domain is not None and name.domain not in self._domains:
             if self._complete:
                 suggestion = did_you_mean(name.domain, self._domains)
-                reporter.error(f"there is no domain {name.domain!r} here.{suggestion}", name.span)
+                reporter.error(f"there is no domain {name.domain!r}{self._where}.{suggestion}", name.span)
             return None
         places = self._domains.values() if name.domain is None else (self._domains[name.domain],)
         found = [each for domain in places for each in domain.classes.values() if _same(each.name, name.name)]
@@ -168,7 +172,7 @@ class ClassIndex:
             )
         elif self._complete:
             known = [each.name for domain in places for each in domain.classes.values()]
-            reporter.error(f"there is no class {name.name} here.{did_you_mean(name.name, known)}", name.span)
+            reporter.error(f"there is no class {name.name}{self._where}.{did_you_mean(name.name, known)}", name.span)
         return None
 
 

@@ -113,6 +113,8 @@ class ExpressionChecker:
         operator = binary.operator
         if operator in _COMPARISONS:
             left, right = self._comparable([left, right], operator)
+        elif operator == "-" and Family.TIME in (left.family, right.family):
+            left, right = self._as_time(left), self._as_time(right)
         resolved = replace(binary, left=left.expression, right=right.expression)
         if operator in ("AND", "OR"):
             for side in (left, right):

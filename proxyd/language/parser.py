@@ -133,9 +133,8 @@ class _Reader:
         return piece.more
 
     def _expect_part(self, more: frozenset[str], starts: Sequence[str]) -> Complaint:
-        token = self._tokens[self._at]
         extra = [word for word in (*starts, "';'") if word != "FROM"]
-        return complain(token, more - {"$END"}, extra)
+        return complain(self._tokens, self._at, more - {"$END"}, extra)
 
     def _note_broken(self, draft: _Draft, begin: int) -> None:
         title = self._title(begin)
@@ -166,6 +165,8 @@ class _Reader:
 
     def _read_inner(self, rule: str, quoted: RawToken) -> Any:
         """Return the query or trigger inside a text in double quotes."""
+        if quoted.broken:
+            return None
         inner = scan_inner(self._source, quoted)
         self._comments.extend(inner.comments)
         if inner.errors:
@@ -176,7 +177,7 @@ class _Reader:
             tokens = (*tokens[:-2], tokens[-1])
         piece = read_piece(tokens, 0, "select" if rule == "query" else "trigger")
         if piece.complaint is None and tokens[piece.next].shape is not Shape.END:
-            complaint = complain(tokens[piece.next], piece.more - {"$END"}, ["the end of the text"])
+            complaint = complain(tokens, piece.next, piece.more - {"$END"}, ["the end of the text"])
             piece = Piece(None, piece.next, complaint)
         return self._build(piece, prefix=f"SET {rule.upper()}: ")
 
@@ -241,6 +242,8 @@ class _Reader:
         built = build(piece.tree) if piece.tree is not None else piece.complaint
         if not isinstance(built, Complaint):
             return built
+        if piece.next > 0 and not prefix and self._tokens[piece.next - 1].broken:
+            return None
         title = prefix or (f"{self._title(self._at)}: " if label else "")
         self._complain(replace(built, message=title + built.message))
         return None

@@ -122,20 +122,23 @@ def _readings(token: RawToken, following: RawToken) -> list[str]:
 
 
 def _finish(parser: InteractiveParser, tokens: Sequence[RawToken], at: int) -> Piece:
-    token = tokens[at]
     more = _accepts(parser)
     if "$END" not in more:
-        return Piece(None, at, complain(token, more))
+        return Piece(None, at, complain(tokens, at, more))
     tree = parser.parser_state.feed_token(Token("$END", ""), is_end=True)
     return Piece(tree, at, more=more)
 
 
-def complain(token: RawToken, terminals: frozenset[str] | set[str], extra: Sequence[str] = ()) -> Complaint:
-    """Return what was expected instead of ``token``."""
-    suggestion = ""
-    if token.shape is Shape.WORD:
-        known = terminals | {terminal for word in extra if (terminal := get_terminal(word))}
-        suggestion = suggest_keyword(token.value, known)
+def complain(tokens: Sequence[RawToken], at: int, terminals: frozenset[str], extra: Sequence[str] = ()) -> Complaint:
+    """Return what was expected instead of the token at ``at``.
+
+    A word before it that was taken for a name may be the keyword that is missed: ``SELECT title FRM RSS``.
+    """
+    token, before = tokens[at], tokens[max(0, at - 1)]
+    known = terminals | {terminal for word in extra if (terminal := get_terminal(word))}
+    suggestion = suggest_keyword(token.value, known) if token.shape is Shape.WORD else ""
+    if not suggestion and before.shape is Shape.WORD and get_keyword(before.value) is None:
+        suggestion = suggest_keyword(before.value, known).replace("?", f" where {show(before)} stands?")
     message = f"{expected(terminals, extra)}; found {show(token)}.{suggestion}"
     return Complaint(message, token.start, token.stop)
 

@@ -93,7 +93,7 @@ def _class(declaration: ClassDeclaration) -> list[str]:
     if declaration.each is not None:
         head += f" EACH {_extraction(declaration.each.value)}"
     if declaration.key:
-        head += f" KEY {', '.join(format_path(path.value) for path in declaration.key)}"
+        head += f" KEY {', '.join(format_path(path.value) for path in declaration.key)} "
     if not declaration.fields:
         return [head]
     fields = []
@@ -241,7 +241,7 @@ def _time(time: TimeSpec) -> str:
         return "NOW"
     interval = Duration(abs(time.offset.amount), time.offset.unit)
     text = _interval(interval)
-    return f'NOW - "{text}"' if time.offset.amount.is_signed() else f'"{text}" + NOW'
+    return f'NOW - "{text}"' if time.offset.amount < 0 else f'"{text}" + NOW'
 
 
 def _interval(interval: Duration) -> str:

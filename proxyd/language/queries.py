@@ -28,6 +28,7 @@ from proxyd.model.item import EventKind
 from proxyd.model.profile import PageClass, Trigger
 
 MAX_LIMIT = 1_000_000
+MAX_CLASSES = 8
 _EVENTS = {
     EventKind.INSERT: Capability.ON_INSERT,
     EventKind.UPDATE: Capability.ON_UPDATE,
@@ -96,6 +97,8 @@ class QueryChecker:
     def _check_shape(self, select: Select) -> None:
         if len(select.sources) > 1:
             self._reporter.need(Capability.JOINS, select.sources[1].span)
+        if len(select.sources) > MAX_CLASSES:
+            self._reporter.error(f"FROM takes {MAX_CLASSES} classes at most", select.sources[MAX_CLASSES].span)
         if select.group_by:
             self._reporter.need(Capability.GROUP_BY, select.group_by[0].span)
         if select.having is not None:

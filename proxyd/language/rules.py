@@ -103,7 +103,7 @@ class RuleChecker:
         names = dict.fromkeys(name for profile in profiles for name in profile.domains)
         domains = [self._known.domains[name] for name in names if name in self._known.domains]
         complete = bool(profiles) and len(domains) == len(names)
-        return ClassIndex(domains, complete=complete)
+        return ClassIndex(domains, complete=complete, where=" in the domains of this rule's profiles")
 
     def _read_texts(
         self, rule: InsertNotification, classes: ClassIndex

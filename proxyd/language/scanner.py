@@ -24,13 +24,17 @@ class Shape(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RawToken:
-    """A token; ``value`` is without quotes, ``places`` the offset in the file of each character of a quoted value."""
+    """A token; ``value`` is without quotes, ``places`` the offset in the file of each character of a quoted value.
+
+    ``broken`` marks one whose quote is not closed: that is reported already, and its value means nothing.
+    """
 
     shape: Shape
     value: str
     start: int
     stop: int
     places: tuple[int, ...] = ()
+    broken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,7 @@ class _Scanner:
         resume = heading.end() if heading is not None else len(self._text)
         kind = "single" if mark == "'" else "double"
         self._error(f"this {kind} quote is not closed", start, start + 1)
+        self._tokens.append(RawToken(shape, "?", self._place(start), self._place(start) + 1, broken=True))
         return resume
 
     def _skip_strange(self, start: int) -> int:

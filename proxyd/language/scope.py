@@ -91,7 +91,8 @@ class Scope:
 def _report_ambiguous(column: Column, found: Sequence[tuple[Binding, Field]], reporter: Reporter) -> None:
     several = len({binding.name for binding, _ in found}) > 1
     names = [f"{binding.name}.{field.path}" if several else field.path for binding, field in found]
-    reporter.error(f"{column.path} could mean {' or '.join(names)}: write one of them", column.span)
+    shown = " or ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    reporter.error(f"{column.path} could mean {shown}: write one of them", column.span)
 
 
 def _report_unknown(column: Column, path: str, bindings: Sequence[Binding], reporter: Reporter) -> None:

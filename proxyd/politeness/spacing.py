@@ -38,6 +38,11 @@ class ProbeLog:
         while len(self.starts_s) > max(1, self.budget.probes or 1):
             self.starts_s.popleft()
 
+    def move_last(self, start_s: float) -> None:
+        """Correct the last start: it was planned, and came later."""
+        if self.starts_s:
+            self.starts_s[-1] = max(self.starts_s[-1], start_s)
+
     def earliest_s(self) -> float:
         """Return the earliest start of the next probe, minus infinity where any time will do."""
         if not self.starts_s:

@@ -111,6 +111,7 @@ class Planner:
         self.pages: dict[str, Page] = {}
         self.host_free_s: dict[str, float] = {}
         self._host_blocked_s: dict[str, float] = {}
+        self._host_started_s: dict[str, float] = {}
         self.held_back: dict[str, int] = {}
         self._sleeping: list[tuple[Chronon, str]] = []
         self._awake: set[str] = set()
@@ -126,6 +127,24 @@ class Planner:
         """Forget a page; does nothing where it is not known."""
         self.pages.pop(source_id, None)
         self._awake.discard(source_id)
+
+    def start(self, planned: PlannedProbe, now_s: float) -> float:
+        """Return when a planned probe may really start, given when others really did; at ``now_s`` it has.
+
+        A loop that is late must ask this before every start, and drop the probe (``finished``) where the answer lies
+        outside its chronon.
+        """
+        page = self.pages.get(planned.probe.source_id)
+        if page is None:
+            return now_s
+        at_s = max(now_s, self._host_started_s.get(page.host, -inf) + self.settings.host_spacing_s)
+        if at_s <= now_s:
+            self._host_started_s[page.host] = now_s
+            self.host_free_s[page.host] = max(
+                self.host_free_s.get(page.host, -inf), now_s + self.settings.host_spacing_s
+            )
+            page.log.move_last(now_s)
+        return at_s
 
     def finished(self, source_id: str, now_s: float, *, seen: bool) -> None:
         """Note that a probe ended; ``seen`` where it showed the source's state."""

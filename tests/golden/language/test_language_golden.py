@@ -69,7 +69,7 @@ def test_a_valid_text_declares_exactly_this(path: Path, golden: Golden) -> None:
 
 
 def test_the_error_corpus_pins_at_least_45_different_messages() -> None:
-    messages = set()
+    messages: set[str] = set()
     for path in _cases("errors"):
         lines = path.with_suffix(".txt").read_text(encoding="utf-8").splitlines()
         messages.update(line.partition(": ")[2] for line in lines if line.startswith(path.name))

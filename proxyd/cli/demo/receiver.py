@@ -1,0 +1,68 @@
+"""The webhook receiver of the demo: verifies every signature and watches for repetitions and disorder."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from proxyd.cli.demo.origin import listening, read_item_id
+
+
+class Receiver:
+    """Accepts signed notifications of one item each, and counts what should not happen."""
+
+    def __init__(self, secret: str) -> None:
+        self._webhook = Webhook(secret)
+        self._newest: dict[tuple[str, int], int] = {}
+        self._came = asyncio.Event()
+        self.items: set[tuple[int, int]] = set()
+        self.notifications = 0
+        self.verified = 0
+        self.duplicates = 0
+        self.disordered = 0
+
+    @property
+    def wrongly_signed(self) -> int:
+        """Notifications that were refused."""
+        return self.notifications - self.verified
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[str]:
+        """Listen on a free port of loopback while the context is open; yields the webhook's address."""
+        app = web.Application()
+        app.router.add_post("/hook", self._accept)
+        async with listening(app) as address:
+            yield f"{address}/hook"
+
+    async def has(self, expected: set[tuple[int, int]]) -> None:
+        """Wait until every expected item, by feed and number, has come."""
+        while not expected <= self.items:
+            self._came.clear()
+            await self._came.wait()
+
+    async def _accept(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        self.notifications += 1
+        try:
+            self._webhook.verify(body, dict(request.headers))
+        except WebhookVerificationError:
+            return web.Response(status=401)
+        self.verified += 1
+        self._note(body)
+        self._came.set()
+        return web.Response(status=204)
+
+    def _note(self, body: bytes) -> None:
+        data = json.loads(body)["data"]
+        for row in data["items"]:
+            feed, number = read_item_id(row["channel.item.guid"])
+            stream = (data["rule"], feed)
+            self.duplicates += (feed, number) in self.items
+            self.disordered += number < self._newest.get(stream, -1)
+            self._newest[stream] = max(number, self._newest.get(stream, -1))
+            self.items.add((feed, number))

@@ -1,0 +1,25 @@
+"""Under REQUIRE_ALL=1 a skipped test fails the run: CI proves everything or says what it did not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"  # noqa: TID251 - the tests' own switch
+
+settings.register_profile("proxyd", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("proxyd")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, but REQUIRE_ALL=1: {report.longrepr}"
+    return report

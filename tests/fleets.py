@@ -1,0 +1,125 @@
+"""Declarations in words, for tests: short texts of the rule language, checked by the real checker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from proxyd.language import CheckSettings, SourceText, check
+from proxyd.model.chronon import ChrononGrid
+from proxyd.model.item import Item
+from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
+from proxyd.model.profile import Declaration
+from proxyd.rules import Decider, DeciderSettings, Observation
+from proxyd.scheduling import Budget, PlannerSettings
+
+DOMAIN = """CREATE DOMAIN "D" AS CLASS::RSS(channel.item.title:String, channel.item.link:URL,
+channel.item.pubDate:Timestamp);
+CREATE PROFILE "P" AS (DOMAIN "D", LANGUAGE "SQL", USER "u");
+"""
+WEBHOOK = "SET DELIVERY WEBHOOK 'https://receiver.example/hook' SECRET ENV 'SECRET_A'"
+
+
+def source(name: str, *, host: str = "example.org", options: str = "") -> str:
+    return f"CREATE SOURCE \"{name}\" OF RSS AT 'https://{host}/{name}' {options};\n"
+
+
+def rule(
+    name: str, *, when: str = "", clauses: str = "", query: str = "SELECT title FROM RSS", end: str = "NEVER"
+) -> str:
+    condition = f" WHEN {when}" if when else ""
+    return (
+        f'INSERT NOTIFICATION "{name}" INTO "P" SET QUERY "{query}" SET TRIGGER "ON INSERT TO RSS{condition}"\n'
+        f"START NOW END {end} SET UTILITY STRICT {clauses};\n"
+    )
+
+
+def declaration(*statements: str) -> Declaration:
+    checked = check([SourceText("test.profile", DOMAIN + "".join(statements))], CheckSettings())
+    assert checked.declaration is not None, "\n".join(str(error) for error in checked.errors)
+    return checked.declaration
+
+
+def decider(
+    declared: Declaration,
+    *,
+    now_s: float,
+    chronon_s: float = 10.0,
+    budget: Budget = Budget(1.0),
+    settings: Mapping[str, float] | None = None,
+    **planner: object,
+) -> Decider:
+    """Return a decider that accepted ``declared`` at ``now_s``."""
+    planner_settings = PlannerSettings(grid=ChrononGrid(chronon_s), budget=budget, **planner)  # type: ignore[arg-type]
+    found = Decider(DeciderSettings(planner_settings, **(settings or {})), np.random.default_rng(1))
+    found.declare(declared, dict.fromkeys(declared.rules, now_s), now_s)
+    return found
+
+
+def item(name: str, published_s: float | None = None, **fields: str) -> Item:
+    values: dict[str, str | float | None] = {"channel.item.title": name, "channel.item.pubdate": published_s}
+    return Item(
+        name, values | {f"channel.item.{key}": value for key, value in fields.items()}, published_s, f"hash {name}"
+    )
+
+
+def changed(source_id: str, items: Sequence[Item], at_s: float, *, started_s: float | None = None) -> ProbeOutcome:
+    start_s = at_s if started_s is None else started_s
+    return ProbeOutcome(source_id, OutcomeKind.CHANGED, start_s, at_s, 200, tuple(items), body_hash=f"body {at_s}")
+
+
+def unchanged(source_id: str, at_s: float) -> ProbeOutcome:
+    return ProbeOutcome(source_id, OutcomeKind.NOT_MODIFIED, at_s, at_s, 304)
+
+
+class RecordingMemory:
+    """The Memory port in a dictionary; it keeps every observation it was given."""
+
+    def __init__(self) -> None:
+        self.observations: list[Observation] = []
+        self._hashes: dict[tuple[str, str], str] = {}
+
+    async def known_items(self, source_id: str, item_ids: Sequence[str]) -> Mapping[str, str]:
+        return self.known(source_id, item_ids)
+
+    def known(self, source_id: str, item_ids: Iterable[str]) -> dict[str, str]:
+        return {i: self._hashes[source_id, i] for i in item_ids if (source_id, i) in self._hashes}
+
+    async def record(self, observation: Observation) -> None:
+        self.observations.append(observation)
+        for event in observation.events:
+            self._hashes[observation.state.source_id, event.item.item_id] = event.item.content_hash
+
+
+class Drive:
+    """Feeds a decider outcomes without a loop: what was seen, step by step."""
+
+    def __init__(self, found: Decider) -> None:
+        self.decider = found
+        self.memory = RecordingMemory()
+
+    async def see(self, outcome: ProbeOutcome) -> Observation:
+        known = await self.memory.known_items(outcome.source_id, [i.item_id for i in outcome.items])
+        observation = self.decider.observe(outcome, known)
+        assert observation is not None
+        await self.memory.record(observation)
+        self.decider.finished(outcome, observation)
+        return observation
+
+
+class PoissonOrigin:
+    """The Prober port over feeds that gain an item at given times; the newest ``window`` items are shown."""
+
+    def __init__(self, times_s: Mapping[str, Sequence[float]], time_s: object, *, window: int = 20) -> None:
+        self._times_s = times_s
+        self._time_s = time_s
+        self._window = window
+        self.started: list[tuple[float, str]] = []
+
+    async def probe(self, request: ProbeRequest) -> ProbeOutcome:
+        now_s: float = self._time_s()  # type: ignore[operator]
+        self.started.append((now_s, request.source_id))
+        seen = [t for t in self._times_s[request.source_id] if t <= now_s][-self._window :]
+        items = [item(f"{request.source_id} {t!r}", t) for t in reversed(seen)]
+        return changed(request.source_id, items, now_s)

@@ -1,0 +1,205 @@
+"""No schedule ever breaks a budget, whatever the fleet, the policies and the stalls; and the daemon keeps to the plan."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+from urllib.parse import urlsplit
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxyd.daemon import ProbeLoop
+from proxyd.metrics import Metrics
+from proxyd.model.chronon import Epoch
+from proxyd.rules import Decider
+from proxyd.scheduling import Budget, PlannedProbe
+from tests.fakes import FakeClock, settle
+from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, rule, source
+
+START_S = 1_000_000_000.0
+CHRONON_S = 10.0
+CHRONONS = 40
+POLICIES = (
+    "",
+    "SET LIFE OVERWRITE",
+    "SET LIFE WINDOW(3)",
+    "SET POLICY SUP",
+    "SET POLICY SUP SET LIFE WINDOW(5 MINUTES)",
+    "SET POLICY FBSUP",
+    "SET POLICY INDEX",
+    "SET POLICY UNIFORM(1 MINUTE)",
+    "SET POLICY UNIFORM(45 SECONDS)",
+)
+OPTIONS = (
+    "",
+    "POLITENESS SPACING 40 SECONDS",
+    "POLITENESS 3 PROBES PER 5 MINUTES, SPACING 20 SECONDS",
+    "EXPECT 60 PER HOUR",
+)
+
+
+@dataclass(frozen=True)
+class Fleet:
+    hosts: tuple[int, ...]
+    options: tuple[str, ...]
+    policies: tuple[str, ...]
+    every: tuple[int, ...]
+    budget_per_s: float
+    host_spacing_s: float
+    spend: bool
+    seed: int
+
+    def decider(self) -> Decider:
+        sources = [
+            source(f"s{n}", host=f"host{host}.example", options=option)
+            for n, (host, option) in enumerate(zip(self.hosts, self.options, strict=True))
+        ]
+        rules = [
+            rule(f"r{n}", when=f"COUNT(*) % {every} = 0", clauses=policy)
+            for n, (policy, every) in enumerate(zip(self.policies, self.every, strict=True))
+        ]
+        return decider(
+            declaration(*sources, *rules),
+            now_s=START_S,
+            chronon_s=CHRONON_S,
+            budget=Budget(self.budget_per_s),
+            settings={"source_spacing_s": 30.0, "epoch_s": 200.0},
+            host_spacing_s=self.host_spacing_s,
+            spend=self.spend,
+            price_item_s=20.0,
+        )
+
+    def times_s(self) -> dict[str, list[float]]:
+        rng = np.random.default_rng(self.seed)
+        return {
+            f"s{n}": sorted(START_S + rng.uniform(-600, CHRONONS * CHRONON_S, size=int(rng.integers(0, 60))))
+            for n in range(len(self.hosts))
+        }
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> Fleet:
+    count = draw(st.integers(1, 12))
+    rules = draw(st.integers(1, 3))
+    return Fleet(
+        hosts=tuple(draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))),
+        options=tuple(draw(st.lists(st.sampled_from(OPTIONS), min_size=count, max_size=count))),
+        policies=tuple(draw(st.lists(st.sampled_from(POLICIES), min_size=rules, max_size=rules))),
+        every=tuple(draw(st.lists(st.integers(1, 3), min_size=rules, max_size=rules))),
+        budget_per_s=draw(st.sampled_from([0.05, 0.2, 0.35, 1.0])),
+        host_spacing_s=draw(st.sampled_from([0.0, 1.0, 7.0, 25.0])),
+        spend=draw(st.booleans()),
+        seed=draw(st.integers(0, 2**32 - 1)),
+    )
+
+
+def assert_within_budgets(fleet: Fleet, found: Decider, starts: list[tuple[float, str]]) -> None:
+    grid = found.settings.grid
+    for chronon, used in Counter(grid.chronon_at(at_s) for at_s, _ in starts).items():
+        assert used <= found.planner.capacity(chronon)
+    for source_id, page in found.planner.pages.items():
+        budget = page.log.budget
+        own = [at_s for at_s, name in starts if name == source_id]
+        assert all(later - earlier >= budget.spacing_s - 1e-6 for earlier, later in pairwise(own))
+        if budget.probes is not None:
+            windows = zip(own, own[budget.probes :], strict=False)
+            assert all(later - earlier >= budget.window_s - 1e-6 for earlier, later in windows)
+    hosts = {name: urlsplit(declared.url).hostname for name, declared in found.declaration.sources.items()}
+    for host in set(hosts.values()):
+        own = sorted(at_s for at_s, name in starts if hosts[name] == host)
+        assert all(later - earlier >= fleet.host_spacing_s - 1e-6 for earlier, later in pairwise(own))
+
+
+class RecordingDecider:
+    """Wraps ``choose`` of a decider and remembers what it planned."""
+
+    def __init__(self, found: Decider) -> None:
+        self.planned: list[PlannedProbe] = []
+        choose = found.choose
+
+        def remember(now: int) -> list[PlannedProbe]:
+            chosen = choose(now)
+            self.planned += chosen
+            return chosen
+
+        found.choose = remember  # type: ignore[method-assign]
+
+
+async def run_daemon(fleet: Fleet, stalls: list[int]) -> tuple[Decider, RecordingDecider, PoissonOrigin, Metrics]:
+    """Run the real probe loop under a fake clock; it stalls for whole chronons where told to."""
+    clock, metrics = FakeClock(START_S), Metrics()
+    found = fleet.decider()
+    recorded = RecordingDecider(found)
+    origin = PoissonOrigin(fleet.times_s(), clock.time_s)
+    loop = ProbeLoop(found, origin, RecordingMemory(), clock, metrics, lambda: None)
+    task = asyncio.create_task(loop.run())
+    await settle()
+    for chronon in range(CHRONONS):
+        if chronon in stalls:
+            clock.jump(3.5 * CHRONON_S)
+        else:
+            await clock.advance(CHRONON_S)
+    await asyncio.gather(loop.drain(0.0), clock.advance(CHRONON_S))
+    await task
+    return found, recorded, origin, metrics
+
+
+@given(fleet=fleets())
+@settings(max_examples=60)
+async def test_the_daemon_issues_exactly_the_probes_that_were_planned(fleet: Fleet) -> None:
+    found, recorded, origin, metrics = await run_daemon(fleet, [])
+    planned = [(p.start_s, p.probe.source_id) for p in recorded.planned if p.start_s <= origin_end(origin)]
+    assert [(round(at_s, 6), name) for at_s, name in origin.started] == [(round(a, 6), n) for a, n in planned]
+    assert_within_budgets(fleet, found, origin.started)
+    assert metrics.registry.get_sample_value("proxyd_dropped_probes_total") == 0
+
+
+def origin_end(origin: PoissonOrigin) -> float:
+    return max((at_s for at_s, _ in origin.started), default=float("-inf"))
+
+
+@given(fleet=fleets(), stalls=st.lists(st.integers(0, CHRONONS - 1), max_size=6))
+@settings(max_examples=60)
+async def test_a_stalled_daemon_makes_nothing_up_and_breaks_no_budget(fleet: Fleet, stalls: list[int]) -> None:
+    found, _, origin, _ = await run_daemon(fleet, stalls)
+    assert_within_budgets(fleet, found, origin.started)
+
+
+@given(fleet=fleets())
+@settings(max_examples=60)
+def test_the_preview_keeps_every_budget_and_gives_every_probe_a_reason(fleet: Fleet) -> None:
+    found = fleet.decider()
+    now = found.settings.grid.chronon_at(START_S)
+    probes = found.planner.preview(Epoch(now, now + CHRONONS))
+    assert_within_budgets(fleet, found, [(p.start_s, p.probe.source_id) for p in probes])
+    assert all(p.probe.reason and p.probe.rule in found.declaration.rules for p in probes)
+
+
+@given(fleet=fleets())
+@settings(max_examples=30)
+def test_the_preview_changes_nothing_and_is_what_comes(fleet: Fleet) -> None:
+    found = fleet.decider()
+    now = found.settings.grid.chronon_at(START_S)
+    first = found.planner.preview(Epoch(now, now + CHRONONS))
+    assert found.planner.preview(Epoch(now, now + CHRONONS)) == first
+    came = []
+    for chronon in range(now, now + CHRONONS):
+        chosen = found.planner.choose(chronon)
+        came += chosen
+        for planned in chosen:
+            found.planner.finished(planned.probe.source_id, planned.start_s, seen=True)
+    assert came == first
+
+
+@given(fleet=fleets())
+@settings(max_examples=30)
+def test_the_order_in_which_sources_are_declared_changes_nothing(fleet: Fleet) -> None:
+    found, turned = fleet.decider(), fleet.decider()
+    now = found.settings.grid.chronon_at(START_S)
+    turned.planner.pages = dict(reversed(turned.planner.pages.items()))
+    epoch = Epoch(now, now + CHRONONS)
+    assert turned.planner.preview(epoch) == found.planner.preview(epoch)

@@ -1,0 +1,147 @@
+"""What the decider keeps and forgets when declarations change, and how it explains itself."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from proxyd.model.chronon import ChrononGrid
+from proxyd.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.model.schedule import Reason
+from proxyd.rules import Decider, DeciderSettings
+from proxyd.scheduling import Budget, PlannerSettings
+from tests.fleets import Drive, changed, decider, declaration, item, rule, source, unchanged
+
+T0 = 1_000_000_000.0
+NOW = int(T0 // 10)
+
+
+def reasons(found: Decider, now: int) -> list[tuple[str, Reason]]:
+    return [(p.probe.source_id, p.probe.reason) for p in found.choose(now)]
+
+
+def test_a_source_without_a_rule_is_not_probed() -> None:
+    found = decider(declaration(source("a"), source("b"), rule("r", clauses='FROM SOURCES "a"')), now_s=T0)
+    assert reasons(found, NOW) == [("a", Reason.FIRST_CONTACT)]
+    explained = found.explain("b", NOW)
+    assert explained is not None
+    assert explained.blocked_by == "no rule asks for it"
+
+
+def test_nothing_is_probed_before_start_and_after_end() -> None:
+    timed = rule("r", end='NOW + "60 SECONDS"').replace("START NOW", 'START NOW + "20 SECONDS"')
+    found = decider(declaration(source("a"), timed), now_s=T0, settings={"source_spacing_s": 1.0}, spend=True)
+    probed = []
+    for chronon in range(NOW, NOW + 10):
+        for planned in found.choose(chronon):
+            probed.append(chronon - NOW)
+            outcome = unchanged("a", planned.start_s) if len(probed) > 1 else changed("a", [], planned.start_s)
+            found.finished(outcome, found.observe(outcome, {}))
+    assert probed == [2, 3, 4, 5]
+
+
+async def test_an_edited_rule_keeps_its_count_while_its_now_stays() -> None:
+    drive = Drive(decider(declaration(source("a"), rule("r", when="COUNT(*) % 3 = 0")), now_s=T0))
+    await drive.see(changed("a", [], T0))
+    await drive.see(changed("a", [item("x", T0 + 5)], T0 + 10))
+    edited = declaration(source("a"), rule("r", when="COUNT(*) % 3 = 0", query="SELECT link FROM RSS"))
+    drive.decider.declare(edited, {"r": T0}, T0 + 20)
+    assert drive.decider.streams["r", "a"].counts[0] == 1
+    drive.decider.declare(edited, {"r": T0 + 30}, T0 + 30)
+    assert drive.decider.streams["r", "a"].counts[0] == 0
+
+
+async def test_a_new_rule_with_an_earlier_start_replays_what_is_stored() -> None:
+    drive = Drive(decider(declaration(source("a"), rule("r")), now_s=T0))
+    seeded = await drive.see(changed("a", [item("old", T0 - 100), item("older", T0 - 9000)], T0))
+    early = rule("early").replace("START NOW", 'START NOW - "1 HOUR"')
+    backlog = drive.decider.declare(declaration(source("a"), rule("r"), early), {"r": T0, "early": T0 + 10}, T0 + 10)
+    assert [(program.rule.name, page.source_id) for program, page in backlog] == [("early", "a")]
+    step = drive.decider.backlog(*backlog[0], seeded.events)
+    assert [n.rule for n in step.notifications] == ["early"]
+    assert drive.decider.streams["early", "a"].counts == (1,)
+
+
+async def test_another_address_is_another_page_whose_events_are_numbered_on() -> None:
+    drive = Drive(decider(declaration(source("a"), rule("r")), now_s=T0))
+    await drive.see(changed("a", [item("x", T0 - 5)], T0))
+    moved = declaration(source("a", host="elsewhere.example"), rule("r"))
+    drive.decider.declare(moved, {"r": T0}, T0 + 10)
+    request = drive.decider.request("a")
+    assert request is not None
+    assert request.body_hash is None
+    again = await drive.see(changed("a", [item("y", T0 - 5)], T0 + 20))
+    assert [(event.seq, event.seed) for event in again.events] == [(2, True)]
+
+
+def test_a_throttled_host_is_left_alone_as_a_whole() -> None:
+    found = decider(
+        declaration(source("a", host="h.example"), source("b", host="h.example"), rule("r")),
+        now_s=T0,
+        budget=Budget(0.1),
+    )
+    assert reasons(found, NOW) == [("a", Reason.FIRST_CONTACT)]
+    throttled = ProbeOutcome("a", OutcomeKind.THROTTLED, T0, T0, 429, retry_after_s=100.0)
+    found.finished(throttled, found.observe(throttled, {}))
+    assert [chronon - NOW for chronon in range(NOW + 1, NOW + 12) if reasons(found, chronon)] == [10]
+
+
+def test_a_uniform_rule_is_probed_at_its_period_and_keeps_its_phase_over_a_reload() -> None:
+    declared = declaration(source("a"), rule("r", clauses="SET POLICY UNIFORM(1 MINUTE)"))
+    found = decider(declared, now_s=T0, settings={"source_spacing_s": 10.0})
+    probed = []
+    for chronon in range(NOW, NOW + 20):
+        if chronon == NOW + 9:
+            found.declare(declared, {"r": T0}, found.settings.grid.start_s(chronon))
+        for planned in found.choose(chronon):
+            probed.append(chronon - NOW)
+            outcome = changed("a", [], planned.start_s)
+            found.finished(outcome, found.observe(outcome, {}))
+    assert probed == [0, 6, 12, 18]
+
+
+async def test_feedback_adds_a_probe_where_too_few_items_were_found() -> None:
+    clauses = "SET POLICY {} SET LIFE WINDOW(1 MINUTE)"
+    after = {}
+    for policy in ("SUP", "FBSUP"):
+        declared = declaration(
+            source("a", options="EXPECT 60 PER HOUR"),
+            rule("r", when="COUNT(*) % 5 = 0", clauses=clauses.format(policy)),
+        )
+        drive = Drive(decider(declared, now_s=T0, settings={"source_spacing_s": 10.0}))
+        drive.decider.choose(NOW)
+        await drive.see(changed("a", [], T0))
+        planned = drive.decider.plan(NOW + 1, limit=1)[0]
+        chronon = planned.probe.chronon
+        for before in range(NOW + 1, chronon):
+            assert not drive.decider.choose(before)
+        assert [p.probe.source_id for p in drive.decider.choose(chronon)] == ["a"]
+        four = [item(str(n), planned.start_s - 60 * n) for n in range(1, 5)]
+        await drive.see(changed("a", four, planned.start_s))
+        after[policy] = drive.decider.plan(chronon + 1, limit=1)[0]
+    assert after["SUP"].probe.reason is Reason.INTERVAL
+    assert after["FBSUP"].probe.reason is Reason.FEEDBACK
+    assert after["FBSUP"].start_s < after["SUP"].start_s
+
+
+async def test_an_explanation_names_the_next_probe_and_its_reason() -> None:
+    drive = Drive(decider(declaration(source("a"), rule("r")), now_s=T0))
+    drive.decider.choose(NOW)
+    await drive.see(changed("a", [item("x", T0 - 3600), item("y", T0 - 7200)], T0))
+    explained = drive.decider.explain("a", NOW + 1)
+    assert explained is not None
+    assert explained.next_probe is not None
+    assert explained.next_probe.probe.reason is Reason.DETECTION
+    assert explained.next_probe == drive.decider.plan(NOW + 1, limit=1)[0]
+    assert explained.rate_per_day > 1.0
+    assert drive.decider.explain("nowhere", NOW) is None
+
+
+def test_what_the_store_remembers_is_taken_up() -> None:
+    first = Drive(decider(declaration(source("a"), rule("r")), now_s=T0)).decider
+    outcome = changed("a", [item("x", T0 - 50), item("y", T0 - 100)], T0)
+    first.observe(outcome, {})
+    second = Decider(DeciderSettings(PlannerSettings(ChrononGrid(10.0), Budget(1.0))), np.random.default_rng(1))
+    second.restore(first.states, first.streams)
+    second.declare(first.declaration, {"r": T0}, T0 + 10)
+    assert second.rate_per_day("a", T0) == first.rate_per_day("a", T0)
+    assert not second.choose(NOW + 1)
