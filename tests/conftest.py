@@ -8,7 +8,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
-REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"  # noqa: TID251 - the tests' own switch
+REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"
 
 settings.register_profile("proxyd", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("proxyd")

@@ -18,6 +18,7 @@ DOMAIN = """CREATE DOMAIN "D" AS CLASS::RSS(channel.item.title:String, channel.i
 channel.item.pubDate:Timestamp);
 CREATE PROFILE "P" AS (DOMAIN "D", LANGUAGE "SQL", USER "u");
 """
+ONE_A_SECOND = Budget(1.0)
 WEBHOOK = "SET DELIVERY WEBHOOK 'https://receiver.example/hook' SECRET ENV 'SECRET_A'"
 
 
@@ -46,7 +47,7 @@ def decider(
     *,
     now_s: float,
     chronon_s: float = 10.0,
-    budget: Budget = Budget(1.0),
+    budget: Budget = ONE_A_SECOND,
     settings: Mapping[str, float] | None = None,
     **planner: object,
 ) -> Decider:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from proxyd.cli import profiles, remote, service
+from proxyd.cli.demo import demo as run_demo
 from proxyd.config import parse_duration
 from proxyd.errors import ProxydError
 
@@ -43,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_service_verbs(verbs: Verbs) -> None:
     _verb(verbs, "serve", service.serve, "run the daemon until SIGTERM")
-    demo = _verb(verbs, "demo", service.demo, "run everything offline for a while and show what was measured")
+    demo = _verb(verbs, "demo", run_demo, "run everything offline for a while and show what was measured")
     demo.add_argument("--for", dest="duration_s", type=_duration, default=60.0, metavar="60s", help="how long")
     demo.add_argument("--seed", type=int, default=1, help="of the feeds' rates and items")
     demo.add_argument("--json", action="store_true", help="print JSON")

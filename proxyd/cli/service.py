@@ -8,6 +8,7 @@ import json
 import sys
 
 from proxyd import __version__, app, log
+from proxyd.cli.failures import leaves
 from proxyd.cli.sockets import socket_of
 from proxyd.client import Client
 from proxyd.config import load
@@ -23,19 +24,10 @@ def serve(options: argparse.Namespace) -> int:
     try:
         asyncio.run(app.serve(settings))
     except* ProxydError as group:
-        errors = _leaves(group)
+        errors = leaves(group)
     for error in errors:
         print(f"proxyd: {error}", file=sys.stderr)
     return 1 if errors else 0
-
-
-def _leaves(group: BaseExceptionGroup[ProxydError]) -> list[ProxydError]:
-    """Return the different errors of a group, each once."""
-    leaves: dict[str, ProxydError] = {}
-    for error in group.exceptions:
-        for leaf in _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]:
-            leaves[str(leaf)] = leaf
-    return list(leaves.values())
 
 
 def migrate(options: argparse.Namespace) -> int:
@@ -75,8 +67,3 @@ def version(options: argparse.Namespace) -> int:
     """Print the version."""
     print(f"proxyd {__version__}")
     return 0
-
-
-def demo(options: argparse.Namespace) -> int:
-    """Run everything offline for a while."""
-    raise ProxydError("the demo is not built yet")

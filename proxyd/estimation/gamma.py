@@ -1,14 +1,31 @@
-"""Gamma-Poisson rates with exponential discounting and a population prior."""
+"""Gamma-Poisson rates with exponential discounting and a heavy-tailed population prior."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import exp, expm1, log
 
+import numpy as np
+from numpy.typing import NDArray
+
 from proxyd.estimation.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
 
 PRIOR_EVENTS = 2.0
 DEFAULT_MEAN_PER_S = 1.0 / 86400.0
+_STEP = 4.0
+_POWERS = np.arange(-10, 11)
+
+
+def _components(spread: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return log weights and relative means of the prior: log-normal in steps of 4, with mean 1."""
+    weights = np.exp(-((_POWERS / spread) ** 2) / 2)
+    weights /= weights.sum()
+    means = _STEP**_POWERS
+    return np.log(weights), means / float(weights @ means)
+
+
+_POPULATION = _components(2.0)  # sources differ by a factor of 16 either way
+_EXPECTED = _components(1.0)  # authors err by a factor of 4
 
 
 @dataclass(slots=True)
@@ -42,9 +59,14 @@ class PopulationPrior:
 class GammaRate:
     """Posterior of one source's Poisson rate.
 
-    With discounted events ``N`` and exposure ``E`` and a prior of ``k`` events at mean ``m``, the posterior mean is
-    ``(N + k) / (E + k / m)``. Evidence loses half its weight every ``half_life_s``: both ``N`` and ``E`` decay, so the
-    estimate follows a drifting rate at constant effective sample size.
+    The prior is a mixture of Gammas of shape ``k`` whose means ``m_j`` lie in steps of 4 around the population's, with
+    log-normal weights ``w_j``: update rates of a population spread over orders of magnitude, and a single Gamma around
+    their mean holds a fast source back for ``k / m``, however clear its evidence. With discounted events ``N`` and
+    exposure ``E`` the posterior mean is the average of ``(N + k) / (E + b_j)``, ``b_j = k / m_j``, under the weights
+    ``w_j b_j^k / (E + b_j)^(N + k)``; without evidence it is the population's mean.
+
+    Evidence loses half its weight every ``half_life_s``: both ``N`` and ``E`` decay, so the estimate follows a drifting
+    rate at constant effective sample size.
 
     A changed bit counts as the expected number of items given at least one, ``x / (1 - exp(-x))`` with
     ``x = rate * gap`` (one EM step); a full window counts as at least that many, ``max(m, x)``.
@@ -56,17 +78,18 @@ class GammaRate:
     events, exposure_s
         Discounted evidence as of ``as_of_s``.
     expect_per_s
-        The author's expectation (``EXPECT``), used as this source's prior mean instead of the population's.
+        The author's expectation (``EXPECT``): this source's prior mean instead of the population's, with less spread.
 
     Notes
     -----
-    Source: ALGORITHMS 6.1; Cho and Garcia-Molina 2003 for why bits must not be counted as one item each.
+    Source: ALGORITHMS 6.1, with the mixture in place of its one Gamma (`docs/design.md` has the figures); Cho and
+    Garcia-Molina 2003 for why bits must not be counted as one item each.
 
     Examples
     --------
     >>> rate = GammaRate(half_life_s=1e9)
     >>> rate.update(ItemCount(0.0, 100.0, 50))
-    >>> round(rate.rate_per_s(100.0, prior_per_s=0.5), 3)
+    >>> round(rate.rate_per_s(100.0, prior_per_s=0.5), 1)
     0.5
     """
 
@@ -96,8 +119,13 @@ class GammaRate:
     def rate_per_s(self, now_s: float, *, prior_per_s: float = DEFAULT_MEAN_PER_S) -> float:
         """Return the posterior mean in items per second; the prior regains weight as evidence ages."""
         mean = self.expect_per_s or prior_per_s
+        log_weights, relative_means = _EXPECTED if self.expect_per_s else _POPULATION
         weight = 1.0 if self.as_of_s is None else self._weight(max(0.0, now_s - self.as_of_s))
-        return (self.events * weight + PRIOR_EVENTS) / (self.exposure_s * weight + PRIOR_EVENTS / mean)
+        events, exposure_s = self.events * weight, self.exposure_s * weight
+        prior_s = PRIOR_EVENTS / (mean * relative_means)
+        logs = log_weights + PRIOR_EVENTS * np.log(prior_s) - (events + PRIOR_EVENTS) * np.log(exposure_s + prior_s)
+        posterior = np.exp(logs - logs.max())
+        return float(posterior @ ((events + PRIOR_EVENTS) / (exposure_s + prior_s)) / posterior.sum())
 
     def _count(self, evidence: Evidence, gap_s: float, prior_per_s: float) -> float:
         expected = self.rate_per_s(evidence.until_s, prior_per_s=prior_per_s) * gap_s

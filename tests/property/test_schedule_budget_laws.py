@@ -1,4 +1,4 @@
-"""No schedule ever breaks a budget, whatever the fleet, the policies and the stalls; and the daemon keeps to the plan."""
+"""No schedule ever breaks a budget, whatever the fleet, the policies and the stalls; the daemon keeps to the plan."""
 
 from __future__ import annotations
 

@@ -94,3 +94,9 @@ def _plain(value: object) -> object:
         if not isinstance(item, Span) and item not in (None, (), False):
             result[each.name] = _plain(item)
     return result
+
+
+def test_every_capability_that_is_missing_has_a_text_that_needs_it() -> None:
+    refused = "".join(path.with_suffix(".txt").read_text(encoding="utf-8") for path in _cases("refused"))
+    missing = [each for each in ALL - EXECUTABLE if f": {each.value} cannot be executed" not in refused]
+    assert missing == []

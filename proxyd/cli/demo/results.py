@@ -1,0 +1,124 @@
+"""What the demo measured, and how it is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from proxyd.cli.demo.receiver import Receiver
+from proxyd.cli.demo.workload import FEEDS, WINDOW, Workload
+from proxyd.model.chronon import ChrononGrid, Epoch
+from proxyd.model.measures import Measures, Times, found_s, measure
+from proxyd.simulate import clairvoyant_probes, uniform_probes
+
+_ROWS = {
+    "proxyd": "as it ran: real requests to the origin",
+    "uniform": "the same items, as many probes, every feed equally often",
+    "clairvoyant": "the same items, at most as many probes, every item known beforehand",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What came out at the receiver; ``lost`` items were on a page that the daemon read and never arrived."""
+
+    notifications: int
+    verified: int
+    duplicates: int
+    disordered: int
+    lost: int
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether everything came, once, in order and well signed."""
+        return self.notifications == self.verified and not (self.duplicates or self.disordered or self.lost)
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """The three schedules over the same items, and what was delivered."""
+
+    measures: dict[str, Measures]
+    delivered: Delivered
+    unseen: int
+    duration_s: float
+    seed: int
+
+    def to_json(self) -> str:
+        """Return one object for each schedule."""
+        objects = {
+            name: {
+                "completeness": found.completeness,
+                "mean_delay_s": found.mean_delay_s,
+                "p95_delay_s": found.p95_delay_s,
+                "probes": found.probes,
+            }
+            for name, found in self.measures.items()
+        }
+        extra = {
+            "items": self.measures["proxyd"].events,
+            "unseen": self.unseen,
+            "notifications": self.delivered.notifications,
+            "verified": self.delivered.verified,
+            "duplicates": self.delivered.duplicates,
+            "out_of_order": self.delivered.disordered,
+            "lost": self.delivered.lost,
+        }
+        return json.dumps(objects | {"proxyd": objects["proxyd"] | extra}, indent=2)
+
+    def to_text(self) -> str:
+        """Return a table for 80 columns."""
+        sent = self.delivered
+        items = self.measures["proxyd"].events
+        lines = [f"{FEEDS} feeds, {items} items in {self.duration_s:g} s, seed {self.seed}", ""]
+        lines.append(f"{'':<12}{'completeness':>13}{'mean delay':>13}{'p95 delay':>12}{'probes':>9}")
+        for name, found in self.measures.items():
+            delays = f"{found.mean_delay_s:>11.2f} s{found.p95_delay_s:>10.2f} s"
+            lines.append(f"{name:<12}{found.completeness:>11.1%}  {delays}{found.probes:>9}")
+        lines += ["", *(f"{name:<12} {text}" for name, text in _ROWS.items()), ""]
+        lines.append(
+            f"{sent.notifications} notifications: {sent.verified} signatures verified, {sent.duplicates} repeated, "
+            f"{sent.disordered} out of order, {sent.lost} lost"
+        )
+        return "\n".join(lines)
+
+
+def readable_items(workload: Workload, requests_s: Sequence[Times]) -> set[tuple[int, int]]:
+    """Return the items of the demo, by feed and number, that the answers to ``requests_s`` showed."""
+    items = set()
+    for feed, (times, requests, history) in enumerate(
+        zip(workload.times_s, requests_s, workload.histories(), strict=True)
+    ):
+        found = found_s(times, requests, window=WINDOW)
+        items |= {(feed, int(number)) for number in np.flatnonzero(~np.isnan(found)) if number >= history}
+    return items
+
+
+def make_results(
+    workload: Workload, requests_s: Sequence[Times], receiver: Receiver, *, grid: ChrononGrid, seed: int
+) -> Results:
+    """Return the measures of what ran beside the baselines; times in seconds from the start."""
+    stop_s, events = workload.duration_s, workload.events_s()
+    probes = [times[(times >= 0.0) & (times < stop_s)] for times in requests_s]
+    count = sum(times.size for times in probes)
+    schedules = {
+        "proxyd": probes,
+        "uniform": uniform_probes(FEEDS, count, start_s=0.0, stop_s=stop_s),
+        "clairvoyant": clairvoyant_probes(events, count, epoch=Epoch(0, grid.ceil(stop_s)), grid=grid),
+    }
+    measures = {
+        name: measure(events, schedule, grid=grid, end_s=stop_s, window=WINDOW) for name, schedule in schedules.items()
+    }
+    readable = readable_items(workload, requests_s)
+    delivered = Delivered(
+        receiver.notifications,
+        receiver.verified,
+        receiver.duplicates,
+        receiver.disordered,
+        len(readable - receiver.items),
+    )
+    unseen = sum(times.size for times in events) - len(readable)
+    return Results(measures, delivered, unseen, stop_s, seed)

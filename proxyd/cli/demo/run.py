@@ -1,0 +1,183 @@
+"""The demo itself: an origin, a receiver and the real daemon between them, in one process and offline."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import ceil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from proxyd import app, log
+from proxyd.cli.demo.origin import Origin
+from proxyd.cli.demo.receiver import Receiver
+from proxyd.cli.demo.results import Results, make_results, readable_items
+from proxyd.cli.demo.workload import FEEDS, WEEK_S, WINDOW, Workload, make_workload
+from proxyd.cli.failures import proxyd_errors
+from proxyd.config import Settings
+from proxyd.errors import ProxydError
+from proxyd.model.chronon import ChrononGrid
+from proxyd.model.measures import Times
+from proxyd.ports import Clock
+from proxyd.rules import Decider
+from proxyd.store import owner_lock
+
+CHRONON_S = 0.2
+SHORTEST_S = 1.0
+_HEADSTART_S = 0.7
+_DRAIN_S = 10.0
+_SECRET = "demo"  # noqa: S105
+_PROFILE = """CREATE DOMAIN "Demo" AS
+CLASS::ATOM(channel.item.guid:String,
+channel.item.pubDate:Timestamp);
+
+{sources}
+CREATE PROFILE "Demo" AS (DOMAIN "Demo", LANGUAGE "SQL", USER "demo");
+
+INSERT NOTIFICATION "Every_Item"
+INTO "Demo"
+SET QUERY "SELECT channel.item.guid FROM ATOM"
+SET TRIGGER "ON INSERT TO ATOM"
+START '{start}'
+END '{end}'
+SET UTILITY STRICT
+SET DELIVERY WEBHOOK '{webhook}' SECRET FILE '{secret}';
+"""
+
+
+def demo(options: argparse.Namespace) -> int:
+    """Run everything offline for a while and show what was measured; 1 if a notification was lost or wrong."""
+    if options.duration_s < SHORTEST_S:
+        raise ProxydError(f"a demo of {options.duration_s:g} s shows nothing; give it {SHORTEST_S:g} s or more")
+    log.configure("auto", "warning")
+    progress = _show_progress if sys.stderr.isatty() else _show_nothing
+    with TemporaryDirectory(prefix="proxyd-demo-") as folder, proxyd_errors():
+        results = asyncio.run(run(Path(folder), options.duration_s, options.seed, progress))
+    print(results.to_json() if options.json else results.to_text())
+    return 0 if results.delivered.is_fine else 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """What the daemon runs between; ``start_s`` and ``stop_s`` in unix seconds."""
+
+    workload: Workload
+    origin: Origin
+    receiver: Receiver
+    decider: Decider
+    clock: Clock
+    start_s: float
+    stop_s: float
+
+    def requests_s(self) -> list[Times]:
+        """Return when each feed was asked for, in seconds from the start."""
+        return [np.array(times, dtype=np.float64) - self.start_s for times in self.origin.requests_s]
+
+
+async def run(folder: Path, duration_s: float, seed: int, progress: Callable[[str], None]) -> Results:
+    """Run the demo in an empty ``folder`` and return what was measured."""
+    rng = np.random.Generator(np.random.PCG64(seed))
+    workload = make_workload(duration_s, rng)
+    settings = make_settings(folder)
+    async with _staged(settings, workload, rng.bytes(32)) as stage:
+        await _watch(stage, progress)
+        await _settle(stage)
+    return make_results(
+        workload, stage.requests_s(), stage.receiver, grid=ChrononGrid(settings.chronon), seed=seed
+    )
+
+
+def make_settings(folder: Path) -> Settings:
+    """Return the daemon's settings; neither the environment nor a settings file has a say in them."""
+    return Settings.model_validate(
+        {
+            "profiles": folder / "profiles",
+            "database": str(folder / "demo.db"),
+            "secrets": folder / "secrets",
+            "chronon": CHRONON_S,
+            "budget": "10/s",
+            "objective": "spend",
+            "epoch": WEEK_S,
+            "source_spacing": CHRONON_S,
+            "host_spacing": 0.0,
+            "rate_half_life": 4 * WEEK_S,
+            "allow_networks": ["127.0.0.0/8"],
+            "drain_timeout": _DRAIN_S,
+        }
+    )
+
+
+@asynccontextmanager
+async def _staged(settings: Settings, workload: Workload, key: bytes) -> AsyncIterator[_Stage]:
+    """Run the daemon between an origin and a receiver while the context is open; drain it at the end."""
+    secret = "whsec_" + base64.b64encode(key).decode()
+    with owner_lock(settings.database_path):
+        async with app.open_parts(settings) as parts:
+            start_s = float(ceil(parts.clock.time_s() + _HEADSTART_S))
+            stop_s = start_s + workload.duration_s
+            origin = Origin([times + start_s for times in workload.times_s], parts.clock, window=WINDOW)
+            receiver = Receiver(secret)
+            async with origin.serving() as address, receiver.serving() as webhook:
+                _write_files(settings, secret, _profile(address, webhook, start_s, stop_s))
+                daemon, control = app.build(settings, parts)
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(daemon.run(), name="daemon")
+                    yield _Stage(workload, origin, receiver, control.decider, parts.clock, start_s, stop_s)
+                    daemon.stop()
+
+
+async def _watch(stage: _Stage, progress: Callable[[str], None]) -> None:
+    """Wait for the end of the demo."""
+    while (left_s := stage.stop_s - stage.clock.time_s()) > 0:
+        probes = sum(len(times) for times in stage.origin.requests_s)
+        progress(f"{left_s:.0f} s left, {probes} probes, {stage.receiver.notifications} notifications")
+        await stage.clock.sleep(min(1.0, left_s))
+    progress("")
+
+
+async def _settle(stage: _Stage) -> None:
+    """Wait until what was probed has arrived, or long enough; past END the daemon starts no more probes."""
+    try:
+        async with asyncio.timeout(_DRAIN_S):
+            while any(page.in_flight for page in stage.decider.planner.pages.values()):
+                await stage.clock.sleep(CHRONON_S)
+            await stage.receiver.has(readable_items(stage.workload, stage.requests_s()))
+    except TimeoutError:
+        return  # what is missing is counted as lost
+
+
+def _write_files(settings: Settings, secret: str, profile: str) -> None:
+    settings.profiles.mkdir()
+    (settings.profiles / "demo.profile").write_text(profile, encoding="utf-8")
+    secrets = settings.profiles.parent / "secrets"
+    secrets.mkdir(mode=0o700)
+    (secrets / _SECRET).write_text(secret, encoding="utf-8")
+
+
+def _profile(origin: str, webhook: str, start_s: float, stop_s: float) -> str:
+    sources = "".join(
+        f"CREATE SOURCE \"feed-{feed:02d}\" OF ATOM AT '{origin}/feeds/{feed}.atom';\n" for feed in range(FEEDS)
+    )
+    return _PROFILE.format(
+        sources=sources, start=_iso(start_s), end=_iso(stop_s), webhook=webhook, secret=_SECRET
+    )
+
+
+def _iso(time_s: float) -> str:
+    return datetime.fromtimestamp(time_s, UTC).isoformat()
+
+
+def _show_progress(text: str) -> None:
+    print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def _show_nothing(_text: str) -> None:
+    """Leave no trace where nobody watches."""

@@ -1,0 +1,113 @@
+"""What an estimator learned probe by probe is what the whole evidence says at once, at every prefix."""
+
+from __future__ import annotations
+
+from math import exp, log
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxyd.estimation import ChangedBit, Evidence, GammaRate, ItemCount, ItemTimes, PopulationPrior
+
+HALF_LIFE_S = 1000.0
+DECAY = log(2) / HALF_LIFE_S
+
+
+def batch(evidence: list[Evidence]) -> tuple[float, float]:
+    """Weigh every item and every moment by its age at the end, by definition: sums and a fine integral."""
+    end_s = evidence[-1].until_s
+    events = exposure = 0.0
+    for one in evidence:
+        if isinstance(one, ItemTimes):
+            events += sum(exp(-DECAY * (end_s - t)) for t in one.times_s)
+        elif isinstance(one, ItemCount):
+            events += one.count * exp(-DECAY * (end_s - one.until_s))
+        edges = np.linspace(one.since_s, one.until_s, 2001)
+        middles = (edges[1:] + edges[:-1]) / 2
+        exposure += float(np.sum(np.exp(-DECAY * (end_s - middles))) * (edges[1] - edges[0]))
+    return events, exposure
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[Evidence]:
+    now = 0.0
+    found: list[Evidence] = []
+    for _ in range(draw(st.integers(1, 8))):
+        until = now + draw(st.floats(1.0, 900.0))
+        if draw(st.booleans()):
+            times = sorted(draw(st.lists(st.floats(now, until), max_size=5)))
+            found.append(ItemTimes(now, until, tuple(times)))
+        else:
+            found.append(ItemCount(now, until, draw(st.integers(0, 9))))
+        now = until
+    return found
+
+
+@given(histories())
+def test_gamma_online_equals_batch_at_every_prefix(history: list[Evidence]) -> None:
+    rate = GammaRate(HALF_LIFE_S)
+    for length, one in enumerate(history, 1):
+        rate.update(one)
+        events, exposure = batch(history[:length])
+        assert rate.events == pytest.approx(events, rel=1e-6, abs=1e-9)
+        assert rate.exposure_s == pytest.approx(exposure, rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["times", "counts", "bits"])
+@pytest.mark.parametrize("per_gap", [0.3, 3.0])
+def test_gamma_converges_on_a_known_rate(kind: str, per_gap: float) -> None:
+    """With bits at 3 items a gap, taking each change for one item would be 68 % too low."""
+    rng = np.random.default_rng(7)
+    rate, gap_s, now = GammaRate(10_000.0), 10.0, 0.0
+    for _ in range(6000):
+        times = np.sort(rng.uniform(now, now + gap_s, rng.poisson(per_gap)))
+        evidence: Evidence
+        if kind == "times":
+            evidence = ItemTimes(now, now + gap_s, tuple(times))
+        elif kind == "counts":
+            evidence = ItemCount(now, now + gap_s, len(times))
+        else:
+            evidence = ChangedBit(now, now + gap_s, len(times) > 0)
+        rate.update(evidence)
+        now += gap_s
+    assert rate.rate_per_s(now) == pytest.approx(per_gap / gap_s, rel=0.1)
+
+
+def test_evidence_ages_towards_the_prior() -> None:
+    rate = GammaRate(HALF_LIFE_S)
+    rate.update(ItemCount(0.0, 100.0, 100))
+    fresh, old = rate.rate_per_s(100.0, prior_per_s=0.01), rate.rate_per_s(100.0 + 20 * HALF_LIFE_S, prior_per_s=0.01)
+    assert fresh > 0.3
+    assert old == pytest.approx(0.01, rel=0.01)
+
+
+def test_an_expectation_of_the_author_stands_in_for_the_population() -> None:
+    assert GammaRate(HALF_LIFE_S, expect_per_s=0.5).rate_per_s(0.0, prior_per_s=0.01) == pytest.approx(0.5)
+
+
+def test_a_full_window_counts_as_at_least_its_items() -> None:
+    seen, expected = GammaRate(1e9), GammaRate(1e9)
+    seen.update(ItemCount(0.0, 100.0, 20, at_least=True), prior_per_s=0.01)
+    expected.update(ItemCount(0.0, 100.0, 20, at_least=True), prior_per_s=5.0)
+    assert seen.events == 20
+    assert expected.events == pytest.approx(500.0)
+
+
+def test_evidence_without_a_duration_adds_nothing() -> None:
+    rate = GammaRate(HALF_LIFE_S)
+    rate.update(ItemCount(5.0, 5.0, 3))
+    assert (rate.events, rate.exposure_s) == (0.0, 0.0)
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 1e6)), max_size=10))
+def test_the_population_is_the_sum_of_its_sources(sources: list[tuple[float, float]]) -> None:
+    prior = PopulationPrior()
+    old = (0.0, 0.0)
+    for new in sources:
+        prior.replace(old=old, new=new)
+        old = new
+    alone = PopulationPrior()
+    alone.replace(old=(0.0, 0.0), new=old)
+    assert prior.rate_per_s() == pytest.approx(alone.rate_per_s())
