@@ -1,0 +1,202 @@
+"""What every store keeps, crossed with every back end (SQLite now)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from proxyd.errors import ConflictError, NotFoundError, StoreError
+from proxyd.model.chronon import ChrononGrid
+from proxyd.model.item import Item
+from proxyd.model.outcome import OutcomeKind, ProbeOutcome, Validators
+from proxyd.model.profile import SecretRef, WebhookDelivery
+from proxyd.ports import Token
+from proxyd.rules import IntervalRecord, Notification, Observation, SourceState, StoredItem, StreamState
+from proxyd.store import SqlStore, StoredText, open_store, owner_lock
+from tests.fleets import declaration, rule, source
+
+OUTCOME = ProbeOutcome("s", OutcomeKind.CHANGED, 1.0, 2.0, 200)
+ENDPOINT = WebhookDelivery("https://r.example/", SecretRef("env", "SECRET_A"))
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqlStore]:
+    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as opened, opened.writer.running():
+        yield opened
+
+
+def stored(seq: int, name: str, *, at_s: float = 1.0) -> StoredItem:
+    return StoredItem(seq, Item(name, {"channel.item.title": name}, at_s, "h" + name), at_s, 2.0, True, False)
+
+
+def notification(name: str, *, rule_name: str = "r", created_s: float = 2.0, endpoints: int = 1) -> Notification:
+    deliveries = tuple(replace(ENDPOINT, url=f"https://r{n}.example/") for n in range(endpoints))
+    return Notification(name, rule_name, "s", 1.0, created_s, False, name.encode(), deliveries)
+
+
+def observation(*sent: Notification, events: tuple[StoredItem, ...] = ()) -> Observation:
+    state = SourceState("s", "https://s.example/", Validators('W/"é"', None), "abc", 1.0, next_seq=1 + len(events))
+    return Observation(
+        state,
+        OUTCOME,
+        events=events,
+        present=tuple(event.item.item_id for event in events),
+        streams=(StreamState("r", "s", (3, 1), 7, 2, 1),),
+        intervals=(IntervalRecord("r", "s", 1, 3, None, 4, True, True, 0.5),),
+        notifications=sent,
+    )
+
+
+async def test_an_observation_comes_back_as_it_was(store: SqlStore) -> None:
+    seen = observation(events=(stored(1, "a"), stored(2, "b")))
+    await store.record(seen)
+    assert await store.load_states() == {"s": seen.state}
+    assert await store.load_streams() == {("r", "s"): seen.streams[0]}
+    assert await store.known_items("s", ["a", "b", "c"]) == {"a": "ha", "b": "hb"}
+    assert await store.load_items_after("s", 1, limit=9) == [stored(2, "b")]
+    assert await store.load_items("s", 0.0) == [stored(1, "a"), stored(2, "b")]
+
+
+async def test_an_observation_is_stored_whole_or_not_at_all(store: SqlStore, tmp_path: Path) -> None:
+    await store.record(observation(events=(stored(1, "a"),)))
+    broken = observation(notification("n"), events=(stored(2, "b"), stored(2, "c")))
+    with pytest.raises((StoreError, ExceptionGroup)):
+        await store.record(broken)
+    assert await store.known_items("s", ["a", "b", "c"]) == {"a": "ha"}
+    assert (await store.outbox_depth())[0] == 0
+
+
+async def test_more_items_than_a_statement_takes_are_known(store: SqlStore) -> None:
+    events = tuple(stored(n, f"i{n}") for n in range(1, 1301))
+    await store.record(observation(events=events))
+    assert len(await store.known_items("s", [e.item.item_id for e in events])) == 1300
+
+
+async def test_a_rule_keeps_its_now_until_its_fingerprint_changes(store: SqlStore) -> None:
+    first = declaration(source("a"), rule("r"), rule("other")).rules
+    texts = [StoredText("f.profile", "file", "text")]
+    assert await store.accept(texts, first.values(), 10.0) == {"r": 10.0, "other": 10.0}
+    await store.record(observation())
+    edited = declaration(source("a"), rule("r", query="SELECT link FROM RSS")).rules
+    assert await store.accept(texts, edited.values(), 20.0) == {"r": 10.0}
+    assert await store.load_streams() != {}
+    changed = declaration(source("a"), rule("r", when="title = 'x'")).rules
+    assert await store.accept([], changed.values(), 30.0) == {"r": 30.0}
+    assert await store.load_streams() == {}
+    assert await store.load_texts() == []
+
+
+async def test_a_lane_gives_out_one_delivery_at_a_time_in_order(store: SqlStore) -> None:
+    await store.record(observation(notification("1", endpoints=2), notification("2"), notification("x", rule_name="q")))
+    due = await store.due_deliveries(5.0, hold_s=600.0, limit=10)
+    assert [(d.notification_id, d.endpoint) for d in due] == [
+        ("1", "https://r0.example/"),
+        ("1", "https://r1.example/"),
+        ("x", "https://r0.example/"),
+    ]
+    await store.delivered(due[0], 6.0)
+    assert [d.notification_id for d in await store.due_deliveries(6.0, hold_s=600.0, limit=10)] == ["1", "2", "x"]
+
+
+async def test_a_failing_delivery_holds_its_lane_back_for_a_while(store: SqlStore) -> None:
+    await store.record(observation(notification("1"), notification("2")))
+    first = (await store.due_deliveries(10.0, hold_s=600.0, limit=10))[0]
+    await store.failed(first, 10.0, next_s=2000.0, error="503")
+    assert await store.due_deliveries(609.0, hold_s=600.0, limit=10) == []
+    assert [d.notification_id for d in await store.due_deliveries(611.0, hold_s=600.0, limit=10)] == ["2"]
+    assert await store.next_delivery_s() == 2.0
+
+
+async def test_dead_letters_are_kept_and_can_be_replayed_with_the_same_bytes(store: SqlStore) -> None:
+    await store.record(observation(notification("1")))
+    first = (await store.due_deliveries(10.0, hold_s=600.0, limit=10))[0]
+    await store.failed(first, 10.0, next_s=None, error="gone")
+    assert await store.outbox_depth() == (0, None, 1)
+    assert await store.replay("1", 20.0) == 1
+    again = (await store.due_deliveries(20.0, hold_s=600.0, limit=10))[0]
+    assert (again.notification_id, again.body, again.attempts) == ("1", b"1", 0)
+    with pytest.raises(NotFoundError):
+        await store.replay("nothing", 20.0)
+
+
+async def test_notifications_are_listed_newest_first_with_their_deliveries(store: SqlStore) -> None:
+    await store.record(observation(*[notification(str(n)) for n in range(5)]))
+    page = await store.list_notifications(before=None, limit=2, rule="r")
+    assert [row["notification_id"] for row in page] == ["4", "3"]
+    assert page[0]["deliveries"][0]["state"] == "pending"
+    rest = await store.list_notifications(before=page[-1]["position"], limit=9, rule=None)
+    assert [row["notification_id"] for row in rest] == ["2", "1", "0"]
+    assert await store.list_notifications(before=None, limit=2, rule="unknown") == []
+
+
+async def test_tokens_are_unique_by_name(store: SqlStore) -> None:
+    token = Token("abc", "n", "read", "hash", 1.0, None)
+    await store.add_token(token)
+    assert await store.find_token("abc") == token
+    assert await store.find_token("abd") is None
+    with pytest.raises(ConflictError, match="named 'n'"):
+        await store.add_token(replace(token, token_id="other"))
+
+
+async def test_old_rows_expire_but_not_what_is_shown_or_on_its_way(store: SqlStore) -> None:
+    await store.record(observation(notification("pending"), notification("sent"), events=(stored(1, "a"),)))
+    lane = (await store.due_deliveries(5.0, hold_s=600.0, limit=10))[0]
+    await store.failed(lane, 5.0, next_s=1e9, error="x")
+    later = (await store.due_deliveries(900.0, hold_s=600.0, limit=10))[0]
+    await store.delivered(later, 900.0)
+    assert await store.expire(1e6, retention_s=100.0) == 3  # the item, the interval, "sent"
+    listed = await store.list_notifications(before=None, limit=9, rule=None)
+    assert [row["notification_id"] for row in listed] == ["pending"]
+
+
+async def test_a_backup_is_a_whole_database(store: SqlStore, tmp_path: Path) -> None:
+    seen = observation(notification("1"))
+    await store.record(seen)
+    await store.checkpoint()
+    await store.backup(tmp_path / "copy.db")
+    async with open_store(tmp_path / "copy.db", ChrononGrid(10.0)) as copy:
+        assert await copy.load_states() == {"s": seen.state}
+        assert (await copy.outbox_depth())[0] == 1
+
+
+async def test_six_tasks_that_read_and_write_lose_no_update(store: SqlStore) -> None:
+    """The trap: with the driver's own transactions 490 of 600 such updates were lost."""
+    await store.record(observation())
+
+    async def count() -> None:
+        for _ in range(100):
+            await store.writer.submit(increment)
+
+    async def increment(connection: object) -> None:
+        from sqlalchemy import select, update  # noqa: PLC0415 - one test's own statement
+
+        from proxyd.store.tables import sources  # noqa: PLC0415
+
+        found = (await connection.execute(select(sources.c.failures))).scalar_one()  # type: ignore[attr-defined]
+        await connection.execute(update(sources).values(failures=found + 1))  # type: ignore[attr-defined]
+
+    await asyncio.gather(*(count() for _ in range(6)))
+    assert (await store.load_states())["s"].failures == 600
+
+
+def test_a_database_has_one_owner(tmp_path: Path) -> None:
+    with (
+        owner_lock(tmp_path / "p.db"),
+        pytest.raises(StoreError, match="in use by another proxyd"),
+        owner_lock(tmp_path / "p.db"),
+    ):
+        pass
+
+
+async def test_a_store_that_was_closed_leaves_no_thread_behind(tmp_path: Path) -> None:
+    """The trap: an engine that is not disposed keeps the process from ending."""
+    import threading  # noqa: PLC0415 - only here
+
+    before = threading.active_count()
+    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as opened, opened.writer.running():
+        await opened.record(observation())
+    assert threading.active_count() <= before

@@ -1,0 +1,23 @@
+"""The migrations make exactly the tables that the code reads and writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection
+
+from proxyd.store.engine import migrate, sqlite_engines
+from proxyd.store.tables import metadata
+
+
+async def test_the_newest_schema_is_the_one_the_code_knows(tmp_path: Path) -> None:
+    def differences(connection: Connection) -> list[object]:
+        return list(compare_metadata(MigrationContext.configure(connection), metadata))
+
+    async with sqlite_engines(tmp_path / "p.db") as (writer, _):
+        await migrate(writer)
+        await migrate(writer)
+        async with writer.connect() as connection:
+            assert await connection.run_sync(differences) == []
