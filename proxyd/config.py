@@ -136,6 +136,19 @@ def _zone(value: str) -> str:
     return value
 
 
+def _listen(value: str) -> str:
+    match = re.fullmatch(r"(.+):(\d{1,5})", value)
+    if match is None or int(match[2]) > 65535:
+        raise ValueError(f"{value!r} is not host:port, such as 127.0.0.1:8080")
+    return value
+
+
+def _database(value: str) -> str:
+    if "://" in value and not value.startswith("sqlite+aiosqlite:///"):
+        raise ValueError("only SQLite is supported; give the path of a file")
+    return value
+
+
 def _positive(value: float) -> float:
     if value <= 0:
         raise ValueError("must be longer than 0")
@@ -153,8 +166,12 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     profiles: Path = Field(Path("profiles"), description="directory of *.profile files")
-    database: str = Field("data/proxyd.db", description="path of the SQLite database")
-    listen: str = Field("127.0.0.1:8080", description="host:port of the REST API and the metrics")
+    database: Annotated[str, AfterValidator(_database)] = Field(
+        "data/proxyd.db", description="path of the SQLite database"
+    )
+    listen: Annotated[str, AfterValidator(_listen)] = Field(
+        "127.0.0.1:8080", description="host:port of the REST API and the metrics"
+    )
     chronon: Annotated[Seconds, Field(ge=0.1, le=3600)] = Field(10.0, description="smallest time step of the plan")
     budget: BudgetSetting = Field(Budget(1.0), description="probing budget: 60/min, or 08-18 30/min, 60/min")
     budget_zone: Annotated[str, AfterValidator(_zone)] = Field("UTC", description="time zone of the budget's hours")
@@ -234,7 +251,6 @@ def load(file: Path | None = None, *, environ: Mapping[str, str] | None = None, 
     except ValidationError as error:
         problems += [_describe(dict(item)) for item in error.errors()]
         raise ConfigError(problems) from error
-    problems += _cross_check(settings)
     if problems:
         raise ConfigError(problems)
     return settings
@@ -277,15 +293,6 @@ def _from_environment(env: Mapping[str, str], problems: list[str]) -> dict[str, 
         else:
             problems.append(f"{name}: no such setting; `proxyd config` lists them")
     return values
-
-
-def _cross_check(settings: Settings) -> list[str]:
-    problems = []
-    if not re.fullmatch(r".+:\d{1,5}", settings.listen) or settings.listen_address[1] > 65535:
-        problems.append(f"listen: {settings.listen!r} is not host:port")
-    if "://" in settings.database and not settings.database.startswith("sqlite+aiosqlite:///"):
-        problems.append("database: only SQLite is supported; give the path of a file")
-    return problems
 
 
 def socket_address(path: Path) -> str:

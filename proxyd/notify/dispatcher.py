@@ -17,7 +17,8 @@ from proxyd.model.profile import SecretRef
 from proxyd.politeness import retry_after_s
 from proxyd.ports import Channel, Clock, Delivery, Outbox
 
-_IDLE_S = 30.0
+_IDLE_S = 3600.0
+_SHORTEST_S = 0.001
 log = structlog.get_logger("notify")
 
 
@@ -96,10 +97,11 @@ class Dispatcher:
         room = self._settings.concurrency - len(self._busy)
         if room <= 0:
             return False
+        busy = set(self._busy)  # what ends while the outbox is read may still be pending in the answer
         due = await self._outbox.due_deliveries(
             self._clock.time_s(), hold_s=self._settings.hold_s, limit=self._settings.concurrency * 2
         )
-        startable = [delivery for delivery in due if delivery.lane not in self._busy]
+        startable = [delivery for delivery in due if delivery.lane not in busy]
         for delivery in startable[:room]:
             self._busy[delivery.lane] = start(self._deliver(delivery), name=f"deliver {delivery.notification_id}")
         return len(startable) <= room
@@ -110,7 +112,7 @@ class Dispatcher:
         if next_s is None:
             return _IDLE_S
         wait_s = next_s - self._clock.time_s()
-        return min(_IDLE_S, wait_s) if wait_s > 0 else (_IDLE_S if self._busy else 1.0)
+        return min(_IDLE_S, max(_SHORTEST_S, wait_s)) if wait_s > 0 else (_IDLE_S if self._busy else 1.0)
 
     async def _deliver(self, delivery: Delivery) -> None:
         try:

@@ -21,7 +21,8 @@ def uniform_probes(sources: int, probes: int, *, start_s: float, stop_s: float) 
     >>> uniform_probes(2, 5, start_s=0.0, stop_s=10.0)
     [array([1., 5., 9.]), array([3., 7.])]
     """
-    times: NDArray[np.float64] = start_s + (np.arange(probes) + 0.5) * ((stop_s - start_s) / max(1, probes))
+    turns = np.arange(probes, dtype=np.float64) + 0.5
+    times = start_s + turns * ((stop_s - start_s) / max(1, probes))
     return [times[source::sources] for source in range(sources)]
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from proxyd.errors import ConflictError, NotFoundError, StoreError
 from proxyd.model.chronon import ChrononGrid
@@ -17,6 +20,7 @@ from proxyd.model.profile import SecretRef, WebhookDelivery
 from proxyd.ports import Token
 from proxyd.rules import IntervalRecord, Notification, Observation, SourceState, StoredItem, StreamState
 from proxyd.store import SqlStore, StoredText, open_store, owner_lock
+from proxyd.store.tables import sources
 from tests.fleets import declaration, rule, source
 
 OUTCOME = ProbeOutcome("s", OutcomeKind.CHANGED, 1.0, 2.0, 200)
@@ -61,13 +65,23 @@ async def test_an_observation_comes_back_as_it_was(store: SqlStore) -> None:
     assert await store.load_items("s", 0.0) == [stored(1, "a"), stored(2, "b")]
 
 
-async def test_an_observation_is_stored_whole_or_not_at_all(store: SqlStore, tmp_path: Path) -> None:
-    await store.record(observation(events=(stored(1, "a"),)))
+async def test_an_observation_is_stored_whole_or_not_at_all(tmp_path: Path) -> None:
+    """A write the database refuses takes nothing of itself along, and ends the writer: the daemon must not go on."""
     broken = observation(notification("n"), events=(stored(2, "b"), stored(2, "c")))
-    with pytest.raises((StoreError, ExceptionGroup)):
-        await store.record(broken)
-    assert await store.known_items("s", ["a", "b", "c"]) == {"a": "ha"}
-    assert (await store.outbox_depth())[0] == 0
+
+    async def run() -> None:
+        async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as opened, opened.writer.running():
+            await opened.record(observation(events=(stored(1, "a"),)))
+            with pytest.raises(StoreError, match="UNIQUE"):
+                await opened.record(broken)
+            with pytest.raises(StoreError, match="UNIQUE"):
+                await opened.record(observation())
+
+    with pytest.raises(StoreError, match="UNIQUE"):
+        await run()
+    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as opened:
+        assert await opened.known_items("s", ["a", "b", "c"]) == {"a": "ha"}
+        assert (await opened.outbox_depth())[0] == 0
 
 
 async def test_more_items_than_a_statement_takes_are_known(store: SqlStore) -> None:
@@ -171,13 +185,9 @@ async def test_six_tasks_that_read_and_write_lose_no_update(store: SqlStore) -> 
         for _ in range(100):
             await store.writer.submit(increment)
 
-    async def increment(connection: object) -> None:
-        from sqlalchemy import select, update  # noqa: PLC0415 - one test's own statement
-
-        from proxyd.store.tables import sources  # noqa: PLC0415
-
-        found = (await connection.execute(select(sources.c.failures))).scalar_one()  # type: ignore[attr-defined]
-        await connection.execute(update(sources).values(failures=found + 1))  # type: ignore[attr-defined]
+    async def increment(connection: AsyncConnection) -> None:
+        found = (await connection.execute(select(sources.c.failures))).scalar_one()
+        await connection.execute(update(sources).values(failures=found + 1))
 
     await asyncio.gather(*(count() for _ in range(6)))
     assert (await store.load_states())["s"].failures == 600
@@ -194,8 +204,6 @@ def test_a_database_has_one_owner(tmp_path: Path) -> None:
 
 async def test_a_store_that_was_closed_leaves_no_thread_behind(tmp_path: Path) -> None:
     """The trap: an engine that is not disposed keeps the process from ending."""
-    import threading  # noqa: PLC0415 - only here
-
     before = threading.active_count()
     async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as opened, opened.writer.running():
         await opened.record(observation())

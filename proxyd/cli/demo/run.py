@@ -34,7 +34,7 @@ CHRONON_S = 0.2
 SHORTEST_S = 1.0
 _HEADSTART_S = 0.7
 _DRAIN_S = 10.0
-_SECRET = "demo"  # noqa: S105
+_SECRET = "demo"
 _PROFILE = """CREATE DOMAIN "Demo" AS
 CLASS::ATOM(channel.item.guid:String,
 channel.item.pubDate:Timestamp);
@@ -90,9 +90,7 @@ async def run(folder: Path, duration_s: float, seed: int, progress: Callable[[st
     async with _staged(settings, workload, rng.bytes(32)) as stage:
         await _watch(stage, progress)
         await _settle(stage)
-    return make_results(
-        workload, stage.requests_s(), stage.receiver, grid=ChrononGrid(settings.chronon), seed=seed
-    )
+    return make_results(workload, stage.requests_s(), stage.receiver, grid=ChrononGrid(settings.chronon), seed=seed)
 
 
 def make_settings(folder: Path) -> Settings:
@@ -103,7 +101,7 @@ def make_settings(folder: Path) -> Settings:
             "database": str(folder / "demo.db"),
             "secrets": folder / "secrets",
             "chronon": CHRONON_S,
-            "budget": "10/s",
+            "budget": "20/s",
             "objective": "spend",
             "epoch": WEEK_S,
             "source_spacing": CHRONON_S,
@@ -166,9 +164,7 @@ def _profile(origin: str, webhook: str, start_s: float, stop_s: float) -> str:
     sources = "".join(
         f"CREATE SOURCE \"feed-{feed:02d}\" OF ATOM AT '{origin}/feeds/{feed}.atom';\n" for feed in range(FEEDS)
     )
-    return _PROFILE.format(
-        sources=sources, start=_iso(start_s), end=_iso(stop_s), webhook=webhook, secret=_SECRET
-    )
+    return _PROFILE.format(sources=sources, start=_iso(start_s), end=_iso(stop_s), webhook=webhook, secret=_SECRET)
 
 
 def _iso(time_s: float) -> str:

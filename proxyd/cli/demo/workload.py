@@ -11,7 +11,7 @@ from proxyd.simulate import STEADY, Week, poisson_events, zipf_rates
 
 FEEDS = 60
 EXPONENT = 1.2
-ITEMS_PER_S = 6.0
+ITEMS_PER_S = 8.0
 WEEK_S = 20.0
 HISTORY_S = 60 * WEEK_S
 WINDOW = 20

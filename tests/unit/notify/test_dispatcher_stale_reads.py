@@ -1,0 +1,79 @@
+"""The outbox is read while deliveries end: what was accepted meanwhile must not go out again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import numpy as np
+
+from proxyd.metrics import Metrics
+from proxyd.model.profile import SecretRef
+from proxyd.notify import Dispatcher, DispatcherSettings
+from proxyd.ports import Delivery
+from tests.fakes import FakeClock, settle
+
+
+def delivery(position: int) -> Delivery:
+    return Delivery(position, f"ntf_{position}", "R", "http://h", "env", "SECRET_X", "lane", 0, None, 0.0, 0.0, b"{}")
+
+
+def secret(_ref: SecretRef, /) -> str:
+    return "secret"
+
+
+class SlowOutbox:
+    """Answers with what was pending when it was asked, once it is let go."""
+
+    def __init__(self) -> None:
+        self.pending = [delivery(1)]
+        self.answering = asyncio.Event()
+        self.answering.set()
+
+    async def due_deliveries(self, now_s: float, *, hold_s: float, limit: int) -> Sequence[Delivery]:
+        asked = self.pending[:1]
+        await self.answering.wait()
+        return asked
+
+    async def next_delivery_s(self) -> float | None:
+        return 0.0 if self.pending else None
+
+    async def delivered(self, done: Delivery, now_s: float) -> None:
+        self.pending.remove(done)
+
+    async def failed(self, done: Delivery, now_s: float, *, next_s: float | None, error: str) -> None:
+        raise AssertionError(error)
+
+
+class HeldChannel:
+    """Accepts each delivery once it is let go."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        self.accepting = asyncio.Event()
+
+    async def deliver(self, notification_id: str, url: str, secret: bytes | str, body: bytes, at_s: float) -> None:
+        self.sent.append(notification_id)
+        await self.accepting.wait()
+
+
+async def test_a_delivery_that_ends_while_the_outbox_is_read_is_not_sent_again() -> None:
+    outbox, channel = SlowOutbox(), HeldChannel()
+    settings = DispatcherSettings(hold_s=600.0, concurrency=4)
+    dispatcher = Dispatcher(
+        outbox, channel, secret, FakeClock(), np.random.Generator(np.random.PCG64(1)), Metrics(), settings
+    )
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(dispatcher.run())
+        await settle()
+        outbox.answering.clear()
+        dispatcher.wake()
+        await settle()
+        channel.accepting.set()
+        await settle()
+        outbox.pending.append(delivery(2))
+        dispatcher.wake()
+        outbox.answering.set()
+        await settle()
+        await dispatcher.drain(1.0)
+    assert channel.sent == ["ntf_1", "ntf_2"]

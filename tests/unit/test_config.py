@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxyd.config import (
+    SecretStore,
+    format_budget,
+    format_duration,
+    load,
+    parse_budget,
+    parse_duration,
+    socket_address,
+)
+from proxyd.errors import ConfigError
+from proxyd.model.profile import SecretRef
+
+
+def problems(**environ: str) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as caught:
+        load(environ=environ)
+    return caught.value.problems
+
+
+def test_the_environment_goes_over_the_file_and_the_call_over_both(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text('chronon = "5s"\nbudget = "30/min"\nobjective = "spend"\n', encoding="utf-8")
+    settings = load(file, environ={"PROXYD_BUDGET": "60/min"}, objective="satisfy")
+    assert (settings.chronon, settings.budget.per_s, settings.objective) == (5.0, 1.0, "satisfy")
+
+
+def test_a_variable_may_name_a_file_that_holds_the_value(tmp_path: Path) -> None:
+    (tmp_path / "contact").write_text("me@example.org\n", encoding="utf-8")
+    assert load(environ={"PROXYD_CONTACT_FILE": str(tmp_path / "contact")}).contact == "me@example.org"
+
+
+def test_every_problem_is_reported_at_once_with_its_key() -> None:
+    found = problems(
+        PROXYD_CHRONO="1s",
+        PROXYD_CHRONON="1ms",
+        PROXYD_BUDGET="lots",
+        PROXYD_ALLOW_NETWORKS="10/33",
+        PROXYD_LISTEN="here",
+    )
+    assert sorted(problem.partition(":")[0] for problem in found) == [
+        "PROXYD_CHRONO",
+        "allow_networks",
+        "budget",
+        "chronon",
+        "listen",
+    ]
+
+
+def test_an_unknown_key_of_the_file_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text("budgt = 1\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="budgt: no such setting"):
+        load(file, environ={})
+
+
+def test_a_named_file_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such settings file"):
+        load(tmp_path / "none.toml", environ={})
+
+
+def test_lists_are_separated_by_commas() -> None:
+    settings = load(environ={"PROXYD_ALLOW_NETWORKS": "127.0.0.0/8, ::1/128"})
+    assert [str(network) for network in settings.networks] == ["127.0.0.0/8", "::1/128"]
+
+
+def test_what_is_printed_can_be_read_back() -> None:
+    settings = load(environ={"PROXYD_BUDGET": "08-18 30/min, 60/min", "PROXYD_CHRONON": "200ms"})
+    shown = {f"PROXYD_{key.upper()}": value for key, value in settings.describe().items() if isinstance(value, str)}
+    assert load(environ=shown) == settings
+
+
+@given(st.integers(1, 10**9))
+def test_durations_survive_printing(milliseconds: int) -> None:
+    assert parse_duration(format_duration(milliseconds / 1000)) == pytest.approx(milliseconds / 1000, rel=1e-5)
+
+
+@pytest.mark.parametrize("text", ["", "s", "10 apples", "-5s", "5s5", "1h 5"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a duration"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize("text", ["60/min", "22-06 6/min, 60/min", "08-18 30/min, 18-20 1/min, 120/min"])
+def test_budgets_survive_printing(text: str) -> None:
+    assert format_budget(parse_budget(text)) == text
+
+
+@pytest.mark.parametrize("text", ["", "60", "60/year", "08-18 30/min", "08-25 1/min, 1/min", "08-08 1/min, 1/min"])
+def test_what_is_no_budget_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"rate|hours"):
+        parse_budget(text)
+
+
+def test_secrets_come_only_from_where_profiles_may_look(tmp_path: Path) -> None:
+    (tmp_path / "hook").write_text("from a file\n", encoding="utf-8")
+    settings = load(environ={"PROXYD_SECRETS": str(tmp_path)})
+    secrets = SecretStore(settings, {"SECRET_A": "from a variable", "HOME": "/root"})
+    assert secrets.resolve(SecretRef("env", "SECRET_A")) == "from a variable"
+    assert secrets.resolve(SecretRef("env", "HOME")) is None
+    assert secrets.resolve(SecretRef("env", "SECRET_B")) is None
+    assert secrets.resolve(SecretRef("file", "hook")) == "from a file"
+    assert secrets.resolve(SecretRef("file", "../hook")) is None
+    assert secrets.resolve(SecretRef("file", "none")) is None
+    assert SecretStore(load(environ={}), {}).resolve(SecretRef("file", "hook")) is None
+
+
+def test_a_long_socket_path_is_spelled_short_enough_for_the_kernel(tmp_path: Path) -> None:
+    folder = tmp_path / ("x" * 120)
+    folder.mkdir()
+    assert len(socket_address(folder / "proxyd.sock")) < 104
+    assert socket_address(Path("data/proxyd.sock")) == "data/proxyd.sock"
