@@ -21,7 +21,7 @@ from proxyd.metrics import Metrics
 from proxyd.model.chronon import ChrononGrid
 from proxyd.net import Guard, HostTokens, make_session
 from proxyd.notify import Dispatcher, DispatcherSettings, WebhookChannel
-from proxyd.ports import Clock, Prober
+from proxyd.ports import Channel, Clock, Prober
 from proxyd.probing import Fetcher, FetchLimits, HttpProber, ParserPool
 from proxyd.rules import Decider, DeciderSettings
 from proxyd.scheduling import PlannerSettings
@@ -60,7 +60,7 @@ class Parts:
     clock: Clock
     store: SqlStore
     prober: Prober
-    channel: WebhookChannel
+    channel: Channel
     secrets: SecretStore
     rng: np.random.Generator
 

@@ -72,7 +72,7 @@ def format_duration(seconds: float) -> str:
         amount = seconds / length
         if seconds >= length and abs(amount - round(amount)) < 1e-9:
             return f"{round(amount)}{unit}"
-    return f"{seconds:g}s"
+    return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"
 
 
 def parse_rate(text: str) -> float:

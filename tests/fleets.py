@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import quote
 
 import numpy as np
 
@@ -23,7 +24,7 @@ WEBHOOK = "SET DELIVERY WEBHOOK 'https://receiver.example/hook' SECRET ENV 'SECR
 
 
 def source(name: str, *, host: str = "example.org", options: str = "") -> str:
-    return f"CREATE SOURCE \"{name}\" OF RSS AT 'https://{host}/{name}' {options};\n"
+    return f"CREATE SOURCE \"{name}\" OF RSS AT 'https://{host}/{quote(name)}' {options};\n"
 
 
 def rule(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -166,7 +167,7 @@ class Declarations:
                 and api.pop(_key(statement.kind, statement.name.value), None) is None
             ):
                 raise NotFoundError(f"the API declared no {statement.kind.value.lower()} {statement.name.value!r}")
-        self._check([*self._files, *_texts(api), SourceText(_API_TEXT, text)])
+        self._check([*self._files, *_texts(api), SourceText(_API_TEXT, text)], from_api=True)
         after = api | {key: format_statements([statement]) for key, statement in new.items()}
         if dry_run:
             return self._changes(self._check([*self._files, *_texts(after)]), {})
@@ -232,8 +233,8 @@ class Declarations:
         self._metrics.reload_s.set(now_s)
         return changes
 
-    def _check(self, texts: Sequence[SourceText]) -> Declaration:
-        checked = check(texts, self._settings)
+    def _check(self, texts: Sequence[SourceText], *, from_api: bool = False) -> Declaration:
+        checked = check(texts, replace(self._settings, from_api=from_api))
         if checked.declaration is None:
             raise ProfileError(checked.errors)
         return checked.declaration

@@ -49,7 +49,7 @@ async def test_twenty_kills_lose_nothing_and_rename_nothing(tmp_path: Path, seed
         await w.daemon.start()
         await w.daemon.knows(*SOURCES)
         seeds = {name: set(feed.guids) for name, feed in w.origin.feeds.items()}
-        w.receiver.scripts["each"].extend(["503", "ok", "drop", "ok", "ok"] * 20)
+        w.receiver.scripts["each"].extend(["503", "ok", "ok", "drop", *["ok"] * 8] * 6)
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(publish(w, rng, stop))

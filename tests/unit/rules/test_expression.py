@@ -171,8 +171,8 @@ def test_where_keeps_the_rows_that_sqlite_keeps(
         database.executemany("INSERT INTO RSS VALUES (?, ?, ?, ?)", [(n, *row) for n, row in enumerate(rows)])
         expected = [title for (title,) in database.execute(f"SELECT title FROM RSS WHERE {condition} ORDER BY n")]
     database.close()
-    fields = [
+    fields: list[dict[str, Value]] = [
         {"channel.item.title": title, "channel.item.guid": guid, "channel.item.category": None if c is None else str(c)}
         for title, guid, c in rows
     ]
-    assert [row["t"] for row in run(f"SELECT title AS t FROM RSS WHERE {condition}", list(fields))] == expected
+    assert [row["t"] for row in run(f"SELECT title AS t FROM RSS WHERE {condition}", fields)] == expected

@@ -1,0 +1,241 @@
+"""The REST API over real sockets, against the real declarations on a store of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from proxyd.api import ApiSettings, make_app, new_token, serve_api
+from proxyd.app import Parts, build
+from proxyd.client import ApiError, Client
+from proxyd.config import SecretStore, load, socket_address
+from proxyd.daemon import DaemonControl
+from proxyd.errors import ConfigError, DeliveryError
+from proxyd.model.chronon import ChrononGrid
+from proxyd.store import open_store
+from tests.fakes import FakeClock
+from tests.fleets import DOMAIN, PoissonOrigin, rule, source
+
+T0 = 1_000_000_000.0
+TEXT = """CREATE PROFILE "Q" AS (DOMAIN "D", LANGUAGE "SQL", USER "v");
+INSERT NOTIFICATION "q" INTO "Q" SET QUERY "SELECT title FROM RSS" SET TRIGGER "ON INSERT TO RSS"
+START NOW END NEVER SET UTILITY STRICT;"""
+
+
+class RefusingChannel:
+    async def deliver(
+        self, notification_id: str, url: str, secret: bytes | str, body: bytes, attempt_time_s: float
+    ) -> None:
+        raise DeliveryError("status 500")
+
+
+@dataclass
+class Running:
+    client: TestClient[web.Request, web.Application]
+    control: DaemonControl
+    folder: Path
+
+    async def token(self, scope: str, *, expires_in_s: float | None = None) -> dict[str, str]:
+        token, shown = new_token(f"{scope} {expires_in_s}", scope, now_s=T0, expires_in_s=expires_in_s)
+        await self.control.add_token(token)
+        return {"Authorization": f"Bearer {shown}"}
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
+    folder = tmp_path / "profiles"
+    folder.mkdir()
+    webhook = "SET DELIVERY WEBHOOK 'https://r.example/hook' SECRET ENV 'SECRET_A'"
+    (folder / "a.profile").write_text(DOMAIN + source("s") + source("a/b c") + rule("r", clauses=webhook))
+    settings = load(environ={}, profiles=folder)
+    clock = FakeClock(T0)
+    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+        parts = Parts(
+            clock=clock,
+            store=store,
+            prober=PoissonOrigin({}, clock.time_s),
+            channel=RefusingChannel(),
+            secrets=SecretStore(settings, {"SECRET_A": "x"}),
+            rng=np.random.default_rng(1),
+        )
+        _, control = build(settings, parts)
+        await control.declarations.start()
+        async with TestClient(TestServer(make_app(control, trusted=False))) as client:
+            yield Running(client, control, folder)
+
+
+ROUTES = [
+    ("GET", "/api/v1/profiles", "read"),
+    ("GET", "/api/v1/profiles/P", "read"),
+    ("POST", "/api/v1/profiles", "write"),
+    ("DELETE", "/api/v1/profiles/P", "write"),
+    ("GET", "/api/v1/sources", "read"),
+    ("GET", "/api/v1/explain/s", "read"),
+    ("GET", "/api/v1/plan", "read"),
+    ("GET", "/api/v1/notifications", "read"),
+    ("POST", "/api/v1/notifications/x/replay", "write"),
+    ("POST", "/api/v1/deliveries/replay", "write"),
+    ("POST", "/api/v1/webhooks/test", "write"),
+    ("POST", "/api/v1/reload", "write"),
+    ("POST", "/api/v1/tokens", "admin"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "scope"), ROUTES)
+async def test_every_route_asks_for_its_scope(running: Running, method: str, path: str, scope: str) -> None:
+    for held in ("read", "write", "admin"):
+        async with running.client.request(method, path, headers=await running.token(held)) as answer:
+            allowed = ("read", "write", "admin").index(held) >= ("read", "write", "admin").index(scope)
+            assert (answer.status != 403) == allowed
+    for header in ({}, {"Authorization": "Bearer pxd_000000000000_" + "x" * 43}, {"Authorization": "Basic eDp4"}):
+        async with running.client.request(method, path, headers=header) as answer:
+            assert answer.status == 401
+            assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+            assert answer.content_type == "application/problem+json"
+
+
+async def test_an_expired_token_opens_nothing(running: Running) -> None:
+    headers = await running.token("admin", expires_in_s=0.0)
+    async with running.client.get("/api/v1/plan", headers=headers) as answer:
+        assert answer.status == 401
+
+
+async def test_health_and_metrics_are_open(running: Running) -> None:
+    async with running.client.get("/healthz") as answer:
+        assert await answer.json() == {"alive": True}
+    async with running.client.get("/readyz") as answer:
+        assert answer.status == 503  # no chronon was planned yet
+        assert not (await answer.json())["checks"]["plan"]
+    async with running.client.get("/metrics") as answer:
+        assert "proxyd_completeness_ratio 1.0" in await answer.text()
+
+
+async def test_a_profile_is_declared_listed_and_dropped(running: Running) -> None:
+    headers = await running.token("write")
+    async with running.client.post("/api/v1/profiles?dry_run=true", data=TEXT, headers=headers) as answer:
+        assert (answer.status, await answer.json()) == (
+            200,
+            {"added": ["q"], "removed": [], "restarted": [], "dry_run": True},
+        )
+    assert set(running.control.declaration.rules) == {"r"}
+    async with running.client.post("/api/v1/profiles", data=TEXT, headers=headers) as answer:
+        assert answer.status == 201
+    async with running.client.get("/api/v1/profiles", headers=headers) as answer:
+        origins = {item["name"]: item["origin"] for item in (await answer.json())["items"]}
+        assert origins == {"P": str(running.folder / "a.profile"), "Q": "api"}
+    async with running.client.get("/api/v1/profiles/Q", headers=headers) as answer:
+        assert 'INSERT NOTIFICATION "q"' in (await answer.json())["text"]
+    async with running.client.delete("/api/v1/profiles/Q", headers=headers) as answer:
+        assert (await answer.json())["removed"] == ["q"]
+    async with running.client.get("/api/v1/profiles/Q", headers=headers) as answer:
+        assert answer.status == 404
+
+
+async def test_a_wrong_text_names_every_error_and_changes_nothing(running: Running) -> None:
+    headers = await running.token("write")
+    wrong = TEXT.replace('"D"', '"E"').replace("SELECT title", "SELECT titel")
+    async with running.client.post("/api/v1/profiles", data=wrong, headers=headers) as answer:
+        body = await answer.json()
+        assert (answer.status, answer.content_type) == (422, "application/problem+json")
+    assert {error["line"] for error in body["errors"]} >= {1}
+    assert all({"line", "column", "detail", "file", "source_line"} <= set(error) for error in body["errors"])
+    assert set(running.control.declaration.rules) == {"r"}
+
+
+async def test_what_files_declare_belongs_to_the_files(running: Running) -> None:
+    headers = await running.token("write")
+    for text in (DOMAIN.split(";\n")[-2] + ";", rule("r"), source("s"), 'DROP PROFILE "P";'):
+        async with running.client.post("/api/v1/profiles", data=text, headers=headers) as answer:
+            assert answer.status == 409, text
+            assert "a.profile" in (await answer.json())["detail"]
+    async with running.client.delete("/api/v1/profiles/P", headers=headers) as answer:
+        assert answer.status == 409
+
+
+async def test_drop_statements_remove_what_the_api_declared(running: Running) -> None:
+    headers = await running.token("write")
+    async with running.client.post("/api/v1/profiles", data=TEXT, headers=headers) as answer:
+        assert answer.status == 201
+    async with running.client.post(
+        "/api/v1/profiles", data='DROP NOTIFICATION "q"; DROP PROFILE "Q";', headers=headers
+    ) as answer:
+        assert (answer.status, (await answer.json())["removed"]) == (201, ["q"])
+    async with running.client.post("/api/v1/profiles", data='DROP PROFILE "Q";', headers=headers) as answer:
+        assert answer.status == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/api/v1/plan?limit=0", None, 400),
+        ("GET", "/api/v1/plan?limit=x", None, 400),
+        ("GET", "/api/v1/notifications?cursor=%00", None, 400),
+        ("GET", "/api/v1/notifications?cursor=YWJj", None, 400),
+        ("GET", "/api/v1/explain/nowhere", None, 404),
+        ("GET", "/api/v1/nothing", None, 404),
+        ("PUT", "/api/v1/plan", None, 405),
+        ("POST", "/api/v1/profiles", b"\xff\xfe", 400),
+        ("POST", "/api/v1/profiles", b"x" * 300_000, 413),
+        ("POST", "/api/v1/tokens", b"[]", 400),
+        ("POST", "/api/v1/tokens", b"{", 400),
+        ("POST", "/api/v1/tokens", b'{"name": "n", "scope": "root"}', 400),
+        ("POST", "/api/v1/tokens", b'{"name": "", "scope": "read"}', 400),
+        ("POST", "/api/v1/webhooks/test", b'{"rule": "nowhere"}', 404),
+        ("POST", "/api/v1/notifications/nothing/replay", None, 404),
+    ],
+)
+async def test_bad_requests_are_problems(
+    running: Running, method: str, path: str, body: bytes | None, status: int
+) -> None:
+    headers = await running.token("admin")
+    async with running.client.request(method, path, data=body, headers=headers) as answer:
+        assert (answer.status, answer.content_type) == (status, "application/problem+json")
+        assert {"type", "title", "status", "detail"} <= set(await answer.json())
+
+
+async def test_a_token_made_over_the_api_works_and_its_name_is_taken(running: Running) -> None:
+    headers = await running.token("admin")
+    async with running.client.post("/api/v1/tokens", json={"name": "n", "scope": "read"}, headers=headers) as answer:
+        shown = (await answer.json())["token"]
+    async with running.client.get("/api/v1/plan", headers={"Authorization": f"Bearer {shown}"}) as answer:
+        assert answer.status == 200
+        assert {probe["source"] for probe in (await answer.json())["items"]} == {"s", "a/b c"}
+    async with running.client.post("/api/v1/tokens", json={"name": "n", "scope": "read"}, headers=headers) as answer:
+        assert answer.status == 409
+
+
+async def test_the_client_speaks_to_the_socket_that_only_its_owner_can_open(running: Running, tmp_path: Path) -> None:
+    path = tmp_path / ("long" * 30) / "proxyd.sock"
+    path.parent.mkdir()
+    settings = ApiSettings("127.0.0.1", 0, path, socket_address(path))
+    async with serve_api(running.control, settings):
+        assert os.stat(path).st_mode & 0o777 == 0o600  # noqa: PTH116 - the mode alone
+        async with Client.over_socket(socket_address(path)) as client:
+            assert [found["source"] for found in await client.sources()] == ["a/b c", "s"]
+            explained = await client.explain("a/b c")
+            assert explained["next_probe"]["reason"] == "first contact"
+            assert await client.test_webhooks("r") == [{"endpoint": "https://r.example/hook", "error": "status 500"}]
+            assert (await client.declare(TEXT))["added"] == ["q"]
+            with pytest.raises(ApiError, match="declared in"):
+                await client.drop_profile("P")
+            assert await client.reload()
+            (running.folder / "b.profile").write_text("CREATE NOTHING;")
+            assert not await client.reload()
+            assert set(running.control.declaration.rules) == {"r", "q"}
+            assert (await client.create_token("n", "read")).startswith("pxd_")
+    assert not path.exists()
+
+
+async def test_a_taken_port_is_a_clear_error(running: Running, tmp_path: Path) -> None:
+    port = running.client.port
+    assert port is not None
+    with pytest.raises(ConfigError, match=f"listen: 127.0.0.1:{port}"):
+        async with serve_api(running.control, ApiSettings("127.0.0.1", port, tmp_path / "s", str(tmp_path / "s"))):
+            pass
