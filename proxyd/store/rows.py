@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import fields
 from typing import Any
 
 from sqlalchemy import Row
@@ -12,14 +12,16 @@ from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import Item
 from proxyd.model.outcome import Validators
 from proxyd.model.profile import WebhookDelivery
+from proxyd.rules import Observation
 from proxyd.rules.state import IntervalRecord, Notification, SourceState, StoredItem, StreamState
+
+_STATE_FIELDS = tuple(field.name for field in fields(SourceState) if field.name != "validators")
 
 
 def source_row(state: SourceState) -> dict[str, Any]:
     """Return a row of ``sources``."""
-    row = asdict(state)
-    validators: dict[str, Any] = row.pop("validators")
-    return row | validators
+    row = {name: getattr(state, name) for name in _STATE_FIELDS}
+    return row | {"etag": state.validators.etag, "last_modified": state.validators.last_modified}
 
 
 def source_state(row: Row[Any]) -> SourceState:
@@ -43,6 +45,25 @@ def item_row(source_id: str, stored: StoredItem) -> dict[str, Any]:
         "present_s": stored.seen_s,
         "exact": stored.exact,
         "seed": stored.seed,
+    }
+
+
+def edit_row(observation: Observation, item: Item) -> dict[str, Any]:
+    """Return the parameters that give a known item its new content."""
+    return {
+        "of_source": observation.state.source_id,
+        "of_item": item.item_id,
+        "hash": item.content_hash,
+        "text": json.dumps(dict(item.fields), ensure_ascii=False),
+    }
+
+
+def present_row(observation: Observation, item_id: str) -> dict[str, Any]:
+    """Return the parameters that note when an item was last shown."""
+    return {
+        "of_source": observation.state.source_id,
+        "of_item": item_id,
+        "seen_at_s": observation.outcome.finished_s,
     }
 
 

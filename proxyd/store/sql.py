@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -10,7 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Table, and_, bindparam, delete, func, insert, or_, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Executable,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects.sqlite import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -25,6 +38,21 @@ from proxyd.store.engine import migrate, sqlite_engines, store_errors
 from proxyd.store.writer import Writer
 
 _CHUNK = 500
+
+
+def _upsert(table: Table) -> Executable:
+    statement = upsert(table)
+    keys = [column.name for column in table.primary_key]
+    changed = {c.name: statement.excluded[c.name] for c in table.columns if c.name not in keys}
+    return statement.on_conflict_do_update(index_elements=keys, set_=changed)
+
+
+_of_item = and_(t.items.c.source_id == bindparam("of_source"), t.items.c.item_id == bindparam("of_item"))
+_UPSERT_SOURCE, _UPSERT_STREAM = _upsert(t.sources), _upsert(t.streams)
+_INSERT_ITEM, _INSERT_INTERVAL = insert(t.items), insert(t.intervals)
+_INSERT_NOTIFICATION, _INSERT_OUTBOX = insert(t.notifications), insert(t.outbox)
+_EDIT_ITEM = update(t.items).where(_of_item).values(content_hash=bindparam("hash"), fields=bindparam("text"))
+_MARK_PRESENT = update(t.items).where(_of_item).values(present_s=bindparam("seen_at_s"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +72,7 @@ class SqlStore:
         self._writer_engine = writer_engine
         self._readers = reader_engine
         self._grid = grid
+        self._waiting: list[Observation] = []
 
     # -- the declaration
 
@@ -67,15 +96,15 @@ class SqlStore:
             fresh = [name for name in wanted if name not in stored or name in stale]
             for table, column in ((t.rules, t.rules.c.name), (t.streams, t.streams.c.rule)):
                 await _execute_chunks(connection, table, column, stale)
-            await _insert(
+            await _execute_many(
                 connection,
-                t.rules,
+                insert(t.rules),
                 [{"name": name, "fingerprint": wanted[name], "accepted_s": now_s} for name in fresh],
             )
             await connection.execute(delete(t.texts))
-            await _insert(
+            await _execute_many(
                 connection,
-                t.texts,
+                insert(t.texts),
                 [{"name": x.name, "origin": x.origin, "position": n, "text": x.text} for n, x in enumerate(texts)],
             )
             return {row.name: row.accepted_s for row in await connection.execute(select(t.rules))}
@@ -115,39 +144,37 @@ class SqlStore:
         return [rows.stored_item(row) for row in await self._all(query.order_by(t.items.c.seq))]
 
     async def record(self, observation: Observation) -> None:
-        """Store all that one probe changed, in one transaction; returns once it is committed."""
-        await self.writer.submit(lambda connection: self._record(connection, observation))
+        """Store all that one probe changed, in one transaction; returns once it is committed.
+
+        Observations that wait for the same commit share its statements.
+        """
+        self._waiting.append(observation)
+        await self.writer.submit(self._record_waiting)
 
     async def record_firings(self, observation: Observation) -> None:
         """Store what replayed history changed: streams, intervals and notifications, not the source."""
-        await self.writer.submit(lambda connection: self._record_firings(connection, observation))
+        await self.writer.submit(lambda connection: self._record_firings(connection, [observation]))
 
-    async def _record(self, connection: AsyncConnection, observation: Observation) -> None:
-        state, seen_s = observation.state, observation.outcome.finished_s
-        await connection.execute(_upsert(t.sources), rows.source_row(state))
-        await _insert(connection, t.items, [rows.item_row(state.source_id, event) for event in observation.events])
-        for item in observation.edited:
-            await connection.execute(
-                update(t.items)
-                .where(t.items.c.source_id == state.source_id, t.items.c.item_id == item.item_id)
-                .values(content_hash=item.content_hash, fields=json.dumps(dict(item.fields), ensure_ascii=False))
-            )
-        for begin in range(0, len(observation.present), _CHUNK):
-            chunk = observation.present[begin : begin + _CHUNK]
-            await connection.execute(
-                update(t.items)
-                .where(t.items.c.source_id == state.source_id, t.items.c.item_id.in_(chunk))
-                .values(present_s=seen_s)
-            )
-        await self._record_firings(connection, observation)
+    async def _record_waiting(self, connection: AsyncConnection) -> None:
+        observations, self._waiting = self._waiting, []
+        if not observations:
+            return
+        await connection.execute(_UPSERT_SOURCE, [rows.source_row(o.state) for o in observations])
+        new = [rows.item_row(o.state.source_id, event) for o in observations for event in o.events]
+        await _execute_many(connection, _INSERT_ITEM, new)
+        await _execute_many(connection, _EDIT_ITEM, [rows.edit_row(o, item) for o in observations for item in o.edited])
+        present = [rows.present_row(o, item_id) for o in observations for item_id in o.present]
+        await _execute_many(connection, _MARK_PRESENT, present)
+        await self._record_firings(connection, observations)
 
-    async def _record_firings(self, connection: AsyncConnection, observation: Observation) -> None:
-        if observation.streams:
-            await connection.execute(_upsert(t.streams), [rows.stream_row(stream) for stream in observation.streams])
-        await _insert(connection, t.intervals, [rows.interval_row(r, self._grid) for r in observation.intervals])
-        sent = observation.notifications
-        await _insert(connection, t.notifications, [rows.notification_row(notification) for notification in sent])
-        await _insert(connection, t.outbox, [row for notification in sent for row in rows.outbox_rows(notification)])
+    async def _record_firings(self, connection: AsyncConnection, observations: Sequence[Observation]) -> None:
+        streams = [rows.stream_row(stream) for o in observations for stream in o.streams]
+        intervals = [rows.interval_row(record, self._grid) for o in observations for record in o.intervals]
+        sent = [notification for o in observations for notification in o.notifications]
+        await _execute_many(connection, _UPSERT_STREAM, streams)
+        await _execute_many(connection, _INSERT_INTERVAL, intervals)
+        await _execute_many(connection, _INSERT_NOTIFICATION, [rows.notification_row(one) for one in sent])
+        await _execute_many(connection, _INSERT_OUTBOX, [row for one in sent for row in rows.outbox_rows(one)])
 
     # -- the outbox
 
@@ -334,16 +361,9 @@ async def open_store(database: Path, grid: ChrononGrid) -> AsyncIterator[SqlStor
         yield SqlStore(writer, readers, grid)
 
 
-def _upsert(table: Table) -> Any:
-    statement = upsert(table)
-    keys = [column.name for column in table.primary_key]
-    changed = {c.name: statement.excluded[c.name] for c in table.columns if c.name not in keys}
-    return statement.on_conflict_do_update(index_elements=keys, set_=changed)
-
-
-async def _insert(connection: AsyncConnection, table: Table, values: list[dict[str, Any]]) -> None:
+async def _execute_many(connection: AsyncConnection, statement: Executable, values: list[dict[str, Any]]) -> None:
     if values:
-        await connection.execute(insert(table), values)
+        await connection.execute(statement, values)
 
 
 async def _execute_chunks(

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from proxyd.errors import ProxydError, StoreError
@@ -38,7 +37,10 @@ class Writer:
         self._failed: StoreError | None = None
 
     async def submit(self, write: Write[T]) -> T:
-        """Run ``write`` in a transaction and return its result once that is committed."""
+        """Run ``write`` in a transaction and return its result once that is committed.
+
+        A write may refuse by raising a ``ProxydError``, before it has changed anything; others in its batch go on.
+        """
         if self._failed is not None:
             raise self._failed
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -97,16 +99,13 @@ class Writer:
                 queued.done.set_exception(error)
 
     async def _commit(self, batch: list[_Queued]) -> None:
-        """Run a batch in one transaction; a write that is refused undoes itself alone."""
+        """Run a batch in one transaction; a write that refuses does so before it changed anything."""
         results: list[tuple[_Queued, Any, ProxydError | None]] = []
         with store_errors():
             async with self._engine.begin() as connection:
                 for queued in batch:
                     try:
-                        async with connection.begin_nested():
-                            results.append((queued, await queued.write(connection), None))
-                    except DBAPIError:
-                        raise
+                        results.append((queued, await queued.write(connection), None))
                     except ProxydError as error:
                         results.append((queued, None, error))
         for queued, result, refusal in results:

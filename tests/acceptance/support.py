@@ -85,11 +85,11 @@ class Feed:
     form: str = "rss2"
     entries: list[Entry] = field(default_factory=list)
 
-    def add(self, count: int = 1) -> list[str]:
-        """Publish ``count`` items and return their guids, oldest first."""
+    def add(self, count: int = 1, *, age_s: float = 0.0) -> list[str]:
+        """Publish ``count`` items, dated ``age_s`` ago, and return their guids, oldest first."""
         added = []
         for _ in range(count):
-            now_s = float(int(time.time()))
+            now_s = float(int(time.time() - age_s))
             last_s = self.entries[-1].time_s if self.entries else 0.0
             entry = Entry(f"{self.name}-{len(self.entries) + 1:04d}", max(now_s, last_s + 1.0))
             self.entries.append(entry)

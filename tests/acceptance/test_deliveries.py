@@ -14,7 +14,7 @@ FORMS = {"rss2": "rss2", "rss1": "rss1", "atom": "atom"}
 async def test_every_item_of_every_kind_of_feed_arrives_once_and_in_order(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         feeds = [w.origin.feed(name, form) for name, form in FORMS.items()]
-        old = [guid for feed in feeds for guid in feed.add(2)]
+        old = [guid for feed in feeds for guid in feed.add(2, age_s=3600.0)]
         w.daemon.declare(w.text(list(FORMS), {"each": 1, "third": 3}))
         await w.daemon.start()
         await w.daemon.knows(*FORMS)

@@ -44,7 +44,7 @@ async def test_twenty_kills_lose_nothing_and_rename_nothing(tmp_path: Path, seed
     rng = np.random.default_rng(seed)
     async with world(tmp_path) as w:
         for name, form in SOURCES.items():
-            w.origin.feed(name, form).add(3)
+            w.origin.feed(name, form).add(3, age_s=3600.0)
         w.daemon.declare(w.text(list(SOURCES), {"each": 1, "third": 3}))
         await w.daemon.start()
         await w.daemon.knows(*SOURCES)

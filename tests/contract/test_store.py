@@ -204,7 +204,9 @@ def test_a_database_has_one_owner(tmp_path: Path) -> None:
 
 async def test_a_store_that_was_closed_leaves_no_thread_behind(tmp_path: Path) -> None:
     """The trap: an engine that is not disposed keeps the process from ending."""
-    before = threading.active_count()
+    before = set(threading.enumerate())
     async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as opened, opened.writer.running():
         await opened.record(observation())
-    assert threading.active_count() <= before
+    for thread in set(threading.enumerate()) - before:
+        await asyncio.to_thread(thread.join, 5.0)
+        assert not thread.is_alive()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
+import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -59,10 +60,21 @@ def demo(options: argparse.Namespace) -> int:
         raise ProxydError(f"a demo of {options.duration_s:g} s shows nothing; give it {SHORTEST_S:g} s or more")
     log.configure("auto", "warning")
     progress = _show_progress if sys.stderr.isatty() else _show_nothing
-    with TemporaryDirectory(prefix="proxyd-demo-") as folder, proxyd_errors():
-        results = asyncio.run(run(Path(folder), options.duration_s, options.seed, progress))
+    try:
+        with TemporaryDirectory(prefix="proxyd-demo-") as folder, proxyd_errors():
+            results = asyncio.run(_until_terminated(run(Path(folder), options.duration_s, options.seed, progress)))
+    except asyncio.CancelledError:
+        return 128 + signal.SIGTERM
     print(results.to_json() if options.json else results.to_text())
     return 0 if results.delivered.is_fine else 1
+
+
+async def _until_terminated(running: Coroutine[None, None, Results]) -> Results:
+    """Run to the end; SIGTERM cancels it, so that nothing is left behind."""
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(running, name="demo")
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return task.result()
 
 
 @dataclass(frozen=True, slots=True)
