@@ -1,10 +1,10 @@
--- Every third kernel release, and every release whose title names a stable series.
-
+-- Every third item of the kernel's release feed.
 CREATE DOMAIN "RSS_Feeds" AS
-CLASS::RSS(channel.item.title:String,
-channel.item.link:URL,
-channel.item.description:String,
-channel.item.pubDate:Timestamp);
+CLASS::RSS(
+  channel.item.title:String,
+  channel.item.link:URL,
+  channel.item.description:String,
+  channel.item.pubDate:Timestamp);
 
 CREATE SOURCE "kernel-releases" OF RSS AT 'https://www.kernel.org/feeds/kdist.xml'
   POLITENESS 12 PROBES PER HOUR, SPACING 2 MINUTES

@@ -2,7 +2,16 @@
 
 import sys
 
-from proxyd.cli.main import main
+
+def main() -> int:
+    """Run the command line.
+
+    It is imported here and not above: parser processes import the main module again, and need none of it.
+    """
+    from proxyd.cli.main import main as run  # noqa: PLC0415
+
+    return run()
+
 
 if __name__ == "__main__":
     sys.exit(main())

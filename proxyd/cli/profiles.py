@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from proxyd import app
@@ -19,9 +18,9 @@ def check(options: argparse.Namespace) -> int:
     texts = _texts(options.paths)
     checked = check_texts(texts, app.check_settings(load(options.config)))
     for error in checked.errors:
-        print(error, file=sys.stderr)
+        print(error)
     if checked.declaration is None:
-        print(f"{len(checked.errors)} error{'s'[: len(checked.errors) != 1]}", file=sys.stderr)
+        print(f"{len(checked.errors)} error{'s'[: len(checked.errors) != 1]}")
         return 1
     declared = checked.declaration
     print(f"{len(texts)} files: {len(declared.profiles)} profiles, {len(declared.rules)} rules, ", end="")

@@ -41,8 +41,8 @@ class SessionLimits:
 
 
 def user_agent(contact: str) -> str:
-    """Return the User-Agent, for example ``proxyd/0.1.0 (+mailto:me@example.org)``."""
-    return f"proxyd/{__version__} (+{contact})"
+    """Return the User-Agent, such as ``proxyd/0.1.0 (+mailto:me@example.org)``; without a contact the name alone."""
+    return f"proxyd/{__version__} (+{contact})" if contact else f"proxyd/{__version__}"
 
 
 @asynccontextmanager

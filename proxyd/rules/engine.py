@@ -164,7 +164,8 @@ def source_rate(state: SourceState, source: Source, *, half_life_s: float) -> Ga
 def advance(program: RuleProgram, stream: StreamState, found: Sequence[StoredItem], context: PageContext) -> StreamStep:
     """Return the stream after the events ``found`` by one probe, taken one by one in their order.
 
-    Seeds count where they are known to be younger than START; what lies outside [START, END) does not count at all.
+    Firings in one chronon share one interval: updates in one chronon are one event for the measures. Seeds count where
+    they are known to be younger than START; what lies outside [START, END) does not count at all.
     """
     events = [_event(item, context.source.source_id) for item in found if _counts(program, item)]
     intervals: list[IntervalRecord] = []
@@ -175,9 +176,11 @@ def advance(program: RuleProgram, stream: StreamState, found: Sequence[StoredIte
         stream = replace(stream, counts=counts, pending=pending)
         if fires:
             record = _interval(program, event, events[position + 1 :], context.grid)
-            intervals.append(record)
+            opened = not intervals or record.start != intervals[-1].start
+            if opened:
+                intervals.append(record)
             notifications.append(_notification(program, stream, record, context))
-            stream = _fired(stream, record)
+            stream = _fired(stream, record, opened=opened)
     return StreamStep(stream, tuple(intervals), tuple(notifications))
 
 
@@ -223,13 +226,13 @@ def _interval(
     )
 
 
-def _fired(stream: StreamState, record: IntervalRecord) -> StreamState:
+def _fired(stream: StreamState, record: IntervalRecord, *, opened: bool) -> StreamState:
     return replace(
         stream,
         pending=(),
         fired_seq=record.seq,
-        captured=stream.captured + record.captured,
-        missed=stream.missed + (not record.captured),
+        captured=stream.captured + (opened and record.captured),
+        missed=stream.missed + (opened and not record.captured),
     )
 
 

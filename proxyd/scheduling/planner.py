@@ -19,6 +19,7 @@ from proxyd.scheduling.edf import latest_slots
 from proxyd.scheduling.intervals import PlannedInterval
 
 LOOKAHEAD_CHRONONS = 60
+_ROUNDING_S = 1e-6  # a start at 0.2 s and a spacing of 0.2 s must meet a chronon that starts at 0.4 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +75,9 @@ class Page:
 
     def blocked_by(self, now_s: float) -> str | None:
         """Return the constraint of the source that forbids a start at ``now_s``."""
-        if self.not_before_s > now_s:
+        if self.not_before_s > now_s + _ROUNDING_S:
             return "back-off"
-        return "source politeness" if self.log.earliest_s() > now_s else None
+        return "source politeness" if self.log.earliest_s() > now_s + _ROUNDING_S else None
 
 
 @dataclass(frozen=True, slots=True)

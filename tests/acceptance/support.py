@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import json
+import math
 import os
 import re
 import resource
@@ -17,7 +18,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from html import escape
@@ -78,7 +79,7 @@ class Entry:
 class Feed:
     """A feed that gains items; its document shows all of them, the newest first.
 
-    Feeds cut times to whole seconds, so no two items get the same one: their order can be told from their times.
+    RSS 2.0 cuts times to whole seconds. No two items get the same time: their order can be told from their times.
     """
 
     name: str
@@ -89,9 +90,11 @@ class Feed:
         """Publish ``count`` items, dated ``age_s`` ago, and return their guids, oldest first."""
         added = []
         for _ in range(count):
-            now_s = float(int(time.time() - age_s))
+            digits = 0 if self.form == "rss2" else 3
+            now_s = math.floor((time.time() - age_s) * 10**digits) / 10**digits
             last_s = self.entries[-1].time_s if self.entries else 0.0
-            entry = Entry(f"{self.name}-{len(self.entries) + 1:04d}", max(now_s, last_s + 1.0))
+            time_s = max(now_s, round(last_s + 10**-digits, digits))
+            entry = Entry(f"{self.name}-{len(self.entries) + 1:04d}", time_s)
             self.entries.append(entry)
             added.append(entry.guid)
         return added
@@ -208,20 +211,23 @@ class Arrival:
 
     @property
     def guids(self) -> list[str]:
-        return [str(item["channel.item.guid"]) for item in self.data["items"]]
+        return [str(item["channel.item.guid"]) for item in self.data.get("items", [])]
 
 
 class Receiver:
     """Verifies every request with the library receivers use, and behaves as its script says.
 
     A script names, for each request in turn: ``ok``, a status such as ``503``, ``drop`` (takes the request, then cuts
-    the connection), ``stall`` (never answers). At its end everything is accepted.
+    the connection), ``stall`` (never answers), ``hold`` (answers once ``release`` is set). At its end all is accepted,
+    except what holds one of the items in ``refused``.
     """
 
     def __init__(self) -> None:
         self.arrivals: dict[str, list[Arrival]] = defaultdict(list)
         self.scripts: dict[str, deque[str]] = defaultdict(deque)
         self.forged: list[str] = []
+        self.refused: set[str] = set()
+        self.release = asyncio.Event()
         self.port = 0
         self.closing = asyncio.Event()
 
@@ -236,11 +242,16 @@ class Receiver:
             self.forged.append(f"{path}: {error}")
             return web.Response(status=400)
         does = self.scripts[path].popleft() if self.scripts[path] else "ok"
-        self.arrivals[path].append(Arrival(request.headers["webhook-id"], body, does == "ok"))
+        arrival = Arrival(request.headers["webhook-id"], body, does in {"ok", "hold"})
+        if self.refused.intersection(arrival.guids):
+            does, arrival = "503", replace(arrival, accepted=False)
+        self.arrivals[path].append(arrival)
         if does == "drop" and request.transport is not None:
             request.transport.abort()
         elif does == "stall":
             await self.closing.wait()
+        elif does == "hold":
+            await self.release.wait()
         return web.Response(status=int(does) if does.isdigit() else 204)
 
     def accepted(self, path: str) -> list[Arrival]:
@@ -286,6 +297,8 @@ async def listening(what: Origin | Receiver) -> AsyncIterator[None]:
         yield
     finally:
         what.closing.set()
+        if isinstance(what, Receiver):
+            what.release.set()
         await runner.cleanup()
 
 

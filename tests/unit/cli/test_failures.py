@@ -1,17 +1,18 @@
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from proxyd.cli.failures import leaves, proxyd_errors
 from proxyd.errors import ConfigError, ProxydError, StoreError
 
-NESTED = ExceptionGroup(
-    "outer", [ExceptionGroup("inner", [StoreError("the disk is full")]), StoreError("the disk is full")]
-)
+FULL = StoreError("the disk is full")
+NESTED = ExceptionGroup("outer", [ExceptionGroup("inner", [StoreError("the disk is full")]), FULL])
 
 
 def test_the_same_error_of_several_tasks_is_told_once() -> None:
-    assert [str(error) for error in leaves(NESTED)] == ["the disk is full"]
+    assert [str(error) for error in leaves(cast("ExceptionGroup[ProxydError]", NESTED))] == ["the disk is full"]
 
 
 def test_an_error_out_of_task_groups_comes_by_itself() -> None:

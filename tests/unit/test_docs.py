@@ -1,0 +1,46 @@
+"""The documents name what there is: no setting and no metric is missing or made up."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from proxyd.config import Settings, load
+from proxyd.language import CheckSettings, SourceText, check
+from proxyd.metrics import Metrics
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_every_metric_is_defined_in_the_metrics_page() -> None:
+    exported = set()
+    for family in Metrics().registry.collect():
+        exported.add(family.name + ("_total" if family.type == "counter" else ""))
+    named = set(re.findall(r"`(proxyd_[a-z_]+)", read("docs/metrics.md")))
+    assert named == exported
+
+
+def test_every_setting_is_in_the_settings_page_with_its_default() -> None:
+    defaults = load(environ={}).describe()
+    rows = dict(re.findall(r"^\| `([a-z_]+)` \| (.*?) \|", read("docs/settings.md"), re.MULTILINE))
+    assert list(rows) == list(Settings.model_fields)
+    for key, shown in rows.items():
+        value = defaults[key]
+        assert shown == (f"`{value}`" if value not in (None, "", []) else ""), key
+
+
+def test_the_profile_of_the_readme_is_valid() -> None:
+    text = read("README.md").split("## A profile")[1].split("```")[1]
+    checked = check([SourceText("README.md", text)], CheckSettings())
+    assert [str(error) for error in checked.errors] == []
+
+
+def test_the_profiles_that_are_shipped_are_valid() -> None:
+    texts = [SourceText(path.name, path.read_text(encoding="utf-8")) for path in sorted((ROOT / "profiles").iterdir())]
+    assert texts
+    checked = check(texts, CheckSettings())
+    assert [str(error) for error in checked.errors] == []
