@@ -8,7 +8,7 @@ def main() -> int:
 
     It is imported here and not above: parser processes import the main module again, and need none of it.
     """
-    from proxyd.cli.main import main as run  # noqa: PLC0415
+    from proxyd.cli.main import main as run
 
     return run()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ log = structlog.get_logger("housekeeping")
 async def housekeeping(
     store: SqlStore, clock: Clock, *, retention_s: float, backup: Path | None
 ) -> AsyncIterator[None]:
-    """Run the chores while the context is open."""
+    """Run the chores while the context is open; leaving waits for the one under way."""
 
     async def expire() -> None:
         deleted = await store.expire(clock.time_s(), retention_s=retention_s)
@@ -33,18 +33,32 @@ async def housekeeping(
         if backup is not None:
             await back_up(store, backup, clock.time_s())
 
-    # A late chore is still wanted, but only once: APScheduler would silently skip it after one second.
-    scheduler = AsyncIOScheduler(
-        timezone=UTC, job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
-    )
-    scheduler.add_job(store.checkpoint, "interval", seconds=60, id="checkpoint")
-    scheduler.add_job(expire, "interval", hours=1, id="expiry")
-    scheduler.add_job(copy, "cron", hour=3, minute=17, id="backup")
+    turn = asyncio.Lock()
+    scheduler = make_scheduler()
+    scheduler.add_job(_in_turn(turn, store.checkpoint), "interval", seconds=60, id="checkpoint")
+    scheduler.add_job(_in_turn(turn, expire), "interval", hours=1, id="expiry")
+    scheduler.add_job(_in_turn(turn, copy), "cron", hour=3, minute=17, id="backup")
     scheduler.start()
     try:
         yield
     finally:
-        scheduler.shutdown(wait=False)
+        scheduler.pause()
+        async with turn:  # shutting down would cancel a chore in the middle
+            scheduler.shutdown(wait=False)
+
+
+def make_scheduler() -> AsyncIOScheduler:
+    """Return a scheduler whose late jobs still run, once; its default would skip them after one second."""
+    defaults = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
+    return AsyncIOScheduler(timezone=UTC, job_defaults=defaults)
+
+
+def _in_turn(turn: asyncio.Lock, chore: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    async def run() -> None:
+        async with turn:
+            await chore()
+
+    return run
 
 
 async def back_up(store: SqlStore, folder: Path, now_s: float) -> Path:

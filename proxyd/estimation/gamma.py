@@ -13,14 +13,14 @@ from proxyd.estimation.evidence import ChangedBit, Evidence, ItemCount, ItemTime
 PRIOR_EVENTS = 2.0
 DEFAULT_MEAN_PER_S = 1.0 / 86400.0
 _STEP = 4.0
-_POWERS = np.arange(-10, 11)
+_POWERS = np.arange(-10.0, 11.0)
 
 
 def _components(spread: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return log weights and relative means of the prior: log-normal in steps of 4, with mean 1."""
     weights = np.exp(-((_POWERS / spread) ** 2) / 2)
     weights /= weights.sum()
-    means = _STEP**_POWERS
+    means: NDArray[np.float64] = np.power(_STEP, _POWERS)
     return np.log(weights), means / float(weights @ means)
 
 

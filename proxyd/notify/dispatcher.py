@@ -101,6 +101,8 @@ class Dispatcher:
         due = await self._outbox.due_deliveries(
             self._clock.time_s(), hold_s=self._settings.hold_s, limit=self._settings.concurrency * 2
         )
+        if self._draining:  # begun while the outbox was read: what started now nobody would wait for
+            return True
         startable = [delivery for delivery in due if delivery.lane not in busy]
         for delivery in startable[:room]:
             self._busy[delivery.lane] = start(self._deliver(delivery), name=f"deliver {delivery.notification_id}")

@@ -18,8 +18,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from proxyd.errors import StoreError
 
 # SQLite before 3.51.3 can damage a WAL when two connections write or checkpoint at once; Debian 12 ships 3.40. So only
-# the writer's one connection writes, and only it checkpoints.
-_PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON", "busy_timeout=5000", "wal_autocheckpoint=0")
+# the writer's one connection writes, and only it checkpoints. A commit is on the disk before anything is sent out: even
+# after a power cut no id comes back with other bytes.
+_PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=5000", "wal_autocheckpoint=0")
 
 
 @contextmanager

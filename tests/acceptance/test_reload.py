@@ -35,11 +35,11 @@ async def test_check_reports_all_five_errors_of_a_profile_with_their_places(tmp_
         path = w.daemon.declare(FIVE_ERRORS)
         checked = await w.daemon.cli("check", str(path))
         assert checked.code == 1
-        places = re.findall(rf"^{re.escape(str(path))}:(\d+):(\d+): \S", checked.err, re.MULTILINE)
-        assert len(places) == len(set(places)) == 5, checked.err
-        assert len(re.findall(r"^\s+\^+$", checked.err, re.MULTILINE)) == 5
-        assert checked.err.endswith("5 errors\n")
-        assert checked.out == ""
+        said = checked.out + checked.err
+        places = re.findall(rf"^{re.escape(str(path))}:(\d+):(\d+): \S", said, re.MULTILINE)
+        assert len(places) == len(set(places)) == 5, said
+        assert len(re.findall(r"^\s+\^+$", said, re.MULTILINE)) == 5
+        assert said.endswith("5 errors\n")
         for place, (line, column) in zip(("RSSS", "'ftp", '"wacth', "channel.item.titel"), places, strict=False):
             assert FIVE_ERRORS.splitlines()[int(line) - 1][int(column) - 1 :].startswith(place)
 
