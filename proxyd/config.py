@@ -144,9 +144,10 @@ def _listen(value: str) -> str:
 
 
 def _database(value: str) -> str:
-    if "://" in value and not value.startswith("sqlite+aiosqlite:///"):
+    path = value.removeprefix("sqlite+aiosqlite:///").removeprefix("sqlite:///")
+    if "://" in path:
         raise ValueError("only SQLite is supported; give the path of a file")
-    return value
+    return path
 
 
 def _positive(value: float) -> float:
@@ -210,7 +211,7 @@ class Settings(BaseModel):
     @property
     def database_path(self) -> Path:
         """Path of the database file."""
-        return Path(self.database.removeprefix("sqlite+aiosqlite:///"))
+        return Path(self.database)
 
     @property
     def socket_path(self) -> Path:

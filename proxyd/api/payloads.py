@@ -40,6 +40,7 @@ def explanation(found: Explanation) -> dict[str, Any]:
         "earliest": time_or_none(found.earliest_s),
         "rules": list(found.rules),
         "postponed": dict(found.postponed),
+        "unmet_intervals": found.unmet_intervals,
         "first_contact": time_or_none(state.first_contact_s),
         "last_probe": time_or_none(state.last_start_s),
         "last_outcome": state.last_outcome,

@@ -67,20 +67,23 @@ class Daemon:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._store.writer.run(), name="writer")
             await self._declarations.start()
-            tasks.create_task(self._watch_profiles(), name="profiles")
-            tasks.create_task(self._probes.run(), name="probes")
-            tasks.create_task(self._dispatcher.run(), name="deliveries")
-            declared = self._declarations.current
-            log.info("running", rules=len(declared.rules), sources=len(declared.sources))
-            async with housekeeping(self._store, self._clock, retention_s=settings.retention_s, backup=settings.backup):
-                await self._stopping.wait()
-            await self._drain()
+            async with asyncio.TaskGroup() as loops:  # all that writes; the writer outlives it
+                loops.create_task(self._watch_profiles(), name="profiles")
+                loops.create_task(self._probes.run(), name="probes")
+                loops.create_task(self._dispatcher.run(), name="deliveries")
+                declared = self._declarations.current
+                log.info("running", rules=len(declared.rules), sources=len(declared.sources))
+                async with housekeeping(
+                    self._store, self._clock, retention_s=settings.retention_s, backup=settings.backup
+                ):
+                    await self._stopping.wait()
+                await self._drain()
+            self._store.writer.close()
 
     async def _drain(self) -> None:
         log.info("draining")
-        await self._probes.drain(self._settings.drain_timeout_s)
-        await self._dispatcher.drain(self._settings.drain_timeout_s)
-        self._store.writer.close()
+        timeout_s = self._settings.drain_timeout_s
+        await asyncio.gather(self._probes.drain(timeout_s), self._dispatcher.drain(timeout_s))
 
     async def _watch_profiles(self) -> None:
         while not self._stopping.is_set():

@@ -62,7 +62,10 @@ class DeciderSettings:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a source is probed when it is; times in unix seconds, the rate in items a day."""
+    """Why a source is probed when it is; times in unix seconds, the rate in items a day.
+
+    ``unmet_intervals`` counts planned intervals that ended without a probe, since they were last laid.
+    """
 
     source_id: str
     url: str
@@ -72,6 +75,7 @@ class Explanation:
     earliest_s: float | None
     rules: tuple[str, ...]
     postponed: Mapping[str, int]
+    unmet_intervals: int
     state: SourceState
 
 
@@ -220,6 +224,7 @@ class Decider:
             earliest_s=earliest if earliest > now_s else None,
             rules=tuple(self._rules_of.get(source_id, ())),
             postponed=dict(page.postponed) if page else {},
+            unmet_intervals=sum(demand.unmet for demand in page.demands.intervals) if page else 0,
             state=self._state(source),
         )
 

@@ -19,7 +19,7 @@ from proxyd.scheduling.edf import latest_slots
 from proxyd.scheduling.intervals import PlannedInterval
 
 LOOKAHEAD_CHRONONS = 60
-_ROUNDING_S = 1e-6  # a start at 0.2 s and a spacing of 0.2 s must meet a chronon that starts at 0.4 s
+_ROUNDING_S = 1e-6  # sums of 0.2 s miss the start of a chronon by a little
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,9 @@ class Page:
 
     def blocked_by(self, now_s: float) -> str | None:
         """Return the constraint of the source that forbids a start at ``now_s``."""
-        if self.not_before_s > now_s + _ROUNDING_S:
+        if self.not_before_s > now_s:
             return "back-off"
-        return "source politeness" if self.log.earliest_s() > now_s + _ROUNDING_S else None
+        return "source politeness" if self.log.earliest_s() > now_s else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +187,9 @@ class Planner:
         chosen: list[PlannedProbe] = []
         for candidate in sorted(self._candidates(now), key=lambda c: c.rank):
             page = candidate.page
-            if blocked := page.blocked_by(start_s):
-                self._postpone(page, blocked)
-            elif (at_s := self._host_start_s(page.host, start_s)) >= stop_s:
-                self._postpone(page, "host politeness")
+            at_s = max(page.allowed_s(), self._host_start_s(page.host, start_s))
+            if at_s >= stop_s - _ROUNDING_S:
+                self._postpone(page, page.blocked_by(stop_s - _ROUNDING_S) or "host politeness")
             elif len(chosen) >= capacity:
                 self._postpone(page, "budget")
             else:
@@ -249,7 +248,7 @@ class Planner:
         wakes += [d.pending(now).start for d in page.demands.fixed]
         if (due_s := self._detection_due_s(page)) < inf:
             wakes.append(self.settings.grid.ceil(due_s))
-        earliest = self.settings.grid.ceil(page.allowed_s()) if not isinf(page.allowed_s()) else now
+        earliest = self.settings.grid.chronon_at(page.allowed_s()) if not isinf(page.allowed_s()) else now
         return int(max(now, earliest, min(wakes, default=now + 10**9)))
 
     def _detection_due_s(self, page: Page) -> float:
@@ -306,7 +305,7 @@ class Planner:
         for page in self.pages.values():
             if page.source_id in ranked or page.in_flight or not page.demands.detecting or page.last_seen_s is None:
                 continue
-            if page.blocked_by(now_s) is None:
+            if page.allowed_s() < self.settings.grid.start_s(now + 1):
                 ranked[page.source_id] = self._detection_candidate(page, now_s, 3, Reason.SPEND)
 
     @staticmethod
