@@ -201,13 +201,10 @@ def _context() -> BaseContext:
 def _serve(pipe: Connection[Any, Any], parse: ParseFunction) -> None:
     """Answer documents until the other end is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the daemon decides when to end, not the terminal
-    pipe.send("ready")
-    while True:
-        try:
-            job = pipe.recv()
-        except (EOFError, OSError):
-            return
-        pipe.send(_answer(parse, job))
+    with suppress(EOFError, OSError):
+        pipe.send("ready")
+        while True:
+            pipe.send(_answer(parse, pipe.recv()))
 
 
 def _answer(parse: ParseFunction, job: _Job) -> ParsedFeed | ProbeError:

@@ -30,6 +30,8 @@ import aiohttp
 from aiohttp import web
 from standardwebhooks import Webhook, WebhookVerificationError
 
+from proxyd.config import socket_address
+
 PATIENCE_S = 60.0
 SECRET = "whsec_" + base64.b64encode(b"the acceptance tests' own secret").decode()
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -338,6 +340,7 @@ class Daemon:
         }
         self._process: asyncio.subprocess.Process | None = None
         self._log = folder / "stderr.log"
+        self._socket: str | None = None
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -352,12 +355,21 @@ class Daemon:
         if self._session is not None:
             await self._session.close()
         if error is not None:
-            print(f"--- stderr of the daemon\n{self.log[-8000:]}")
+            error.add_note(f"--- stderr of the daemon\n{self.log[-8000:]}")
 
     @property
     def log(self) -> str:
         """All that the daemon wrote to standard error."""
         return self._log.read_text() if self._log.exists() else ""
+
+    def forget_log(self) -> None:
+        self._log.write_text("")
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is gone by itself."""
+        assert self._process is not None
+        return self._process.returncode is not None
 
     @property
     def pid(self) -> int:
@@ -481,6 +493,14 @@ class Daemon:
                 body = json.loads(body)
             return response.status, response.headers, body
 
+    async def post_profile(self, text: str, token: str | None = None, *, query: str = "") -> tuple[int, Any]:
+        """Send a text of the rule language and return the status and the answer."""
+        headers = {"Content-Type": "text/plain; charset=utf-8"}
+        status, _, answer = await self.request(
+            "POST", f"/api/v1/profiles{query}", token=token, data=text.encode(), headers=headers
+        )
+        return status, answer
+
     async def metrics(self) -> dict[str, float]:
         """Return every sample of /metrics by its name with labels."""
         status, _, text = await self.request("GET", "/metrics")
@@ -497,22 +517,24 @@ class Daemon:
 
         await eventually(reached, f"{name} >= {least:g}", state=lambda: self.log[-2000:])
 
+    async def sources(self) -> dict[str, dict[str, Any]]:
+        """Return what the daemon says of every source, by name, asked over its Unix socket."""
+        if self._socket is None:
+            self._socket = socket_address(self.database.with_suffix(".sock"))
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.UnixConnector(self._socket)) as session,
+            session.get("http://proxyd/api/v1/sources?limit=500") as response,
+        ):
+            return {item["source"]: item for item in (await response.json())["items"]}
+
     async def knows(self, *sources: str) -> None:
         """Wait until the daemon has seen each source once: from then on what is new there is news."""
 
         async def known() -> bool:
-            _, _, answer = await self._local("GET", "/api/v1/sources?limit=500")
-            seen = {item["source"] for item in answer["items"] if item["first_contact"]}
-            return set(sources) <= seen
+            found = await self.sources()
+            return all(found[source]["first_contact"] for source in sources)
 
         await eventually(known, f"first contact with {sources}", state=lambda: self.log[-2000:])
-
-    async def _local(self, method: str, path: str) -> tuple[int, Mapping[str, str], Any]:
-        async with (
-            aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(self.database.with_suffix(".sock")))) as session,
-            session.request(method, f"http://proxyd{path}") as response,
-        ):
-            return response.status, response.headers, await response.json()
 
     async def _is_ready_or_dead(self) -> bool:
         assert self._process is not None

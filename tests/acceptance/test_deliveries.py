@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.acceptance.support import world
 
 FORMS = {"rss2": "rss2", "rss1": "rss1", "atom": "atom"}

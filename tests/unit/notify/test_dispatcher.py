@@ -172,3 +172,23 @@ async def test_a_missing_secret_sends_nothing_and_is_tried_again() -> None:
         await settle(50)
     assert channel.attempts == []
     assert metrics.registry.get_sample_value("proxyd_deliveries_total", {"result": "retry"}) == 1
+
+
+async def test_nothing_is_started_once_a_drain_has_begun_while_the_outbox_was_read() -> None:
+    class DrainedWhileRead(MemoryOutbox):
+        async def due_deliveries(self, now_s: float, *, hold_s: float, limit: int) -> Sequence[Delivery]:
+            await dispatcher.drain(1.0)
+            return await super().due_deliveries(now_s, hold_s=hold_s, limit=limit)
+
+    outbox, channel = DrainedWhileRead(delivery(1)), ScriptedChannel(accept)
+    dispatcher = Dispatcher(
+        outbox,
+        channel,
+        lambda ref: "s",
+        FakeClock(T0),
+        np.random.default_rng(1),
+        Metrics(),
+        DispatcherSettings(hold_s=600.0, concurrency=64),
+    )
+    await dispatcher.run()
+    assert (channel.attempts, outbox.accepted) == ([], [])

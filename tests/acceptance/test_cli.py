@@ -1,0 +1,196 @@
+"""The verbs, as a user types them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.support import Daemon, Done, World, eventually, world
+
+TOKEN = re.compile(r"pxd_[0-9a-f]{12}_[A-Za-z0-9_-]{43}\n")
+
+
+async def running(w: World) -> None:
+    w.origin.feed("feed").add(1, age_s=3600.0)
+    w.daemon.declare(w.text(["feed"], {"each": 1}))
+    await w.daemon.start()
+    await w.daemon.knows("feed")
+
+
+async def test_verbs_that_need_no_daemon(tmp_path: Path) -> None:
+    async with Daemon(tmp_path) as daemon:
+        version, config, shown = await asyncio.gather(
+            daemon.cli("version"), daemon.cli("config", "--json"), daemon.cli("config")
+        )
+        assert (version.code, version.err) == (0, "")
+        assert re.fullmatch(r"proxyd \d+\.\d+\.\d+\S*\n", version.out)
+
+        assert json.loads(config.out)["chronon"] == "200ms"
+        assert shown.code == 0
+        # What `config` prints is a settings file.
+        (tmp_path / "again.toml").write_text(shown.out)
+        again = await daemon.cli("--config", str(tmp_path / "again.toml"), "config")
+        assert again.out == shown.out
+
+        migrated = await daemon.cli("db", "migrate")
+        assert (migrated.code, migrated.out) == (0, f"{daemon.database} is at the newest schema\n")
+        assert await daemon.cli("db", "migrate") == migrated
+
+        token = await daemon.cli("token", "create", "--name", "ci", "--scope", "read")
+        assert (token.code, token.err) == (0, "")
+        assert TOKEN.fullmatch(token.out)
+        same = await daemon.cli("token", "create", "--name", "ci", "--scope", "read")
+        assert (same.code, same.out) == (1, "")
+        assert "'ci' already" in same.err
+        # The token is good as soon as a daemon runs.
+        await daemon.start()
+        status, _, _ = await daemon.request("GET", "/api/v1/profiles", token=token.out.strip())
+        assert status == 200
+
+
+async def test_verbs_that_need_a_daemon_say_so(tmp_path: Path) -> None:
+    async with Daemon(tmp_path) as daemon:
+        for verb in (["healthcheck"], ["plan"], ["explain", "x"]):
+            done = await daemon.cli(*verb)
+            assert (done.code, done.out) == (1, ""), verb
+            assert re.fullmatch(r"proxyd: no daemon .*\n", done.err), done
+            daemon.database.parent.mkdir(exist_ok=True)
+
+
+async def test_unknown_settings_and_verbs_are_refused(tmp_path: Path) -> None:
+    async with Daemon(tmp_path) as daemon:
+        for verb in ("serve", "config"):
+            typo = await daemon.cli(verb, PROXYD_BUGDET="1/s", PROXYD_CHRONON="soon")
+            assert (typo.code, typo.out) == (1, "")
+            assert "PROXYD_BUGDET: no such setting" in typo.err
+            assert "chronon: 'soon' is not a duration" in typo.err
+            assert "Traceback" not in typo.err
+        (tmp_path / "proxyd.toml").write_text("chronom = '1s'\n")
+        typo = await daemon.cli("config")
+        assert (typo.code, "chronom: no such setting" in typo.err) == (1, True)
+        (tmp_path / "proxyd.toml").unlink()
+        assert (await daemon.cli("no-such-verb")).code == 2
+
+
+async def test_what_the_running_daemon_plans_and_why(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        await running(w)
+        plan, table, explained, machine, unknown, health = await asyncio.gather(
+            w.daemon.cli("plan", "--json", "--limit", "3"),
+            w.daemon.cli("plan"),
+            w.daemon.cli("explain", "feed"),
+            w.daemon.cli("explain", "feed", "--json"),
+            w.daemon.cli("explain", "fede"),
+            w.daemon.cli("healthcheck"),
+        )
+        probes = json.loads(plan.out)
+        assert len(probes) == 3
+        for probe in probes:
+            assert probe.keys() == {"source", "at", "reason", "rule", "rate_per_day"}
+            assert (probe["source"], probe["rule"], probe["reason"]) == ("feed", "each", "detection")
+        times = [datetime.fromisoformat(probe["at"]) for probe in probes]
+        assert times == sorted(set(times))
+        assert (table.code, table.out.split()[:4]) == (0, ["at", "source", "reason", "rule"])
+
+        assert explained.code == 0
+        for word in (w.origin.url("feed"), "items a day", "last probe: ", "next probe: "):
+            assert word in explained.out
+        answer = json.loads(machine.out)
+        assert (answer["source"], answer["rules"], answer["failures"]) == ("feed", ["each"], 0)
+        assert (unknown.code, unknown.out) == (1, "")
+        assert "'fede'" in unknown.err
+
+        assert (health.code, health.out) == (0, "ready\n")
+
+
+async def test_notifications_are_listed_replayed_and_tried_out(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        await running(w)
+        guids = w.origin.feeds["feed"].add(3)
+        await w.receiver.received("each", 3)
+        await w.daemon.metric_reaches('proxyd_deliveries_total{result="accepted"}', 3)
+
+        as_json, as_table, of_none, missing, no_rule = await asyncio.gather(
+            w.daemon.cli("notifications", "--json", "--limit", "2"),
+            w.daemon.cli("notifications"),
+            w.daemon.cli("notifications", "--json", "--rule", "none"),
+            w.daemon.cli("webhook", "replay", "ntf_none"),
+            w.daemon.cli("webhook", "test", "no-such-rule"),
+        )
+        listed = json.loads(as_json.out)
+        assert [found["body"]["data"]["items"][0]["channel.item.guid"] for found in listed] == guids[:0:-1]
+        newest = listed[0]
+        assert {"id", "rule", "source", "event", "created", "late", "body", "deliveries"} == newest.keys()
+        assert newest["deliveries"][0]["state"] == "delivered"
+        sent = next(a for a in w.receiver.arrivals["each"] if a.webhook_id == newest["id"])
+        assert json.loads(sent.body) == newest["body"]
+        assert json.loads(of_none.out) == []
+        assert newest["id"] in as_table.out
+        assert (missing.code, "'ntf_none'" in missing.err) == (1, True)
+        assert (no_rule.code, "'no-such-rule'" in no_rule.err) == (1, True)
+
+        replayed = await w.daemon.cli("webhook", "replay", newest["id"])
+        assert replayed.code == 0
+        await eventually(lambda: len(w.receiver.arrivals["each"]) == 4, "the notification again")
+        assert w.receiver.arrivals["each"][-1] == sent
+
+        tried = await w.daemon.cli("webhook", "test", "each")
+        assert (tried.code, tried.out) == (0, f"{w.receiver.url('each')}: accepted\n")
+        assert json.loads(w.receiver.arrivals["each"][-1].body)["type"] == "proxyd.test"
+        w.receiver.scripts["each"].append("503")
+        refused = await w.daemon.cli("webhook", "test", "each")
+        assert (refused.code, "answered 503" in refused.out) == (1, True)
+        w.receiver.check()
+
+
+async def test_tokens_are_made_while_the_daemon_runs(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        await w.daemon.start()
+        made: list[Done] = [
+            await w.daemon.cli("token", "create", "--name", f"t-{scope}", "--scope", scope, "--expires", "90d")
+            for scope in ("read", "admin")
+        ]
+        assert [done.code for done in made] == [0, 0]
+        for done in made:
+            assert TOKEN.fullmatch(done.out)
+            status, _, _ = await w.daemon.request("GET", "/api/v1/sources", token=done.out.strip())
+            assert status == 200
+        assert (w.daemon.database.with_suffix(".sock").stat().st_mode & 0o777) == 0o600
+        brief = await w.daemon.cli("token", "create", "--name", "brief", "--scope", "read", "--expires", "1ms")
+        status, _, _ = await w.daemon.request("GET", "/api/v1/sources", token=brief.out.strip())
+        assert status == 401
+
+
+async def test_it_works_under_a_path_longer_than_a_socket_may_have(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    async with world(deep) as w:
+        await w.daemon.start()
+        health = await w.daemon.cli("healthcheck")
+        assert (health.code, health.out) == (0, "ready\n"), health
+        await w.daemon.stop()
+        assert not w.daemon.database.with_suffix(".sock").exists()
+
+
+def test_fmt_prints_what_check_accepts(tmp_path: Path) -> None:
+    shipped = Path(__file__).parents[2] / "profiles"
+    once = run_proxyd("fmt", str(shipped), cwd=tmp_path)
+    path = tmp_path / "once.profile"
+    path.write_text(once, encoding="utf-8")
+    assert run_proxyd("fmt", str(path), cwd=tmp_path) == once
+    assert "1 files" in run_proxyd("check", str(path), cwd=tmp_path)
+
+
+def run_proxyd(*arguments: str, cwd: Path) -> str:
+    command = [str(Path(sys.executable).with_name("proxyd")), *arguments]
+    if not Path(command[0]).exists():
+        pytest.skip("proxyd is not installed beside this Python")
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout
