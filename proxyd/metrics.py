@@ -5,6 +5,8 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from proxyd.model.outcome import OutcomeKind
+from proxyd.model.schedule import Reason
+from proxyd.scheduling import CONSTRAINTS
 
 _DELAYS_S = (1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800, 57600, 86400, 604800)
 _FINE_DELAYS_S = (0.05, 0.1, 0.25, 0.5, *_DELAYS_S)
@@ -22,9 +24,13 @@ class Metrics:
             self.probes.labels(kind.value)
         self.requests = Counter("proxyd_requests", "HTTP requests started for probes, redirects included.", registry=r)
         self.planned = Counter("proxyd_planned_probes", "Probes planned, by reason.", ["reason"], registry=r)
+        for reason in Reason:
+            self.planned.labels(reason.value)
         self.postponed = Counter(
             "proxyd_postponed_probes", "Probes that were due and held back, by constraint.", ["constraint"], registry=r
         )
+        for constraint in CONSTRAINTS:
+            self.postponed.labels(constraint)
         self.dropped = Counter("proxyd_dropped_probes", "Planned probes whose chronon passed in a stall.", registry=r)
         self.allowed = Counter("proxyd_budget_probes", "Probes the budget allowed so far.", registry=r)
         self.budget_used = Gauge(
@@ -55,6 +61,10 @@ class Metrics:
         self.completeness = Gauge(
             "proxyd_completeness_ratio", "Captured over all execution intervals of the present rules.", registry=r
         )
+        self._add_deliveries()
+
+    def _add_deliveries(self) -> None:
+        r = self.registry
         self.notifications = Counter("proxyd_notifications", "Notifications made.", registry=r)
         self.deliveries = Counter("proxyd_deliveries", "Delivery attempts, by result.", ["result"], registry=r)
         for result in ("accepted", "retry", "dead"):

@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from proxyd.cli import profiles, remote, service
-from proxyd.cli.demo import demo as run_demo
-from proxyd.config import parse_duration
 from proxyd.errors import ProxydError
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]
@@ -24,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code."""
     options = _parser().parse_args(arguments)
     try:
-        return int(options.run(options))
+        return _load(options.run)(options)
     except ProxydError as error:
         print(f"proxyd: {error}", file=sys.stderr)
         return 1
@@ -43,63 +41,73 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_service_verbs(verbs: Verbs) -> None:
-    _verb(verbs, "serve", service.serve, "run the daemon until SIGTERM")
-    demo = _verb(verbs, "demo", run_demo, "run everything offline for a while and show what was measured")
+    _verb(verbs, "serve", "service.serve", "run the daemon until SIGTERM")
+    demo = _verb(verbs, "demo", "demo.demo", "run everything offline for a while and show what was measured")
     demo.add_argument("--for", dest="duration_s", type=_duration, default=60.0, metavar="60s", help="how long")
     demo.add_argument("--seed", type=int, default=1, help="of the feeds' rates and items")
     demo.add_argument("--json", action="store_true", help="print JSON")
-    health = _verb(verbs, "healthcheck", service.healthcheck, "exit 0 if the daemon is ready, for containers")
+    health = _verb(verbs, "healthcheck", "status.healthcheck", "exit 0 if the daemon is ready, for containers")
     health.add_argument("--timeout", type=_duration, default=5.0, metavar="5s", help="longest wait")
     database = _verb(verbs, "db", None, "look after the database")
     actions = database.add_subparsers(required=True, metavar="ACTION")
-    _verb(actions, "migrate", service.migrate, "bring the database to the newest schema")
-    config = _verb(verbs, "config", service.config, "print the settings in force")
+    _verb(actions, "migrate", "service.migrate", "bring the database to the newest schema")
+    config = _verb(verbs, "config", "status.config", "print the settings in force")
     config.add_argument("--json", action="store_true", help="print JSON")
-    _verb(verbs, "version", service.version, "print the version")
+    _verb(verbs, "version", "status.version", "print the version")
 
 
 def _add_profile_verbs(verbs: Verbs) -> None:
-    check = _verb(verbs, "check", profiles.check, "check profiles; exit 1 and name every error")
+    check = _verb(verbs, "check", "profiles.check", "check profiles; exit 1 and name every error")
     check.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files, or directories of *.profile files")
-    fmt = _verb(verbs, "fmt", profiles.fmt, "print profiles in the canonical layout")
+    fmt = _verb(verbs, "fmt", "profiles.fmt", "print profiles in the canonical layout")
     fmt.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files, or directories of *.profile files")
     fmt.add_argument("--write", action="store_true", help="rewrite the files instead of printing")
 
 
 def _add_remote_verbs(verbs: Verbs) -> None:
-    plan = _verb(verbs, "plan", remote.plan, "print the coming probes of the running daemon")
+    plan = _verb(verbs, "plan", "remote.plan", "print the coming probes of the running daemon")
     plan.add_argument("--limit", type=int, default=50, help="how many (default 50)")
     plan.add_argument("--json", action="store_true", help="print JSON")
-    explain = _verb(verbs, "explain", remote.explain, "say when a source is probed next, and why")
+    explain = _verb(verbs, "explain", "remote.explain", "say when a source is probed next, and why")
     explain.add_argument("source", help="name of the source")
     explain.add_argument("--json", action="store_true", help="print JSON")
-    listing = _verb(verbs, "notifications", remote.notifications, "list notifications, newest first")
+    listing = _verb(verbs, "notifications", "remote.notifications", "list notifications, newest first")
     listing.add_argument("--rule", help="of this rule only")
     listing.add_argument("--limit", type=int, default=20, help="how many (default 20)")
     listing.add_argument("--json", action="store_true", help="print JSON")
-    _verb(verbs, "reload", remote.reload, "check the profiles and swap them in")
+    _verb(verbs, "reload", "remote.reload", "check the profiles and swap them in")
     token = _verb(verbs, "token", None, "tokens of the API").add_subparsers(required=True, metavar="ACTION")
-    create = _verb(token, "create", remote.create_token, "make a token and print it, once")
+    create = _verb(token, "create", "remote.create_token", "make a token and print it, once")
     create.add_argument("--name", required=True, help="what it is for; unique")
     create.add_argument("--scope", required=True, choices=("read", "write", "admin"))
     create.add_argument("--expires", type=_duration, metavar="90d", help="lifetime (default: none)")
     webhook = _verb(verbs, "webhook", None, "webhooks").add_subparsers(required=True, metavar="ACTION")
-    test = _verb(webhook, "test", remote.test_webhook, "send a test message to a rule's webhooks")
+    test = _verb(webhook, "test", "remote.test_webhook", "send a test message to a rule's webhooks")
     test.add_argument("rule", help="name of the rule")
-    replay = _verb(webhook, "replay", remote.replay, "send a notification again, or all that were given up")
+    replay = _verb(webhook, "replay", "remote.replay", "send a notification again, or all that were given up")
     which = replay.add_mutually_exclusive_group(required=True)
     which.add_argument("id", nargs="?", help="id of the notification")
     which.add_argument("--dead", action="store_true", help="every delivery that was given up")
 
 
-def _verb(verbs: Verbs, name: str, run: Run | None, text: str) -> argparse.ArgumentParser:
+def _verb(verbs: Verbs, name: str, run: str | None, text: str) -> argparse.ArgumentParser:
     parser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     if run is not None:
         parser.set_defaults(run=run)
     return parser
 
 
+def _load(name: str) -> Run:
+    """Return the function of a verb, importing its module now: each verb loads what it needs and no more."""
+    module, _, function = name.rpartition(".")
+    run: Run = getattr(import_module(f"proxyd.cli.{module}"), function)
+    return run
+
+
 def _duration(text: str) -> float:
+
+    from proxyd.config import parse_duration
+
     try:
         return parse_duration(text)
     except ValueError as error:

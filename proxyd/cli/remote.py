@@ -8,7 +8,6 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from proxyd import app
 from proxyd.cli.sockets import socket_of
 from proxyd.client import Client, UnreachableError
 from proxyd.config import load
@@ -64,6 +63,8 @@ def create_token(options: argparse.Namespace) -> int:
     except UnreachableError:
         token = None
     if token is None:
+        from proxyd import app
+
         settings = load(options.config)
         token = asyncio.run(app.create_token(settings, options.name, options.scope, expires_in_s=options.expires))
     print(token)

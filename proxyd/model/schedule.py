@@ -18,7 +18,6 @@ class Reason(Enum):
     DETECTION = "detection"
     SPEND = "spare budget"
     RETRY = "retry"
-    MANUAL = "manual"
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,9 +190,17 @@ def pending_events(program: RuleProgram, source_id: str, stored: Sequence[Stored
 
 
 def _counts(program: RuleProgram, item: StoredItem) -> bool:
-    if item.seed and item.item.published_s is None:
+    """Whether an item is an event inside the rule's period.
+
+    Many feeds cut times to whole seconds: what appeared in the second of START and was not there before counts.
+    """
+    published_s = item.item.published_s
+    if item.seed and published_s is None:
         return False
-    return program.start_s <= item.event_s < program.end_s
+    started = item.event_s >= program.start_s
+    if not started and not item.seed and published_s is not None and published_s.is_integer():
+        started = published_s + 1.0 > program.start_s
+    return started and item.event_s < program.end_s
 
 
 def _event(stored: StoredItem, source_id: str) -> UpdateEvent:

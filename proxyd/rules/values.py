@@ -12,12 +12,12 @@ TIMESTAMP_PATHS = frozenset({"channel.item.pubdate", "channel.item.updated"})
 
 
 def iso_time(time_s: float) -> str:
-    """Return unix seconds as ISO 8601 in UTC, with as many digits as are needed.
+    """Return unix seconds as ISO 8601 in UTC, to the millisecond: such times sort as texts.
 
     >>> iso_time(0.0), iso_time(1.5)
-    ('1970-01-01T00:00:00Z', '1970-01-01T00:00:01.500000Z')
+    ('1970-01-01T00:00:00.000Z', '1970-01-01T00:00:01.500Z')
     """
-    return datetime.fromtimestamp(time_s, UTC).isoformat().replace("+00:00", "Z")
+    return datetime.fromtimestamp(round(time_s, 3), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def parse_iso(text: str) -> float | None:

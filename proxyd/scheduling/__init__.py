@@ -4,9 +4,10 @@ from proxyd.scheduling.budget import Budget, BudgetHours
 from proxyd.scheduling.demand import Demands, FixedDemand, IntervalDemand
 from proxyd.scheduling.edf import latest_slots
 from proxyd.scheduling.intervals import Firing, PlannedInterval, expected_interval
-from proxyd.scheduling.planner import Page, PlannedProbe, Planner, PlannerSettings
+from proxyd.scheduling.planner import CONSTRAINTS, Page, PlannedProbe, Planner, PlannerSettings
 
 __all__ = [
+    "CONSTRAINTS",
     "Budget",
     "BudgetHours",
     "Demands",

@@ -19,6 +19,9 @@ from proxyd.scheduling.edf import latest_slots
 from proxyd.scheduling.intervals import PlannedInterval
 
 LOOKAHEAD_CHRONONS = 60
+BACK_OFF, SOURCE_POLITENESS, HOST_POLITENESS = "back-off", "source politeness", "host politeness"
+OVER_BUDGET = "budget"
+CONSTRAINTS = (BACK_OFF, SOURCE_POLITENESS, HOST_POLITENESS, OVER_BUDGET)
 _ROUNDING_S = 1e-6  # sums of 0.2 s miss the start of a chronon by a little
 
 
@@ -76,8 +79,8 @@ class Page:
     def blocked_by(self, now_s: float) -> str | None:
         """Return the constraint of the source that forbids a start at ``now_s``."""
         if self.not_before_s > now_s:
-            return "back-off"
-        return "source politeness" if self.log.earliest_s() > now_s else None
+            return BACK_OFF
+        return SOURCE_POLITENESS if self.log.earliest_s() > now_s else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +192,9 @@ class Planner:
             page = candidate.page
             at_s = max(page.allowed_s(), self._host_start_s(page.host, start_s))
             if at_s >= stop_s - _ROUNDING_S:
-                self._postpone(page, page.blocked_by(stop_s - _ROUNDING_S) or "host politeness")
+                self._postpone(page, page.blocked_by(stop_s - _ROUNDING_S) or HOST_POLITENESS)
             elif len(chosen) >= capacity:
-                self._postpone(page, "budget")
+                self._postpone(page, OVER_BUDGET)
             else:
                 chosen.append(self._take(candidate, now, at_s))
         return sorted(chosen, key=lambda p: (p.start_s, p.probe.source_id))

@@ -123,6 +123,16 @@ async def test_end_closes_the_rule_for_later_events() -> None:
     assert titles(seen) == [["in time"]]
 
 
+async def test_an_item_of_the_second_of_start_counts_where_times_are_whole_seconds() -> None:
+    """The rule is accepted at 0.6 s past the item's second; the item came at 0.8 s and says only the second."""
+    found = await contacted(rule("r").replace("START NOW", "START '2001-09-09T01:46:50.600Z'"))
+    assert at(1) == 1_000_000_010.0
+    seen = await found.see(
+        changed("s", [item("same second", at(1)), item("before", at(1) - 1), item("x", at(1) + 0.5)], at(2))
+    )
+    assert titles(seen) == [["same second"]]
+
+
 async def test_item_times_are_clipped_to_the_time_between_the_probes() -> None:
     found = await contacted(rule("r"))
     seen = await found.see(
