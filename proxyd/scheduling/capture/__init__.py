@@ -1,0 +1,1 @@
+"""Execution intervals of many sources: capture all with fewest probes, or most under a capacity, or late as little."""

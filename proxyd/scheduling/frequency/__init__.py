@@ -1,0 +1,1 @@
+"""Access frequencies and sequences: how often to probe each source, and in which order."""

@@ -1,0 +1,161 @@
+"""Detection frequencies: how often to probe each source so that new items wait least, and what no schedule can beat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from proxyd.errors import SchedulingError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class DetectionBound:
+    """The tight lower bound on the expected number of undiscovered items, and the frequencies that would reach it.
+
+    Parameters
+    ----------
+    cost
+        Expected undiscovered items, counted at the end of each step; no schedule of ``c`` probes a step has less.
+    frequencies
+        Probes a step of each source, shape (n,), each at most 1, in all at most ``c``.
+    """
+
+    cost: float
+    frequencies: Floats
+
+
+def tight_bound(rates: ArrayLike, c: float) -> DetectionBound:
+    """Return the least of ``sum rates (1/f + 1)/2`` over ``sum f <= c``, ``f <= 1``.
+
+    An item is discovered one step after it came at the earliest, and with gaps between probes of mean ``1/f`` it waits
+    ``(1/f + 1)/2`` steps on average at least. The least is at ``f = min(1, theta sqrt(rate))``: sources that would be
+    probed more than once a step are capped and what they leave is given to the others.
+
+    Parameters
+    ----------
+    rates
+        Expected new items a step, shape (n,), not negative.
+    c
+        Probes a step, greater than 0.
+
+    Raises
+    ------
+    SchedulingError
+        A rate is negative or not finite, or ``c`` is not greater than 0.
+
+    Notes
+    -----
+    Source: ALGORITHMS 5 (T); never below the bound of Theorem 4.1 of Mahmoody, Riondato and Upfal.
+
+    Examples
+    --------
+    >>> bound = tight_bound([4.0, 1.0, 1.0], 2.0)
+    >>> bound.frequencies.tolist(), bound.cost
+    ([1.0, 0.5, 0.5], 7.0)
+    """
+    lam = checked_rates(rates, c)
+    frequencies = np.zeros(len(lam))
+    free = lam > 0
+    left = float(c)
+    while free.any():
+        share = np.sqrt(lam[free])
+        share *= left / share.sum()
+        if not (share > 1).any():
+            frequencies[free] = share
+            break
+        capped = np.flatnonzero(free)[share >= 1]
+        if left >= free.sum():
+            capped = np.flatnonzero(free)
+        frequencies[capped] = 1.0
+        free[capped] = False
+        left -= len(capped)
+    frequencies = np.minimum(frequencies, 1.0)
+    active = lam > 0
+    return DetectionBound(float(np.sum(lam[active] * (1 / frequencies[active] + 1) / 2)), frequencies)
+
+
+def paper_bound(rates: ArrayLike, c: float) -> float:
+    """Return the paper's lower bound, ``max(sum lambda, (sum sqrt lambda)^2 / (2c))``.
+
+    Notes
+    -----
+    Source: Mahmoody, Riondato and Upfal, Theorem 4.1.
+
+    Examples
+    --------
+    >>> paper_bound([4.0, 1.0, 1.0], 2.0)
+    6.0
+    """
+    lam = checked_rates(rates, c)
+    return max(float(lam.sum()), float(np.sqrt(lam).sum()) ** 2 / (2 * c))
+
+
+def memoryless(rates: ArrayLike, c: float) -> Floats:
+    """Return the probability of each source per probe, ``sqrt(lambda)`` normalised.
+
+    With ``c`` probes a step each is drawn anew from these, whatever came before.
+
+    Notes
+    -----
+    Source: Theorem 4.3 (optimal among memoryless 1-schedules, cost ``(sum sqrt lambda)^2``) and Corollary 5 (within
+    ``2 + (c - 1)/c`` of any c-schedule).
+
+    Examples
+    --------
+    >>> memoryless([4.0, 1.0, 1.0], 1).tolist()
+    [0.5, 0.25, 0.25]
+    """
+    root = np.sqrt(checked_rates(rates, c))
+    if root.sum() == 0:
+        return np.full(len(root), 1 / len(root))
+    probabilities: Floats = root / root.sum()
+    return probabilities
+
+
+def periodic_cost(rates: ArrayLike, cycle: ArrayLike, c: int = 1) -> float:
+    """Return the expected undiscovered items of a repeating sequence of probes, ``c`` of them a step.
+
+    Items of one step are discovered at the end of that step if their source is probed in it; each gap of g steps
+    between probes costs ``rate * g (g + 1) / 2`` items times steps. Infinite where a source with a rate is never
+    probed.
+
+    Parameters
+    ----------
+    cycle
+        Indices of sources, in the order probed, -1 for an idle place; its length is made a multiple of ``c`` by idling.
+
+    Examples
+    --------
+    >>> periodic_cost([1.0, 1.0], [0, 1])
+    3.0
+    """
+    lam = checked_rates(rates, c)
+    sequence = np.asarray(cycle, dtype=np.int64)
+    steps = -(-len(sequence) // c)
+    at = np.arange(len(sequence)) // c
+    order = np.argsort(sequence, kind="stable")
+    total = 0.0
+    for source in range(len(lam)):
+        low, high = np.searchsorted(sequence[order], [source, source + 1])
+        times = np.unique(at[order[low:high]])
+        if not len(times):
+            if lam[source] > 0:
+                return float("inf")
+            continue
+        gaps = np.diff(np.append(times, times[0] + steps)).astype(float)
+        total += float(lam[source] * np.sum(gaps * (gaps + 1) / 2) / steps)
+    return total
+
+
+def checked_rates(rates: ArrayLike, c: float) -> Floats:
+    """Return the rates as an array, or raise ``SchedulingError``."""
+    lam = np.asarray(rates, dtype=np.float64)
+    if lam.ndim != 1 or not len(lam) or not np.all(np.isfinite(lam)) or np.any(lam < 0):
+        raise SchedulingError("rates must be a list of finite numbers, none negative")
+    if c <= 0:
+        raise SchedulingError("there must be more than 0 probes a step")
+    return lam

@@ -1,0 +1,249 @@
+"""Optimal probes of one source on a grid of slots: for every n at once, or for one n by a price per probe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from proxyd.errors import InvalidScheduleError
+from proxyd.scheduling.single.costs import Prefix
+from proxyd.scheduling.single.kernels import bounded_layer, layer, priced
+
+_BISECTIONS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Slots at which a source may be probed, and what holds there.
+
+    Parameters
+    ----------
+    times
+        Slot times, increasing; the first is where the period starts, the last where it ends and a probe is always made.
+    spacing
+        Least time between two probes, and between the start and the first.
+    is_open
+        Whether each slot may be used, shape of ``times``; the last one always may.
+    price
+        Extra cost of a probe at each slot (shared capacity, peaks), shape of ``times``, not negative.
+    largest_gap
+        Most time between two probes, from the start on; ``None`` for any.
+    """
+
+    times: NDArray[np.float64]
+    reach: NDArray[np.int64]
+    until: NDArray[np.int64] | None
+    is_open: NDArray[np.bool_]
+    price: NDArray[np.float64]
+
+    def __init__(
+        self,
+        times: ArrayLike,
+        *,
+        spacing: float = 0.0,
+        is_open: ArrayLike | None = None,
+        price: ArrayLike | None = None,
+        largest_gap: float | None = None,
+    ) -> None:
+        t = np.asarray(times, dtype=np.float64)
+        if len(t) < 2 or not np.all(np.diff(t) > 0):
+            raise InvalidScheduleError("a grid needs at least two slots, increasing")
+        usable = np.ones(len(t), dtype=bool) if is_open is None else np.array(is_open, dtype=bool)
+        prices = np.zeros(len(t)) if price is None else np.array(price, dtype=np.float64)
+        if usable.shape != t.shape or prices.shape != t.shape or np.any(prices < 0):
+            raise InvalidScheduleError("is_open and price need one entry for each slot, prices not negative")
+        usable[-1] = True
+        rounding = 1e-9 * (t[-1] - t[0])
+        object.__setattr__(self, "times", t)
+        object.__setattr__(self, "reach", np.searchsorted(t, t + spacing - rounding, side="left"))
+        until = None if largest_gap is None else np.searchsorted(t, t + largest_gap + rounding, side="right") - 1
+        object.__setattr__(self, "until", until)
+        object.__setattr__(self, "is_open", usable)
+        object.__setattr__(self, "price", prices)
+
+
+@dataclass(frozen=True, eq=False)
+class OneSourceSchedule:
+    """Probe times of one source, without the start and with the end of its period.
+
+    ``cost`` is in expected items times time times importance, slot prices left out. ``exact`` says whether it is the
+    least there is on the grid for this number of probes.
+    """
+
+    times: NDArray[np.float64]
+    cost: float
+    exact: bool = True
+
+    @property
+    def probes(self) -> int:
+        """How many probes there are."""
+        return len(self.times)
+
+
+def all_optimal(prefix: Prefix, grid: Grid, probes: int) -> list[OneSourceSchedule | None]:
+    """Return the optimal schedules of exactly 1, 2, ..., ``probes`` probes, ``None`` where there is none.
+
+    O(probes * slots): one pass over an envelope of lines for each number of probes, where the paper's Algorithm 1 takes
+    O(probes * slots^2); with a largest gap O(probes * slots log slots).
+
+    Notes
+    -----
+    Source: Eckstein, Gal and Reiner, Algorithm 1 (same optimum); ALGORITHMS 1.
+
+    Examples
+    --------
+    >>> from proxyd.model.intensity import PiecewiseConstant
+    >>> one = PiecewiseConstant.constant(1.0, 4.0)
+    >>> [s.cost for s in all_optimal(Prefix(one, one), Grid([0, 1, 2, 3, 4]), 4)]
+    [8.0, 4.0, 3.0, 2.0]
+    """
+    L, A, G = prefix.at(grid.times)
+    size = len(grid.times)
+    value = np.full(size, np.inf)
+    value[-1] = grid.price[-1]
+    links = np.empty((probes, size), dtype=np.int64)
+    found: list[OneSourceSchedule | None] = []
+    for count in range(probes):
+        best = np.empty(size)
+        if grid.until is None:
+            layer(L, A, G, value, grid.reach, grid.is_open, best, links[count])
+        else:
+            bounded_layer(L, A, G, _of_open(value, grid), grid.reach, grid.until, best, links[count])
+        value = best + grid.price
+        slots = _follow_layers(links, count) if best[0] < np.inf else None
+        found.append(None if slots is None else _schedule(prefix, grid, slots))
+    return found
+
+
+def optimal(prefix: Prefix, grid: Grid, probes: int) -> OneSourceSchedule:
+    """Return the cheapest schedule of at most ``probes`` probes.
+
+    The optimal cost is convex in the number of probes (the links are Monge), so a price per probe finds one number in
+    O(slots log): bisect the price until the path of fewest links has at most ``probes`` and the path of most links at
+    least as many. Where equal weeks make many numbers optimal at one price, the two paths are spliced where one crosses
+    the other.
+
+    Spacing can make more probes cost more, or impossible; then fewer are made.
+
+    Raises
+    ------
+    InvalidScheduleError
+        There is no schedule at all, or ``probes`` is less than 1.
+
+    Notes
+    -----
+    Source: ALGORITHMS 1; splicing after Aggarwal, Schieber and Tokuyama 1994.
+
+    Examples
+    --------
+    >>> from proxyd.model.intensity import PiecewiseConstant
+    >>> one = PiecewiseConstant.constant(1.0, 4.0)
+    >>> optimal(Prefix(one, one), Grid([0, 1, 2, 3, 4]), 2).times.tolist()
+    [2.0, 4.0]
+    """
+    if probes < 1:
+        raise InvalidScheduleError("a schedule has at least one probe, at the end of its period")
+    if grid.until is not None:
+        return _best_layer(prefix, grid, probes)
+    paths = _Priced(prefix, grid)
+    slots = paths.path(0.0, most=False)
+    if slots is None:
+        raise InvalidScheduleError("no slot can be reached: every one is closed or closer than the spacing")
+    if len(slots) > probes:
+        slots = paths.with_links(probes)
+    return _schedule(prefix, grid, slots)
+
+
+def _best_layer(prefix: Prefix, grid: Grid, probes: int) -> OneSourceSchedule:
+    """Return the cheapest of all layers: with a largest gap there is no envelope to price."""
+    layers = [schedule for schedule in all_optimal(prefix, grid, probes) if schedule is not None]
+    if not layers:
+        raise InvalidScheduleError("no schedule keeps both the largest gap and the number of probes")
+
+    def with_prices(schedule: OneSourceSchedule) -> float:
+        return schedule.cost + float(np.sum(grid.price[np.searchsorted(grid.times, schedule.times)]))
+
+    return min(layers, key=with_prices)
+
+
+class _Priced:
+    """Cheapest paths at a price per link."""
+
+    def __init__(self, prefix: Prefix, grid: Grid) -> None:
+        self._L, self._A, self._G = prefix.at(grid.times)
+        self._grid = grid
+        size = len(grid.times)
+        self._best = np.empty(size)
+        self._link = np.empty(size, dtype=np.int64)
+        self._links = np.empty(size, dtype=np.int64)
+        self._scale = float(self._A[-1] * self._L[-1]) + float(np.sum(grid.price))
+
+    def path(self, price: float, *, most: bool) -> list[int] | None:
+        """Return the slots of the cheapest path with the most or the fewest links, the start left out."""
+        tolerance = 1e-13 * self._scale
+        grid = self._grid
+        priced(
+            self._L, self._A, self._G, grid.price, price, grid.reach, grid.is_open, tolerance, most,
+            self._best, self._link, self._links,
+        )  # fmt: skip
+        if self._best[0] == np.inf:
+            return None
+        slots, slot = [], int(self._link[0])
+        while slot >= 0:
+            slots.append(slot)
+            slot = int(self._link[slot])
+        return slots
+
+    def with_links(self, wanted: int) -> list[int]:
+        """Return the slots of a cheapest path with exactly ``wanted`` links, fewer than the free path has."""
+        low, high = 0.0, self._scale + 1.0
+        short, long = [len(self._L) - 1], self.path(low, most=True) or []
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            if middle in (low, high):
+                break
+            fewest = self.path(middle, most=False) or []
+            if len(fewest) > wanted:
+                low, long = middle, fewest
+                continue
+            short, high = fewest, middle
+            if len(short) == wanted:
+                return short
+            most = self.path(middle, most=True) or []
+            if len(most) >= wanted:
+                long = most
+                break
+        return long if len(long) == wanted else _splice(short, long, wanted)
+
+
+def _splice(short: list[int], long: list[int], wanted: int) -> list[int]:
+    """Join the head of the long path to the tail of the short one so that ``wanted`` links remain.
+
+    With both optimal and links Monge, the joined path is optimal too: at the crossing, exchanging tails costs nothing.
+    """
+    p, q = [0, *short], [0, *long]
+    extra = wanted - len(short)
+    for k in range(len(p) - 1):
+        # p's link k spans q's link k + extra
+        if p[k] <= q[k + extra] and q[k + extra + 1] <= p[k + 1]:
+            return [*q[1 : k + extra + 1], *p[k + 1 :]]
+    raise InvalidScheduleError("the two paths do not cross")  # they always do: both start and end together
+
+
+def _of_open(value: NDArray[np.float64], grid: Grid) -> NDArray[np.float64]:
+    return np.where(grid.is_open, value, np.inf)
+
+
+def _follow_layers(links: NDArray[np.int64], count: int) -> list[int]:
+    slots, slot = [], 0
+    for row in range(count, -1, -1):
+        slot = int(links[row][slot])
+        slots.append(slot)
+    return slots
+
+
+def _schedule(prefix: Prefix, grid: Grid, slots: list[int]) -> OneSourceSchedule:
+    times = grid.times[slots]
+    return OneSourceSchedule(times, prefix.total(np.concatenate([grid.times[:1], times])))
