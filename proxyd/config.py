@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 from zoneinfo import available_timezones
@@ -52,6 +53,8 @@ def parse_duration(value: object) -> float:
     (0.2, 5400.0, 5.0)
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
+        if not 0 <= value < inf:
+            raise ValueError(f"{value} is not a duration")
         return float(value)
     text = str(value).strip()
     if re.fullmatch(r"\d+(\.\d+)?", text):
@@ -315,13 +318,14 @@ class SecretStore:
         self._folder = settings.secrets
         self._env = os.environ if environ is None else environ  # noqa: TID251 - this is the one place
 
-    def resolve(self, ref: SecretRef) -> str | None:
+    def resolve(self, ref: SecretRef) -> bytes | None:
         """Return the secret, or ``None`` where it is not set or may not be read."""
         if ref.kind == "env":
-            return self._env.get(ref.name) if ref.name.startswith(self._prefix) else None
+            value = self._env.get(ref.name) if ref.name.startswith(self._prefix) else None
+            return None if value is None else os.fsencode(value)
         if self._folder is None or Path(ref.name).name != ref.name:
             return None
         try:
-            return (self._folder / ref.name).read_text(encoding="utf-8").strip()
+            return (self._folder / ref.name).read_bytes().strip()
         except OSError:
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -75,14 +75,16 @@ class Delivery:
 class Outbox(Protocol):
     """Deliveries that survive a crash; what is not noted as delivered or given up is due again."""
 
-    async def due_deliveries(self, now_s: float, *, hold_s: float, limit: int) -> Sequence[Delivery]:
-        """Return what may be sent now, oldest first, at most one for each lane.
+    async def due_deliveries(
+        self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str]
+    ) -> Sequence[Delivery]:
+        """Return what may be sent now, oldest first, at most one for each lane, none of the ``busy`` lanes.
 
         A failing delivery holds back the later ones of its lane until ``hold_s`` after its first attempt.
         """
 
-    async def next_delivery_s(self) -> float | None:
-        """Return when the next pending delivery is due, ``None`` where nothing is pending."""
+    async def next_delivery_s(self, *, busy: Collection[str]) -> float | None:
+        """Return when the next pending delivery of a lane that is not busy is due, ``None`` where there is none."""
 
     async def delivered(self, delivery: Delivery, now_s: float) -> None:
         """Note that the receiver accepted it."""

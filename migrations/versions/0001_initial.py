@@ -42,7 +42,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("source_id", "seq"),
         sa.UniqueConstraint("source_id", "item_id", name="uq_items_identity"),
     )
-    op.create_index("ix_items_present", "items", ["present_s"], unique=False)
+    op.create_index("ix_items_present", "items", ["source_id", "present_s"], unique=False)
     op.create_table(
         "notifications",
         sa.Column("position", sa.Integer(), nullable=False),

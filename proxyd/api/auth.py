@@ -6,10 +6,11 @@ import hashlib
 import hmac
 import re
 import secrets
+from math import inf
 
 from aiohttp import web
 
-from proxyd.api.problems import Handler, problem
+from proxyd.api.problems import BadRequestError, Handler, problem
 from proxyd.ports import Control, Token
 
 SCOPES = ("read", "write", "admin")
@@ -19,9 +20,11 @@ _FORM = re.compile(r"pxd_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 def new_token(name: str, scope: str, *, now_s: float, expires_in_s: float | None) -> tuple[Token, str]:
     """Return a token's record and the text its bearer shows, which is never stored."""
     if scope not in SCOPES:
-        raise ValueError(f"scope must be one of {', '.join(SCOPES)}")
+        raise BadRequestError(f"scope must be one of {', '.join(SCOPES)}")
     if not 1 <= len(name) <= 100 or not name.isprintable():
-        raise ValueError("a token's name has 1 to 100 printable characters")
+        raise BadRequestError("a token's name has 1 to 100 printable characters")
+    if expires_in_s is not None and not 0 <= expires_in_s < inf:
+        raise BadRequestError("expires_in_s must be a number of seconds")
     token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     expires_s = None if expires_in_s is None else now_s + expires_in_s
     return Token(token_id, name, scope, _digest(secret), now_s, expires_s), f"pxd_{token_id}_{secret}"

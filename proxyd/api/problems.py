@@ -8,7 +8,12 @@ from typing import Any
 
 from aiohttp import web
 
-from proxyd.errors import ConflictError, NotFoundError, ProfileError, ProxydError, RuleError
+from proxyd.errors import ConflictError, NotFoundError, ProfileError, RuleError
+
+
+class BadRequestError(ValueError):
+    """The request cannot be understood."""
+
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -33,9 +38,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         return problem(404, "Not found", error.message)
     except ConflictError as error:
         return problem(409, "Conflict", error.message)
-    except ValueError as error:
-        if isinstance(error, ProxydError):
-            raise
+    except BadRequestError as error:
         return problem(400, "Bad request", str(error))
     except web.HTTPException as error:
         if error.status < 400:

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from proxyd.api import payloads
 from proxyd.api.auth import new_token, require
-from proxyd.api.problems import Handler, problem, problems
+from proxyd.api.problems import BadRequestError, Handler, problem, problems
 from proxyd.errors import NotFoundError
 from proxyd.ports import Control
 
@@ -63,7 +63,7 @@ class Routes:
         try:
             text = (await request.read()).decode("utf-8")
         except UnicodeDecodeError as error:
-            raise ValueError("the text is not UTF-8") from error
+            raise BadRequestError("the text is not UTF-8") from error
         dry_run = request.query.get("dry_run", "false").lower() in {"true", "1"}
         changes = await self._control.declare(text, dry_run=dry_run)
         return web.json_response(asdict(changes) | {"dry_run": dry_run}, status=200 if dry_run else 201)
@@ -98,7 +98,7 @@ class Routes:
     async def list_notifications(self, request: web.Request) -> web.Response:
         """Return notifications, newest first."""
         limit, cursor = _window(request)
-        before = int(cursor) if cursor is not None else None
+        before = _position(cursor)
         rows = await self._control.notifications(before=before, limit=limit + 1, rule=request.query.get("rule"))
         next_cursor = _cursor(str(rows[limit - 1]["position"])) if len(rows) > limit else None
         return web.json_response(
@@ -129,11 +129,13 @@ class Routes:
         """Make a token; its text is in this answer and nowhere else."""
         wanted = await _json(request)
         expires = wanted.get("expires_in_s")
+        if not isinstance(expires, int | float | None):
+            raise BadRequestError("expires_in_s must be a number of seconds")
         token, shown = new_token(
             str(wanted.get("name", "")),
             str(wanted.get("scope", "")),
             now_s=self._control.time_s(),
-            expires_in_s=None if expires is None else float(expires),
+            expires_in_s=expires,
         )
         await self._control.add_token(token)
         return web.json_response({"name": token.name, "scope": token.scope, "token": shown}, status=201)
@@ -174,7 +176,7 @@ async def _json(request: web.Request) -> dict[str, Any]:
     try:
         body = json.loads(await request.read())
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"the body is not JSON: {error}") from error
+        raise BadRequestError(f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise web.HTTPBadRequest(text="the body is not a JSON object")
     return body
@@ -185,16 +187,22 @@ def _window(request: web.Request) -> tuple[int, str | None]:
     try:
         limit = int(request.query.get("limit", "50"))
     except ValueError as error:
-        raise ValueError("limit is not a whole number") from error
+        raise BadRequestError("limit is not a whole number") from error
     if not 1 <= limit <= _MAX_PAGE:
-        raise ValueError(f"limit must lie between 1 and {_MAX_PAGE}")
+        raise BadRequestError(f"limit must lie between 1 and {_MAX_PAGE}")
     cursor = request.query.get("cursor")
     if cursor is None:
         return limit, None
     try:
         return limit, base64.urlsafe_b64decode(cursor.encode()).decode()
     except ValueError as error:
-        raise ValueError("cursor is not one that this API gave out") from error
+        raise BadRequestError("cursor is not one that this API gave out") from error
+
+
+def _position(cursor: str | None) -> int | None:
+    if cursor is not None and not cursor.isdecimal():
+        raise BadRequestError("cursor is not one that this API gave out")
+    return None if cursor is None else int(cursor)
 
 
 def _cursor(value: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from proxyd.config import SecretStore
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.probing import ProbeLoop
-from proxyd.errors import DeliveryError, NotFoundError
+from proxyd.errors import DeliveryError, NotFoundError, StoreError
 from proxyd.metrics import Metrics
 from proxyd.model.profile import Declaration, WebhookDelivery
 from proxyd.notify import Dispatcher
@@ -19,6 +20,7 @@ from proxyd.scheduling import PlannedProbe
 from proxyd.store import SqlStore
 
 _FRESH_CHRONONS = 10
+_PING_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +123,20 @@ class DaemonControl:
 
     async def readiness(self) -> dict[str, bool]:
         """Return whether the writer commits and the plan is fresh; migrations ran before anything listened."""
-        await self.store.ping()
+        try:
+            async with asyncio.timeout(_PING_S):
+                await self.store.ping()
+            writes = True
+        except (StoreError, TimeoutError):
+            writes = False
         age_s = self.clock.time_s() - self.probes.last_chosen_s
         fresh_s = _FRESH_CHRONONS * self.decider.settings.grid.length_s
-        return {"migrations": True, "writer": True, "plan": age_s <= fresh_s, "serving": not self.probes.is_draining}
+        return {
+            "migrations": True,
+            "writer": writes,
+            "plan": 0 <= age_s <= fresh_s,
+            "serving": not self.probes.is_draining,
+        }
 
     def time_s(self) -> float:
         """Return unix seconds."""

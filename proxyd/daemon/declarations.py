@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,7 @@ from proxyd.metrics import Metrics
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.model.profile import Declaration
 from proxyd.ports import Changes, Clock
-from proxyd.rules import Decider, Observation
+from proxyd.rules import Backlog, Decider, Observation
 from proxyd.rules.state import MAX_PENDING
 from proxyd.store import SqlStore, StoredText
 
@@ -82,7 +83,10 @@ class Declarations:
         self._metrics = metrics
         self._files: list[SourceText] = []
         self._api: dict[str, str] = {}
-        self._restored = False
+        self._statements: list[tuple[str, Statement]] = []
+        self._turn = asyncio.Lock()  # one declaration at a time, from its check to its swap
+        self._started = asyncio.Event()
+        self._changed: tuple[tuple[str, int, int], ...] | None = None
         self._seen: tuple[tuple[str, int, int], ...] | None = None
 
     @property
@@ -102,6 +106,11 @@ class Declarations:
         ConfigError, ProfileError
             The directory is faulty and there is nothing to fall back to.
         """
+        async with self._turn:
+            await self._load()
+        self._started.set()
+
+    async def _load(self) -> None:
         stored = await self._store.load_texts()
         self._api = {text.name: text.text for text in stored if text.origin == "api"}
         try:
@@ -126,15 +135,24 @@ class Declarations:
                 self._decider.recall(stream, items)
 
     async def reload_if_changed(self) -> None:
-        """Reload where a file was added, changed or removed since the last look."""
-        if self._snapshot() != self._seen:
+        """Reload where a file was added, changed or removed, and nothing has changed since the look before.
+
+        Editors empty a file and then write it: what still changes is not a declaration yet.
+        """
+        found = self._snapshot()
+        if found == self._seen:
+            return
+        if found == self._changed:
             await self.reload()
+        self._changed = found
 
     async def reload(self) -> bool:
         """Check the files and swap them in whole; return whether that was possible. Errors are logged."""
+        await self._started.wait()
         self._seen = self._snapshot()
         try:
-            changes = await self._swap(read_directory(self._folder), self._api)
+            async with self._turn:
+                changes = await self._swap(read_directory(self._folder), self._api)
         except (ConfigError, ProfileError) as error:
             self._metrics.reload_ok.set(0)
             log.error("profiles have errors; nothing was changed", errors=str(error))  # noqa: TRY400 - likewise
@@ -155,86 +173,100 @@ class Declarations:
         NotFoundError
             ``DROP`` of what the API never declared.
         """
+        await self._started.wait()
+        async with self._turn:
+            return await self._declare(text, dry_run=dry_run)
+
+    async def _declare(self, text: str, *, dry_run: bool) -> Changes:
         parsed = parse(text, _API_TEXT)
         if parsed.errors:
             raise ProfileError(parsed.errors)
         new = {_key(_kind_of(s), s.name.value): s for s in parsed.statements if not isinstance(s, DropStatement)}
-        api = {key: value for key, value in self._api.items() if key not in new}
+        api = dict(self._api)
         for statement in parsed.statements:
-            self._refuse_owned(_kind_of(statement), statement.name.value)
-            if (
-                isinstance(statement, DropStatement)
-                and api.pop(_key(statement.kind, statement.name.value), None) is None
-            ):
-                raise NotFoundError(f"the API declared no {statement.kind.value.lower()} {statement.name.value!r}")
-        self._check([*self._files, *_texts(api), SourceText(_API_TEXT, text)], from_api=True)
+            kind, name = _kind_of(statement), statement.name.value
+            self._refuse_owned(kind, name)
+            if isinstance(statement, DropStatement) and api.pop(_key(kind, name), None) is None:
+                raise NotFoundError(f"the API declared no {kind.value.lower()} {name!r}")
+        api = {key: value for key, value in api.items() if key not in new}
+        await self._check([*self._files, *_texts(api), SourceText(_API_TEXT, text)], from_api=True)
         after = api | {key: format_statements([statement]) for key, statement in new.items()}
         if dry_run:
-            return self._changes(self._check([*self._files, *_texts(after)]), {})
+            return self._changes(await self._check([*self._files, *_texts(after)]), {})
         return await self._swap(self._files, after)
 
     async def drop_profile(self, name: str) -> Changes:
         """Remove a profile of the API and the rules that are in no other profile."""
+        await self._started.wait()
+        async with self._turn:
+            return await self._drop_profile(name)
+
+    async def _drop_profile(self, name: str) -> Changes:
         self._refuse_owned(Kind.PROFILE, name)
         if _key(Kind.PROFILE, name) not in self._api:
             raise NotFoundError(f"there is no profile {name!r}")
         gone = {_key(Kind.PROFILE, name)}
-        for key, text in self._api.items():
-            for statement in parse(text).statements:
-                if isinstance(statement, InsertNotification) and {p.value for p in statement.profiles} == {name}:
-                    gone.add(key)
+        for origin, statement in self._statements:
+            if isinstance(statement, InsertNotification) and {p.value for p in statement.profiles} == {name}:
+                gone.add(origin)
         return await self._swap(self._files, {key: text for key, text in self._api.items() if key not in gone})
 
     def text_of(self, profile: str) -> str:
         """Return the text of a profile and its rules in the canonical layout."""
-        declared = [s for text in [*self._files, *_texts(self._api)] for s in parse(text.text, text.file).statements]
         wanted = [
             statement
-            for statement in declared
+            for _, statement in self._statements
             if (_kind_of(statement) is Kind.PROFILE and statement.name.value == profile)
             or (isinstance(statement, InsertNotification) and profile in {p.value for p in statement.profiles})
         ]
         return format_statements(wanted)
 
     def _refuse_owned(self, kind: Kind, name: str) -> None:
-        for text in self._files:
-            for statement in parse(text.text, text.file).statements:
-                if (_kind_of(statement), statement.name.value) == (kind, name):
-                    raise ConflictError(f"{kind.value.lower()} {name!r} is declared in {text.file}; change it there")
+        for file, statement in self._statements:
+            if (_kind_of(statement), statement.name.value) == (kind, name) and self.origin(file) != _API_TEXT:
+                raise ConflictError(f"{kind.value.lower()} {name!r} is declared in {file}; change it there")
 
     async def _swap(self, files: Sequence[SourceText], api: dict[str, str]) -> Changes:
-        declaration = self._check([*files, *_texts(api)])
+        texts = [*files, *_texts(api)]
+        declaration = await self._check(texts)
         now_s = self._clock.time_s()
         stored = [StoredText(f.file, "file", f.text) for f in files]
         stored += [StoredText(name, "api", text) for name, text in api.items()]
         accepted = await self._store.accept(stored, declaration.rules.values(), now_s)
         changes = self._changes(declaration, accepted)
-        if not self._restored:
+        if not self._started.is_set():
             self._decider.restore(await self._store.load_states(), await self._store.load_streams())
-            self._restored = True
         backlog = self._decider.declare(declaration, accepted, now_s)
         self._files, self._api = list(files), dict(api)
-        for program, source in backlog:
-            items = await self._store.load_items(source.source_id, program.start_s)
-            step = self._decider.backlog(program, source, items)
-            outcome = ProbeOutcome(source.source_id, OutcomeKind.SAME_BODY, now_s, now_s)
-            state = self._decider.states[source.source_id]
-            await self._store.record_firings(
-                Observation(
-                    state,
-                    outcome,
-                    streams=(step.stream,),
-                    intervals=step.intervals,
-                    notifications=step.notifications,
-                )
-            )
+        self._statements = [(text.file, s) for text in texts for s in parse(text.text, text.file).statements]
+        # An observation made under the old rules may have been committed after ``accept``: its streams are stale.
+        await self._store.forget_streams([*changes.removed, *changes.restarted])
+        for entry in backlog:
+            await self._replay(entry, now_s)
         self._metrics.sources.set(len(declaration.sources))
         self._metrics.rules.set(len(declaration.rules))
         self._metrics.reload_s.set(now_s)
         return changes
 
-    def _check(self, texts: Sequence[SourceText], *, from_api: bool = False) -> Declaration:
-        checked = check(texts, replace(self._settings, from_api=from_api))
+    async def _replay(self, entry: Backlog, now_s: float) -> None:
+        """Run what a source showed before through a new stream; what comes in meanwhile is not its business."""
+        source_id = entry.source.source_id
+        items = await self._store.load_items(source_id, entry.program.start_s)
+        step = self._decider.backlog(entry, [item for item in items if item.seq < entry.before_seq])
+        outcome = ProbeOutcome(source_id, OutcomeKind.SAME_BODY, now_s, now_s)
+        await self._store.record_firings(
+            Observation(
+                self._decider.states[source_id],
+                outcome,
+                streams=(step.stream,),
+                intervals=step.intervals,
+                notifications=step.notifications,
+            )
+        )
+
+    async def _check(self, texts: Sequence[SourceText], *, from_api: bool = False) -> Declaration:
+        """Check in a thread: large declarations take seconds, and probes must go on."""
+        checked = await asyncio.to_thread(check, texts, replace(self._settings, from_api=from_api))
         if checked.declaration is None:
             raise ProfileError(checked.errors)
         return checked.declaration

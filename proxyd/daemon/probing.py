@@ -125,7 +125,7 @@ class ProbeLoop:
 
     def _drop(self, planned: PlannedProbe) -> None:
         self._metrics.dropped.inc()
-        self._decider.planner.finished(planned.probe.source_id, self._clock.time_s(), seen=False)
+        self._decider.planner.drop(planned, self._clock.time_s())
 
     def _start(self, planned: PlannedProbe, now_s: float, tasks: asyncio.TaskGroup) -> None:
         """Start a probe, or put it off while its host was asked later than planned, or drop it."""
@@ -147,7 +147,7 @@ class ProbeLoop:
         outcome = await self._prober.probe(request)
         self._metrics.lateness.observe(max(0.0, outcome.started_s - planned.start_s))
         known = await self._memory.known_items(outcome.source_id, [item.item_id for item in outcome.items])
-        observation = self._decider.observe(outcome, known)
+        observation = self._decider.observe(outcome, known, url=request.url)
         if observation is not None:
             await self._memory.record(observation)
             self._count(observation)

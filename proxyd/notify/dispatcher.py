@@ -19,13 +19,14 @@ from proxyd.ports import Channel, Clock, Delivery, Outbox
 
 _IDLE_S = 3600.0
 _SHORTEST_S = 0.001
+_HELD_S = 1.0  # due, but held back by an earlier one of its lane
 log = structlog.get_logger("notify")
 
 
 class ResolveSecret(Protocol):
     """Finds a secret; ``None`` where it is not set."""
 
-    def __call__(self, ref: SecretRef, /) -> str | None:
+    def __call__(self, ref: SecretRef, /) -> bytes | None:
         """Return the secret."""
 
 
@@ -99,22 +100,21 @@ class Dispatcher:
             return False
         busy = set(self._busy)  # what ends while the outbox is read may still be pending in the answer
         due = await self._outbox.due_deliveries(
-            self._clock.time_s(), hold_s=self._settings.hold_s, limit=self._settings.concurrency * 2
+            self._clock.time_s(), hold_s=self._settings.hold_s, limit=room + 1, busy=busy
         )
         if self._draining:  # begun while the outbox was read: what started now nobody would wait for
             return True
-        startable = [delivery for delivery in due if delivery.lane not in busy]
-        for delivery in startable[:room]:
+        for delivery in due[:room]:
             self._busy[delivery.lane] = start(self._deliver(delivery), name=f"deliver {delivery.notification_id}")
-        return len(startable) <= room
+        return len(due) <= room
 
     async def _pause_s(self) -> float:
         """Return how long there is nothing to do; a lane that is busy wakes the dispatcher when it is done."""
-        next_s = await self._outbox.next_delivery_s()
+        next_s = await self._outbox.next_delivery_s(busy=set(self._busy))
         if next_s is None:
             return _IDLE_S
         wait_s = next_s - self._clock.time_s()
-        return min(_IDLE_S, max(_SHORTEST_S, wait_s)) if wait_s > 0 else (_IDLE_S if self._busy else 1.0)
+        return min(_IDLE_S, max(_SHORTEST_S, wait_s)) if wait_s > 0 else _HELD_S
 
     async def _deliver(self, delivery: Delivery) -> None:
         try:

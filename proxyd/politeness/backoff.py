@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 
 import numpy as np
 
@@ -39,8 +38,3 @@ def back_off(previous: BackOff, outcome: ProbeOutcome, *, spacing_s: float, rng:
         wait = min(outcome.retry_after_s, LONGEST_S) if outcome.retry_after_s > 0 else first
     wait *= 1.0 + JITTER * float(rng.random())
     return BackOff(failures, outcome.finished_s + wait)
-
-
-def host_block_s(outcome: ProbeOutcome, back_off_until: BackOff) -> float:
-    """Return until when the whole host is blocked: as long as the source where it throttled, else not at all."""
-    return back_off_until.not_before_s if outcome.kind is OutcomeKind.THROTTLED else -inf

@@ -43,6 +43,11 @@ class ProbeLog:
         if self.starts_s:
             self.starts_s[-1] = max(self.starts_s[-1], start_s)
 
+    def take_back(self) -> None:
+        """Forget the last start: it was planned and did not come."""
+        if self.starts_s:
+            self.starts_s.pop()
+
     def earliest_s(self) -> float:
         """Return the earliest start of the next probe, minus infinity where any time will do."""
         if not self.starts_s:

@@ -1,6 +1,6 @@
 """The rule engine: observations in, effects to record out."""
 
-from proxyd.rules.decider import Decider, DeciderSettings, Explanation
+from proxyd.rules.decider import Backlog, Decider, DeciderSettings, Explanation
 from proxyd.rules.engine import (
     Observation,
     PageContext,
@@ -15,6 +15,7 @@ from proxyd.rules.state import IntervalRecord, Notification, SourceState, Stored
 from proxyd.rules.values import iso_time
 
 __all__ = [
+    "Backlog",
     "Decider",
     "DeciderSettings",
     "Explanation",

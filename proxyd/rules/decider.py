@@ -79,6 +79,18 @@ class Explanation:
     state: SourceState
 
 
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """A new stream whose START lies in the past of a source already known.
+
+    The stored items numbered before ``before_seq`` are to be run through it; later ones reach it by themselves.
+    """
+
+    program: RuleProgram
+    source: Source
+    before_seq: int
+
+
 class Decider:
     """Holds the declaration, what is known of its sources, and the planner; decides from them alone."""
 
@@ -103,9 +115,7 @@ class Decider:
         for state in states.values():
             self._set_state(state)
 
-    def declare(
-        self, declaration: Declaration, accepted: Mapping[str, float], now_s: float
-    ) -> list[tuple[RuleProgram, Source]]:
+    def declare(self, declaration: Declaration, accepted: Mapping[str, float], now_s: float) -> list[Backlog]:
         """Swap in a declaration; ``accepted`` holds each rule's NOW.
 
         Sources that stay keep what was learned, streams their counts while the rule's NOW stays the same. Returns
@@ -122,7 +132,11 @@ class Decider:
             for name, program in self.programs.items()
             if name not in previous or previous[name].accepted_s == program.accepted_s
         }
-        self.streams = {key: stream for key, stream in self.streams.items() if key[0] in kept}
+        self.streams = {
+            key: stream
+            for key, stream in self.streams.items()
+            if key[0] in kept and len(stream.counts) == len(self.programs[key[0]].trigger.zero)
+        }
         self._rules_of = {}
         backlog = []
         for name, program in self.programs.items():
@@ -132,14 +146,14 @@ class Decider:
                     self.streams[name, source_id] = program.new_stream(source_id)
                     known = self.states.get(source_id)
                     if known is not None and known.first_contact_s is not None and program.start_s < program.accepted_s:
-                        backlog.append((program, declaration.sources[source_id]))
+                        backlog.append(Backlog(program, declaration.sources[source_id], known.next_seq))
         self._place_pages(now_s)
         return backlog
 
-    def backlog(self, program: RuleProgram, source: Source, stored: Sequence[StoredItem]) -> StreamStep:
+    def backlog(self, entry: Backlog, stored: Sequence[StoredItem]) -> StreamStep:
         """Replay a source's stored items through a new stream and return what fired."""
-        key = (program.rule.name, source.source_id)
-        step = advance(program, self.streams[key], stored, self._context(source))
+        key = (entry.program.rule.name, entry.source.source_id)
+        step = advance(entry.program, self.streams[key], stored, self._context(entry.source))
         self.streams[key] = step.stream
         return step
 
@@ -171,10 +185,13 @@ class Decider:
         state = self._state(source)
         return ProbeRequest(source_id, source.url, state.validators, state.body_hash)
 
-    def observe(self, outcome: ProbeOutcome, known: Mapping[str, str]) -> Observation | None:
-        """Return what an outcome changes and take it in; ``None`` where the source is gone meanwhile."""
+    def observe(self, outcome: ProbeOutcome, known: Mapping[str, str], *, url: str | None = None) -> Observation | None:
+        """Return what an outcome changes and take it in.
+
+        ``None`` where the source is gone or, if ``url`` says what was probed, has another address meanwhile.
+        """
         source = self.declaration.sources.get(outcome.source_id)
-        if source is None:
+        if source is None or (url is not None and url != source.url):
             return None
         context = self._context(source)
         observation = observe(context, outcome, known, rng=self._rng)
@@ -186,18 +203,20 @@ class Decider:
     def finished(self, outcome: ProbeOutcome, observation: Observation | None) -> None:
         """Let the planner go on with a source after its observation was recorded."""
         page = self.planner.pages.get(outcome.source_id)
-        if page is None:
-            return
-        if observation is not None:
-            first = page.last_seen_s is None and outcome.kind.is_success
-            page.not_before_s = observation.state.not_before_s
-            self._update_rate(page, outcome.finished_s)
-            if first:
-                self._anchor(page, outcome.finished_s, anew=True)
-            self._feed_back(page, observation, outcome.finished_s)
-            if outcome.kind is OutcomeKind.THROTTLED:
-                self.planner.block_host(page.host, observation.state.not_before_s)
+        if page is not None and observation is not None:
+            self._take_in(page, outcome, observation)
         self.planner.finished(outcome.source_id, outcome.finished_s, seen=outcome.kind.is_success)
+        if page is not None and observation is not None:
+            self._feed_back(page, observation, outcome.finished_s)
+            self.planner.reschedule(outcome.source_id, self.settings.grid.chronon_at(outcome.finished_s))
+
+    def _take_in(self, page: Page, outcome: ProbeOutcome, observation: Observation) -> None:
+        page.not_before_s = observation.state.not_before_s
+        page.rate_per_s = self._rate_per_s(self.declaration.sources[page.source_id], outcome.finished_s)
+        if page.last_seen_s is None and outcome.kind.is_success:
+            self._anchor(page, outcome.finished_s, anew=True)
+        if outcome.kind is OutcomeKind.THROTTLED:
+            self.planner.block_host(page.host, observation.state.not_before_s)
 
     # -- explanations
 
@@ -290,7 +309,9 @@ class Decider:
         state = self._state(source)
         log = ProbeLog(self._politeness(source), old.log.starts_s if old else deque())
         if not log.starts_s and state.last_start_s is not None:
-            log.record(state.last_start_s)
+            # only the last start is remembered over a restart: assume that the whole window was used then
+            for _ in range(log.budget.probes or 1):
+                log.record(state.last_start_s)
         return Page(
             source_id=source.source_id,
             host=(urlsplit(source.url).hostname or "").rstrip("."),
@@ -299,7 +320,6 @@ class Decider:
             rate_per_s=self._rate_per_s(source, now_s),
             last_seen_s=state.last_success_s,
             not_before_s=state.not_before_s,
-            in_flight=old.in_flight if old else False,
             postponed=old.postponed if old else {},
         )
 
@@ -344,9 +364,6 @@ class Decider:
             if anew or demand.is_used:
                 count = self.streams[demand.rule, page.source_id].counts[0]
                 demand.anchor(now_s, rate_per_s=page.rate_per_s, count=count)
-
-    def _update_rate(self, page: Page, now_s: float) -> None:
-        page.rate_per_s = self._rate_per_s(self.declaration.sources[page.source_id], now_s)
 
     def _feed_back(self, page: Page, observation: Observation, now_s: float) -> None:
         fired = {record.rule for record in observation.intervals}

@@ -274,7 +274,7 @@ def _notification(
         event_s=event.time_s,
         created_s=event.seen_s,
         late=not record.captured,
-        body=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(),
+        body=json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(errors="replace"),
         deliveries=rule.deliveries,
     )
 

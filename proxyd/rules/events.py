@@ -10,6 +10,7 @@ from proxyd.model.item import Item
 from proxyd.rules.state import SourceState, StoredItem
 
 CLOCK_TOLERANCE_S = 1.0
+SHORTEST_HISTORY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +117,11 @@ def _is_within(time_s: float | None, since_s: float, until_s: float) -> bool:
 
 def _seed_evidence(items: Sequence[Item], seen_s: float) -> Evidence | None:
     """Take a feed's own history: the gaps between its items up to now."""
-    times = sorted(min(item.published_s, seen_s) for item in items if item.published_s is not None)
+    latest_s = seen_s + CLOCK_TOLERANCE_S
+    times = sorted(min(i.published_s, seen_s) for i in items if i.published_s is not None and i.published_s <= latest_s)
     if len(times) < 2 or times[0] >= seen_s:
         return None
-    return ItemTimes(times[0], seen_s, tuple(times[1:]))
+    return ItemTimes(min(times[0], seen_s - SHORTEST_HISTORY_S), seen_s, tuple(times[1:]))
 
 
 def _evidence(events: Sequence[StoredItem], since_s: float, seen_s: float, *, overflowed: bool) -> Evidence:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial, singledispatchmethod
+from math import isfinite
 from typing import TypeAlias
 
 import re2
@@ -216,7 +217,11 @@ def _arithmetic(operator: str, left: Value, right: Value) -> Value:
         return None
     if operator in "/%" and right == 0:
         return None
-    return _ARITHMETIC[operator](left, right)
+    try:
+        result = _ARITHMETIC[operator](left, right)
+    except (OverflowError, ZeroDivisionError):
+        return None
+    return result if isfinite(result) else None
 
 
 def _quotient(left: float, right: float) -> float:

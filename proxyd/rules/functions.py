@@ -26,8 +26,11 @@ def _round(value: Value, digits: Value = 0) -> Value:
     """Round half away from zero."""
     if not isinstance(value, int | float) or not isinstance(digits, int | float):
         return None
-    scale = 10.0 ** int(digits)
-    rounded = floor(abs(value) * scale + 0.5) / scale
+    try:
+        scale = 10.0 ** int(digits)
+        rounded = floor(abs(value) * scale + 0.5) / scale
+    except (OverflowError, ZeroDivisionError, ValueError):
+        return None
     result = rounded if value >= 0 else -rounded
     return int(result) if int(digits) <= 0 else result
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from proxyd.model.chronon import Chronon
-from proxyd.model.item import Item, UpdateEvent, Value
+from proxyd.model.item import Item, UpdateEvent
 from proxyd.model.outcome import NO_VALIDATORS, Validators
 from proxyd.model.profile import Delivery
 
@@ -110,7 +109,3 @@ class StoredItem:
     seen_s: float
     exact: bool
     seed: bool
-
-    def as_row(self) -> Mapping[str, Value]:
-        """Return its fields."""
-        return self.item.fields

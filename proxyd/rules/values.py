@@ -8,6 +8,7 @@ from math import isfinite
 from proxyd.model.item import Value
 from proxyd.model.profile import FieldType
 
+_EARLIEST_S, _LATEST_S = -62135596800.0, 253402300799.0  # years 1 to 9999
 TIMESTAMP_PATHS = frozenset({"channel.item.pubdate", "channel.item.updated"})
 
 
@@ -17,6 +18,7 @@ def iso_time(time_s: float) -> str:
     >>> iso_time(0.0), iso_time(1.5)
     ('1970-01-01T00:00:00.000Z', '1970-01-01T00:00:01.500Z')
     """
+    time_s = min(max(time_s, _EARLIEST_S), _LATEST_S)
     return datetime.fromtimestamp(round(time_s, 3), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -30,7 +32,8 @@ def parse_iso(text: str) -> float | None:
         time = datetime.fromisoformat(text.strip())
     except ValueError:
         return None
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+    time_s = (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+    return time_s if _EARLIEST_S <= time_s <= _LATEST_S else None
 
 
 def coerce(value: Value, field_type: FieldType, *, path: str = "") -> Value:

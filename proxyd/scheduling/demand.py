@@ -44,14 +44,12 @@ class IntervalDemand:
 
     def anchor(self, now_s: float, *, rate_per_s: float, count: int) -> None:
         """Lay the intervals anew from ``now_s`` with the present rate and count."""
-        self.anchor_s, self.rate_per_s, self.count = now_s, rate_per_s, count
+        self.anchor_s, self.rate_per_s, self.count = now_s, self._useful(rate_per_s), count
         self._k, self._extra = 1, None
 
     def pending(self, now: Chronon) -> PlannedInterval:
         """Return the uncaught interval that ends first; those that ended before ``now`` are counted as unmet."""
-        while (planned := self._planned(self._k)).deadline < now:
-            self._k += 1
-            self.unmet += 1
+        planned = self._pass_by(now)
         if self._extra is not None and self._extra.deadline < now:
             self._extra = None
         if self._extra is not None and self._extra.deadline < planned.deadline:
@@ -60,10 +58,7 @@ class IntervalDemand:
 
     def probed(self, chronon: Chronon) -> None:
         """Note that the page is probed at ``chronon``: intervals that contain it are caught."""
-        while self._planned(self._k).deadline < chronon:
-            self._k += 1
-            self.unmet += 1
-        if self._planned(self._k).start <= chronon:
+        if self._pass_by(chronon).start <= chronon:
             self._k += 1
         if self._extra is not None and self._extra.start <= chronon:
             self._extra = None
@@ -72,8 +67,13 @@ class IntervalDemand:
         """Take in what a probe found: ``count`` is the stream's new count, ``fired`` whether the rule fired."""
         if not self.feedback or fired or rate_per_s <= 0:
             return
-        missing = self.firing.items_to_next(count)
-        interval = expected_interval(missing, anchor_s=now_s, rate_per_s=rate_per_s, life_s=self.life_s, grid=self.grid)
+        interval = expected_interval(
+            self.firing.items_to_next(count),
+            anchor_s=now_s,
+            rate_per_s=self._useful(rate_per_s),
+            life_s=self.life_s,
+            grid=self.grid,
+        )
         planned = self.pending(self.grid.chronon_at(now_s) + 1).deadline
         if not interval.start <= planned <= interval.deadline:
             self._extra = interval
@@ -87,6 +87,22 @@ class IntervalDemand:
     def has_feedback(self) -> bool:
         """Whether the next interval comes from feedback."""
         return self._extra is not None and self._extra.deadline < self._planned(self._k).deadline
+
+    def _useful(self, rate_per_s: float) -> float:
+        """Return the rate, but no more than one firing a chronon: nothing finer can be planned."""
+        return min(rate_per_s, self.firing.every / self.grid.length_s)
+
+    def _pass_by(self, now: Chronon) -> PlannedInterval:
+        """Count the intervals that ended before ``now`` as unmet and return the next one, however many there were."""
+        elapsed_s = self.grid.start_s(now) - (self.life_s or 0.0) - self.anchor_s
+        ended = (elapsed_s * self.rate_per_s - self.firing.items_to_next(self.count) - 1) / self.firing.every
+        if ended > self._k + 1:
+            self.unmet += int(ended) - self._k
+            self._k = int(ended)
+        while (planned := self._planned(self._k)).deadline < now:
+            self._k += 1
+            self.unmet += 1
+        return planned
 
     def _planned(self, k: int) -> PlannedInterval:
         return expected_interval(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from math import inf, isinf
 from zoneinfo import ZoneInfo
@@ -68,7 +68,6 @@ class Page:
     rate_per_s: float
     last_seen_s: float | None = None
     not_before_s: float = 0.0
-    in_flight: bool = False
     wake: Chronon = 0
     postponed: dict[str, int] = field(default_factory=dict)
 
@@ -93,7 +92,7 @@ class PlannedProbe:
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
-    rank: tuple[int, float, str]
+    rank: tuple[int, float, float, str]
     page: Page
     reason: Reason
     rule: str | None
@@ -116,6 +115,7 @@ class Planner:
         self.host_free_s: dict[str, float] = {}
         self._host_blocked_s: dict[str, float] = {}
         self._host_started_s: dict[str, float] = {}
+        self._in_flight: dict[str, Chronon] = {}
         self.held_back: dict[str, int] = {}
         self._sleeping: list[tuple[Chronon, str]] = []
         self._awake: set[str] = set()
@@ -152,13 +152,22 @@ class Planner:
 
     def finished(self, source_id: str, now_s: float, *, seen: bool) -> None:
         """Note that a probe ended; ``seen`` where it showed the source's state."""
+        chronon = self._in_flight.pop(source_id, None)
         page = self.pages.get(source_id)
         if page is None:
             return
-        page.in_flight = False
         if seen:
             page.last_seen_s = max(now_s, page.last_seen_s or 0.0)
+            if chronon is not None:
+                page.demands.probed(chronon)
         self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
+
+    def drop(self, planned: PlannedProbe, now_s: float) -> None:
+        """Note that a planned probe was never started; what asked for it asks again."""
+        page = self.pages.get(planned.probe.source_id)
+        if page is not None:
+            page.log.take_back()
+        self.finished(planned.probe.source_id, now_s, seen=False)
 
     def block_host(self, host: str, until_s: float) -> None:
         """Let no probe of ``host`` start before ``until_s``."""
@@ -215,6 +224,11 @@ class Planner:
             now = max(now + 1, copy.next_wake(now))
         return probes[:limit]
 
+    @property
+    def in_flight(self) -> int:
+        """How many probes were chosen and have not finished."""
+        return len(self._in_flight)
+
     def preview_source(self, source_id: str, epoch: Epoch) -> PlannedProbe | None:
         """Return the first probe of one source in ``epoch``, as if it had the budget to itself."""
         page = self.pages.get(source_id)
@@ -222,8 +236,10 @@ class Planner:
             return None
         alone = Planner(self.settings)
         alone._host_blocked_s = {page.host: self._host_blocked_s.get(page.host, -inf)}
-        alone.put(replace(deepcopy(page), in_flight=False), epoch.start)
-        return next(iter(alone.preview(epoch, limit=1)), None)
+        alone.put(deepcopy(page), epoch.start)
+        earliest_s = max(page.allowed_s(), self._host_blocked_s.get(page.host, -inf), 0.0)
+        start = min(max(epoch.start, self.settings.grid.chronon_at(earliest_s)), epoch.stop)
+        return next(iter(alone.preview(Epoch(start, epoch.stop), limit=1)), None)
 
     def next_wake(self, now: Chronon) -> Chronon:
         """Return the next chronon at which a page may be due."""
@@ -260,7 +276,7 @@ class Planner:
         return page.last_seen_s + detection.due_after_s(page.rate_per_s, price_item_s=self.settings.price_item_s)
 
     def _candidates(self, now: Chronon) -> Iterable[_Candidate]:
-        pages = [self.pages[s] for s in sorted(self._awake) if not self.pages[s].in_flight]
+        pages = [self.pages[s] for s in sorted(self._awake) if s not in self._in_flight]
         ranked = self._interval_candidates(pages, now)
         for page in pages:
             if page.source_id in ranked:
@@ -274,19 +290,21 @@ class Planner:
 
     def _interval_candidates(self, pages: Iterable[Page], now: Chronon) -> dict[str, _Candidate]:
         """Pages whose interval cannot wait longer if all are to be served, and fixed probes that are due."""
-        jobs = [(page, d, d.pending(now)) for page in pages for d in page.demands.intervals if d.rate_per_s > 0]
+        waiting = [(page, d, d.pending(now)) for page in pages for d in page.demands.intervals if d.rate_per_s > 0]
+        jobs = [job for job in waiting if job[2].deadline <= now + LOOKAHEAD_CHRONONS]
         slots = latest_slots([job[2] for job in jobs], self._open_capacity(now), now=now)
         ranked: dict[str, _Candidate] = {}
         for (page, demand, interval), slot in zip(jobs, slots, strict=True):
             due = interval.start <= now if slot is None else slot <= now
             if due and _sooner(interval, ranked.get(page.source_id)):
                 reason = Reason.FEEDBACK if demand.has_feedback else Reason.INTERVAL
-                ranked[page.source_id] = _Candidate((0, interval.deadline, page.source_id), page, reason, demand.rule)
+                rank = _deadline_rank(interval, page)
+                ranked[page.source_id] = _Candidate(rank, page, reason, demand.rule)
         for page in pages:
             for fixed in page.demands.fixed:
                 interval = fixed.pending(now)
                 if interval.start <= now and _sooner(interval, ranked.get(page.source_id)):
-                    rank = (0, float(interval.deadline), page.source_id)
+                    rank = _deadline_rank(interval, page)
                     ranked[page.source_id] = _Candidate(rank, page, Reason.FIXED, fixed.rule)
         return ranked
 
@@ -298,7 +316,7 @@ class Planner:
         now_s = self.settings.grid.start_s(now)
         if page.last_seen_s is None:
             reason = Reason.RETRY if page.log.starts_s else Reason.FIRST_CONTACT
-            return _Candidate((1, page.not_before_s, page.source_id), page, reason, page.demands.first_rule)
+            return _Candidate((1, page.not_before_s, 0.0, page.source_id), page, reason, page.demands.first_rule)
         if page.demands.detecting and now_s + 1e-9 >= self._detection_due_s(page):
             return self._detection_candidate(page, now_s, 2, Reason.DETECTION)
         return None
@@ -306,7 +324,12 @@ class Planner:
     def _spend_candidates(self, ranked: dict[str, _Candidate], now: Chronon) -> None:
         now_s = self.settings.grid.start_s(now)
         for page in self.pages.values():
-            if page.source_id in ranked or page.in_flight or not page.demands.detecting or page.last_seen_s is None:
+            if (
+                page.source_id in ranked
+                or page.source_id in self._in_flight
+                or not page.demands.detecting
+                or page.last_seen_s is None
+            ):
                 continue
             if page.allowed_s() < self.settings.grid.start_s(now + 1):
                 ranked[page.source_id] = self._detection_candidate(page, now_s, 3, Reason.SPEND)
@@ -314,7 +337,7 @@ class Planner:
     @staticmethod
     def _detection_candidate(page: Page, now_s: float, group: int, reason: Reason) -> _Candidate:
         waited_s = now_s - (page.last_seen_s or 0.0)
-        rank = (group, -detection.index(page.rate_per_s, waited_s), page.source_id)
+        rank = (group, -detection.index(page.rate_per_s, waited_s), 0.0, page.source_id)
         return _Candidate(rank, page, reason, page.demands.detecting[0])
 
     def _host_start_s(self, host: str, start_s: float) -> float:
@@ -322,9 +345,8 @@ class Planner:
 
     def _take(self, candidate: _Candidate, now: Chronon, at_s: float) -> PlannedProbe:
         page = candidate.page
-        page.in_flight = True
+        self._in_flight[page.source_id] = now
         page.log.record(at_s)
-        page.demands.probed(now)
         self.host_free_s[page.host] = at_s + self.settings.host_spacing_s
         self._awake.discard(page.source_id)
         probe = Probe(page.source_id, now, candidate.reason, candidate.rule, page.rate_per_s * 86400.0)
@@ -333,6 +355,11 @@ class Planner:
     def _postpone(self, page: Page, constraint: str) -> None:
         self.held_back[constraint] = self.held_back.get(constraint, 0) + 1
         page.postponed[constraint] = page.postponed.get(constraint, 0) + 1
+
+
+def _deadline_rank(interval: PlannedInterval, page: Page) -> tuple[int, float, float, str]:
+    """Rank by deadline; of equal ones the source unseen for longest goes first, or the others would starve it."""
+    return 0, float(interval.deadline), page.last_seen_s or 0.0, page.source_id
 
 
 def _sooner(interval: PlannedInterval, other: _Candidate | None) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, event
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from proxyd.errors import StoreError
@@ -21,6 +21,10 @@ from proxyd.errors import StoreError
 # the writer's one connection writes, and only it checkpoints. A commit is on the disk before anything is sent out: even
 # after a power cut no id comes back with other bytes.
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=5000", "wal_autocheckpoint=0")
+
+
+# The writer waits for a checkpoint or a long deletion on its one connection instead of giving up.
+_WRITER_WAIT_S = 86400.0
 
 
 @contextmanager
@@ -34,21 +38,23 @@ def owner_lock(database: Path) -> Iterator[None]:
     """
     try:
         database.parent.mkdir(parents=True, exist_ok=True)
-        with database.with_suffix(".lock").open("a") as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise StoreError(f"{database} is in use by another proxyd; stop it, or talk to it instead") from error
-            yield
+        handle = database.with_suffix(".lock").open("a")
+        database.touch(mode=0o600)
     except OSError as error:
         raise StoreError(f"{database.parent} cannot be written: {error.strerror or error}") from error
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StoreError(f"{database} is in use by another proxyd; stop it, or talk to it instead") from error
+        yield
 
 
 @asynccontextmanager
 async def sqlite_engines(database: Path) -> AsyncIterator[tuple[AsyncEngine, AsyncEngine]]:
     """Yield the engine of the one writer and the engine of the readers; dispose of both at the end."""
     url = f"sqlite+aiosqlite:///{database}"
-    writer = create_async_engine(url, pool_size=1, max_overflow=0)
+    writer = create_async_engine(url, pool_size=1, max_overflow=0, pool_timeout=_WRITER_WAIT_S)
     readers = create_async_engine(url, pool_size=4, max_overflow=4)
     _prepare(writer, begin="BEGIN IMMEDIATE", pragmas=_PRAGMAS)
     _prepare(readers, begin="BEGIN", pragmas=("query_only=ON", "busy_timeout=5000"))
@@ -107,5 +113,5 @@ def store_errors() -> Iterator[None]:
         yield
     except DBAPIError as error:
         raise StoreError(f"the database failed: {error.orig}") from error
-    except (sqlite3.Error, OSError) as error:
+    except (SQLAlchemyError, sqlite3.Error, OSError) as error:
         raise StoreError(f"the database failed: {error}") from error

@@ -112,7 +112,8 @@ def notification_row(sent: Notification) -> dict[str, Any]:
 
 
 def outbox_rows(sent: Notification) -> list[dict[str, Any]]:
-    """Return a row of ``outbox`` for every webhook of a notification."""
+    """Return a row of ``outbox`` for every webhook of a notification, one for each address."""
+    webhooks = {d.url: d for d in reversed(sent.deliveries) if isinstance(d, WebhookDelivery)}
     return [
         {
             "notification_id": sent.notification_id,
@@ -124,6 +125,5 @@ def outbox_rows(sent: Notification) -> list[dict[str, Any]]:
             "attempts": 0,
             "next_s": sent.created_s,
         }
-        for delivery in sent.deliveries
-        if isinstance(delivery, WebhookDelivery)
+        for delivery in reversed(webhooks.values())
     ]

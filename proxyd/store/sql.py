@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import aiosqlite
 from sqlalchemy import (
     ColumnElement,
     Executable,
@@ -94,8 +95,8 @@ class SqlStore:
             stored = {row.name: row for row in await connection.execute(select(t.rules))}
             stale = [name for name, row in stored.items() if wanted.get(name) != row.fingerprint]
             fresh = [name for name in wanted if name not in stored or name in stale]
-            for table, column in ((t.rules, t.rules.c.name), (t.streams, t.streams.c.rule)):
-                await _execute_chunks(connection, table, column, stale)
+            await _execute_chunks(connection, t.rules, t.rules.c.name, stale)
+            await _execute_chunks(connection, t.streams, t.streams.c.rule, [*stale, *fresh])
             await _execute_many(
                 connection,
                 insert(t.rules),
@@ -116,6 +117,11 @@ class SqlStore:
     async def load_states(self) -> dict[str, SourceState]:
         """Return what is known of every source."""
         return {row.source_id: rows.source_state(row) for row in await self._all(select(t.sources))}
+
+    async def forget_streams(self, rules: Sequence[str]) -> None:
+        """Delete the streams of those rules."""
+        if rules:
+            await self.writer.submit(lambda connection: _execute_chunks(connection, t.streams, t.streams.c.rule, rules))
 
     async def load_streams(self) -> dict[tuple[str, str], StreamState]:
         """Return every stream by (rule, source), without its pending events."""
@@ -178,8 +184,10 @@ class SqlStore:
 
     # -- the outbox
 
-    async def due_deliveries(self, now_s: float, *, hold_s: float, limit: int) -> list[Delivery]:
-        """Return what may be sent now, oldest first, at most one for each lane (rule and endpoint).
+    async def due_deliveries(
+        self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = ()
+    ) -> list[Delivery]:
+        """Return what may be sent now, oldest first, at most one for each lane (rule and endpoint) that is not busy.
 
         A failing notification holds back the later ones of its lane until ``hold_s`` after its first attempt.
         """
@@ -194,22 +202,27 @@ class SqlStore:
             )
             .exists()
         )
-        n = t.notifications.c
+        o, n = t.outbox.c, t.notifications.c
+        first = (
+            select(func.min(o.position).label("position"))
+            .where(o.state == "pending", o.next_s <= now_s, o.lane.not_in(busy), ~held)
+            .group_by(o.lane)
+            .order_by("position")
+            .limit(limit)
+            .subquery()
+        )
         query = (
             select(t.outbox, n.rule, n.event_s, n.created_s, n.body)
-            .join(t.notifications, n.notification_id == t.outbox.c.notification_id)
-            .where(t.outbox.c.state == "pending", t.outbox.c.next_s <= now_s, ~held)
-            .order_by(t.outbox.c.position)
-            .limit(limit)
+            .join(t.notifications, n.notification_id == o.notification_id)
+            .where(o.position.in_(select(first.c.position)))
+            .order_by(o.position)
         )
-        found: dict[str, Delivery] = {}
-        for row in await self._all(query):
-            found.setdefault(row.lane, _delivery(row))
-        return list(found.values())
+        return [_delivery(row) for row in await self._all(query)]
 
-    async def next_delivery_s(self) -> float | None:
-        """Return when the next pending delivery is due, ``None`` where nothing is pending."""
-        query = select(func.min(t.outbox.c.next_s)).where(t.outbox.c.state == "pending")
+    async def next_delivery_s(self, *, busy: Collection[str] = ()) -> float | None:
+        """Return when the next pending delivery of a lane that is not busy is due, ``None`` where there is none."""
+        o = t.outbox.c
+        query = select(func.min(o.next_s)).where(o.state == "pending", o.lane.not_in(busy))
         found: float | None = (await self._all(query))[0][0]
         return found
 
@@ -305,12 +318,13 @@ class SqlStore:
     async def expire(self, now_s: float, *, retention_s: float) -> int:
         """Delete what is older than ``retention_s`` and no longer needed; return how many rows.
 
-        Items that their source still shows, and notifications that are still on their way, stay.
+        The window that a source showed last stays, however long ago that was: its items would be new again otherwise.
+        So do notifications that are still on their way.
         """
         horizon = now_s - retention_s
         pending = select(t.outbox.c.notification_id).where(t.outbox.c.state == "pending")
         statements = [
-            delete(t.items).where(t.items.c.present_s < horizon),
+            delete(t.items).where(t.items.c.present_s < horizon, t.items.c.present_s < _newest_window()),
             delete(t.intervals).where(t.intervals.c.probed_s < horizon),
             delete(t.notifications).where(
                 and_(t.notifications.c.created_s < horizon, t.notifications.c.notification_id.not_in(pending))
@@ -325,19 +339,17 @@ class SqlStore:
 
     async def checkpoint(self) -> None:
         """Move the write-ahead log into the database file."""
-        await self._on_writer("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    async def backup(self, target: Path) -> None:
-        """Write a consistent copy of the database to ``target``, which must not exist."""
-        await self._on_writer("VACUUM INTO ?", str(target))
-
-    async def _on_writer(self, statement: str, *parameters: str) -> None:
-        """Run a statement that allows no transaction around it on the writing connection, between two batches."""
         with store_errors():
             async with self._writer_engine.connect() as connection:
                 raw = await connection.get_raw_connection()
                 assert raw.driver_connection is not None
-                await raw.driver_connection.execute(statement, parameters)
+                await raw.driver_connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    async def backup(self, target: Path) -> None:
+        """Write a consistent copy of the database to ``target``, which must not exist; writes go on meanwhile."""
+        with store_errors():
+            async with aiosqlite.connect(self._writer_engine.url.database or "", isolation_level=None) as connection:
+                await connection.execute("VACUUM INTO ?", (str(target),))
 
     async def ping(self) -> None:
         """Prove that the writer commits."""
@@ -371,6 +383,13 @@ async def _execute_chunks(
 ) -> None:
     if names:
         await connection.execute(delete(table).where(column == bindparam("stale")), [{"stale": n} for n in names])
+
+
+def _newest_window() -> ColumnElement[float]:
+    """Return when the source of an item was last read whole."""
+    window = t.items.alias("newest_window")
+    newest = select(func.max(window.c.present_s)).where(window.c.source_id == t.items.c.source_id)
+    return newest.scalar_subquery()
 
 
 def _delivery(row: Any) -> Delivery:

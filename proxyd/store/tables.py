@@ -74,7 +74,7 @@ items = Table(
     Column("exact", Boolean, nullable=False),
     Column("seed", Boolean, nullable=False),
     UniqueConstraint("source_id", "item_id", name="uq_items_identity"),
-    Index("ix_items_present", "present_s"),
+    Index("ix_items_present", "source_id", "present_s"),
 )
 
 streams = Table(

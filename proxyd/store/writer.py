@@ -35,6 +35,7 @@ class Writer:
         self._engine = engine
         self._queue: asyncio.Queue[_Queued | None] = asyncio.Queue()
         self._failed: StoreError | None = None
+        self._closed = False
 
     async def submit(self, write: Write[T]) -> T:
         """Run ``write`` in a transaction and return its result once that is committed.
@@ -43,6 +44,8 @@ class Writer:
         """
         if self._failed is not None:
             raise self._failed
+        if self._closed:
+            raise StoreError("the store is closing")
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._queue.put_nowait(_Queued(write, done))
         return await done
@@ -58,7 +61,8 @@ class Writer:
                 raise
 
     def close(self) -> None:
-        """End ``run`` once everything before has been committed."""
+        """End ``run`` once everything before has been committed; refuse what comes later."""
+        self._closed = True
         self._queue.put_nowait(None)
 
     @asynccontextmanager

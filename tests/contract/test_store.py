@@ -162,9 +162,36 @@ async def test_old_rows_expire_but_not_what_is_shown_or_on_its_way(store: SqlSto
     await store.failed(lane, 5.0, next_s=1e9, error="x")
     later = (await store.due_deliveries(900.0, hold_s=600.0, limit=10))[0]
     await store.delivered(later, 900.0)
-    assert await store.expire(1e6, retention_s=100.0) == 3  # the item, the interval, "sent"
+    assert await store.expire(1e6, retention_s=100.0) == 2  # the interval and "sent"
     listed = await store.list_notifications(before=None, limit=9, rule=None)
     assert [row["notification_id"] for row in listed] == ["pending"]
+
+
+async def test_the_window_a_source_showed_last_is_known_however_long_ago_that_was(store: SqlStore) -> None:
+    await store.record(observation(events=(stored(1, "gone"), stored(2, "still there"))))
+    later = replace(observation(), outcome=replace(OUTCOME, finished_s=500.0), present=("still there",))
+    await store.record(later)
+    await store.expire(1e9, retention_s=100.0)
+    assert await store.known_items("s", ["gone", "still there"]) == {"still there": "hstill there"}
+
+
+async def test_two_profiles_that_name_one_address_send_there_once(store: SqlStore) -> None:
+    other = replace(ENDPOINT, secret=SecretRef("env", "SECRET_B"))
+    await store.record(observation(replace(notification("1"), deliveries=(ENDPOINT, other))))
+    assert [d.secret_name for d in await store.due_deliveries(5.0, hold_s=600.0, limit=9)] == ["SECRET_A"]
+
+
+async def test_a_long_queue_of_one_receiver_hides_no_other(store: SqlStore) -> None:
+    stuck = [notification(f"stuck {n}") for n in range(50)]
+    await store.record(observation(*stuck, notification("other", rule_name="q")))
+    for _ in range(3):
+        first = (await store.due_deliveries(10.0, hold_s=0.0, limit=1))[0]
+        await store.failed(first, 10.0, next_s=10.0, error="x")
+    due = await store.due_deliveries(20.0, hold_s=0.0, limit=2)
+    assert [d.notification_id for d in due] == ["stuck 0", "other"]
+    rest = await store.due_deliveries(20.0, hold_s=0.0, limit=2, busy={due[0].lane})
+    assert [d.notification_id for d in rest] == ["other"]
+    assert await store.next_delivery_s(busy={due[0].lane, due[1].lane}) is None
 
 
 async def test_a_backup_is_a_whole_database(store: SqlStore, tmp_path: Path) -> None:

@@ -103,10 +103,10 @@ def test_secrets_come_only_from_where_profiles_may_look(tmp_path: Path) -> None:
     (tmp_path / "hook").write_text("from a file\n", encoding="utf-8")
     settings = load(environ={"PROXYD_SECRETS": str(tmp_path)})
     secrets = SecretStore(settings, {"SECRET_A": "from a variable", "HOME": "/root"})
-    assert secrets.resolve(SecretRef("env", "SECRET_A")) == "from a variable"
+    assert secrets.resolve(SecretRef("env", "SECRET_A")) == b"from a variable"
     assert secrets.resolve(SecretRef("env", "HOME")) is None
     assert secrets.resolve(SecretRef("env", "SECRET_B")) is None
-    assert secrets.resolve(SecretRef("file", "hook")) == "from a file"
+    assert secrets.resolve(SecretRef("file", "hook")) == b"from a file"
     assert secrets.resolve(SecretRef("file", "../hook")) is None
     assert secrets.resolve(SecretRef("file", "none")) is None
     assert SecretStore(load(environ={}), {}).resolve(SecretRef("file", "hook")) is None

@@ -157,7 +157,7 @@ async def _settle(stage: _Stage) -> None:
     """Wait until what was probed has arrived, or long enough; past END the daemon starts no more probes."""
     try:
         async with asyncio.timeout(_DRAIN_S):
-            while any(page.in_flight for page in stage.decider.planner.pages.values()):
+            while stage.decider.planner.in_flight:
                 await stage.clock.sleep(CHRONON_S)
             await stage.receiver.has(readable_items(stage.workload, stage.requests_s()))
     except TimeoutError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -31,12 +31,14 @@ class MemoryOutbox:
         self.accepted: list[str] = []
         self.dead: list[str] = []
 
-    async def due_deliveries(self, now_s: float, *, hold_s: float, limit: int) -> Sequence[Delivery]:
+    async def due_deliveries(
+        self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = ()
+    ) -> Sequence[Delivery]:
         found: dict[str, Delivery] = {}
         held: set[str] = set()
         for position in sorted(self.pending):
             one, next_s = self.pending[position]
-            if one.lane in held or one.lane in found:
+            if one.lane in held or one.lane in found or one.lane in busy:
                 continue
             if next_s <= now_s:
                 found[one.lane] = one
@@ -44,8 +46,8 @@ class MemoryOutbox:
                 held.add(one.lane)
         return list(found.values())[:limit]
 
-    async def next_delivery_s(self) -> float | None:
-        return min((next_s for _, next_s in self.pending.values()), default=None)
+    async def next_delivery_s(self, *, busy: Collection[str] = ()) -> float | None:
+        return min((next_s for one, next_s in self.pending.values() if one.lane not in busy), default=None)
 
     async def delivered(self, delivery: Delivery, now_s: float) -> None:
         del self.pending[delivery.position]
@@ -81,11 +83,11 @@ def accept(notification_id: str) -> None:
 
 @asynccontextmanager
 async def running(
-    outbox: MemoryOutbox, channel: ScriptedChannel, clock: FakeClock, *, secret: str | None = "s"
+    outbox: MemoryOutbox, channel: ScriptedChannel, clock: FakeClock, *, secret: bytes | None = b"s"
 ) -> AsyncIterator[Metrics]:
     metrics = Metrics()
 
-    def resolve(ref: SecretRef) -> str | None:
+    def resolve(ref: SecretRef) -> bytes | None:
         return secret
 
     dispatcher = Dispatcher(
@@ -176,15 +178,17 @@ async def test_a_missing_secret_sends_nothing_and_is_tried_again() -> None:
 
 async def test_nothing_is_started_once_a_drain_has_begun_while_the_outbox_was_read() -> None:
     class DrainedWhileRead(MemoryOutbox):
-        async def due_deliveries(self, now_s: float, *, hold_s: float, limit: int) -> Sequence[Delivery]:
+        async def due_deliveries(
+            self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = ()
+        ) -> Sequence[Delivery]:
             await dispatcher.drain(1.0)
-            return await super().due_deliveries(now_s, hold_s=hold_s, limit=limit)
+            return await super().due_deliveries(now_s, hold_s=hold_s, limit=limit, busy=busy)
 
     outbox, channel = DrainedWhileRead(delivery(1)), ScriptedChannel(accept)
     dispatcher = Dispatcher(
         outbox,
         channel,
-        lambda ref: "s",
+        lambda ref: b"s",
         FakeClock(T0),
         np.random.default_rng(1),
         Metrics(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -18,8 +18,8 @@ def delivery(position: int) -> Delivery:
     return Delivery(position, f"ntf_{position}", "R", "http://h", "env", "SECRET_X", "lane", 0, None, 0.0, 0.0, b"{}")
 
 
-def secret(_ref: SecretRef, /) -> str:
-    return "secret"
+def secret(_ref: SecretRef, /) -> bytes:
+    return b"secret"
 
 
 class SlowOutbox:
@@ -30,13 +30,15 @@ class SlowOutbox:
         self.answering = asyncio.Event()
         self.answering.set()
 
-    async def due_deliveries(self, now_s: float, *, hold_s: float, limit: int) -> Sequence[Delivery]:
-        asked = self.pending[:1]
+    async def due_deliveries(
+        self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = ()
+    ) -> Sequence[Delivery]:
+        asked = [one for one in self.pending[:1] if one.lane not in busy]
         await self.answering.wait()
         return asked
 
-    async def next_delivery_s(self) -> float | None:
-        return 0.0 if self.pending else None
+    async def next_delivery_s(self, *, busy: Collection[str] = ()) -> float | None:
+        return 0.0 if any(one.lane not in busy for one in self.pending) else None
 
     async def delivered(self, done: Delivery, now_s: float) -> None:
         self.pending.remove(done)

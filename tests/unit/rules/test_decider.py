@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome
@@ -55,8 +56,8 @@ async def test_a_new_rule_with_an_earlier_start_replays_what_is_stored() -> None
     seeded = await drive.see(changed("a", [item("old", T0 - 100), item("older", T0 - 9000)], T0))
     early = rule("early").replace("START NOW", 'START NOW - "1 HOUR"')
     backlog = drive.decider.declare(declaration(source("a"), rule("r"), early), {"r": T0, "early": T0 + 10}, T0 + 10)
-    assert [(program.rule.name, page.source_id) for program, page in backlog] == [("early", "a")]
-    step = drive.decider.backlog(*backlog[0], seeded.events)
+    assert [(b.program.rule.name, b.source.source_id, b.before_seq) for b in backlog] == [("early", "a", 3)]
+    step = drive.decider.backlog(backlog[0], seeded.events)
     assert [n.rule for n in step.notifications] == ["early"]
     assert drive.decider.streams["early", "a"].counts == (1,)
 
@@ -121,6 +122,74 @@ async def test_feedback_adds_a_probe_where_too_few_items_were_found() -> None:
     assert after["SUP"].probe.reason is Reason.INTERVAL
     assert after["FBSUP"].probe.reason is Reason.FEEDBACK
     assert after["FBSUP"].start_s < after["SUP"].start_s
+
+
+async def test_an_answer_of_the_old_address_says_nothing_of_the_new_one() -> None:
+    drive = Drive(decider(declaration(source("a"), rule("r")), now_s=T0))
+    asked = drive.decider.request("a")
+    assert asked is not None
+    drive.decider.declare(declaration(source("a", host="new.example"), rule("r")), {"r": T0}, T0 + 10)
+    assert drive.decider.observe(changed("a", [item("x", T0)], T0 + 20), {}, url=asked.url) is None
+
+
+def test_a_source_that_is_taken_out_and_put_back_is_not_probed_twice_at_once() -> None:
+    with_source = declaration(source("a"), rule("r"))
+    found = decider(with_source, now_s=T0, settings={"source_spacing_s": 1.0})
+    assert len(found.choose(NOW)) == 1
+    found.declare(declaration(source("b"), rule("r")), {"r": T0}, T0 + 1)
+    found.declare(with_source, {"r": T0}, T0 + 2)
+    assert not [p for c in range(NOW + 1, NOW + 9) for p in found.choose(c) if p.probe.source_id == "a"]
+
+
+def test_a_probe_that_failed_or_was_dropped_does_not_use_up_its_period() -> None:
+    found = decider(declaration(source("a"), rule("r", clauses="SET POLICY UNIFORM(1 DAY)")), now_s=T0)
+    planned = found.choose(NOW)[0]
+    found.planner.drop(planned, T0)
+    planned = found.choose(NOW + 1)[0]
+    failed = ProbeOutcome("a", OutcomeKind.TIMEOUT, planned.start_s, planned.start_s)
+    found.finished(failed, found.observe(failed, {}))
+    again = [chronon - NOW for chronon in range(NOW + 2, NOW + 100) if found.choose(chronon)]
+    assert again
+    assert again[0] < 40
+
+
+@pytest.mark.parametrize("clauses", ["SET LIFE WINDOW(3)", "SET POLICY SUP", "SET POLICY FBSUP"])
+def test_an_absurd_rate_or_a_leap_of_the_clock_costs_no_time(clauses: str) -> None:
+    declared = declaration(source("a", options="EXPECT 100000 PER SECOND"), rule("r", clauses=clauses))
+    found = decider(declared, now_s=T0)
+    first = changed("a", [item(str(n), T0 - 0.001 * n) for n in range(1, 2000)], T0)
+    found.choose(NOW)
+    found.finished(first, found.observe(first, {}))
+    leap = NOW + 10**7
+    chosen = found.choose(leap)
+    assert [p.probe.source_id for p in chosen] == ["a"]
+    explained = found.explain("a", leap)
+    assert explained is not None
+    assert explained.unmet_intervals > 10**6
+
+
+def test_hours_without_a_budget_probe_nothing() -> None:
+    declared = declaration(source("a", options="EXPECT 1 PER HOUR"), rule("r", clauses="SET POLICY SUP"))
+    found = decider(declared, now_s=T0, budget=Budget(0.0))
+    assert not [planned for chronon in range(NOW, NOW + 500) for planned in found.choose(chronon)]
+
+
+def test_equal_deadlines_starve_nobody() -> None:
+    sources = [source(f"s{n}", host=f"h{n}.example") for n in range(6)]
+    found = decider(
+        declaration(*sources, rule("r", clauses="SET POLICY UNIFORM(1 MINUTE)")),
+        now_s=T0,
+        budget=Budget(0.05),
+        settings={"source_spacing_s": 10.0},
+    )
+    probes: dict[str, int] = {}
+    for chronon in range(NOW, NOW + 360):
+        for planned in found.choose(chronon):
+            probes[planned.probe.source_id] = probes.get(planned.probe.source_id, 0) + 1
+            outcome = changed(planned.probe.source_id, [], planned.start_s)
+            found.finished(outcome, found.observe(outcome, {}))
+    assert len(probes) == 6
+    assert max(probes.values()) <= min(probes.values()) + 2
 
 
 async def test_an_explanation_names_the_next_probe_and_its_reason() -> None:

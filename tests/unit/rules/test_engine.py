@@ -219,6 +219,13 @@ async def test_deliveries_go_to_the_rules_webhooks() -> None:
     assert [getattr(d, "url", "") for d in seen.notifications[0].deliveries] == ["https://receiver.example/hook"]
 
 
+@pytest.mark.parametrize("time_s", [-1e15, -62135596801.0, 253402300800.0, 1e15])
+async def test_times_no_calendar_holds_end_nothing(time_s: float) -> None:
+    found = await contacted(rule("r", query="SELECT title, pubDate FROM RSS"))
+    seen = await found.see(changed("s", [item("a", time_s)], at(3)))
+    assert titles(seen) == [["a"]]
+
+
 async def test_values_that_do_not_fit_their_type_are_counted() -> None:
     found = await contacted(rule("r"))
     odd = item("a", at(1))

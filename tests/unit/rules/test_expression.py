@@ -106,6 +106,24 @@ def test_conditions(condition: str, holds: bool) -> None:
     assert bool(run(f"SELECT title FROM RSS WHERE {condition}", [row])) == holds
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["author * author * 1.5", "author % 0.1", "ROUND(author, 2)", "ROUND(1, 400)", "ROUND(1, -400)", "-author * 1e308"],
+)
+def test_what_no_number_holds_is_unknown(text: str) -> None:
+    value = evaluate(text.replace("1e308", "100000000000000000"), author="1e308")
+    assert value is None or (isinstance(value, int | float) and abs(value) < float("inf"))
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_no_text_in_any_field_raises(title: str, number: str) -> None:
+    fields: dict[str, Value] = {"channel.item.title": title, "channel.item.category": number}
+    fields |= {"channel.item.author": number, "channel.item.pubdate": title}
+    query = "SELECT *, category / 3 AS a, author % 7 AS b, ROUND(author, category) AS c FROM RSS WHERE title LIKE '%'"
+    run(query.replace("*, ", ""), [fields])
+    run("SELECT * FROM RSS", [fields])
+
+
 def test_an_evil_regular_expression_takes_linear_time() -> None:
     assert evaluate("COALESCE(title, '')", title="x") == "x"
     row: dict[str, Value] = {"channel.item.title": "a" * 50_000 + "!"}

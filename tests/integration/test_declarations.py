@@ -1,0 +1,126 @@
+"""Declarations that come at once, half written, or while probes and the start are under way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from proxyd.daemon import Declarations
+from proxyd.language import CheckSettings
+from proxyd.metrics import Metrics
+from proxyd.model.chronon import ChrononGrid
+from proxyd.rules import Decider
+from proxyd.store import SqlStore, open_store
+from tests.fakes import FakeClock
+from tests.fleets import DOMAIN, changed, decider, declaration, item, rule, source
+
+T0 = 1_000_000_000.0
+
+
+@dataclass
+class World:
+    folder: Path
+    store: SqlStore
+    clock: FakeClock
+
+    def fresh(self) -> tuple[Declarations, Decider]:
+        """Return what a process that starts now has."""
+        found = decider(declaration(), now_s=T0)
+        return Declarations(self.folder, self.store, found, self.clock, CheckSettings(), Metrics()), found
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    (tmp_path / "a.profile").write_text(DOMAIN + source("s") + rule("r", when="COUNT(*) % 3 = 0"))
+    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+        yield World(tmp_path, store, FakeClock(T0))
+
+
+def profile(name: str) -> str:
+    return f'CREATE PROFILE "{name}" AS (DOMAIN "D", USER "u");'
+
+
+async def see(store: SqlStore, found: Decider, *names: str, at_s: float) -> None:
+    outcome = changed("s", [item(name, at_s - 1) for name in names], at_s)
+    known = await store.known_items("s", names)
+    observation = found.observe(outcome, known)
+    assert observation is not None
+    await store.record(observation)
+    found.finished(outcome, observation)
+
+
+async def test_two_texts_sent_at_once_are_both_declared(world: World) -> None:
+    declarations, _ = world.fresh()
+    await declarations.start()
+    await asyncio.gather(declarations.declare(profile("A")), declarations.declare(profile("B")))
+    assert {"A", "B"} <= set(declarations.current.profiles)
+
+
+async def test_a_text_sent_during_the_start_waits_and_keeps_counts_and_now(world: World) -> None:
+    first, found = world.fresh()
+    await first.start()
+    await see(world.store, found, at_s=T0 + 10)
+    await see(world.store, found, "x", at_s=T0 + 20)
+    await world.clock.advance(1000.0)
+    second, again = world.fresh()
+    await asyncio.gather(second.declare(profile("A")), second.start())
+    assert "A" in second.current.profiles
+    assert again.streams["r", "s"].counts[0] == 1
+    assert [event.item.item_id for event in again.streams["r", "s"].pending] == ["x"]
+    assert again.programs["r"].accepted_s == T0
+
+
+async def test_a_file_that_is_still_being_written_is_not_taken(world: World) -> None:
+    declarations, _ = world.fresh()
+    await declarations.start()
+    file = world.folder / "a.profile"
+    text = file.read_text()
+    file.write_text("")
+    await declarations.reload_if_changed()
+    file.write_text(text + profile("New"))
+    await declarations.reload_if_changed()
+    assert set(declarations.current.profiles) == {"P"}
+    await declarations.reload_if_changed()
+    assert set(declarations.current.profiles) == {"P", "New"}
+    assert set(declarations.current.rules) == {"r"}
+
+
+async def test_a_changed_condition_leaves_no_stream_of_the_old_one_behind(world: World) -> None:
+    declarations, found = world.fresh()
+    await declarations.start()
+    await see(world.store, found, at_s=T0 + 10)
+    await see(world.store, found, "x", at_s=T0 + 20)
+    old = found.observe(changed("s", [item("y", T0 + 25)], T0 + 30), {"x": "hash x"})
+    assert old is not None
+    recorded = asyncio.create_task(world.store.record(old))
+    (world.folder / "a.profile").write_text(
+        DOMAIN + source("s") + rule("r", when="COUNT(*) % 3 = 0 AND COUNT(*) FILTER (WHERE title = 'x') > 0")
+    )
+    await declarations.reload()
+    await recorded
+    assert await world.store.load_streams() == {}
+    second, again = world.fresh()
+    await second.start()
+    await see(world.store, again, "z", at_s=T0 + 90)
+    assert again.streams["r", "s"].counts == (1, 1, 0)
+
+
+async def test_history_that_comes_in_while_it_is_replayed_fires_once(world: World) -> None:
+    declarations, found = world.fresh()
+    await declarations.start()
+    await see(world.store, found, "a", "b", at_s=T0 + 10)
+    load = world.store.load_items
+
+    async def load_late(source_id: str, since_s: float):  # type: ignore[no-untyped-def]
+        await see(world.store, found, "c", at_s=T0 + 60)
+        return await load(source_id, since_s)
+
+    world.store.load_items = load_late  # type: ignore[method-assign]
+    (world.folder / "b.profile").write_text(rule("early").replace("START NOW", 'START NOW - "1 HOUR"'))
+    assert await declarations.reload()
+    listed = await world.store.list_notifications(before=None, limit=9, rule="early")
+    assert len(listed) == len({row["notification_id"] for row in listed}) == 3
