@@ -69,7 +69,9 @@ def build(settings: Settings, parts: Parts) -> tuple[Daemon, DaemonControl]:
     """Return a daemon over ``parts``, and what the API asks of it."""
     metrics = Metrics()
     decider = Decider(decider_settings(settings), parts.rng)
-    declarations = Declarations(settings.profiles, parts.store, decider, parts.clock, check_settings(settings), metrics)
+    declarations = Declarations(
+        settings.profiles, parts.store, decider, parts.clock, check_settings(settings), metrics, parts.secrets.resolve
+    )
     dispatcher = Dispatcher(
         parts.store,
         parts.channel,

@@ -319,13 +319,13 @@ class SecretStore:
         self._env = os.environ if environ is None else environ  # noqa: TID251 - this is the one place
 
     def resolve(self, ref: SecretRef) -> bytes | None:
-        """Return the secret, or ``None`` where it is not set or may not be read."""
+        """Return the secret, or ``None`` where it is not set, empty or may not be read."""
         if ref.kind == "env":
             value = self._env.get(ref.name) if ref.name.startswith(self._prefix) else None
-            return None if value is None else os.fsencode(value)
+            return os.fsencode(value) if value else None
         if self._folder is None or Path(ref.name).name != ref.name:
             return None
         try:
-            return (self._folder / ref.name).read_bytes().strip()
+            return (self._folder / ref.name).read_bytes().strip() or None
         except OSError:
             return None

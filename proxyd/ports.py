@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from proxyd.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.model.profile import Declaration
+from proxyd.model.profile import Declaration, SecretRef
 from proxyd.rules import Explanation, Observation
 from proxyd.scheduling import PlannedProbe
 
@@ -49,6 +49,13 @@ class Channel(Protocol):
         self, notification_id: str, url: str, secret: bytes | str, body: bytes, attempt_time_s: float
     ) -> None:
         """Return once the receiver accepted it, else raise ``DeliveryError``."""
+
+
+class ResolveSecret(Protocol):
+    """Finds a secret; ``None`` where it is not set."""
+
+    def __call__(self, ref: SecretRef, /) -> bytes | None:
+        """Return the secret."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,8 @@ def explanation(found: Explanation) -> dict[str, Any]:
 
 def _summary(found: Explanation) -> list[str]:
     state = found.state
-    lines = [f"{found.source_id}  {found.url}", f"rate: {found.rate_per_day:.3g} items a day (estimated)"]
+    known = "estimated" if state.rate_as_of_s is not None else "expected, nothing learned yet"
+    lines = [f"{found.source_id}  {found.url}", f"rate: {found.rate_per_day:.3g} items a day ({known})"]
     if state.last_start_s is None:
         lines.append("last probe: none yet")
     else:
@@ -68,6 +69,8 @@ def _summary(found: Explanation) -> list[str]:
         lines.append(f"next probe: {iso_time(found.next_probe.start_s)}, because of {probe.reason.value}{rule}")
     if found.blocked_by and found.earliest_s:
         lines.append(f"held back by {found.blocked_by} until {iso_time(found.earliest_s)}")
+    if found.unmet_intervals:
+        lines.append(f"planned intervals that ended without a probe: {found.unmet_intervals}")
     if found.postponed:
         counts = ", ".join(f"{name} {count} times" for name, count in sorted(found.postponed.items()))
         lines.append(f"postponed so far by: {counts}")
@@ -99,6 +102,7 @@ def _rule(rule: NotificationRule) -> dict[str, Any]:
         "name": rule.name,
         "sources": list(rule.source_ids),
         "policy": rule.policy.name.value,
+        "fingerprint": rule.fingerprint,
         "deliveries": len(rule.deliveries),
     }
 

@@ -33,7 +33,12 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         return await handler(request)
     except ProfileError as error:
         found = [_rule_error(one) for one in error.errors]
-        return problem(422, "The text has errors", f"{len(found)} errors; nothing was changed", errors=found)
+        return problem(
+            422,
+            "The text has errors",
+            f"{len(found)} error{'s' * (len(found) != 1)}; nothing was changed",
+            errors=found,
+        )
     except NotFoundError as error:
         return problem(404, "Not found", error.message)
     except ConflictError as error:

@@ -129,7 +129,7 @@ class Routes:
         """Make a token; its text is in this answer and nowhere else."""
         wanted = await _json(request)
         expires = wanted.get("expires_in_s")
-        if not isinstance(expires, int | float | None):
+        if isinstance(expires, bool) or not isinstance(expires, int | float | None):
             raise BadRequestError("expires_in_s must be a number of seconds")
         token, shown = new_token(
             str(wanted.get("name", "")),

@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from proxyd import __version__
 from proxyd.errors import ProxydError
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="proxyd", description="A monitoring proxy.", epilog=_EPILOG)
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings file (default: proxyd.toml, if there)")
+    parser.add_argument("--version", action="version", version=f"proxyd {__version__}")
     verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
     _add_service_verbs(verbs)
     _add_profile_verbs(verbs)
@@ -65,6 +67,9 @@ def _add_profile_verbs(verbs: Verbs) -> None:
 
 
 def _add_remote_verbs(verbs: Verbs) -> None:
+    sources = _verb(verbs, "sources", "remote.sources", "list the sources and how their last probe ended")
+    sources.add_argument("--failing", action="store_true", help="only those whose last probe failed")
+    sources.add_argument("--json", action="store_true", help="print JSON")
     plan = _verb(verbs, "plan", "remote.plan", "print the coming probes of the running daemon")
     plan.add_argument("--limit", type=int, default=50, help="how many (default 50)")
     plan.add_argument("--json", action="store_true", help="print JSON")

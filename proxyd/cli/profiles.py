@@ -3,29 +3,47 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from pathlib import Path
 
 from proxyd import app
-from proxyd.config import load
+from proxyd.cli.sockets import socket_of
+from proxyd.client import Client
+from proxyd.config import Settings, load
 from proxyd.daemon import read_directory, read_text
-from proxyd.errors import ConfigError, ProfileError
+from proxyd.errors import ConfigError, ProfileError, ProxydError
 from proxyd.language import SourceText, format_parsed, parse
 from proxyd.language import check as check_texts
+from proxyd.model.profile import Declaration
 
 
 def check(options: argparse.Namespace) -> int:
     """Check profiles as one declaration and print every error with its place."""
-    texts = _texts(options.paths)
-    checked = check_texts(texts, app.check_settings(load(options.config)))
+    texts, settings = _texts(options.paths), load(options.config)
+    checked = check_texts(texts, app.check_settings(settings))
     for error in checked.errors:
         print(error)
     if checked.declaration is None:
         print(f"{len(checked.errors)} error{'s'[: len(checked.errors) != 1]}")
         return 1
     declared = checked.declaration
-    print(f"{len(texts)} files: {len(declared.profiles)} profiles, {len(declared.rules)} rules, ", end="")
-    print(f"{len(declared.sources)} sources, {len(declared.domains)} domains")
+    for name in asyncio.run(_restarting(declared, settings)):
+        print(f"note: rule {name} will start afresh: its sources or its condition differ from the running ones")
+    counts = {"file": texts, "profile": declared.profiles, "rule": declared.rules, "source": declared.sources}
+    print(", ".join(f"{len(found)} {noun}{'s' * (len(found) != 1)}" for noun, found in counts.items()))
     return 0
+
+
+async def _restarting(declared: Declaration, settings: Settings) -> list[str]:
+    """Return the rules that would lose their counters and get a new NOW in the running daemon, if there is one."""
+    try:
+        async with Client.over_socket(socket_of(settings), timeout_s=2.0) as client:
+            running = {rule["name"]: rule["fingerprint"] for p in await client.profiles() for rule in p["rules"]}
+    except ProxydError:
+        return []
+    return [
+        rule.name for rule in declared.rules.values() if running.get(rule.name, rule.fingerprint) != rule.fingerprint
+    ]
 
 
 def fmt(options: argparse.Namespace) -> int:

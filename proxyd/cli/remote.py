@@ -24,6 +24,24 @@ def plan(options: argparse.Namespace) -> int:
     return 0
 
 
+def sources(options: argparse.Namespace) -> int:
+    """List the sources and how their last probe ended."""
+    found = _ask(options, lambda client: client.sources())
+    if options.failing:
+        found = [source for source in found if source["failures"]]
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    rows = []
+    for source in found:
+        planned = source["next_probe"]
+        at, reason = (planned["at"], planned["reason"]) if planned else ("-", source["blocked_by"] or "-")
+        last = f"{source['last_outcome'] or '-'} {source['last_detail'] if source['failures'] else ''}".strip()
+        rows.append([source["source"], f"{source['rate_per_day']:.2f}", at, reason, str(source["failures"]), last])
+    _table(["source", "items/day", "next probe", "reason", "failures", "last outcome"], rows)
+    return 0
+
+
 def explain(options: argparse.Namespace) -> int:
     """Say when a source is probed next, and why."""
     answer = _ask(options, lambda client: client.explain(options.source))
@@ -43,7 +61,8 @@ def notifications(options: argparse.Namespace) -> int:
         return 0
     rows = []
     for item in found:
-        states = ", ".join(f"{d['state']} ({d['attempts']})" for d in item["deliveries"]) or "not sent anywhere"
+        ways = [f"{d['state']} ({d['attempts']}) {d['endpoint']}" for d in item["deliveries"]]
+        states = ", ".join(ways) or "not sent anywhere"
         rows.append([item["created"], item["id"], item["rule"], item["source"], "late" if item["late"] else "", states])
     _table(["created", "id", "rule", "source", "late", "deliveries"], rows)
     return 0

@@ -23,7 +23,8 @@ def serve(options: argparse.Namespace) -> int:
     except* ProxydError as group:
         errors = leaves(group)
     for error in errors:
-        where = f" (database {settings.database_path})" if isinstance(error, StoreError) else ""
+        named = str(settings.database_path) in str(error) or not isinstance(error, StoreError)
+        where = "" if named else f" (database {settings.database_path})"
         print(f"proxyd: {error}{where}", file=sys.stderr)
     return 1 if errors else 0
 

@@ -79,6 +79,7 @@ class Daemon:
                     await self._stopping.wait()
                 await self._drain()
             self._store.writer.close()
+        log.info("stopped")
 
     async def _drain(self) -> None:
         log.info("draining")

@@ -26,8 +26,8 @@ from proxyd.language import (
 )
 from proxyd.metrics import Metrics
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.model.profile import Declaration
-from proxyd.ports import Changes, Clock
+from proxyd.model.profile import Declaration, WebhookDelivery
+from proxyd.ports import Changes, Clock, ResolveSecret
 from proxyd.rules import Backlog, Decider, Observation
 from proxyd.rules.state import MAX_PENDING
 from proxyd.store import SqlStore, StoredText
@@ -73,7 +73,14 @@ class Declarations:
     """Keeps the running declaration in step with the files and the API; with an error anywhere nothing changes."""
 
     def __init__(
-        self, folder: Path, store: SqlStore, decider: Decider, clock: Clock, settings: CheckSettings, metrics: Metrics
+        self,
+        folder: Path,
+        store: SqlStore,
+        decider: Decider,
+        clock: Clock,
+        settings: CheckSettings,
+        metrics: Metrics,
+        secrets: ResolveSecret,
     ) -> None:
         self._folder = folder
         self._store = store
@@ -81,6 +88,7 @@ class Declarations:
         self._clock = clock
         self._settings = settings
         self._metrics = metrics
+        self._secrets = secrets
         self._files: list[SourceText] = []
         self._api: dict[str, str] = {}
         self._statements: list[tuple[str, Statement]] = []
@@ -246,13 +254,22 @@ class Declarations:
         self._metrics.sources.set(len(declaration.sources))
         self._metrics.rules.set(len(declaration.rules))
         self._metrics.reload_s.set(now_s)
+        self._warn_of_secrets(declaration)
         return changes
+
+    def _warn_of_secrets(self, declaration: Declaration) -> None:
+        webhooks = [
+            (r.name, d) for r in declaration.rules.values() for d in r.deliveries if isinstance(d, WebhookDelivery)
+        ]
+        for rule, webhook in webhooks:
+            if self._secrets(webhook.secret) is None:
+                log.warning("a webhook's secret is not set", rule=rule, secret=webhook.secret.name)
 
     async def _replay(self, entry: Backlog, now_s: float) -> None:
         """Run what a source showed before through a new stream; what comes in meanwhile is not its business."""
         source_id = entry.source.source_id
         items = await self._store.load_items(source_id, entry.program.start_s)
-        step = self._decider.backlog(entry, [item for item in items if item.seq < entry.before_seq])
+        step = self._decider.backlog(entry, [item for item in items if item.seq < entry.before_seq], now_s)
         outcome = ProbeOutcome(source_id, OutcomeKind.SAME_BODY, now_s, now_s)
         await self._store.record_firings(
             Observation(

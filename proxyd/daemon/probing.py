@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
+import structlog
+
 from proxyd.clock import sleep_or_wake
 from proxyd.metrics import Metrics
 from proxyd.model.chronon import Chronon
@@ -16,6 +18,7 @@ from proxyd.ports import Clock, Memory, Prober
 from proxyd.rules import Decider, Observation
 from proxyd.scheduling import PlannedProbe
 
+log = structlog.get_logger("probes")
 _BUDGET_WINDOW_S = 3600.0
 
 
@@ -157,6 +160,13 @@ class ProbeLoop:
         outcome: ProbeOutcome = observation.outcome
         metrics = self._metrics
         metrics.probes.labels(outcome.kind.value).inc()
+        if not outcome.kind.is_success:
+            state = observation.state
+            again_s = round(state.not_before_s - outcome.finished_s, 1)
+            fields = {"outcome": outcome.kind.value, "detail": outcome.detail, "failures": state.failures}
+            log.warning("probe failed", source=outcome.source_id, not_again_for_s=again_s, **fields)
+        if observation.unfit_values:
+            log.warning("values do not fit their types", source=outcome.source_id, values=observation.unfit_values)
         metrics.requests.inc(outcome.requests)
         metrics.items.inc(sum(not event.seed for event in observation.events))
         metrics.lost_items.inc(observation.lost_items)

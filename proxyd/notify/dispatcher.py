@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import structlog
@@ -15,19 +14,12 @@ from proxyd.errors import DeliveryError
 from proxyd.metrics import Metrics
 from proxyd.model.profile import SecretRef
 from proxyd.politeness import retry_after_s
-from proxyd.ports import Channel, Clock, Delivery, Outbox
+from proxyd.ports import Channel, Clock, Delivery, Outbox, ResolveSecret
 
 _IDLE_S = 3600.0
 _SHORTEST_S = 0.001
 _HELD_S = 1.0  # due, but held back by an earlier one of its lane
 log = structlog.get_logger("notify")
-
-
-class ResolveSecret(Protocol):
-    """Finds a secret; ``None`` where it is not set."""
-
-    def __call__(self, ref: SecretRef, /) -> bytes | None:
-        """Return the secret."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +131,8 @@ class Dispatcher:
             wait_s = retry_after_s(delivery.attempts + 1, asked_s=error.retry_after_s, rng=self._rng)
         next_s = None if wait_s is None else now_s + wait_s
         await self._outbox.failed(delivery, now_s, next_s=next_s, error=error.message)
-        fields = {"notification": delivery.notification_id, "rule": delivery.rule, "error": error.message}
+        fields = {"notification": delivery.notification_id, "rule": delivery.rule, "endpoint": delivery.endpoint}
+        fields["error"] = error.message
         if next_s is None:
             log.error("delivery given up; replay it with `proxyd webhook replay`", **fields)
             return "dead"

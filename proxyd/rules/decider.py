@@ -18,7 +18,7 @@ from proxyd.estimation import DEFAULT_MEAN_PER_S, PopulationPrior
 from proxyd.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.model.profile import EMPTY_DECLARATION, Declaration, PolicyName, Source
-from proxyd.politeness import PolitenessBudget, ProbeLog
+from proxyd.politeness import FIRST_THROTTLE_S, PolitenessBudget, ProbeLog
 from proxyd.rules.engine import (
     Observation,
     PageContext,
@@ -32,6 +32,8 @@ from proxyd.rules.engine import (
 )
 from proxyd.rules.state import SourceState, StoredItem, StreamState
 from proxyd.scheduling import Demands, FixedDemand, IntervalDemand, Page, PlannedProbe, Planner, PlannerSettings
+
+_RATE_CHANGE = 2.0  # planned intervals are laid anew when the rate moved by this factor since
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +152,11 @@ class Decider:
         self._place_pages(now_s)
         return backlog
 
-    def backlog(self, entry: Backlog, stored: Sequence[StoredItem]) -> StreamStep:
+    def backlog(self, entry: Backlog, stored: Sequence[StoredItem], now_s: float) -> StreamStep:
         """Replay a source's stored items through a new stream and return what fired."""
         key = (entry.program.rule.name, entry.source.source_id)
-        step = advance(entry.program, self.streams[key], stored, self._context(entry.source))
+        context = replace(self._context(entry.source), now_s=now_s)
+        step = advance(entry.program, self.streams[key], stored, context)
         self.streams[key] = step.stream
         return step
 
@@ -216,7 +219,9 @@ class Decider:
         if page.last_seen_s is None and outcome.kind.is_success:
             self._anchor(page, outcome.finished_s, anew=True)
         if outcome.kind is OutcomeKind.THROTTLED:
-            self.planner.block_host(page.host, observation.state.not_before_s)
+            asked_s = outcome.retry_after_s or FIRST_THROTTLE_S
+            until_s = min(observation.state.not_before_s, outcome.finished_s + asked_s)
+            self.planner.block_host(page.host, until_s)
 
     # -- explanations
 
@@ -233,13 +238,13 @@ class Decider:
         now_s = self.settings.grid.start_s(now)
         page = self.planner.pages.get(source_id)
         stop = now + self.settings.grid.ceil(self.settings.epoch_s)
-        earliest = page.allowed_s() if page else float("-inf")
+        earliest = self.planner.earliest_s(page) if page else -inf
         return Explanation(
             source_id=source_id,
             url=source.url,
             rate_per_day=self._rate_per_s(source, now_s) * 86400.0,
             next_probe=self.planner.preview_source(source_id, Epoch(now, stop)) if page else None,
-            blocked_by=page.blocked_by(now_s) if page else "no rule asks for it",
+            blocked_by=self.planner.blocked_by(page, now_s) if page else "no rule asks for it",
             earliest_s=earliest if earliest > now_s else None,
             rules=tuple(self._rules_of.get(source_id, ())),
             postponed=dict(page.postponed) if page else {},
@@ -369,6 +374,8 @@ class Decider:
         fired = {record.rule for record in observation.intervals}
         for demand in page.demands.intervals:
             count = self.streams[demand.rule, page.source_id].counts[0]
+            if not 1 / _RATE_CHANGE <= page.rate_per_s / demand.asked_rate_per_s <= _RATE_CHANGE:
+                demand.anchor(now_s, rate_per_s=page.rate_per_s, count=count)
             demand.observed(now_s, rate_per_s=page.rate_per_s, count=count, fired=demand.rule in fired)
 
 

@@ -77,6 +77,7 @@ class PageContext:
     spacing_s: float
     prior_per_s: float
     fields: Sequence[Field] = ()
+    now_s: float | None = None  # when history is replayed; what a probe finds is notified when it is seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +273,7 @@ def _notification(
         rule=rule.name,
         source_id=event.source_id,
         event_s=event.time_s,
-        created_s=event.seen_s,
+        created_s=event.seen_s if context.now_s is None else context.now_s,
         late=not record.captured,
         body=json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(errors="replace"),
         deliveries=rule.deliveries,

@@ -49,7 +49,7 @@ def discover(
         return Discovery(_seeds(new, state, seen_s), edited, _seed_evidence(new, seen_s))
     since_s = state.last_success_s
     events = _ordered(new, state, since_s, seen_s)
-    lost = _lost_items(items, new, state, rate_per_s)
+    lost = _lost_items(items, new, state, seen_s=seen_s, rate_per_s=rate_per_s)
     return Discovery(events, edited, _evidence(events, since_s, seen_s, overflowed=lost is not None), lost or 0.0)
 
 
@@ -130,18 +130,21 @@ def _evidence(events: Sequence[StoredItem], since_s: float, seen_s: float, *, ov
     return ItemCount(since_s, seen_s, len(events), at_least=overflowed)
 
 
-def _lost_items(items: Sequence[Item], new: Sequence[Item], state: SourceState, rate_per_s: float) -> float | None:
+def _lost_items(
+    items: Sequence[Item], new: Sequence[Item], state: SourceState, *, seen_s: float, rate_per_s: float
+) -> float | None:
     """Return the items estimated lost where the window overflowed, ``None`` where it did not.
 
-    A window of nothing but new items, the oldest newer than the newest seen before, has slid past what was between. The
-    gap is filled at the rate that the window itself shows, or else at the estimated one.
+    A window of nothing but new items, the oldest newer than anything that could be seen before, has slid past what was
+    between. The gap is filled at the rate that the window itself shows; without item times the estimated rate says how
+    many items there should have been.
     """
-    if not items or len(new) < len(items) or state.next_seq == 1:
+    if not items or len(new) < len(items) or state.next_seq == 1 or state.last_success_s is None:
         return None
     times = sorted(item.published_s for item in items if item.published_s is not None)
-    if not times or state.newest_s is None:
-        return 0.0
-    gap_s = times[0] - state.newest_s
+    if not times:
+        return max(0.0, rate_per_s * (seen_s - state.last_success_s) - len(items))
+    gap_s = times[0] - max(state.newest_s or state.last_success_s, state.last_success_s)
     if gap_s <= 0:
         return None
     span_s = times[-1] - times[0]

@@ -29,6 +29,7 @@ class IntervalDemand:
     anchor_s: float = 0.0
     rate_per_s: float = 0.0
     count: int = 0
+    asked_rate_per_s: float = 0.0
     _k: int = 1
     _extra: PlannedInterval | None = None
     unmet: int = 0
@@ -45,6 +46,7 @@ class IntervalDemand:
     def anchor(self, now_s: float, *, rate_per_s: float, count: int) -> None:
         """Lay the intervals anew from ``now_s`` with the present rate and count."""
         self.anchor_s, self.rate_per_s, self.count = now_s, self._useful(rate_per_s), count
+        self.asked_rate_per_s = rate_per_s
         self._k, self._extra = 1, None
 
     def pending(self, now: Chronon) -> PlannedInterval:

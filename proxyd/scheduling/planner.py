@@ -20,8 +20,8 @@ from proxyd.scheduling.intervals import PlannedInterval
 
 LOOKAHEAD_CHRONONS = 60
 BACK_OFF, SOURCE_POLITENESS, HOST_POLITENESS = "back-off", "source politeness", "host politeness"
-OVER_BUDGET = "budget"
-CONSTRAINTS = (BACK_OFF, SOURCE_POLITENESS, HOST_POLITENESS, OVER_BUDGET)
+HOST_THROTTLED, OVER_BUDGET = "host throttled", "budget"
+CONSTRAINTS = (BACK_OFF, SOURCE_POLITENESS, HOST_POLITENESS, HOST_THROTTLED, OVER_BUDGET)
 _ROUNDING_S = 1e-6  # sums of 0.2 s miss the start of a chronon by a little
 
 
@@ -201,7 +201,7 @@ class Planner:
             page = candidate.page
             at_s = max(page.allowed_s(), self._host_start_s(page.host, start_s))
             if at_s >= stop_s - _ROUNDING_S:
-                self._postpone(page, page.blocked_by(stop_s - _ROUNDING_S) or HOST_POLITENESS)
+                self._postpone(page, self.blocked_by(page, stop_s - _ROUNDING_S) or HOST_POLITENESS)
             elif len(chosen) >= capacity:
                 self._postpone(page, OVER_BUDGET)
             else:
@@ -246,6 +246,17 @@ class Planner:
         if self._awake or self.settings.spend:
             return now + 1
         return self._sleeping[0][0] if self._sleeping else now + 10**9
+
+    def earliest_s(self, page: Page) -> float:
+        """Return the earliest start that the page and its host allow, in unix seconds."""
+        host_s = max(self.host_free_s.get(page.host, -inf), self._host_blocked_s.get(page.host, -inf))
+        return max(page.allowed_s(), host_s)
+
+    def blocked_by(self, page: Page, now_s: float) -> str | None:
+        """Return the constraint that forbids a start of the page at ``now_s``."""
+        if self._host_blocked_s.get(page.host, -inf) > now_s:
+            return HOST_THROTTLED
+        return page.blocked_by(now_s) or (HOST_POLITENESS if self.earliest_s(page) > now_s else None)
 
     # -- how
 
@@ -349,7 +360,9 @@ class Planner:
         page.log.record(at_s)
         self.host_free_s[page.host] = at_s + self.settings.host_spacing_s
         self._awake.discard(page.source_id)
-        probe = Probe(page.source_id, now, candidate.reason, candidate.rule, page.rate_per_s * 86400.0)
+        is_first = page.last_seen_s is None and len(page.log.starts_s) == 1
+        reason = Reason.FIRST_CONTACT if is_first else candidate.reason
+        probe = Probe(page.source_id, now, reason, candidate.rule, page.rate_per_s * 86400.0)
         return PlannedProbe(probe, at_s)
 
     def _postpone(self, page: Page, constraint: str) -> None:

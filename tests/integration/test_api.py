@@ -221,6 +221,7 @@ async def test_the_client_speaks_to_the_socket_that_only_its_owner_can_open(runn
             assert [found["source"] for found in await client.sources()] == ["a/b c", "s"]
             explained = await client.explain("a/b c")
             assert explained["next_probe"]["reason"] == "first contact"
+            assert all(rule["fingerprint"] for profile in await client.profiles() for rule in profile["rules"])
             assert await client.test_webhooks("r") == [{"endpoint": "https://r.example/hook", "error": "status 500"}]
             assert (await client.declare(TEXT))["added"] == ["q"]
             with pytest.raises(ApiError, match="declared in"):

@@ -30,7 +30,9 @@ class World:
     def fresh(self) -> tuple[Declarations, Decider]:
         """Return what a process that starts now has."""
         found = decider(declaration(), now_s=T0)
-        return Declarations(self.folder, self.store, found, self.clock, CheckSettings(), Metrics()), found
+        return Declarations(
+            self.folder, self.store, found, self.clock, CheckSettings(), Metrics(), lambda ref: b"s"
+        ), found
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 from proxyd.config import Settings, load
 from proxyd.language import CheckSettings, SourceText, check
 from proxyd.metrics import Metrics
+from proxyd.politeness.retry import LADDER_S
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,3 +45,21 @@ def test_the_profiles_that_are_shipped_are_valid() -> None:
     assert texts
     checked = check(texts, CheckSettings())
     assert [str(error) for error in checked.errors] == []
+
+
+def test_the_route_table_names_every_route() -> None:
+    routes = re.findall(r'\("(?:GET|POST|DELETE)", "(/[^"{]*)', read("proxyd/api/routes.py"))
+    page = read("docs/api.md")
+    assert len(routes) > 10
+    assert [route for route in routes if route.rstrip("/") not in page] == []
+
+
+def test_the_retry_ladder_is_written_as_it_is() -> None:
+    def seconds(text: str) -> float:
+        amount, unit = text.split()
+        return float(amount) * {"s": 1, "min": 60, "h": 3600}[unit]
+
+    written = re.search(r"tried again after (.*?), with up to", read("docs/receivers.md"), re.DOTALL)
+    assert written is not None
+    steps = re.findall(r"\d+ (?:s|min|h)\b", written[1].replace("\n", " "))
+    assert tuple(seconds(step) for step in steps) == LADDER_S

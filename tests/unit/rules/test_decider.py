@@ -57,7 +57,7 @@ async def test_a_new_rule_with_an_earlier_start_replays_what_is_stored() -> None
     early = rule("early").replace("START NOW", 'START NOW - "1 HOUR"')
     backlog = drive.decider.declare(declaration(source("a"), rule("r"), early), {"r": T0, "early": T0 + 10}, T0 + 10)
     assert [(b.program.rule.name, b.source.source_id, b.before_seq) for b in backlog] == [("early", "a", 3)]
-    step = drive.decider.backlog(backlog[0], seeded.events)
+    step = drive.decider.backlog(backlog[0], seeded.events, T0 + 10)
     assert [n.rule for n in step.notifications] == ["early"]
     assert drive.decider.streams["early", "a"].counts == (1,)
 
@@ -84,6 +84,41 @@ def test_a_throttled_host_is_left_alone_as_a_whole() -> None:
     throttled = ProbeOutcome("a", OutcomeKind.THROTTLED, T0, T0, 429, retry_after_s=100.0)
     found.finished(throttled, found.observe(throttled, {}))
     assert [chronon - NOW for chronon in range(NOW + 1, NOW + 12) if reasons(found, chronon)] == [10]
+
+
+def test_a_source_that_goes_on_throttling_silences_its_neighbours_for_a_minute_at_a_time() -> None:
+    found = decider(
+        declaration(source("bad", host="h.example"), source("good", host="h.example"), rule("r")),
+        now_s=T0,
+        settings={"source_spacing_s": 10.0},
+        price_item_s=1e-6,
+    )
+    good = []
+    for chronon in range(NOW, NOW + 720):
+        for planned in found.choose(chronon):
+            name, at_s = planned.probe.source_id, planned.start_s
+            throttled = ProbeOutcome(name, OutcomeKind.THROTTLED, at_s, at_s, 429)
+            outcome = throttled if name == "bad" else changed(name, [], at_s)
+            good += [chronon] if name == "good" else []
+            found.finished(outcome, found.observe(outcome, {}))
+    assert len(good) > 500
+    explained = found.explain("good", NOW + 1)
+    assert explained is not None
+
+
+async def test_planned_intervals_follow_a_rate_that_changed() -> None:
+    declared = declaration(
+        source("a", options="EXPECT 1 PER HOUR"), rule("r", clauses="SET POLICY SUP SET LIFE WINDOW(1 MINUTE)")
+    )
+    drive = Drive(decider(declared, now_s=T0, settings={"source_spacing_s": 10.0}))
+    drive.decider.choose(NOW)
+    await drive.see(changed("a", [], T0))
+    before = drive.decider.plan(NOW + 1, limit=2)
+    busy = [item(str(n), T0 + 60.0 * n) for n in range(60, 0, -1)]
+    chronon = NOW + 361
+    await drive.see(changed("a", busy, drive.decider.settings.grid.start_s(chronon)))
+    after = drive.decider.plan(chronon + 1, limit=2)
+    assert after[1].start_s - after[0].start_s < (before[1].start_s - before[0].start_s) / 10
 
 
 def test_a_uniform_rule_is_probed_at_its_period_and_keeps_its_phase_over_a_reload() -> None:
