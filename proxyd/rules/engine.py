@@ -173,7 +173,7 @@ def advance(program: RuleProgram, stream: StreamState, found: Sequence[StoredIte
     notifications: list[Notification] = []
     for position, event in enumerate(events):
         counts, fires = program.trigger.step(stream.counts, event)
-        pending = (*stream.pending, event)[-MAX_PENDING:]
+        pending = (*stream.pending, _remembered(program, event))[-MAX_PENDING:]
         stream = replace(stream, counts=counts, pending=pending)
         if fires:
             record = _interval(program, event, events[position + 1 :], context.grid)
@@ -187,7 +187,14 @@ def advance(program: RuleProgram, stream: StreamState, found: Sequence[StoredIte
 
 def pending_events(program: RuleProgram, source_id: str, stored: Sequence[StoredItem]) -> tuple[UpdateEvent, ...]:
     """Return those of the stored items that count for a rule, as events."""
-    return tuple(_event(item, source_id) for item in stored if _counts(program, item))[-MAX_PENDING:]
+    counted = [_event(item, source_id) for item in stored if _counts(program, item)]
+    return tuple(_remembered(program, event) for event in counted[-MAX_PENDING:])
+
+
+def _remembered(program: RuleProgram, event: UpdateEvent) -> UpdateEvent:
+    """Return an event with the fields its rule's query reads: a rule that seldom fires keeps many of them."""
+    fields = {path: event.item.fields.get(path) for path in program.query.paths}
+    return replace(event, item=replace(event.item, fields=fields))
 
 
 def _counts(program: RuleProgram, item: StoredItem) -> bool:

@@ -44,12 +44,14 @@ Closure: TypeAlias = Callable[[Row], Value]
 class Compiler:
     """Turns checked expressions over one page class into closures.
 
-    ``aggregates`` collects the distinct aggregates met, in the order in which ``Row.aggregates`` must hold them.
+    ``aggregates`` collects the distinct aggregates met, in the order in which ``Row.aggregates`` must hold them, and
+    ``paths`` the lower-case paths of the fields read.
     """
 
     def __init__(self, page_class: PageClass) -> None:
         self._types = {f.path.lower(): f.type for f in page_class.fields}
         self.aggregates: list[Aggregate] = []
+        self.paths: set[str] = set()
 
     @singledispatchmethod
     def compile(self, expression: Expression) -> Closure:
@@ -67,6 +69,7 @@ class Compiler:
     @compile.register
     def _column(self, node: Column) -> Closure:
         path = node.path.lower()
+        self.paths.add(path)
         field_type = self._types.get(path, FieldType.STRING)
         return lambda row: coerce(row.fields.get(path), field_type, path=path)
 

@@ -30,13 +30,14 @@ class _Output:
 
 @dataclass(frozen=True, slots=True)
 class QueryProgram:
-    """A compiled query over one page class."""
+    """A compiled query over one page class; ``paths`` are the fields it reads."""
 
     outputs: tuple[_Output, ...]
     where: Closure | None
     order: tuple[_Order, ...]
     limit: int | None
     distinct: bool
+    paths: frozenset[str]
 
     def run(self, rows: Sequence[Mapping[str, Value]]) -> list[dict[str, Value]]:
         """Return the result, at most ``MAX_ROWS`` rows; times are ISO 8601."""
@@ -67,6 +68,7 @@ def compile_query(query: Select, page_class: PageClass) -> QueryProgram:
         ),
         limit=query.limit,
         distinct=query.distinct,
+        paths=frozenset(compiler.paths),
     )
 
 

@@ -226,6 +226,12 @@ async def test_times_no_calendar_holds_end_nothing(time_s: float) -> None:
     assert titles(seen) == [["a"]]
 
 
+async def test_a_waiting_event_keeps_only_what_the_query_reads() -> None:
+    found = await contacted(rule("r", when="COUNT(*) % 9 = 0", query="SELECT title FROM RSS WHERE link <> 'x'"))
+    seen = await found.see(changed("s", [item("a", at(1), description="long " * 99)], at(3)))
+    assert [set(e.item.fields) for e in seen.streams[0].pending] == [{"channel.item.title", "channel.item.link"}]
+
+
 async def test_values_that_do_not_fit_their_type_are_counted() -> None:
     found = await contacted(rule("r"))
     odd = item("a", at(1))
