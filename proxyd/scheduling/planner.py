@@ -20,7 +20,7 @@ from proxyd.scheduling.intervals import PlannedInterval
 
 LOOKAHEAD_CHRONONS = 60
 BACK_OFF, SOURCE_POLITENESS, HOST_POLITENESS = "back-off", "source politeness", "host politeness"
-HOST_THROTTLED, OVER_BUDGET = "host throttled", "budget"
+HOST_THROTTLED, OVER_BUDGET = "throttled host", "budget"
 CONSTRAINTS = (BACK_OFF, SOURCE_POLITENESS, HOST_POLITENESS, HOST_THROTTLED, OVER_BUDGET)
 _ROUNDING_S = 1e-6  # sums of 0.2 s miss the start of a chronon by a little
 
@@ -254,9 +254,11 @@ class Planner:
 
     def blocked_by(self, page: Page, now_s: float) -> str | None:
         """Return the constraint that forbids a start of the page at ``now_s``."""
+        if (own := page.blocked_by(now_s)) is not None:
+            return own
         if self._host_blocked_s.get(page.host, -inf) > now_s:
             return HOST_THROTTLED
-        return page.blocked_by(now_s) or (HOST_POLITENESS if self.earliest_s(page) > now_s else None)
+        return HOST_POLITENESS if self.earliest_s(page) > now_s else None
 
     # -- how
 
@@ -356,11 +358,11 @@ class Planner:
 
     def _take(self, candidate: _Candidate, now: Chronon, at_s: float) -> PlannedProbe:
         page = candidate.page
+        is_first = page.last_seen_s is None and not page.log.starts_s
         self._in_flight[page.source_id] = now
         page.log.record(at_s)
         self.host_free_s[page.host] = at_s + self.settings.host_spacing_s
         self._awake.discard(page.source_id)
-        is_first = page.last_seen_s is None and len(page.log.starts_s) == 1
         reason = Reason.FIRST_CONTACT if is_first else candidate.reason
         probe = Probe(page.source_id, now, reason, candidate.rule, page.rate_per_s * 86400.0)
         return PlannedProbe(probe, at_s)

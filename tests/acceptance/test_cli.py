@@ -185,7 +185,7 @@ def test_fmt_prints_what_check_accepts(tmp_path: Path) -> None:
     path = tmp_path / "once.profile"
     path.write_text(once, encoding="utf-8")
     assert run_proxyd("fmt", str(path), cwd=tmp_path) == once
-    assert "1 files" in run_proxyd("check", str(path), cwd=tmp_path)
+    assert "1 file," in run_proxyd("check", str(path), cwd=tmp_path)
 
 
 def run_proxyd(*arguments: str, cwd: Path) -> str:

@@ -83,6 +83,9 @@ def test_a_throttled_host_is_left_alone_as_a_whole() -> None:
     assert reasons(found, NOW) == [("a", Reason.FIRST_CONTACT)]
     throttled = ProbeOutcome("a", OutcomeKind.THROTTLED, T0, T0, 429, retry_after_s=100.0)
     found.finished(throttled, found.observe(throttled, {}))
+    waiting = found.explain("b", NOW + 1)
+    assert waiting is not None
+    assert (waiting.blocked_by, waiting.earliest_s) == ("throttled host", T0 + 100.0)
     assert [chronon - NOW for chronon in range(NOW + 1, NOW + 12) if reasons(found, chronon)] == [10]
 
 
@@ -102,8 +105,10 @@ def test_a_source_that_goes_on_throttling_silences_its_neighbours_for_a_minute_a
             good += [chronon] if name == "good" else []
             found.finished(outcome, found.observe(outcome, {}))
     assert len(good) > 500
-    explained = found.explain("good", NOW + 1)
-    assert explained is not None
+    bad = found.explain("bad", NOW + 720)
+    assert bad is not None
+    assert bad.blocked_by == "back-off"
+    assert bad.next_probe is None or bad.next_probe.probe.reason is Reason.RETRY
 
 
 async def test_planned_intervals_follow_a_rate_that_changed() -> None:
