@@ -23,6 +23,8 @@ def check(options: argparse.Namespace) -> int:
     checked = check_texts(texts, app.check_settings(settings))
     for error in checked.errors:
         print(error)
+    for warning in checked.warnings:
+        print(f"warning: {warning}")
     if checked.declaration is None:
         print(f"{len(checked.errors)} error{'s'[: len(checked.errors) != 1]}")
         return 1

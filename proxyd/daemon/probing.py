@@ -145,7 +145,8 @@ class ProbeLoop:
 
     async def _probe(self, planned: PlannedProbe) -> None:
         request = self._decider.request(planned.probe.source_id)
-        if request is None:
+        if request is None:  # the source was taken out after its probe was planned
+            self._drop(planned)
             return
         outcome = await self._prober.probe(request)
         self._metrics.lateness.observe(max(0.0, outcome.started_s - planned.start_s))

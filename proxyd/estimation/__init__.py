@@ -1,6 +1,5 @@
 """Rate estimators: evidence of probes in, update rates out."""
 
-from proxyd.estimation.base import RateEstimator
 from proxyd.estimation.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
 from proxyd.estimation.gamma import DEFAULT_MEAN_PER_S, GammaRate, PopulationPrior
 
@@ -12,5 +11,4 @@ __all__ = [
     "ItemCount",
     "ItemTimes",
     "PopulationPrior",
-    "RateEstimator",
 ]

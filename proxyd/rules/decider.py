@@ -208,7 +208,8 @@ class Decider:
         page = self.planner.pages.get(outcome.source_id)
         if page is not None and observation is not None:
             self._take_in(page, outcome, observation)
-        self.planner.finished(outcome.source_id, outcome.finished_s, seen=outcome.kind.is_success)
+        seen = observation is not None and outcome.kind.is_success
+        self.planner.finished(outcome.source_id, outcome.finished_s, seen=seen)
         if page is not None and observation is not None:
             self._feed_back(page, observation, outcome.finished_s)
             self.planner.reschedule(outcome.source_id, self.settings.grid.chronon_at(outcome.finished_s))
@@ -251,10 +252,6 @@ class Decider:
             unmet_intervals=sum(demand.unmet for demand in page.demands.intervals) if page else 0,
             state=self._state(source),
         )
-
-    def rate_per_day(self, source_id: str, now_s: float) -> float:
-        """Return the estimated update rate of a declared source in items a day."""
-        return self._rate_per_s(self.declaration.sources[source_id], now_s) * 86400.0
 
     # -- how
 

@@ -211,9 +211,11 @@ class Planner:
     def preview(self, epoch: Epoch, *, limit: int | None = None) -> list[PlannedProbe]:
         """Return the probes of ``epoch`` as they will come if every probe finds what the rates expect.
 
-        Works on a copy; ``limit`` stops after that many probes.
+        Works on a copy, in which the probes now in flight have just ended; ``limit`` stops after that many probes.
         """
         copy = deepcopy(self)
+        for source_id in tuple(self._in_flight):
+            copy.finished(source_id, self.settings.grid.start_s(epoch.start), seen=True)
         probes: list[PlannedProbe] = []
         now = epoch.start
         while now < epoch.stop and (limit is None or len(probes) < limit):

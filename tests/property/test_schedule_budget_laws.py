@@ -202,3 +202,14 @@ def test_the_order_in_which_sources_are_declared_changes_nothing(fleet: Fleet) -
     turned.planner.pages = dict(reversed(turned.planner.pages.items()))
     epoch = Epoch(now, now + CHRONONS)
     assert turned.planner.preview(epoch) == found.planner.preview(epoch)
+
+
+async def test_a_source_taken_out_between_plan_and_start_is_probed_again_once_it_is_back() -> None:
+    clock, found = FakeClock(START_S), decider(declaration(source("a"), rule("r")), now_s=START_S)
+    planned = found.choose(found.settings.grid.chronon_at(START_S))[0]
+    origin = PoissonOrigin({"a": []}, clock.time_s)
+    loop = ProbeLoop(found, origin, RecordingMemory(), clock, Metrics(), lambda: None)
+    found.declare(declaration(source("b"), rule("r")), {"r": START_S}, START_S)
+    await loop._probe(planned)
+    assert not origin.started
+    assert found.planner.in_flight == 0

@@ -172,6 +172,23 @@ async def test_an_answer_of_the_old_address_says_nothing_of_the_new_one() -> Non
     assert drive.decider.observe(changed("a", [item("x", T0)], T0 + 20), {}, url=asked.url) is None
 
 
+def test_the_new_address_is_contacted_though_the_old_one_just_answered() -> None:
+    found = decider(declaration(source("a"), rule("r")), now_s=T0, settings={"source_spacing_s": 10.0})
+    assert found.choose(NOW)
+    asked = found.request("a")
+    assert asked is not None
+    found.declare(declaration(source("a", host="new.example"), rule("r")), {"r": T0}, T0 + 1)
+    late = changed("a", [], T0 + 5)
+    found.finished(late, found.observe(late, {}, url=asked.url))
+    assert [p.probe.source_id for c in range(NOW + 1, NOW + 5) for p in found.choose(c)] == ["a"]
+
+
+def test_a_source_whose_probe_is_in_flight_is_in_the_plan() -> None:
+    found = decider(declaration(source("a"), rule("r")), now_s=T0)
+    assert found.choose(NOW)
+    assert [planned.probe.source_id for planned in found.plan(NOW + 1, limit=1)] == ["a"]
+
+
 def test_a_source_that_is_taken_out_and_put_back_is_not_probed_twice_at_once() -> None:
     with_source = declaration(source("a"), rule("r"))
     found = decider(with_source, now_s=T0, settings={"source_spacing_s": 1.0})
@@ -252,5 +269,8 @@ def test_what_the_store_remembers_is_taken_up() -> None:
     second = Decider(DeciderSettings(PlannerSettings(ChrononGrid(10.0), Budget(1.0))), np.random.default_rng(1))
     second.restore(first.states, first.streams)
     second.declare(first.declaration, {"r": T0}, T0 + 10)
-    assert second.rate_per_day("a", T0) == first.rate_per_day("a", T0)
+    known, learned = second.explain("a", NOW), first.explain("a", NOW)
+    assert known is not None
+    assert learned is not None
+    assert known.rate_per_day == learned.rate_per_day
     assert not second.choose(NOW + 1)
