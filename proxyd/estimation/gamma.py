@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import exp, expm1, log
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from proxyd.estimation.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
 
@@ -26,6 +26,36 @@ def _components(spread: float) -> tuple[NDArray[np.float64], NDArray[np.float64]
 
 _POPULATION = _components(2.0)  # sources differ by a factor of 16 either way
 _EXPECTED = _components(1.0)  # authors err by a factor of 4
+
+
+def posterior_means(events: ArrayLike, exposure_s: ArrayLike, mean_per_s: float) -> NDArray[np.float64]:
+    """Return the posterior mean rates of many sources under the population's prior, in items per second.
+
+    Parameters
+    ----------
+    events, exposure_s
+        Discounted evidence of each source, shape (n,).
+    mean_per_s
+        The population's mean rate.
+
+    Examples
+    --------
+    >>> posterior_means([0.0, 50.0], [0.0, 100.0], 0.5).round(1)
+    array([0.5, 0.5])
+    """
+    log_weights, relative_means = _POPULATION
+    return _posterior_means(events, exposure_s, PRIOR_EVENTS / (mean_per_s * relative_means), log_weights)
+
+
+def _posterior_means(
+    events: ArrayLike, exposure_s: ArrayLike, prior_s: NDArray[np.float64], log_weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    seen = np.atleast_1d(np.asarray(events, dtype=np.float64))[:, None] + PRIOR_EVENTS
+    waited_s = np.atleast_1d(np.asarray(exposure_s, dtype=np.float64))[:, None] + prior_s
+    logs = log_weights + PRIOR_EVENTS * np.log(prior_s) - seen * np.log(waited_s)
+    posterior = np.exp(logs - logs.max(axis=1, keepdims=True))
+    means: NDArray[np.float64] = (posterior * (seen / waited_s)).sum(axis=1) / posterior.sum(axis=1)
+    return means
 
 
 @dataclass(slots=True)
@@ -122,18 +152,17 @@ class GammaRate:
         log_weights, relative_means = _EXPECTED if self.expect_per_s else _POPULATION
         weight = 1.0 if self.as_of_s is None else self._weight(max(0.0, now_s - self.as_of_s))
         events, exposure_s = self.events * weight, self.exposure_s * weight
-        prior_s = PRIOR_EVENTS / (mean * relative_means)
-        logs = log_weights + PRIOR_EVENTS * np.log(prior_s) - (events + PRIOR_EVENTS) * np.log(exposure_s + prior_s)
-        posterior = np.exp(logs - logs.max())
-        return float(posterior @ ((events + PRIOR_EVENTS) / (exposure_s + prior_s)) / posterior.sum())
+        return float(_posterior_means(events, exposure_s, PRIOR_EVENTS / (mean * relative_means), log_weights)[0])
 
     def _count(self, evidence: Evidence, gap_s: float, prior_per_s: float) -> float:
+        if isinstance(evidence, ItemCount) and not evidence.at_least:
+            return float(evidence.count)
+        if isinstance(evidence, ItemTimes) or (isinstance(evidence, ChangedBit) and not evidence.changed):
+            return 0.0
         expected = self.rate_per_s(evidence.until_s, prior_per_s=prior_per_s) * gap_s
         if isinstance(evidence, ItemCount):
-            return max(float(evidence.count), expected) if evidence.at_least else float(evidence.count)
-        if isinstance(evidence, ChangedBit) and evidence.changed:
-            return expected / -expm1(-expected) if expected > 1e-9 else 1.0
-        return 0.0
+            return max(float(evidence.count), expected)
+        return expected / -expm1(-expected) if expected > 1e-9 else 1.0
 
     def _discount_to(self, time_s: float) -> None:
         if self.as_of_s is not None and time_s > self.as_of_s:

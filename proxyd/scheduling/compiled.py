@@ -10,15 +10,15 @@ R = TypeVar("R")
 
 try:
     from numba import njit
-except ImportError:
-    njit = None
 
-HAS_NUMBA = njit is not None
+    HAS_NUMBA = True
+except ImportError:
+    HAS_NUMBA = False
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Return ``function``, compiled where that is possible; it must use numbers and arrays alone."""
-    if njit is None:
+    if not HAS_NUMBA:
         return function
     try:
         compiled: Callable[P, R] = njit(cache=True, nogil=True)(function)

@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 class DetectionPolicy(Protocol):
     """Chooses the probes of one step after the other; steps are whole numbers that only grow by one."""
 
-    def choose(self, step: int) -> Ints:
+    def choose(self, step: int, c: int) -> Ints:
         """Return the sources to probe in ``step``, at most ``c`` of them, each once."""
 
     def observe(self, step: int, sources: Ints, found: Ints) -> None:
@@ -43,23 +43,22 @@ class IndexPolicy(_KnowsRates):
 
     Examples
     --------
-    >>> policy = IndexPolicy([4.0, 1.0, 1.0], 1)
-    >>> [policy.choose(step).tolist() for step in range(6)]
+    >>> policy = IndexPolicy([4.0, 1.0, 1.0])
+    >>> [policy.choose(step, 1).tolist() for step in range(6)]
     [[0], [0], [1], [0], [2], [0]]
     """
 
-    def __init__(self, rates: ArrayLike, c: int) -> None:
-        self.rates = checked_rates(rates, c)
-        self._c = min(c, len(self.rates))
+    def __init__(self, rates: ArrayLike) -> None:
+        self.rates = checked_rates(rates, 1)
         self._probed = np.full(len(self.rates), -1)
 
-    def choose(self, step: int) -> Ints:
+    def choose(self, step: int, c: int) -> Ints:
         """Return the sources of largest index, ties to the lower number."""
         tau = step - self._probed
-        return self._take(self.rates * tau * (tau + 1), step)
+        return self._take(self.rates * tau * (tau + 1), step, c)
 
-    def _take(self, index: Floats, step: int) -> Ints:
-        chosen = _largest(index, self._c)
+    def _take(self, index: Floats, step: int, c: int) -> Ints:
+        chosen = largest(index, c)
         self._probed[chosen] = step
         return chosen
 
@@ -72,9 +71,9 @@ class GreedyPolicy(IndexPolicy):
     Source: Mahmoody, Riondato and Upfal, section 4.1.
     """
 
-    def choose(self, step: int) -> Ints:
+    def choose(self, step: int, c: int) -> Ints:
         """Return the sources with the largest ``rate * tau``."""
-        return self._take(self.rates * (step - self._probed), step)
+        return self._take(self.rates * (step - self._probed), step, c)
 
 
 class DuePolicy(_KnowsRates):
@@ -84,20 +83,24 @@ class DuePolicy(_KnowsRates):
     -----
     Source: ALGORITHMS 5: within 3 % of the tight bound on its settings. First due times are spread by the golden ratio,
     so that equal rates do not come in step.
+
+    Parameters
+    ----------
+    c
+        Probes a step on the average.
     """
 
-    def __init__(self, rates: ArrayLike, c: int) -> None:
+    def __init__(self, rates: ArrayLike, c: float) -> None:
         lam = checked_rates(rates, c)
         frequencies = tight_bound(lam, c).frequencies
         self._period = np.where(frequencies > 0, 1 / np.maximum(frequencies, 1e-300), np.inf)
-        self._c = c
         spread = np.arange(1, len(lam) + 1) * 0.6180339887498949 % 1.0
         self._heap = [(float(d), i) for i, d in enumerate(spread * self._period) if np.isfinite(d)]
         heapify(self._heap)
 
-    def choose(self, step: int) -> Ints:
+    def choose(self, step: int, c: int) -> Ints:
         """Return the sources that are due soonest, at most ``c`` and none twice."""
-        chosen = [heappop(self._heap) for _ in range(min(self._c, len(self._heap)))]
+        chosen = [heappop(self._heap) for _ in range(min(c, len(self._heap)))]
         for due, source in chosen:
             heappush(self._heap, (due + float(self._period[source]), source))
         return np.array([source for _, source in chosen], dtype=np.int64)
@@ -106,28 +109,29 @@ class DuePolicy(_KnowsRates):
 class CyclePolicy(_KnowsRates):
     """Repeats a cycle of probes, ``c`` of them a step; idle places (-1) and repetitions within a step are left out."""
 
-    def __init__(self, cycle: ArrayLike, c: int) -> None:
+    def __init__(self, cycle: ArrayLike) -> None:
         self._cycle = np.asarray(cycle, dtype=np.int64)
-        self._c = c
+        self._place = 0
 
-    def choose(self, step: int) -> Ints:
+    def choose(self, step: int, c: int) -> Ints:
         """Return the sources of the next ``c`` places."""
-        places = self._cycle[np.arange(step * self._c, (step + 1) * self._c) % len(self._cycle)]
+        places = self._cycle[np.arange(self._place, self._place + c) % len(self._cycle)]
+        self._place = (self._place + c) % len(self._cycle)
         return np.unique(places[places >= 0])
 
 
 class MemorylessPolicy(_KnowsRates):
     """Draws ``c`` different sources anew each step, each with its fixed probability of being drawn first."""
 
-    def __init__(self, probabilities: ArrayLike, c: int, rng: np.random.Generator) -> None:
+    def __init__(self, probabilities: ArrayLike, rng: np.random.Generator) -> None:
         p = np.asarray(probabilities, dtype=np.float64)
         self._p = p / p.sum()
-        self._c = min(c, int(np.count_nonzero(self._p)))
+        self._possible = int(np.count_nonzero(self._p))
         self._rng = rng
 
-    def choose(self, step: int) -> Ints:
+    def choose(self, step: int, c: int) -> Ints:
         """Return the sources drawn."""
-        return _draw(self._p, self._c, self._rng)
+        return _draw(self._p, min(c, self._possible), self._rng)
 
 
 class AdaptivePolicy:
@@ -136,22 +140,30 @@ class AdaptivePolicy:
     Notes
     -----
     Source: Mahmoody, Riondato and Upfal, section 4.5; it converges to the optimal memoryless schedule (Theorem 4.4).
+
+    Parameters
+    ----------
+    found, steps
+        Items that each source showed in ``steps`` steps before, where there is a history.
     """
 
-    def __init__(self, sources: int, c: int, rng: np.random.Generator) -> None:
-        self._found = np.zeros(sources, dtype=np.int64)
-        self._rates = np.ones(sources)
-        self._c = min(c, sources)
+    def __init__(
+        self, sources: int, rng: np.random.Generator, *, found: ArrayLike | None = None, steps: float = 0.0
+    ) -> None:
+        self._found = np.zeros(sources) if found is None else np.array(found, dtype=np.float64)
+        self._steps = steps
+        self._rates = np.maximum(1, self._found) / max(1.0, steps)
         self._rng = rng
 
-    def choose(self, step: int) -> Ints:
+    def choose(self, step: int, c: int) -> Ints:
         """Return the sources drawn."""
-        return _draw(memoryless(self._rates, self._c), self._c, self._rng)
+        c = min(c, len(self._rates))
+        return _draw(memoryless(self._rates, c), c, self._rng)
 
     def observe(self, step: int, sources: Ints, found: Ints) -> None:
         """Estimate the rates of the probed sources from all they ever showed."""
         self._found[sources] += found
-        self._rates[sources] = np.maximum(1, self._found[sources]) / (step + 1)
+        self._rates[sources] = np.maximum(1, self._found[sources]) / (self._steps + step + 1)
 
 
 class LearningIndexPolicy:
@@ -171,11 +183,10 @@ class LearningIndexPolicy:
     Source: ALGORITHMS 5 (unknown rates).
     """
 
-    def __init__(self, sources: int, c: int, *, forget: float = 0.999, prior_events: float = 0.5) -> None:
+    def __init__(self, sources: int, *, forget: float = 0.999, prior_events: float = 0.5) -> None:
         self._found = np.zeros(sources)
         self._exposure = np.zeros(sources)
         self._probed = np.full(sources, -1)
-        self._c = min(c, sources)
         self._forget = forget
         self._k = prior_events
 
@@ -186,10 +197,10 @@ class LearningIndexPolicy:
         rates: Floats = (self._found + self._k) / (self._exposure + self._k / mean)
         return rates
 
-    def choose(self, step: int) -> Ints:
+    def choose(self, step: int, c: int) -> Ints:
         """Return the sources of largest index under the estimated rates."""
         tau = step - self._probed
-        return _largest(self.rates() * tau * (tau + 1), self._c)
+        return largest(self.rates() * tau * (tau + 1), c)
 
     def observe(self, step: int, sources: Ints, found: Ints) -> None:
         """Add what was found over the steps since each source's last probe."""
@@ -201,10 +212,16 @@ class LearningIndexPolicy:
         self._probed[sources] = step
 
 
-def _largest(index: Floats, c: int) -> Ints:
-    """Return the places of the c largest values, ties to the lower place."""
+def largest(index: Floats, c: int) -> Ints:
+    """Return the places of the c largest values, ties to the lower place.
+
+    >>> largest(np.array([1.0, 3.0, 3.0]), 2)
+    array([1, 2])
+    """
     if c >= len(index):
         return np.arange(len(index))
+    if c <= 0:
+        return np.zeros(0, dtype=np.int64)
     edge = np.partition(index, len(index) - c)[len(index) - c]
     above = np.flatnonzero(index > edge)
     return np.concatenate([above, np.flatnonzero(index == edge)[: c - len(above)]])

@@ -1,0 +1,238 @@
+"""Shapes of the week: when in a week updates come, shared by many sources and shrunk towards what is simpler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln, logsumexp
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+HOUR_S, WEEK_S = 3600.0, 7 * 86400.0
+HOURS = 168
+_MONDAY_S = 4 * 86400.0  # unix time 0 was a Thursday
+_CONCENTRATIONS = 2.0 ** np.arange(-3, 14)
+OWN_EVENTS = 300.0
+_ROUNDS = 30
+
+
+def week_hours(times_s: ArrayLike) -> Ints:
+    """Return the hour of the week of each unix time, 0 for Monday 00:00 to 01:00 UTC.
+
+    >>> week_hours([4 * 86400.0, 4 * 86400.0 - 1.0])
+    array([  0, 167])
+    """
+    hours = np.floor((np.asarray(times_s, dtype=np.float64) - _MONDAY_S) / HOUR_S).astype(np.int64)
+    return hours % HOURS
+
+
+def passed_hours(start_s: float, stop_s: float) -> Floats:
+    """Return how often each hour of the week has passed between two unix times, shape (168,).
+
+    >>> passed_hours(4 * 86400.0, 4 * 86400.0 + 5400.0)[:3]
+    array([1. , 0.5, 0. ])
+    """
+    first, last = (start_s - _MONDAY_S) / HOUR_S, (stop_s - _MONDAY_S) / HOUR_S
+    hour = np.arange(HOURS)
+
+    def until(end: float) -> Floats:
+        weeks, rest = divmod(end, HOURS)
+        passed: Floats = weeks + np.clip(rest - hour, 0.0, 1.0)
+        return passed
+
+    return until(last) - until(first)
+
+
+def week_shape(counts: ArrayLike, passed: ArrayLike, *, dispersion: float = 1.0) -> Floats:
+    """Return the factor of each hour of the week, mean 1, shape (168,).
+
+    Empirical Bayes in two steps: hours of the day and days of the week are each shrunk towards a flat week, and the 168
+    hours towards their product, each as far as the counts' marginal likelihood asks. Without events, or with events
+    that show no pattern, the week is flat.
+
+    Parameters
+    ----------
+    counts
+        Items by hour of the week, shape (168,).
+    passed
+        How often each hour has been observed, shape (168,).
+    dispersion
+        Variance over mean of the counts: items that come in batches say less, by this factor.
+
+    Notes
+    -----
+    Counts are Poisson, factors Gamma with mean b: the counts' marginal is negative binomial and the posterior mean
+    ``(k b + N) / (k + M)`` with M the items expected of a flat week. Source: ALGORITHMS 6.1 (shrinkage).
+
+    Examples
+    --------
+    >>> bool(np.all(week_shape(np.zeros(168), np.ones(168)) == 1.0))
+    True
+    >>> office = np.zeros(168); office[9:17] = 100.0
+    >>> bool(week_shape(office, np.ones(168))[10] > 10 * week_shape(office, np.ones(168))[20])
+    True
+    """
+    seen, weeks = np.asarray(counts, dtype=np.float64) / dispersion, np.asarray(passed, dtype=np.float64)
+    if seen.sum() <= 0 or weeks.sum() <= 0:
+        return np.ones(HOURS)
+    flat = weeks * (seen.sum() / weeks.sum())
+    by_day, flat_by_day = seen.reshape(7, 24), flat.reshape(7, 24)
+    hours = _shrunk(by_day.sum(0), flat_by_day.sum(0), np.ones(24))
+    days = _shrunk(by_day.sum(1), flat_by_day.sum(1), np.ones(7))
+    product = np.outer(days, hours).ravel()
+    factors = _shrunk(seen, flat, product)
+    shape: Floats = factors / factors.mean()
+    return shape
+
+
+def _shrunk(counts: Floats, flat: Floats, base: Floats) -> Floats:
+    """Return the factors' posterior means around ``base``, at the likeliest concentration of the prior."""
+    means = np.maximum(base * flat, 1e-12)
+    k = _CONCENTRATIONS[:, None]
+    likelihood = gammaln(counts + k) - gammaln(k) + k * np.log(k / (k + means)) + counts * np.log(means / (k + means))
+    best = int(np.argmax(likelihood.sum(axis=1)))
+    if best == len(_CONCENTRATIONS) - 1:
+        return base
+    concentration = float(_CONCENTRATIONS[best])
+    factors: Floats = base * (concentration + counts) / (concentration + means)
+    return factors
+
+
+@dataclass(frozen=True, eq=False)
+class WeekShapes:
+    """Shapes that many sources share, and which each of them follows.
+
+    Parameters
+    ----------
+    shapes
+        Factors of the hours of the week, shape (clusters, 168), mean 1 each.
+    of_source
+        The cluster of each source, shape (sources,).
+    """
+
+    shapes: Floats
+    of_source: Ints
+
+
+def shared_shapes(counts: ArrayLike, passed: ArrayLike, *, most: int = 8, dispersion: float = 1.0) -> WeekShapes:
+    """Return one to ``most`` week shapes and the shape that each source follows.
+
+    A mixture fitted by EM, with shapes shrunk as in ``week_shape``; it is split where it is most mixed for as long as
+    that pays by the Bayesian information criterion on effective (dispersion-scaled) counts.
+
+    Parameters
+    ----------
+    counts
+        Items of each source by hour of the week, shape (sources, 168).
+    passed
+        How often each hour has been observed, shape (168,).
+    dispersion
+        As for ``week_shape``.
+
+    Examples
+    --------
+    >>> office, night = np.zeros(168), np.zeros(168)
+    >>> office[9:17], night[20:24] = 40.0, 60.0
+    >>> found = shared_shapes([office, night, office, night], np.ones(168))
+    >>> len(found.shapes), bool(found.of_source[0] == found.of_source[2] != found.of_source[1])
+    (2, True)
+    """
+    seen, weeks = np.asarray(counts, dtype=np.float64), np.asarray(passed, dtype=np.float64)
+    effective = seen / dispersion
+    shapes = week_shape(seen.sum(axis=0), weeks, dispersion=dispersion)[None, :]
+    members = np.zeros(len(seen), dtype=np.int64)
+    score = _evidence(effective, weeks, shapes)
+    for clusters in range(2, min(most, len(seen)) + 1):
+        trial, belongs = _mixture(effective, weeks, _split(effective, weeks, shapes, members, clusters))
+        trial_score = _evidence(effective, weeks, trial)
+        if trial_score <= score:
+            break
+        shapes, members, score = trial, belongs, trial_score
+    return WeekShapes(shapes, members)
+
+
+def _split(counts: Floats, passed: Floats, shapes: Floats, members: Ints, clusters: int) -> Floats:
+    """Return the shapes and one more: that of the sources which fit their own shape worst."""
+    flat = counts.sum(axis=1, keepdims=True) * passed / passed.sum()
+    expected = flat * shapes[members]
+    misfit = ((counts - expected) ** 2 / np.maximum(expected, 1e-9)).sum(axis=1) / HOURS
+    pattern = (counts - expected) @ ((counts - expected)[int(np.argmax(misfit))])
+    worst = pattern > 0
+    return np.vstack([shapes, week_shape(counts[worst].sum(axis=0), passed)])[:clusters]
+
+
+def _mixture(counts: Floats, passed: Floats, shapes: Floats) -> tuple[Floats, Ints]:
+    for _ in range(_ROUNDS):
+        logs = _log_likelihoods(counts, passed, shapes)
+        belongs = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+        new = np.array([week_shape(share @ counts, passed) for share in belongs.T])
+        if np.allclose(new, shapes, rtol=1e-3, atol=1e-4):
+            break
+        shapes = new
+    return shapes, np.argmax(_log_likelihoods(counts, passed, shapes), axis=1)
+
+
+def _log_likelihoods(counts: Floats, passed: Floats, shapes: Floats) -> Floats:
+    """Return the log-likelihood of each source under each shape, its rate being whatever fits, shape (n, k)."""
+    share = shapes * passed
+    logs: Floats = counts @ np.log(share / share.sum(axis=1, keepdims=True) + 1e-12).T
+    return logs
+
+
+def _evidence(counts: Floats, passed: Floats, shapes: Floats) -> float:
+    """Return the mixture's log-likelihood less what its parameters cost (BIC)."""
+    logs = _log_likelihoods(counts, passed, shapes)
+    fit = float(logsumexp(logs, axis=1).sum()) - len(counts) * float(np.log(len(shapes)))
+    smooth = sum(_freedom(shape) for shape in shapes)
+    return fit - 0.5 * smooth * float(np.log(max(2.0, counts.sum())))
+
+
+def _freedom(shape: Floats) -> float:
+    """Return about how many parameters a shape has: hours and days, and more where it is no product of them."""
+    by_day = shape.reshape(7, 24)
+    product = np.outer(by_day.mean(axis=1), by_day.mean(axis=0))
+    return 29.0 if not np.allclose(product, by_day, rtol=0.02, atol=0.02) else 1.0 + 28.0 * (np.ptp(shape) > 1e-9)
+
+
+def own_shape(counts: ArrayLike, passed: ArrayLike, shared: ArrayLike, *, weight: float = OWN_EVENTS) -> Floats:
+    """Return one source's week shape: its counts, shrunk to ``shared`` by as much as ``weight`` items say.
+
+    Examples
+    --------
+    >>> shape = own_shape(np.zeros(168), np.ones(168), np.ones(168))
+    >>> bool(np.allclose(shape, 1.0))
+    True
+    """
+    seen, weeks, base = (np.asarray(x, dtype=np.float64) for x in (counts, passed, shared))
+    flat = weeks / max(weeks.sum(), 1e-12) * seen.sum()
+    prior = weight / HOURS
+    shape = base * (seen + prior * base) / (flat * base + prior * base) if seen.sum() > 0 else base
+    factors: Floats = shape / shape.mean()
+    return factors
+
+
+def dispersion_of(weekly: Sequence[ArrayLike] | Floats) -> float:
+    """Return variance over mean of the items by hour, from several weeks of counts, at least 1.
+
+    Parameters
+    ----------
+    weekly
+        Items of all sources by hour, shape (weeks, 168).
+
+    Examples
+    --------
+    >>> dispersion_of([[2.0] * 168, [2.0] * 168])
+    1.0
+    """
+    counts = np.asarray(weekly, dtype=np.float64)
+    if len(counts) < 2 or counts.sum() <= 0:
+        return 1.0
+    level = counts.sum(axis=1, keepdims=True) / counts.sum()
+    expected = counts.sum(axis=0) * level
+    some = expected > 0
+    pearson = ((counts - expected)[some] ** 2 / expected[some]).sum()
+    return max(1.0, float(pearson) / ((len(counts) - 1) * max(1, int(some.any(axis=0).sum()))))

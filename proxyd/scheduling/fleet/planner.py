@@ -1,0 +1,227 @@
+"""The fleet planner: rates, weeks, prices and capacity in; the sources to probe now out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from proxyd.errors import InvalidScheduleError
+from proxyd.scheduling.fleet.prices import HostLimits, Prices, allocate, rows_of, slot_loads
+from proxyd.scheduling.fleet.timetable import Floats, Ints, Timetable
+from proxyd.scheduling.frequency.policies import largest
+
+WEEK_S = 7 * 86400.0
+_MONDAY_S = 4 * 86400.0  # unix time 0 was a Thursday
+_ROUNDS = 24
+_VARIANTS = 8
+_STEP = 0.5
+_GOLDEN = 0.6180339887498949
+_ALL = slice(None)
+
+
+@dataclass(frozen=True, slots=True)
+class WeekGrid:
+    """The slots of a week, from Monday 00:00 UTC on, in which plans are made.
+
+    Parameters
+    ----------
+    slot_s
+        Length of a slot in seconds; a week must be a whole number of them.
+
+    >>> grid = WeekGrid(1800.0)
+    >>> grid.slots, grid.slot_at(4 * 86400.0 + 3600.0)
+    (336, 2)
+    """
+
+    slot_s: float
+
+    def __post_init__(self) -> None:
+        if self.slot_s <= 0 or abs(WEEK_S / self.slot_s - round(WEEK_S / self.slot_s)) > 1e-9:
+            raise InvalidScheduleError(f"a week is not a whole number of slots of {self.slot_s:g} s; try 1800 s")
+
+    @property
+    def slots(self) -> int:
+        """Slots of a week."""
+        return round(WEEK_S / self.slot_s)
+
+    def slot_at(self, time_s: float) -> int:
+        """Return the slot of the week at a unix time."""
+        return int((time_s - _MONDAY_S + 1e-6) // self.slot_s) % self.slots
+
+
+@dataclass(frozen=True, eq=False)
+class FleetLimits:
+    """What the fleet may do.
+
+    Parameters
+    ----------
+    probes_per_slot
+        The budget, as an average.
+    capacity
+        Most probes in each slot of the week, shape (slots,); ``None`` where only the average counts.
+    hosts
+        Limits by host, ``None`` for none.
+    spacing_s
+        Least time between two probes of a source, in seconds.
+    """
+
+    probes_per_slot: float
+    capacity: Floats | None = None
+    hosts: HostLimits | None = None
+    spacing_s: float = 0.0
+
+
+@dataclass(eq=False)
+class FleetPlanner:
+    """Probes every source when its timetable says so, at prices that spend the budget exactly.
+
+    The next probe of a source follows from its last one, its rate and the price by looking into a table: O(1), so that
+    every observation re-plans its source. Prices are found anew by ``reprice``, which costs a pass over the fleet.
+
+    Under a capacity each slot of the week has a factor of the price. It is raised where too many probes would come and
+    lowered where few do (mirror descent); since all sources of one kind move together at each step, the sources are
+    spread over the timetables of the last steps, whose average load is what keeps to the capacity. What still comes at
+    once waits, the most urgent first.
+
+    It reads no clock and has no randomness: sources are spread by the golden ratio.
+
+    Parameters
+    ----------
+    grid
+        Slots of the week.
+    shapes
+        Week shapes by slot, shape (shapes, slots).
+    shape_of
+        The shape of each source, shape (sources,).
+    weights
+        Importance of each source, shape (sources,).
+    importance
+        What waiting costs by slot of the week, shape (slots,).
+
+    Notes
+    -----
+    Source: ALGORITHMS 6.2 and 6.4; averaging of the iterates after Shor's subgradient method.
+
+    Examples
+    --------
+    >>> planner = FleetPlanner(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(2, dtype=np.int64))
+    >>> planner.start([8.0 / 86400.0, 2.0 / 86400.0], now_s=0.0)
+    >>> planner.reprice(FleetLimits(probes_per_slot=1.5), now_s=0.0)
+    >>> (planner.due_s / 43200.0).round().tolist()
+    [1.0, 2.0]
+    """
+
+    grid: WeekGrid
+    shapes: Floats
+    shape_of: Ints
+    weights: Floats | None = None
+    importance: Floats | None = None
+    rate_per_s: Floats = field(init=False)
+    last_s: Floats = field(init=False)
+    due_s: Floats = field(init=False)
+    prices: Prices | None = field(default=None, init=False)
+    spacing_s: float = field(default=0.0, init=False)
+    tables: list[Timetable] = field(default_factory=list, init=False)
+    _table_of: Ints = field(init=False)
+    _gaps: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        sources = len(self.shape_of)
+        self.rate_per_s = np.zeros(sources)
+        self.last_s = np.full(sources, -np.inf)
+        self.due_s = np.full(sources, -np.inf)
+        self.weights = np.ones(sources) if self.weights is None else self.weights
+
+    # -- what it is told
+
+    def start(self, rate_per_s: ArrayLike, *, now_s: float) -> None:
+        """Begin with these rates and every source just probed."""
+        self.rate_per_s = np.array(rate_per_s, dtype=np.float64)
+        self.last_s = np.full(len(self.rate_per_s), now_s)
+
+    def reshape(self, shapes: Floats, shape_of: Ints) -> None:
+        """Take new week shapes; they count from the next ``reprice`` on."""
+        self.shapes, self.shape_of = shapes, shape_of
+
+    def probed(self, sources: Ints, rate_per_s: Floats, *, now_s: float) -> None:
+        """Note probes and what the rates of their sources are now thought to be."""
+        self.last_s[sources] = now_s
+        self.rate_per_s[sources] = rate_per_s
+        self._plan(sources)
+
+    def reprice(self, limits: FleetLimits, *, now_s: float) -> None:
+        """Find the prices at which the present rates spend the budget, and plan every source anew."""
+        self.spacing_s = limits.spacing_s
+        rates = self._weighted() * self.grid.slot_s
+        if limits.capacity is None:
+            self.tables = [self._timetable(shape, None) for shape in self.shapes]
+            self._table_of = self.shape_of
+            self.prices = allocate(self.tables, self._table_of, rates, limits.probes_per_slot, hosts=limits.hosts)
+        else:
+            self._price_slots(limits, limits.capacity, rates)
+        self._gaps = np.array([table.gaps for table in self.tables], dtype=np.float32)
+        self._plan(np.arange(len(rates)))
+        np.maximum(self.due_s, now_s, out=self.due_s)
+
+    # -- what it decides
+
+    def choose(self, now_s: float, room: int, *, spend: bool = False) -> Ints:
+        """Return the sources to probe at ``now_s``, at most ``room``: those that are due, the most urgent first.
+
+        With ``spend`` room that is left goes to the sources that gain most by a probe.
+        """
+        due = np.flatnonzero(self.due_s <= now_s + 1e-6)
+        if len(due) > room:
+            return due[largest(self._gain(due, now_s), room)]
+        if not spend or len(due) == room:
+            return due
+        others = np.flatnonzero((self.due_s > now_s + 1e-6) & (now_s - self.last_s >= max(self.spacing_s, 1e-6)))
+        return np.concatenate([due, others[largest(self._gain(others, now_s), room - len(due))]])
+
+    # -- how
+
+    def _weighted(self, sources: Ints | slice = _ALL) -> Floats:
+        assert self.weights is not None
+        weighted: Floats = self.rate_per_s[sources] * self.weights[sources]
+        return weighted
+
+    def _gain(self, sources: Ints, now_s: float) -> Floats:
+        """Return the expected delay that a probe would end, over its price."""
+        assert self.prices is not None
+        waited = (now_s - self.last_s[sources]) / self.grid.slot_s
+        rate = self._weighted(sources) * self.grid.slot_s
+        gain: Floats = rate * waited * waited / (2 * self.prices.of_source[sources])
+        return gain
+
+    def _timetable(self, shape: Floats, slot_price: Floats | None) -> Timetable:
+        return Timetable.build(shape, importance=self.importance, slot_price=slot_price)
+
+    def _price_slots(self, limits: FleetLimits, capacity: Floats, rates: Floats) -> None:
+        """Find factors of the price for the slots, and spread the sources over the last timetables on the way."""
+        factor = np.ones(self.grid.slots)
+        kept: list[list[Timetable]] = []
+        target = np.maximum(capacity, 1e-9)
+        for number in range(1, _ROUNDS + 1):
+            tables = [self._timetable(shape, factor) for shape in self.shapes]
+            prices = allocate(tables, self.shape_of, rates, limits.probes_per_slot, hosts=limits.hosts)
+            kept = [*kept[1 - _VARIANTS :], tables]
+            load = slot_loads(tables, self.shape_of, rates, prices)
+            factor = factor * np.exp(_STEP / np.sqrt(number) * np.clip(load / target - 1.0, -1.0, 2.0))
+            factor = np.clip(factor / factor.mean(), 1e-3, 1e3)
+        self.tables = [tables[shape] for shape in range(len(self.shapes)) for tables in kept]
+        turn = (np.arange(1, len(rates) + 1) * _GOLDEN % 1.0 * len(kept)).astype(np.int64)
+        self._table_of = self.shape_of * len(kept) + turn
+        self.prices = allocate(self.tables, self._table_of, rates, limits.probes_per_slot, hosts=limits.hosts)
+
+    def _plan(self, sources: Ints) -> None:
+        """Look up when the sources are due after their last probes."""
+        assert self.prices is not None
+        slot_s, last = self.grid.slot_s, self.last_s[sources]
+        rates = self._weighted(sources) * slot_s
+        rows = rows_of(self.prices.of_source[sources], rates, sources)
+        since = np.floor((last - _MONDAY_S + 1e-6) / slot_s)
+        gap = self._gaps[self._table_of[sources], rows, since.astype(np.int64) % self.grid.slots].astype(np.float64)
+        due = np.where(gap >= 1.0, _MONDAY_S + (since + gap) * slot_s, last + gap * slot_s)
+        self.due_s[sources] = np.where(rates > 0, np.maximum(due, last + self.spacing_s), np.inf)

@@ -1,0 +1,165 @@
+"""Prices that share a budget among sources: one for the fleet and one for each host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from proxyd.errors import InvalidScheduleError
+from proxyd.scheduling.fleet.timetable import LEVELS, PER_OCTAVE, Floats, Ints, Timetable
+
+_BISECTIONS = 40
+_NO_PRICE = -60.0  # log2 of a price at which every source is probed all the time
+_NO_PROBE = 120.0
+_GOLDEN = 0.6180339887498949
+
+
+@dataclass(frozen=True, eq=False)
+class HostLimits:
+    """How often the sources of a host may be probed together.
+
+    Parameters
+    ----------
+    of_source
+        Host of each source, shape (sources,).
+    per_slot
+        Probes a slot that each host bears, shape (hosts,); infinite where it is not limited.
+    """
+
+    of_source: Ints
+    per_slot: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """What a probe costs, in item-slots.
+
+    Parameters
+    ----------
+    probe
+        Price of a probe where no host limit binds: what the last probe of the budget saves.
+    of_source
+        Price of a probe of each source: its host's, where that is higher.
+    """
+
+    probe: float
+    of_source: Floats
+
+
+def rows_of(prices: Floats, weighted_rates: Floats, sources: Ints) -> Ints:
+    """Return the rows of their timetables that ``sources`` follow, rounded up or down by turns.
+
+    Sources of equal rates get different rows in the right proportion: their probes drift apart, and the frequencies add
+    up to the budget although rows are steps.
+
+    Parameters
+    ----------
+    prices, weighted_rates
+        Of each of ``sources``: item-slots a probe, and items a slot times weight.
+    sources
+        Their numbers, which decide the turns.
+    """
+    with np.errstate(divide="ignore"):
+        level = np.log2(prices) - np.log2(weighted_rates)
+    places = (np.minimum(level, LEVELS[-1]) - LEVELS[0]) * PER_OCTAVE + (sources + 1) * _GOLDEN % 1.0
+    rows: Ints = np.clip(places, 0, len(LEVELS) - 1).astype(np.int64)
+    return rows
+
+
+def allocate(
+    tables: Sequence[Timetable],
+    table_of: Ints,
+    weighted_rates: ArrayLike,
+    probes_per_slot: float,
+    *,
+    hosts: HostLimits | None = None,
+) -> Prices:
+    """Return the prices at which the fleet as a whole makes ``probes_per_slot``, and no host bears more than its limit.
+
+    Every source's delay is convex in its frequency, so one price allocates a budget exactly. A host whose sources would
+    exceed its limit has a price of its own; what its sources may not use goes to the others.
+
+    Parameters
+    ----------
+    tables, table_of
+        Timetables and which of them each source follows, shape (sources,).
+    weighted_rates
+        Items a slot times weight, shape (sources,).
+    probes_per_slot
+        The budget.
+
+    Raises
+    ------
+    InvalidScheduleError
+        The budget is not greater than 0.
+
+    Notes
+    -----
+    Source: ALGORITHMS 6.2. Two bisections on frequencies that fall with the price, O(sources) each step.
+
+    Examples
+    --------
+    >>> table = Timetable.build(np.ones(6))
+    >>> prices = allocate([table], np.zeros(3, dtype=np.int64), [0.4, 0.1, 0.0], 0.3)
+    >>> bool(prices.of_source[0] == prices.probe)
+    True
+    """
+    if not probes_per_slot > 0:
+        raise InvalidScheduleError("a budget must be greater than 0 probes a slot")
+    fleet = _Fleet(tables, table_of, np.asarray(weighted_rates, dtype=np.float64))
+    floor = np.full(len(fleet.rate), _NO_PRICE)
+    if hosts is not None:
+        floor = fleet.host_floors(hosts)
+    low, high = _NO_PRICE, _NO_PROBE
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        if fleet.frequencies(np.maximum(floor, middle)).sum() > probes_per_slot:
+            low = middle
+        else:
+            high = middle
+    return Prices(float(2.0**high), np.exp2(np.maximum(floor, high)))
+
+
+class _Fleet:
+    """Frequencies of all sources as functions of the logarithms of their prices."""
+
+    def __init__(self, tables: Sequence[Timetable], table_of: Ints, rate: Floats) -> None:
+        self.rate = rate
+        with np.errstate(divide="ignore"):
+            self._log_rate = np.log2(rate)
+        self._frequency = np.concatenate([table.frequency for table in tables])
+        self._first_row = table_of * len(LEVELS)
+
+    def frequencies(self, log_price: Floats) -> Floats:
+        """Return probes a slot of each source: between two rows in proportion, which is what turns by rows give."""
+        place = np.clip((log_price - self._log_rate - LEVELS[0]) * PER_OCTAVE, 0.0, len(LEVELS) - 1.0)
+        row = np.minimum(place.astype(np.int64), len(LEVELS) - 2)
+        share = place - row
+        row += self._first_row
+        frequency: Floats = self._frequency[row] * (1 - share) + self._frequency[row + 1] * share
+        return np.where(self.rate > 0, frequency, 0.0)
+
+    def host_floors(self, hosts: HostLimits) -> Floats:
+        """Return the logarithm of the least price of each source at which its host's limit is kept."""
+        low, high = np.full(len(hosts.per_slot), _NO_PRICE), np.full(len(hosts.per_slot), _NO_PROBE)
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            load = np.bincount(
+                hosts.of_source, weights=self.frequencies(middle[hosts.of_source]), minlength=len(hosts.per_slot)
+            )
+            over = load > hosts.per_slot
+            low, high = np.where(over, middle, low), np.where(over, high, middle)
+        return np.where(np.isinf(hosts.per_slot), _NO_PRICE, high)[hosts.of_source]
+
+
+def slot_loads(tables: Sequence[Timetable], table_of: Ints, weighted_rates: Floats, prices: Prices) -> Floats:
+    """Return the probes that come in each slot of the week, a week, in the long run; shape (slots,)."""
+    some = np.flatnonzero(weighted_rates > 0)
+    rows = rows_of(prices.of_source[some], weighted_rates[some], some)
+    load = np.zeros(tables[0].visits.shape[1])
+    for number, table in enumerate(tables):
+        load += np.bincount(rows[table_of[some] == number], minlength=len(LEVELS)) @ table.visits
+    return load

@@ -1,0 +1,205 @@
+"""Replays: a policy against events that only the replay knows, chronon by chronon, and what it achieved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyd.model.chronon import Chronon, ChrononGrid, Epoch
+from proxyd.model.measures import captured, delays_s
+from proxyd.simulate.trace import Trace
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """What holds for a replay, and what a policy may know when it begins.
+
+    Parameters
+    ----------
+    grid, epoch
+        Chronons, and those that are replayed.
+    probes
+        Budget of the whole epoch.
+    per_chronon
+        Most probes of a chronon, ``None`` where only the whole counts.
+    history
+        Each source's events before the epoch, from ``history_start_s`` on.
+    slot_s
+        Slots in which plans are made, in seconds; a multiple of a chronon.
+    life_s
+        How long an event is worth capturing; until the next one (*overwrite*) where ``None``.
+    seed
+        Of policies that draw.
+    """
+
+    grid: ChrononGrid
+    epoch: Epoch
+    probes: int
+    history: tuple[Floats, ...]
+    history_start_s: float
+    slot_s: float
+    per_chronon: int | None = None
+    life_s: float | None = None
+    seed: int = 1
+
+    @property
+    def sources(self) -> int:
+        """How many sources there are."""
+        return len(self.history)
+
+    @property
+    def start_s(self) -> float:
+        """When the epoch starts."""
+        return self.grid.start_s(self.epoch.start)
+
+    @property
+    def stop_s(self) -> float:
+        """When the epoch ends."""
+        return self.grid.start_s(self.epoch.stop)
+
+    @property
+    def pace(self) -> float:
+        """Probes a chronon on the average."""
+        return self.probes / len(self.epoch)
+
+    def even(self, now: Chronon) -> int:
+        """Return the probes of chronon ``now`` if the budget is spread evenly."""
+        number = now - self.epoch.start
+        return (number + 1) * self.probes // len(self.epoch) - number * self.probes // len(self.epoch)
+
+
+class ReplayPolicy(Protocol):
+    """Chooses sources chronon by chronon and is told what was found; sources are numbers from 0."""
+
+    def choose(self, now: Chronon, room: int) -> Ints:
+        """Return the sources to probe at the start of chronon ``now``: each once, at most ``room``."""
+
+    def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
+        """Take in what the probes of ``now`` found: item times, and for each the position in ``probed``."""
+
+
+@dataclass(frozen=True, eq=False)
+class ProbesMade:
+    """The probes of a replay in order: sources and chronons, shape (probes,) each."""
+
+    sources: Ints
+    chronons: Ints
+
+    def of_each(self, sources: int) -> list[Ints]:
+        """Return the chronons at which each source was probed, ascending."""
+        order = np.argsort(self.sources, kind="stable")
+        cuts = np.searchsorted(self.sources[order], np.arange(1, sources))
+        return np.split(self.chronons[order], cuts)
+
+
+def split(trace: Trace, start_s: float) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
+    """Return the events of each source before ``start_s`` and those from then on."""
+    cuts = [int(np.searchsorted(times, start_s, side="left")) for times in trace.events_s]
+    before = tuple(times[:cut] for times, cut in zip(trace.events_s, cuts, strict=True))
+    return before, tuple(times[cut:] for times, cut in zip(trace.events_s, cuts, strict=True))
+
+
+def replay(events_s: Sequence[Floats], policy: ReplayPolicy, terms: Terms) -> ProbesMade:
+    """Return the probes that ``policy`` makes; it learns of an event only by a probe at or after it.
+
+    Parameters
+    ----------
+    events_s
+        Each source's events in the epoch, ascending.
+
+    Raises
+    ------
+    ValueError
+        The policy probed more than it may, or a source twice in a chronon.
+    """
+    waiting = _Waiting(events_s)
+    made: list[tuple[Chronon, Ints]] = []
+    left = terms.probes
+    for now in terms.epoch:
+        room = left if terms.per_chronon is None else min(left, terms.per_chronon)
+        if room <= 0:
+            continue
+        probed = policy.choose(now, room)
+        if not len(probed):
+            continue
+        if len(probed) > room or len(np.unique(probed)) < len(probed):
+            raise ValueError(f"chronon {now}: {len(probed)} probes with room for {room}, each source once")
+        left -= len(probed)
+        made.append((now, probed))
+        policy.observe(now, probed, *waiting.take(probed, terms.grid.start_s(now)))
+    sources = np.concatenate([np.zeros(0, dtype=np.int64), *(probed for _, probed in made)])
+    chronons = np.repeat(np.array([now for now, _ in made], dtype=np.int64), [len(probed) for _, probed in made])
+    return ProbesMade(sources, chronons)
+
+
+class _Waiting:
+    """Events that nobody has found yet."""
+
+    def __init__(self, events_s: Sequence[Floats]) -> None:
+        self._events = events_s
+        self._found = np.zeros(len(events_s), dtype=np.int64)
+        self._next_s = np.array([times[0] if times.size else np.inf for times in events_s])
+
+    def take(self, probed: Ints, now_s: float) -> tuple[Ints, Floats]:
+        """Return and forget the events up to ``now_s`` of the sources: positions in ``probed``, and times."""
+        places = np.flatnonzero(self._next_s[probed] <= now_s)
+        taken: list[Floats] = []
+        for source in probed[places]:
+            times, first = self._events[source], self._found[source]
+            last = int(np.searchsorted(times, now_s, side="right"))
+            taken.append(times[first:last])
+            self._found[source] = last
+            self._next_s[source] = times[last] if last < times.size else np.inf
+        return np.repeat(places, [times.size for times in taken]), np.concatenate([np.zeros(0), *taken])
+
+
+@dataclass(frozen=True, slots=True)
+class Achieved:
+    """What a policy achieved; delays of events that were never found run to the end of the epoch.
+
+    Parameters
+    ----------
+    completeness
+        Execution intervals captured, 0 to 1.
+    undiscovered_mean
+        Events waiting to be found, on the average over time.
+    peak_probes_per_slot
+        Most probes in one slot of the plan.
+    """
+
+    probes: int
+    mean_delay_s: float
+    median_delay_s: float
+    p95_delay_s: float
+    completeness: float
+    undiscovered_mean: float
+    peak_probes_per_slot: int
+
+
+def achieved(events_s: Sequence[Floats], made: ProbesMade, terms: Terms) -> Achieved:
+    """Return the measures of the probes made against the events of the epoch."""
+    probes_s = [terms.grid.length_s * chronons for chronons in made.of_each(terms.sources)]
+    pairs = list(zip(events_s, probes_s, strict=True))
+    delays = np.concatenate([np.zeros(0), *(delays_s(e, p, end_s=terms.stop_s) for e, p in pairs)])
+    if terms.life_s is None:
+        caught = np.concatenate([np.zeros(0), *(captured(e, p, grid=terms.grid) for e, p in pairs)])
+    else:
+        caught = delays <= terms.life_s
+    slots = np.unique(np.floor(made.chronons * (terms.grid.length_s / terms.slot_s) + 1e-9), return_counts=True)[1]
+    some = delays.size > 0
+    return Achieved(
+        probes=len(made.sources),
+        mean_delay_s=float(delays.mean()) if some else 0.0,
+        median_delay_s=float(np.median(delays)) if some else 0.0,
+        p95_delay_s=float(np.quantile(delays, 0.95)) if some else 0.0,
+        completeness=float(caught.mean()) if some else 1.0,
+        undiscovered_mean=float(delays.sum()) / (terms.stop_s - terms.start_s),
+        peak_probes_per_slot=int(slots.max(initial=0)),
+    )

@@ -1,0 +1,105 @@
+"""Update traces: when each source brought something new."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import isfinite, nan
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from proxyd.errors import TraceError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Update events of several sources.
+
+    Parameters
+    ----------
+    sources
+        Names, in the order of ``events_s``.
+    events_s
+        Unix seconds of each source's events, ascending.
+    """
+
+    sources: tuple[str, ...]
+    events_s: tuple[Floats, ...]
+
+    @classmethod
+    def of(cls, events_s: Sequence[ArrayLike]) -> Trace:
+        """Return a trace of unnamed sources; their events are sorted.
+
+        >>> Trace.of([[2.0, 1.0]]).events_s
+        (array([1., 2.]),)
+        """
+        times = tuple(np.sort(np.asarray(events, dtype=np.float64).reshape(-1)) for events in events_s)
+        return cls(tuple(f"source{number:04d}" for number in range(len(times))), times)
+
+    def __len__(self) -> int:
+        return sum(times.size for times in self.events_s)
+
+    @property
+    def start_s(self) -> float:
+        """The first event."""
+        return min(float(times[0]) for times in self.events_s if times.size)
+
+    @property
+    def stop_s(self) -> float:
+        """The last event."""
+        return max(float(times[-1]) for times in self.events_s if times.size)
+
+    def mixed_with(self, other: Trace) -> Trace:
+        """Return the sources of both; those of the same name have the events of both."""
+        merged: dict[str, list[Floats]] = {}
+        for name, times in zip(self.sources + other.sources, self.events_s + other.events_s, strict=True):
+            merged.setdefault(name, []).append(times)
+        return Trace(tuple(merged), tuple(np.sort(np.concatenate(times)) for times in merged.values()))
+
+
+def parse_trace(lines: Iterable[str], *, name: str) -> Trace:
+    """Return the trace that CSV lines describe: a header ``source,timestamp``, then one event a line, in any order.
+
+    Parameters
+    ----------
+    name
+        What the lines come from, for messages.
+
+    Raises
+    ------
+    TraceError
+        A line is not a source and a number of seconds; the message names it.
+
+    Examples
+    --------
+    >>> parse_trace(["source,timestamp", "a,2", "b,1", "a,1.5"], name="t.csv").events_s
+    (array([1.5, 2. ]), array([1.]))
+    """
+    rows = csv.reader(lines)
+    header = next(rows, None)
+    if header is None or [field.strip() for field in header] != ["source", "timestamp"]:
+        raise TraceError("expected the header source,timestamp", file=name, line=1)
+    events: dict[str, list[float]] = {}
+    for row in rows:
+        if row:
+            source, time_s = _event(row, name, rows.line_num)
+            events.setdefault(source, []).append(time_s)
+    if not events:
+        raise TraceError("there are no events; add lines such as feed1,1700000000", file=name, line=2)
+    return Trace(tuple(events), tuple(np.sort(np.array(times)) for times in events.values()))
+
+
+def _event(row: list[str], file: str, line: int) -> tuple[str, float]:
+    if len(row) != 2:
+        raise TraceError(f"expected a source and a timestamp, found {len(row)} fields", file=file, line=line)
+    try:
+        time_s = float(row[1])
+    except ValueError:
+        time_s = nan
+    if not isfinite(time_s):
+        raise TraceError(f"{row[1]!r} is not a time in unix seconds", file=file, line=line)
+    return row[0].strip(), time_s
