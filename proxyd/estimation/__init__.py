@@ -1,14 +1,38 @@
 """Rate estimators: evidence of probes in, update rates out."""
 
+from proxyd.estimation.bins import MONDAY_S, WEEK_S, WeekBins
+from proxyd.estimation.bits import BitRate, fit_bits, irregular_rate, regular_rate
+from proxyd.estimation.counts import CountFit, CountIntensity, fit_counts
+from proxyd.estimation.drift import Alarm, DriftDetector, forget_to, scan_drift
 from proxyd.estimation.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
 from proxyd.estimation.gamma import DEFAULT_MEAN_PER_S, GammaRate, PopulationPrior
+from proxyd.estimation.prior import WEIGHTLESS, RatePrior
+from proxyd.estimation.weekly import WeeklyIntensity, fit_weekly
 
 __all__ = [
     "DEFAULT_MEAN_PER_S",
+    "MONDAY_S",
+    "WEEK_S",
+    "WEIGHTLESS",
+    "Alarm",
+    "BitRate",
     "ChangedBit",
+    "CountFit",
+    "CountIntensity",
+    "DriftDetector",
     "Evidence",
     "GammaRate",
     "ItemCount",
     "ItemTimes",
     "PopulationPrior",
+    "RatePrior",
+    "WeekBins",
+    "WeeklyIntensity",
+    "fit_bits",
+    "fit_counts",
+    "fit_weekly",
+    "forget_to",
+    "irregular_rate",
+    "regular_rate",
+    "scan_drift",
 ]

@@ -1,0 +1,214 @@
+"""What every estimator keeps, crossed with every kind of evidence that it takes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+import proxyd.estimation
+from proxyd.estimation import (
+    BitRate,
+    ChangedBit,
+    CountIntensity,
+    DriftDetector,
+    Evidence,
+    GammaRate,
+    ItemCount,
+    ItemTimes,
+    RatePrior,
+    WeekBins,
+    WeeklyIntensity,
+    fit_bits,
+    fit_counts,
+    fit_weekly,
+    scan_drift,
+)
+
+BINS = WeekBins([0.0, 10.0, 40.0, 70.0, 100.0], [0, 1, 0, 2], anchor_s=3.0)
+HALF_LIFE_S = 4_000.0  # the last 580 items count
+PRIOR = RatePrior(0.2, events=2.0)
+Make = Callable[[float, float, int], Evidence]
+
+
+def item_times(since_s: float, until_s: float, count: int) -> Evidence:
+    return ItemTimes(since_s, until_s, tuple(np.linspace(since_s, until_s, count + 2)[1:-1]))
+
+
+def item_count(since_s: float, until_s: float, count: int) -> Evidence:
+    return ItemCount(since_s, until_s, count)
+
+
+def window_of_three(since_s: float, until_s: float, count: int) -> Evidence:
+    return ItemCount(since_s, until_s, min(count, 3), at_least=count >= 3)
+
+
+def changed_bit(since_s: float, until_s: float, count: int) -> Evidence:
+    return ChangedBit(since_s, until_s, count > 0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One estimator with one kind of evidence; ``batch`` says what the whole evidence says at once."""
+
+    start: Callable[[], Any]
+    evidence: Make
+    batch: Callable[[list[Any]], float]
+    rate: Callable[[Any], float] = lambda estimator: float(estimator.rate_per_s())
+    within: float = 0.05
+
+
+def gamma_batch(evidence: Sequence[Any]) -> float:
+    """Weigh counts by age, exposure by its integral, and ask for the posterior of a rate that was given both."""
+    if not evidence:
+        return gamma_rate(GammaRate(HALF_LIFE_S))
+    end_s, decay = max(one.until_s for one in evidence), np.log(2) / HALF_LIFE_S
+    events = exposure_s = 0.0
+    for one in evidence:
+        times = one.times_s if isinstance(one, ItemTimes) else [one.until_s] * one.count
+        events += float(np.sum(np.exp(-decay * (end_s - np.asarray(times)))))
+        exposure_s += float(np.exp(-decay * (end_s - one.until_s)) - np.exp(-decay * (end_s - one.since_s))) / decay
+    return gamma_rate(GammaRate(HALF_LIFE_S, events, exposure_s, end_s))
+
+
+def gamma_rate(rate: GammaRate) -> float:
+    return rate.rate_per_s(rate.as_of_s or 0.0, prior_per_s=0.2)
+
+
+def mean_of(fit: Callable[[list[Any]], Any]) -> Callable[[list[Any]], float]:
+    return lambda evidence: float(fit(evidence).integral(BINS.period_s)) / BINS.period_s
+
+
+def counts_batch(evidence: list[Any]) -> float:
+    return float(fit_counts(evidence, BINS, prior=PRIOR).intensity.integral(BINS.period_s)) / BINS.period_s
+
+
+def counts_start() -> CountIntensity:
+    return CountIntensity(BINS, prior=PRIOR)
+
+
+CASES = {
+    "gamma-times": Case(lambda: GammaRate(HALF_LIFE_S), item_times, gamma_batch, gamma_rate, within=0.15),
+    "gamma-counts": Case(lambda: GammaRate(HALF_LIFE_S), item_count, gamma_batch, gamma_rate, within=0.15),
+    "weekly-times": Case(lambda: WeeklyIntensity(BINS), item_times, mean_of(lambda seen: fit_weekly(seen, BINS))),
+    "bits": Case(BitRate, changed_bit, fit_bits),
+    "bits-forgetting": Case(
+        lambda: BitRate(HALF_LIFE_S), changed_bit, lambda seen: fit_bits(seen, half_life_s=HALF_LIFE_S), within=0.15
+    ),
+    "bits-prior": Case(lambda: BitRate(prior=PRIOR), changed_bit, lambda seen: fit_bits(seen, prior=PRIOR)),
+    "counts-times": Case(counts_start, item_times, counts_batch),
+    "counts-counts": Case(counts_start, item_count, counts_batch),
+    "counts-windows": Case(counts_start, window_of_three, counts_batch),
+    "counts-bits": Case(counts_start, changed_bit, counts_batch),
+    "counts-forgetting": Case(
+        lambda: CountIntensity(BINS, prior=PRIOR, half_life_s=HALF_LIFE_S),
+        item_count,
+        lambda seen: BINS.mean(
+            fit_counts(seen, BINS, prior=PRIOR, half_life_s=HALF_LIFE_S).intensity.values[[0, 1, 3]]
+        ),
+        within=0.15,
+    ),
+}
+
+
+@pytest.fixture(params=list(CASES.values()), ids=list(CASES))
+def case(request: pytest.FixtureRequest) -> Case:
+    found: Case = request.param
+    return found
+
+
+def history(case: Case, probes: int, rate_per_s: float = 0.1) -> list[Evidence]:
+    rng = np.random.default_rng(11)
+    ends = np.concatenate([[0.0], np.cumsum(rng.exponential(12.0, probes))])
+    return [case.evidence(a, b, int(rng.poisson(rate_per_s * (b - a)))) for a, b in pairwise(ends.tolist())]
+
+
+def told(case: Case, evidence: Sequence[Evidence]) -> float:
+    estimator = case.start()
+    for one in evidence:
+        estimator.update(one)
+    return case.rate(estimator)
+
+
+def test_every_estimator_is_held_to_the_contract() -> None:
+    classes = {getattr(proxyd.estimation, name) for name in proxyd.estimation.__all__}
+    estimators = {
+        one for one in classes if isinstance(one, type) and hasattr(one, "rate_per_s") and hasattr(one, "update")
+    }
+    assert estimators == {type(case.start()) for case in CASES.values()}
+
+
+def test_online_equals_batch_at_every_prefix(case: Case) -> None:
+    estimator, evidence = case.start(), history(case, 60)
+    for length, one in enumerate(evidence, 1):
+        estimator.update(one)
+        assert case.rate(estimator) == pytest.approx(case.batch(evidence[:length]), rel=1e-3, abs=1e-12)
+
+
+def test_it_converges_on_a_known_rate(case: Case) -> None:
+    evidence = history(case, 3000)
+    assert told(case, evidence) == pytest.approx(0.1, rel=case.within)
+
+
+def test_no_evidence_is_fine(case: Case) -> None:
+    assert case.rate(case.start()) > 0
+    assert case.rate(case.start()) == pytest.approx(case.batch([]))
+
+
+def test_evidence_without_a_duration_adds_nothing(case: Case) -> None:
+    evidence = history(case, 5)
+    assert told(case, [*evidence, case.evidence(evidence[-1].until_s, evidence[-1].until_s, 2)]) == told(case, evidence)
+
+
+def test_the_order_of_evidence_of_one_time_is_irrelevant(case: Case) -> None:
+    evidence = history(case, 10)
+    same = [case.evidence(200.0, 230.0, count) for count in (0, 4, 1, 2)]
+    assert told(case, evidence + same) == pytest.approx(told(case, evidence + same[::-1]), rel=1e-9)
+
+
+def test_inputs_are_unchanged(case: Case) -> None:
+    evidence = history(case, 40)
+    before, bins = copy.deepcopy(evidence), copy.deepcopy(BINS)
+    told(case, evidence)
+    assert evidence == before
+    np.testing.assert_array_equal(BINS.breaks_s, bins.breaks_s)
+
+
+def test_to_ask_changes_nothing(case: Case) -> None:
+    estimator, evidence = case.start(), history(case, 40)
+    for one in evidence:
+        estimator.update(one)
+        assert case.rate(estimator) == case.rate(estimator)
+    assert case.rate(estimator) == told(case, evidence)
+
+
+@pytest.mark.parametrize("counts", [[0] * 20, [1] * 20, [500] * 20, [0] * 19 + [500]], ids=str)
+@pytest.mark.parametrize("gap_s", [1e-3, 1.0, 1e7])
+def test_the_rate_is_finite_and_not_negative(case: Case, counts: list[int], gap_s: float) -> None:
+    evidence = [case.evidence(gap_s * k, gap_s * (k + 1), count) for k, count in enumerate(counts)]
+    assert 0 <= told(case, evidence) < np.inf
+
+
+def test_a_drift_detector_equals_the_scan_at_every_prefix() -> None:
+    """Each alarm starts a new history, the suffix as its first pair."""
+    rng = np.random.default_rng(3)
+    pairs = [(float(rng.poisson(rate * 0.25)), 0.25) for rate in [10.0] * 200 + [30.0] * 100 + [2.0] * 200]
+    detector, since, alarms = DriftDetector(), list(pairs[:0]), 0
+    for events, exposure_s in pairs:
+        since.append((events, exposure_s))
+        expected = scan_drift([one[0] for one in since], [one[1] for one in since])
+        assert detector.update(events, exposure_s) == expected
+        if expected is not None:
+            since, alarms = [(expected.events, expected.exposure_s)], alarms + 1
+    assert alarms >= 2
+
+
+def test_ages_of_silence_and_late_evidence_are_fine(case: Case) -> None:
+    """Evidence a million half-lives apart, then some of before, which is worth nothing where evidence ages."""
+    evidence = [*history(case, 30), case.evidence(5e9, 5e9 + 10.0, 1), *history(case, 30)]
+    assert 0 <= told(case, evidence) < np.inf
