@@ -1,0 +1,67 @@
+"""The kernels of the capture package give the same with and without the compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+from proxyd.model.chronon import Epoch
+from proxyd.model.interval import ExecutionInterval
+from proxyd.scheduling.capture import Capacity, edf, greedy_capture, least_delay_sup, most_weight, pareto, sup
+from proxyd.scheduling.compiled import HAS_NUMBA
+
+MODULES = ("kernels", "overlapping", "sup")
+
+pytestmark = pytest.mark.skipif(not HAS_NUMBA, reason="numba is not installed: there is nothing to compare")
+
+
+@contextmanager
+def without_compiler() -> Iterator[int]:
+    """Run the plain functions in place of the compiled ones; gives how many there are."""
+    replaced = 0
+    with pytest.MonkeyPatch.context() as patch:
+        for name in MODULES:
+            module = import_module(f"proxyd.scheduling.capture.{name}")
+            for attribute, value in list(vars(module).items()):
+                if hasattr(value, "py_func"):
+                    patch.setattr(module, attribute, value.py_func)
+                    replaced += 1
+        yield replaced
+
+
+def scenario(seed: int) -> tuple[list[ExecutionInterval], Capacity, list[float]]:
+    rng = np.random.default_rng(seed)
+    starts, lengths, sources = rng.integers(-3, 40, 80), rng.integers(0, 12, 80), rng.integers(0, 25, 80)
+    found = [
+        ExecutionInterval(f"s{source}", "r", int(start), int(start + length))
+        for source, start, length in zip(sources, starts, lengths, strict=True)
+    ]
+    return found, Capacity(Epoch(0, 40), rng.integers(0, 3, 40)), rng.random(80).tolist()
+
+
+def front(intervals: list[ExecutionInterval], capacity: Capacity, _: list[float]) -> object:
+    found = pareto(intervals, capacity)
+    return found.delays.tolist(), found.captured.tolist(), found.used.tolist(), found.schedule(len(found.captured))
+
+
+SOLVERS: dict[str, Callable[[list[ExecutionInterval], Capacity, list[float]], object]] = {
+    "sup": lambda intervals, _, __: sup(intervals),
+    "least delay sup": lambda intervals, _, __: least_delay_sup(intervals),
+    "edf": lambda intervals, capacity, _: edf(intervals, capacity),
+    "most weight": lambda intervals, capacity, weights: most_weight(intervals, weights, capacity),
+    "pareto": front,
+    "greedy": lambda intervals, capacity, weights: greedy_capture(intervals, capacity, weights, certify=False),
+}
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("seed", range(3))
+def test_plain_python_gives_what_the_compiled_kernels_give(seed: int, solver: str) -> None:
+    compiled = SOLVERS[solver](*scenario(seed))
+    with without_compiler() as replaced:
+        assert replaced >= 15
+        assert SOLVERS[solver](*scenario(seed)) == compiled
