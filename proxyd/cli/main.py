@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from proxyd import __version__
+from proxyd.cli.science.arguments import add_science_verbs
 from proxyd.errors import ProxydError
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]
@@ -39,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_service_verbs(verbs)
     _add_profile_verbs(verbs)
     _add_remote_verbs(verbs)
+    add_science_verbs(verbs, _duration)
     return parser
 
 
@@ -110,7 +112,6 @@ def _load(name: str) -> Run:
 
 
 def _duration(text: str) -> float:
-
     from proxyd.config import parse_duration
 
     try:

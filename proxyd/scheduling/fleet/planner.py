@@ -14,7 +14,7 @@ from proxyd.scheduling.frequency.policies import largest
 
 WEEK_S = 7 * 86400.0
 _MONDAY_S = 4 * 86400.0  # unix time 0 was a Thursday
-_ROUNDS = 24
+_ROUNDS, _FOLLOWING_ROUNDS = 32, 8
 _VARIANTS = 8
 _STEP = 0.5
 _GOLDEN = 0.6180339887498949
@@ -80,10 +80,10 @@ class FleetPlanner:
     The next probe of a source follows from its last one, its rate and the price by looking into a table: O(1), so that
     every observation re-plans its source. Prices are found anew by ``reprice``, which costs a pass over the fleet.
 
-    Under a capacity each slot of the week has a factor of the price. It is raised where too many probes would come and
-    lowered where few do (mirror descent); since all sources of one kind move together at each step, the sources are
-    spread over the timetables of the last steps, whose average load is what keeps to the capacity. What still comes at
-    once waits, the most urgent first.
+    Under a capacity each slot of the week has an extra price, raised where too many probes would come (projected
+    subgradient). Since all sources of one kind move together at each step, the sources are spread over the timetables
+    of the last steps, whose average load is what keeps to the capacity. What still comes at once waits, the most urgent
+    first.
 
     It reads no clock and has no randomness: sources are spread by the golden ratio.
 
@@ -124,6 +124,7 @@ class FleetPlanner:
     prices: Prices | None = field(default=None, init=False)
     spacing_s: float = field(default=0.0, init=False)
     tables: list[Timetable] = field(default_factory=list, init=False)
+    _factor: Floats | None = field(default=None, init=False)
     _table_of: Ints = field(init=False)
     _gaps: Floats = field(init=False)
 
@@ -142,8 +143,9 @@ class FleetPlanner:
         self.last_s = np.full(len(self.rate_per_s), now_s)
 
     def reshape(self, shapes: Floats, shape_of: Ints) -> None:
-        """Take new week shapes; they count from the next ``reprice`` on."""
+        """Take new week shapes; they count from the next ``reprice`` on, which makes new timetables."""
         self.shapes, self.shape_of = shapes, shape_of
+        self.tables = []
 
     def probed(self, sources: Ints, rate_per_s: Floats, *, now_s: float) -> None:
         """Note probes and what the rates of their sources are now thought to be."""
@@ -155,13 +157,10 @@ class FleetPlanner:
         """Find the prices at which the present rates spend the budget, and plan every source anew."""
         self.spacing_s = limits.spacing_s
         rates = self._weighted() * self.grid.slot_s
-        if limits.capacity is None:
-            self.tables = [self._timetable(shape, None) for shape in self.shapes]
-            self._table_of = self.shape_of
-            self.prices = allocate(self.tables, self._table_of, rates, limits.probes_per_slot, hosts=limits.hosts)
-        else:
-            self._price_slots(limits, limits.capacity, rates)
-        self._gaps = np.array([table.gaps for table in self.tables], dtype=np.float32)
+        if not self.tables:
+            self._build(limits, rates)
+            self._gaps = np.array([table.gaps for table in self.tables], dtype=np.float32)
+        self.prices = allocate(self.tables, self._table_of, rates, limits.probes_per_slot, hosts=limits.hosts)
         self._plan(np.arange(len(rates)))
         np.maximum(self.due_s, now_s, out=self.due_s)
 
@@ -170,7 +169,7 @@ class FleetPlanner:
     def choose(self, now_s: float, room: int, *, spend: bool = False) -> Ints:
         """Return the sources to probe at ``now_s``, at most ``room``: those that are due, the most urgent first.
 
-        With ``spend`` room that is left goes to the sources that gain most by a probe.
+        With ``spend`` room that is left goes to the sources of whose gap the greatest part has passed.
         """
         due = np.flatnonzero(self.due_s <= now_s + 1e-6)
         if len(due) > room:
@@ -178,7 +177,8 @@ class FleetPlanner:
         if not spend or len(due) == room:
             return due
         others = np.flatnonzero((self.due_s > now_s + 1e-6) & (now_s - self.last_s >= max(self.spacing_s, 1e-6)))
-        return np.concatenate([due, others[largest(self._gain(others, now_s), room - len(due))]])
+        passed = (now_s - self.last_s[others]) / (self.due_s[others] - self.last_s[others])
+        return np.concatenate([due, others[largest(passed, room - len(due))]])
 
     # -- how
 
@@ -198,22 +198,26 @@ class FleetPlanner:
     def _timetable(self, shape: Floats, slot_price: Floats | None) -> Timetable:
         return Timetable.build(shape, importance=self.importance, slot_price=slot_price)
 
-    def _price_slots(self, limits: FleetLimits, capacity: Floats, rates: Floats) -> None:
-        """Find factors of the price for the slots, and spread the sources over the last timetables on the way."""
-        factor = np.ones(self.grid.slots)
+    def _build(self, limits: FleetLimits, rates: Floats) -> None:
+        """Make the timetables; under a capacity, find the extra price of each slot and keep the last timetables."""
+        if limits.capacity is None:
+            self.tables = [self._timetable(shape, None) for shape in self.shapes]
+            self._table_of = self.shape_of
+            return
         kept: list[list[Timetable]] = []
-        target = np.maximum(capacity, 1e-9)
-        for number in range(1, _ROUNDS + 1):
+        rounds = _ROUNDS if self._factor is None else _FOLLOWING_ROUNDS
+        factor = np.ones(self.grid.slots) if self._factor is None else self._factor
+        for number in range(rounds):
             tables = [self._timetable(shape, factor) for shape in self.shapes]
             prices = allocate(tables, self.shape_of, rates, limits.probes_per_slot, hosts=limits.hosts)
             kept = [*kept[1 - _VARIANTS :], tables]
             load = slot_loads(tables, self.shape_of, rates, prices)
-            factor = factor * np.exp(_STEP / np.sqrt(number) * np.clip(load / target - 1.0, -1.0, 2.0))
-            factor = np.clip(factor / factor.mean(), 1e-3, 1e3)
+            over = np.clip(load / np.maximum(limits.capacity, 1e-9) - 1.0, -1.0, 1.0)
+            factor = np.maximum(1.0, factor * np.exp(_STEP / np.sqrt(1.0 + number) * over))
+        self._factor = factor
         self.tables = [tables[shape] for shape in range(len(self.shapes)) for tables in kept]
         turn = (np.arange(1, len(rates) + 1) * _GOLDEN % 1.0 * len(kept)).astype(np.int64)
         self._table_of = self.shape_of * len(kept) + turn
-        self.prices = allocate(self.tables, self._table_of, rates, limits.probes_per_slot, hosts=limits.hosts)
 
     def _plan(self, sources: Ints) -> None:
         """Look up when the sources are due after their last probes."""

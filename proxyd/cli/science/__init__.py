@@ -1,0 +1,1 @@
+"""Verbs of the scheduling science: solve, simulate, reproduce. They need no daemon."""

@@ -1,0 +1,119 @@
+"""Arguments of the verbs solve, simulate and reproduce; importing this costs nothing."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - it has no public name
+
+_ONE_SOURCE = {
+    "doe": "probes at least expected delay (optimal on the slots)",
+    "threshold": "a probe when the expected cost since the last one reaches a threshold",
+    "first-arrival": "a probe when an item has probably come",
+    "uniform": "probes spaced evenly",
+}
+_CAPTURE = {
+    "sup": "the fewest probes that capture every interval, placed to delay least",
+    "edf": "the most intervals that a budget can capture, earliest deadline first",
+    "pareto": "completeness against delay: every point that no schedule betters",
+}
+_WEEK_HELP = "CSV of 168 rows hour,rate_per_day,importance; hour 0 is Monday 00:00"
+_EXAMPLES = {
+    "solve": "example: proxyd solve doe --week week.csv --weeks 4 --slot 1h --probes 28",
+    "simulate": (
+        "example: proxyd simulate --trace trace.csv --test-from 2025-08-18 --probes-per-source-week 7"
+        " --policies auto,uniform"
+    ),
+    "reproduce": "example: proxyd reproduce detection --out results",
+}
+
+
+def add_science_verbs(verbs: Verbs, duration: Callable[[str], float]) -> None:
+    """Add the verbs; ``duration`` reads texts such as 30m."""
+    solve = _verb(verbs, "solve", None, "solve one of the scheduling problems, from CSV")
+    problems = solve.add_subparsers(required=True, metavar="PROBLEM")
+    for name, text in _ONE_SOURCE.items():
+        _add_one_source(_verb(problems, name, "science.solve.one_source", text), name, duration)
+    for name, text in _CAPTURE.items():
+        _add_capture(_verb(problems, name, "science.solve.capture", text), name)
+    for name, text in (("frequencies", "how often to probe each source"), ("cycle", "in which order to probe them")):
+        _add_frequencies(_verb(problems, name, "science.solve.frequencies", text), name)
+    _add_simulate(_verb(verbs, "simulate", "science.simulate.simulate", "replay a trace against policies"), duration)
+    reproduce = _verb(verbs, "reproduce", "science.reproduce.reproduce", "redo the papers' experiments")
+    papers = ("robot", "politeness", "sup", "proxy-dilemma", "detection", "all")
+    reproduce.add_argument("paper", nargs="?", choices=papers, default="all", help="which paper (default: all)")
+    reproduce.add_argument("--out", type=Path, required=True, metavar="DIR", help="where tables and plots go")
+    reproduce.add_argument("--seed", type=int, default=1, help="of everything random (default 1)")
+    reproduce.add_argument("--quick", action="store_true", help="fewer repetitions: minutes become seconds")
+    reproduce.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _verb(verbs: Verbs, name: str, run: str | None, text: str) -> argparse.ArgumentParser:
+    parser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", epilog=_EXAMPLES.get(name))
+    if run is not None:
+        parser.set_defaults(run=run)
+    return parser
+
+
+def _add_one_source(parser: argparse.ArgumentParser, policy: str, duration: Callable[[str], float]) -> None:
+    parser.set_defaults(policy=policy)
+    parser.add_argument("--week", type=Path, required=True, metavar="WEEK.csv", help=_WEEK_HELP)
+    parser.add_argument("--weeks", type=int, default=1, help="how many such weeks the period has (default 1)")
+    parser.add_argument("--slot", type=duration, default=3600.0, metavar="1h", help="length of a slot (default 1h)")
+    many = parser.add_mutually_exclusive_group(required=True)
+    many.add_argument("--probes", type=int, metavar="N", help="how many probes, the one at the period's end included")
+    if policy != "uniform":
+        price = "what a probe costs, in item-days (doe); the threshold, or the probability"
+        many.add_argument("--price", type=float, metavar="P", help=price)
+    if policy == "doe":
+        parser.add_argument("--spacing", type=duration, default=0.0, metavar="30m", help="least time between probes")
+        parser.add_argument("--improve", choices=("exact", "mu"), help="move the probes off the slots afterwards")
+        parser.add_argument("--curve", action="store_true", help="the costs of 1, 2, ..., N probes as well")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_capture(parser: argparse.ArgumentParser, policy: str) -> None:
+    parser.set_defaults(policy=policy)
+    columns = "CSV source,start,finish[,weight] in chronons, both ends included"
+    parser.add_argument("--intervals", type=Path, required=True, metavar="EI.csv", help=columns)
+    budget = "probes a chronon: a number, or a CSV chronon,probes"
+    parser.add_argument("--budget", metavar="C|FILE", help=budget, required=policy != "sup")
+    if policy == "pareto":
+        parser.add_argument("--epsilon", type=float, default=0.0, help="cover the front to within this factor")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_frequencies(parser: argparse.ArgumentParser, kind: str) -> None:
+    parser.set_defaults(kind=kind)
+    parser.add_argument("--rates", type=Path, required=True, metavar="RATES.csv", help="CSV source,rate[,weight]")
+    objectives = ("robot", "randomised", "detection")
+    parser.add_argument("--objective", choices=objectives, required=True, help="what is to be small")
+    parser.add_argument("--budget", type=float, default=1.0, metavar="c", help="probes a step (default 1)")
+    if kind == "cycle":
+        methods = ("golden", "powers", "powers-improved")
+        parser.add_argument("--method", choices=methods, default="golden", help="(default golden)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_simulate(parser: argparse.ArgumentParser, duration: Callable[[str], float]) -> None:
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--trace", type=Path, metavar="T.csv", help="CSV source,timestamp (unix seconds)")
+    models = "poisson, bursts, drift or a mix such as poisson+bursts"
+    source.add_argument("--model", metavar="MODEL", help=f"synthetic sources instead: {models}")
+    parser.add_argument("--sources", type=int, default=200, help="of the model (default 200)")
+    parser.add_argument("--seed", type=int, default=1, help="of the model and of policies that draw (default 1)")
+    parser.add_argument("--test-from", metavar="ISO", help="what is before is history (default: the middle)")
+    many = parser.add_mutually_exclusive_group(required=True)
+    many.add_argument(
+        "--probes-per-source-week", type=float, metavar="P", help="budget of the whole, by source and week"
+    )
+    many.add_argument("--budget", type=float, metavar="C", help="probes a chronon")
+    parser.add_argument("--chronon", type=duration, metavar="60s", help="with --budget (default 60s; else a slot)")
+    parser.add_argument("--policies", default="auto,uniform,clairvoyant", help="names, by commas, or all")
+    parser.add_argument("--slot", type=duration, default=1800.0, metavar="30m", help="slot of plans (default 30m)")
+    parser.add_argument("--window", type=duration, metavar="6h", help="life of an event (default: until the next one)")
+    parser.add_argument("--json", action="store_true", help="print JSON")

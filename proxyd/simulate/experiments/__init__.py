@@ -1,0 +1,1 @@
+"""The papers' experiments, done again; each yields figures: tables that can be drawn."""
