@@ -142,6 +142,8 @@ def shared_shapes(counts: ArrayLike, passed: ArrayLike, *, most: int = 8, disper
     (2, True)
     """
     seen, weeks = np.asarray(counts, dtype=np.float64), np.asarray(passed, dtype=np.float64)
+    if seen.sum() <= 0 or weeks.sum() <= 0:
+        return WeekShapes(np.ones((1, HOURS)), np.zeros(len(seen), dtype=np.int64))
     effective = seen / dispersion
     shapes = week_shape(seen.sum(axis=0), weeks, dispersion=dispersion)[None, :]
     members = np.zeros(len(seen), dtype=np.int64)

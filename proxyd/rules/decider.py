@@ -33,8 +33,6 @@ from proxyd.rules.engine import (
 from proxyd.rules.state import SourceState, StoredItem, StreamState
 from proxyd.scheduling import Demands, FixedDemand, IntervalDemand, Page, PlannedProbe, Planner, PlannerSettings
 
-_RATE_CHANGE = 2.0  # planned intervals are laid anew when the rate moved by this factor since
-
 
 @dataclass(frozen=True, slots=True)
 class DeciderSettings:
@@ -363,17 +361,14 @@ class Decider:
     def _anchor(self, page: Page, now_s: float, *, anew: bool = False) -> None:
         """Lay intervals anew; but for ``anew`` only where one came and went, else a slow source's never comes."""
         for demand in page.demands.intervals:
-            if anew or demand.is_used:
-                count = self.streams[demand.rule, page.source_id].counts[0]
-                demand.anchor(now_s, rate_per_s=page.rate_per_s, count=count)
+            lay = demand.anchor if anew else demand.renew
+            lay(now_s, rate_per_s=page.rate_per_s, count=self.streams[demand.rule, page.source_id].counts[0])
 
     def _feed_back(self, page: Page, observation: Observation, now_s: float) -> None:
         fired = {record.rule for record in observation.intervals}
         for demand in page.demands.intervals:
             count = self.streams[demand.rule, page.source_id].counts[0]
-            if not 1 / _RATE_CHANGE <= page.rate_per_s / demand.asked_rate_per_s <= _RATE_CHANGE:
-                demand.anchor(now_s, rate_per_s=page.rate_per_s, count=count)
-            demand.observed(now_s, rate_per_s=page.rate_per_s, count=count, fired=demand.rule in fired)
+            demand.follow(now_s, rate_per_s=page.rate_per_s, count=count, fired=demand.rule in fired)
 
 
 def effective_policy(program: RuleProgram) -> PolicyName:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from proxyd.model.chronon import Chronon, ChrononGrid
 from proxyd.scheduling.intervals import Firing, PlannedInterval, expected_interval
 
+_RATE_CHANGE = 2.0  # planned intervals are laid anew when the rate moved by this factor since
+
 
 @dataclass(slots=True)
 class IntervalDemand:
@@ -80,10 +82,16 @@ class IntervalDemand:
         if not interval.start <= planned <= interval.deadline:
             self._extra = interval
 
-    @property
-    def is_used(self) -> bool:
-        """Whether an interval came and went since the anchor; one still to come must not be pushed away."""
-        return self._k > 1
+    def follow(self, now_s: float, *, rate_per_s: float, count: int, fired: bool) -> None:
+        """Take in a probe and the rate learned from it; where that has moved far since the anchor, lay anew first."""
+        if not 1 / _RATE_CHANGE <= rate_per_s / self.asked_rate_per_s <= _RATE_CHANGE:
+            self.anchor(now_s, rate_per_s=rate_per_s, count=count)
+        self.observed(now_s, rate_per_s=rate_per_s, count=count, fired=fired)
+
+    def renew(self, now_s: float, *, rate_per_s: float, count: int) -> None:
+        """Lay the intervals anew if one came and went since the anchor: one still to come must not be pushed away."""
+        if self._k > 1:
+            self.anchor(now_s, rate_per_s=rate_per_s, count=count)
 
     @property
     def has_feedback(self) -> bool:

@@ -27,7 +27,7 @@ from proxyd.simulate.replay import Terms
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_DAY_S, _WEEK_S = 86400.0, 7 * 86400.0
+DAY_S, WEEK_S = 86400.0, 7 * 86400.0
 _LEAST_RATE = 1e-12
 
 
@@ -72,10 +72,11 @@ def by_slot(shapes: Floats, slots: int) -> Floats:
     sums = np.concatenate([np.zeros((len(shapes), 1)), np.cumsum(shapes, axis=1)], axis=1)
     edges = np.arange(slots + 1) * (hours / slots)
     at = np.array([np.interp(edges, np.arange(hours + 1), row) for row in sums])
-    return np.diff(at, axis=1) * (slots / hours)
+    factors: Floats = np.diff(at, axis=1) * (slots / hours)
+    return factors
 
 
-class _Timer:
+class Timer:
     """Tells when a period of time has passed, in chronons."""
 
     def __init__(self, terms: Terms, period_s: float) -> None:
@@ -100,7 +101,7 @@ class AutoPolicy:
         weeks = self._learner.slots(terms.epoch.start, self._grid)
         self._planner = FleetPlanner(self._grid, weeks.shapes, weeks.of_source)
         self._planner.start(self._learner.rates_per_s(terms.epoch.start), now_s=terms.start_s)
-        self._day, self._week = _Timer(terms, _DAY_S), _Timer(terms, _WEEK_S)
+        self._day, self._week = Timer(terms, DAY_S), Timer(terms, WEEK_S)
         self._left = terms.probes
 
     def choose(self, now: Chronon, room: int) -> Ints:
@@ -162,11 +163,11 @@ class StepPolicy:
         How often it is made anew from the present rates, in seconds.
     """
 
-    def __init__(self, terms: Terms, make: Callable[[Floats], DetectionPolicy], *, anew_s: float = _WEEK_S) -> None:
+    def __init__(self, terms: Terms, make: Callable[[Floats], DetectionPolicy], *, anew_s: float = WEEK_S) -> None:
         self._terms = terms
         self._make = make
         self._learner = Learner(terms)
-        self._timer = _Timer(terms, anew_s)
+        self._timer = Timer(terms, anew_s)
         self._policy: DetectionPolicy | None = None
 
     def choose(self, now: Chronon, room: int) -> Ints:
@@ -191,7 +192,7 @@ class RankingPolicy:
         self._terms = terms
         self._learner = Learner(terms)
         self._policy = kind(self._learner.rates_per_s(terms.epoch.start) * terms.grid.length_s)
-        self._week = _Timer(terms, _WEEK_S)
+        self._week = Timer(terms, WEEK_S)
 
     def choose(self, now: Chronon, room: int) -> Ints:
         """Return the sources of largest index."""
@@ -248,4 +249,5 @@ def powers_policy(terms: Terms) -> StepPolicy:
 
 def improved_powers_policy(terms: Terms) -> StepPolicy:
     """Return cycles of powers of two at the best scale, their slack filled."""
-    return StepPolicy(terms, lambda rates: CyclePolicy(improved_powers(rates, max(1, round(terms.pace)))))
+    most = max(1, round(terms.pace))
+    return StepPolicy(terms, lambda rates: CyclePolicy(improved_powers(rates, most)), anew_s=4 * WEEK_S)

@@ -87,8 +87,15 @@ class Wic:
         self._upto = 0
         self._sums = np.concatenate([np.zeros((pages, 1)), np.cumsum(self._chances, axis=1)], axis=1)
 
-    def choose(self, now: Chronon) -> Ints:
-        """Return the pages to probe at ``now``, best first, and take them as probed.
+    def renew(self, chances: ArrayLike, epoch: Epoch) -> None:
+        """Go on with the epoch that follows; what the last probes left unseen still counts under *overwrite*."""
+        self._last -= len(self._epoch)
+        self._chances, self._epoch, self._upto = np.asarray(chances, dtype=np.float64), epoch, 0
+        pages = len(self._chances)
+        self._sums = np.concatenate([np.zeros((pages, 1)), np.cumsum(self._chances, axis=1)], axis=1)
+
+    def choose(self, now: Chronon, room: int | None = None) -> Ints:
+        """Return the pages to probe at ``now``, best first, and take them as probed; M of them, at most ``room``.
 
         ``now`` lies in the epoch and only grows.
         """
@@ -96,7 +103,7 @@ class Wic:
             raise ValueError(f"chronon {now} lies outside the epoch")
         slot = now - self._epoch.start
         utility = self._urgency * self._alive(slot)
-        chosen = np.lexsort((self._last, -utility))[: self._most]
+        chosen = np.lexsort((self._last, -utility))[: self._most if room is None else min(self._most, room)]
         self._last[chosen] = slot
         self._missed[chosen] = 1.0
         return chosen
