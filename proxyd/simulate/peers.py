@@ -22,7 +22,7 @@ _MINUTE_S, _HOUR_S, _DAY_S, _WEEK_S = 60.0, 3600.0, 86400.0, 7 * 86400.0
 _GOLDEN = 0.6180339887498949
 _LOG_FACTORS = (-40.0, 40.0)
 _NEAR_ENOUGH = 0.002
-_ROUNDS = 40
+_FINEST = 1e-3  # where the chronons let the number of probes only jump, no factor comes nearer
 
 
 class Formula(Protocol):
@@ -197,7 +197,7 @@ def factor_for(probes_at: Callable[[float], int], probes: int) -> float:
     True
     """
     low, high = _LOG_FACTORS
-    for _ in range(_ROUNDS):
+    while high - low > _FINEST:
         middle = (low + high) / 2
         made = probes_at(2.0**middle)
         if made > probes:

@@ -99,7 +99,9 @@ def parametric_slots(policy: str) -> Place:
 
     def place(shape: Floats, probes: int) -> Ints:
         slots = len(shape)
-        prefix = Prefix(PiecewiseConstant(np.arange(slots + 1.0), shape), PiecewiseConstant.constant(1.0, float(slots)))
+        # the week does not depend on the rate: a few items keep the probability of one well below 1
+        week = PiecewiseConstant(np.arange(slots + 1.0), shape * (_ITEMS / shape.sum()))
+        prefix = Prefix(week, PiecewiseConstant.constant(1.0, float(slots)))
         _, schedule = parameter_for(prefix, policy, min(probes, slots), step=1.0)
         return np.unique(np.round(schedule.times).astype(np.int64) % slots)
 

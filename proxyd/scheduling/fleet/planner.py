@@ -159,7 +159,7 @@ class FleetPlanner:
         rates = self._weighted() * self.grid.slot_s
         if not self.tables:
             self._build(limits, rates)
-            self._gaps = np.array([table.gaps for table in self.tables], dtype=np.float32)
+            self._gaps = np.array([table.gaps for table in self.tables])
         self.prices = allocate(self.tables, self._table_of, rates, limits.probes_per_slot, hosts=limits.hosts)
         self._plan(np.arange(len(rates)))
         np.maximum(self.due_s, now_s, out=self.due_s)
@@ -226,6 +226,6 @@ class FleetPlanner:
         rates = self._weighted(sources) * slot_s
         rows = rows_of(self.prices.of_source[sources], rates, sources)
         since = np.floor((last - _MONDAY_S + 1e-6) / slot_s)
-        gap = self._gaps[self._table_of[sources], rows, since.astype(np.int64) % self.grid.slots].astype(np.float64)
+        gap = self._gaps[self._table_of[sources], rows, since.astype(np.int64) % self.grid.slots]
         due = np.where(gap >= 1.0, _MONDAY_S + (since + gap) * slot_s, last + gap * slot_s)
         self.due_s[sources] = np.where(rates > 0, np.maximum(due, last + self.spacing_s), np.inf)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyd.scheduling.compiled import kernel
+from proxyd.scheduling.compiled import flat, kernel
 from proxyd.scheduling.single.kernels import priced
 
 Floats = NDArray[np.float64]
@@ -106,14 +106,18 @@ def _gaps(factors: Floats, weights: Floats, prices: Floats) -> Floats:
     weeks = int(np.ceil(_GAPS_AHEAD * gap / slots)) + 2
     L, A, G = _prefix(np.tile(factors, weeks), np.tile(weights, weeks))
     size = len(L)
-    best, link, links = np.empty(size), np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
-    price = np.append(np.tile(prices, weeks), prices[0])
-    is_open = np.ones(size, dtype=np.bool_)
-    priced(L, A, G, price, 0.0, np.arange(1, size + 1), is_open, 1e-12 * best.size, False, best, link, links)
-    planned = (link[:slots] - np.arange(slots)).astype(np.float64)
-    with np.errstate(divide="ignore"):
-        within = np.sqrt(2 * prices / (factors * weights))  # as if the slot went on for ever
-    return np.where(within < 1.0, within, planned)
+    base = np.append(np.tile(prices, weeks), prices[0]) + A * L - G
+    best, heights, slopes = (flat(np.empty(size)) for _ in range(3))
+    link, links, lines = (flat(np.empty(size, dtype=np.int64)) for _ in range(3))
+    reach = np.arange(1, size + 1)
+    priced(
+        flat(L), flat(A), flat(G), flat(base), flat(reach), 1e-12 * size, False,
+        best, link, links, lines, heights, slopes,
+    )  # fmt: skip
+    planned = (np.asarray(link[:slots]) - np.arange(slots)).astype(np.float64)
+    # k probes in a slot of rate r cost r / 2k of delay and k prices: the best k, where it is more than one
+    many = np.floor(0.5 + np.sqrt(0.25 + factors * weights / (2 * prices)))
+    return np.where(many > 1, 1 / many, planned)
 
 
 def _whole_weeks(factors: Floats, weights: Floats, prices: Floats) -> Floats:
@@ -151,7 +155,7 @@ def _orbits(gaps: Floats, L: Floats, A: Floats, G: Floats) -> tuple[Floats, Floa
         at, passed, probes, counting = 0.0, 0.0, 0, False
         total = 0.0
         while True:
-            slot = int(at)
+            slot = int(at + 1e-9) % slots
             if not counting and probes >= 4 and passed >= 2 * slots:
                 counting, probes, passed = True, 0, 0.0
             if counting and probes >= _ORBIT_GAPS and passed >= 4 * slots:

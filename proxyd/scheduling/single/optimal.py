@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from proxyd.errors import InvalidScheduleError
+from proxyd.scheduling.compiled import flat
 from proxyd.scheduling.single.costs import Prefix
 from proxyd.scheduling.single.kernels import bounded_layer, layer, priced
 
@@ -57,7 +58,8 @@ class Grid:
         usable[-1] = True
         rounding = 1e-9 * (t[-1] - t[0])
         object.__setattr__(self, "times", t)
-        object.__setattr__(self, "reach", np.searchsorted(t, t + spacing - rounding, side="left"))
+        reach = np.searchsorted(t, t + spacing - rounding, side="left")
+        object.__setattr__(self, "reach", np.maximum(reach, np.arange(1, len(t) + 1)))
         until = None if largest_gap is None else np.searchsorted(t, t + largest_gap + rounding, side="right") - 1
         object.__setattr__(self, "until", until)
         object.__setattr__(self, "is_open", usable)
@@ -103,15 +105,18 @@ def all_optimal(prefix: Prefix, grid: Grid, probes: int) -> list[OneSourceSchedu
     size = len(grid.times)
     value = np.full(size, np.inf)
     value[-1] = grid.price[-1]
-    links = np.empty((probes, size), dtype=np.int64)
+    links = [flat(np.empty(size, dtype=np.int64)) for _ in range(probes)]
+    costs = flat(L), flat(A), flat(G)
+    base, reach = flat(np.where(grid.is_open, A * L - G, np.inf)), flat(grid.reach)
+    envelope = flat(np.empty(size, dtype=np.int64)), flat(np.empty(size)), flat(np.empty(size))
     found: list[OneSourceSchedule | None] = []
     for count in range(probes):
-        best = np.empty(size)
+        best = flat(np.empty(size))
         if grid.until is None:
-            layer(L, A, G, value, grid.reach, grid.is_open, best, links[count])
+            layer(*costs, base, reach, flat(value), best, links[count], *envelope)
         else:
-            bounded_layer(L, A, G, _of_open(value, grid), grid.reach, grid.until, best, links[count])
-        value = best + grid.price
+            bounded_layer(*costs, flat(_of_open(value, grid)), reach, flat(grid.until), best, links[count])
+        value = np.asarray(best) + grid.price
         slots = _follow_layers(links, count) if best[0] < np.inf else None
         found.append(None if slots is None else _schedule(prefix, grid, slots))
     return found
@@ -172,22 +177,21 @@ class _Priced:
     """Cheapest paths at a price per link."""
 
     def __init__(self, prefix: Prefix, grid: Grid) -> None:
-        self._L, self._A, self._G = prefix.at(grid.times)
-        self._grid = grid
+        L, A, G = prefix.at(grid.times)
         size = len(grid.times)
-        self._best = np.empty(size)
-        self._link = np.empty(size, dtype=np.int64)
-        self._links = np.empty(size, dtype=np.int64)
-        self._scale = float(self._A[-1] * self._L[-1]) + float(np.sum(grid.price))
+        self._costs = flat(L), flat(A), flat(G)
+        self._base = np.where(grid.is_open, grid.price + A * L - G, np.inf)
+        self._reach = flat(grid.reach)
+        self._best = flat(np.empty(size))
+        self._link, self._links = flat(np.empty(size, dtype=np.int64)), flat(np.empty(size, dtype=np.int64))
+        self._envelope = flat(np.empty(size, dtype=np.int64)), flat(np.empty(size)), flat(np.empty(size))
+        self._scale = float(A[-1] * L[-1]) + float(np.sum(grid.price))
 
     def path(self, price: float, *, most: bool) -> list[int] | None:
         """Return the slots of the cheapest path with the most or the fewest links, the start left out."""
         tolerance = 1e-13 * self._scale
-        grid = self._grid
-        priced(
-            self._L, self._A, self._G, grid.price, price, grid.reach, grid.is_open, tolerance, most,
-            self._best, self._link, self._links,
-        )  # fmt: skip
+        base = flat(self._base + price)
+        priced(*self._costs, base, self._reach, tolerance, most, self._best, self._link, self._links, *self._envelope)
         if self._best[0] == np.inf:
             return None
         slots, slot = [], int(self._link[0])
@@ -199,7 +203,7 @@ class _Priced:
     def with_links(self, wanted: int) -> list[int]:
         """Return the slots of a cheapest path with exactly ``wanted`` links, fewer than the free path has."""
         low, high = 0.0, self._scale + 1.0
-        short, long = [len(self._L) - 1], self.path(low, most=True) or []
+        short, long = [len(self._base) - 1], self.path(low, most=True) or []
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
             if middle in (low, high):
@@ -236,7 +240,7 @@ def _of_open(value: NDArray[np.float64], grid: Grid) -> NDArray[np.float64]:
     return np.where(grid.is_open, value, np.inf)
 
 
-def _follow_layers(links: NDArray[np.int64], count: int) -> list[int]:
+def _follow_layers(links: list[NDArray[np.int64]], count: int) -> list[int]:
     slots, slot = [], 0
     for row in range(count, -1, -1):
         slot = int(links[row][slot])

@@ -1,0 +1,101 @@
+"""The fleet planner in virtual time: budgets, capacity, spacing, and delay no worse than what it is compared with."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from proxyd.errors import InvalidScheduleError
+from proxyd.scheduling.fleet import FleetLimits, FleetPlanner, WeekGrid
+from proxyd.scheduling.frequency.detection import tight_bound
+
+Floats = NDArray[np.float64]
+SLOT_S = 3600.0
+GRID = WeekGrid(SLOT_S)
+MONDAY_S = 4 * 86400.0
+OFFICE = np.tile(np.repeat([0.05, 1.0, 0.05], [9, 8, 7]), 7)
+
+
+def planner(rates: Floats, shape: Floats, limits: FleetLimits, weights: Floats | None = None) -> FleetPlanner:
+    fleet = FleetPlanner(GRID, shape[None, :], np.zeros(len(rates), dtype=np.int64), weights)
+    fleet.start(rates / SLOT_S, now_s=MONDAY_S)
+    fleet.reprice(limits, now_s=MONDAY_S)
+    return fleet
+
+
+def play(fleet: FleetPlanner, weeks: int, room: int, *, spend: bool = False) -> tuple[Floats, NDArray[np.int64]]:
+    """Return the mean expected items undiscovered of each source after the first week, and the load of each slot."""
+    rates = fleet.rate_per_s * SLOT_S
+    shape = fleet.shapes[0] / fleet.shapes[0].mean()
+    waiting, total, loads = np.zeros(len(rates)), np.zeros(len(rates)), []
+    for slot in range(weeks * GRID.slots):
+        chosen = fleet.choose(MONDAY_S + slot * SLOT_S, room, spend=spend)
+        loads.append(len(chosen))
+        waiting[chosen] = 0.0
+        fleet.probed(chosen, fleet.rate_per_s[chosen], now_s=MONDAY_S + slot * SLOT_S)
+        if slot >= GRID.slots:
+            total += waiting + rates * shape[slot % GRID.slots] / 2
+        waiting += rates * shape[slot % GRID.slots]
+    return total / ((weeks - 1) * GRID.slots), np.array(loads)
+
+
+def some_rates(sources: int) -> Floats:
+    return np.arange(1.0, sources + 1) ** -1.0
+
+
+def test_an_even_week_comes_near_the_tight_bound() -> None:
+    rates = some_rates(200)
+    undiscovered, loads = play(planner(rates, np.ones(GRID.slots), FleetLimits(10.0)), 6, 10_000)
+    bound = tight_bound(rates, 10.0).cost - rates.sum() / 2  # its probes come at the end of a step, ours at the start
+    assert loads[GRID.slots :].mean() == pytest.approx(10.0, rel=0.03)
+    assert bound * 0.97 <= undiscovered.sum() <= bound * 1.04
+
+
+def test_a_week_with_a_shape_is_used() -> None:
+    rates = some_rates(200)
+    shaped, loads = play(planner(rates, OFFICE, FleetLimits(2.0)), 6, 10_000)
+    blind = planner(rates, np.ones(GRID.slots), FleetLimits(2.0))
+    blind.shapes = OFFICE[None, :]
+    flat, same = play(blind, 6, 10_000)
+    assert loads[GRID.slots :].sum() == pytest.approx(same[GRID.slots :].sum(), rel=0.05)
+    assert shaped.sum() < 0.85 * flat.sum()
+
+
+def test_a_capacity_is_kept_and_pricing_it_helps() -> None:
+    rates = some_rates(300)
+    limits = FleetLimits(2.0, capacity=np.full(GRID.slots, 4.0))
+    priced, loads = play(planner(rates, OFFICE, limits), 6, 4)
+    flat_cap, _ = play(planner(rates, OFFICE, FleetLimits(2.0)), 6, 4)
+    assert loads.max() <= 4
+    assert loads[GRID.slots :].mean() == pytest.approx(2.0, rel=0.1)
+    assert priced.sum() < flat_cap.sum()
+
+
+def test_equal_sources_are_staggered_under_a_capacity() -> None:
+    limits = FleetLimits(5.0, capacity=np.full(GRID.slots, 5.0))
+    _, loads = play(planner(np.full(100, 0.01), OFFICE, limits), 4, 5, spend=True)
+    assert loads[GRID.slots :].min() == 5
+
+
+def test_weights_take_probes_from_others() -> None:
+    rates, weights = np.full(100, 0.05), np.repeat([9.0, 1.0], 50)
+    undiscovered, _ = play(planner(rates, np.ones(GRID.slots), FleetLimits(2.0), weights), 6, 10_000)
+    assert undiscovered[50:].sum() / undiscovered[:50].sum() == pytest.approx(3.0, rel=0.15)
+
+
+def test_spacing_is_kept() -> None:
+    fleet = planner(np.full(3, 5.0), np.ones(GRID.slots), FleetLimits(3.0, spacing_s=3 * SLOT_S))
+    _, loads = play(fleet, 2, 10, spend=True)
+    assert loads.sum() <= 3 * (2 * GRID.slots / 3 + 1)
+
+
+def test_a_silent_source_is_not_probed_until_its_rate_is_known() -> None:
+    fleet = planner(np.array([0.5, 0.0]), np.ones(GRID.slots), FleetLimits(1.0))
+    assert np.isinf(fleet.due_s[1])
+
+
+@pytest.mark.parametrize("slot_s", [0.0, -1.0, 1000.0])
+def test_a_week_is_a_whole_number_of_slots(slot_s: float) -> None:
+    with pytest.raises(InvalidScheduleError, match="whole number of slots"):
+        WeekGrid(slot_s)
