@@ -16,6 +16,7 @@ WEEK_S = 7 * 86400.0
 _MONDAY_S = 4 * 86400.0  # unix time 0 was a Thursday
 _ROUNDS, _FOLLOWING_ROUNDS = 32, 8
 _VARIANTS = 8
+_SAMPLE = 10_000  # sources that stand for a larger fleet while the slots' prices are sought
 _STEP = 0.5
 _GOLDEN = 0.6180339887498949
 _ALL = slice(None)
@@ -71,6 +72,22 @@ class FleetLimits:
     capacity: Floats | None = None
     hosts: HostLimits | None = None
     spacing_s: float = 0.0
+
+    def sampled(self, rates: Floats, shape_of: Ints) -> _Sample:
+        """Return some thousand of the sources, evenly chosen, and their share of the limits."""
+        every = max(1, len(rates) // _SAMPLE)
+        hosts = self.hosts and HostLimits(self.hosts.of_source[::every], self.hosts.per_slot / every)
+        capacity = np.inf if self.capacity is None else self.capacity / every
+        return _Sample(rates[::every], shape_of[::every], self.probes_per_slot / every, np.asarray(capacity), hosts)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    rates: Floats
+    shape_of: Ints
+    probes_per_slot: float
+    capacity: Floats
+    hosts: HostLimits | None
 
 
 @dataclass(eq=False)
@@ -204,15 +221,16 @@ class FleetPlanner:
             self.tables = [self._timetable(shape, None) for shape in self.shapes]
             self._table_of = self.shape_of
             return
+        sample = limits.sampled(rates, self.shape_of)
         kept: list[list[Timetable]] = []
         rounds = _ROUNDS if self._factor is None else _FOLLOWING_ROUNDS
         factor = np.ones(self.grid.slots) if self._factor is None else self._factor
         for number in range(rounds):
             tables = [self._timetable(shape, factor) for shape in self.shapes]
-            prices = allocate(tables, self.shape_of, rates, limits.probes_per_slot, hosts=limits.hosts)
+            prices = allocate(tables, sample.shape_of, sample.rates, sample.probes_per_slot, hosts=sample.hosts)
             kept = [*kept[1 - _VARIANTS :], tables]
-            load = slot_loads(tables, self.shape_of, rates, prices)
-            over = np.clip(load / np.maximum(limits.capacity, 1e-9) - 1.0, -1.0, 1.0)
+            load = slot_loads(tables, sample.shape_of, sample.rates, prices)
+            over = np.clip(load / np.maximum(sample.capacity, 1e-9) - 1.0, -1.0, 1.0)
             factor = np.maximum(1.0, factor * np.exp(_STEP / np.sqrt(1.0 + number) * over))
         self._factor = factor
         self.tables = [tables[shape] for shape in range(len(self.shapes)) for tables in kept]
