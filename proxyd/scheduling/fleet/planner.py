@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from proxyd.errors import InvalidScheduleError
 from proxyd.scheduling.fleet.prices import HostLimits, Prices, allocate, rows_of, slot_loads
 from proxyd.scheduling.fleet.timetable import Floats, Ints, Timetable
+from proxyd.scheduling.fleet.waiting import WeekCosts
 from proxyd.scheduling.frequency.policies import largest
 
 WEEK_S = 7 * 86400.0
@@ -141,6 +142,7 @@ class FleetPlanner:
     prices: Prices | None = field(default=None, init=False)
     spacing_s: float = field(default=0.0, init=False)
     tables: list[Timetable] = field(default_factory=list, init=False)
+    _costs: WeekCosts | None = field(default=None, init=False)
     _factor: Floats | None = field(default=None, init=False)
     _table_of: Ints = field(init=False)
     _gaps: Floats = field(init=False)
@@ -176,6 +178,7 @@ class FleetPlanner:
         rates = self._weighted() * self.grid.slot_s
         if not self.tables:
             self._build(limits, rates)
+            self._costs = WeekCosts(self.shapes, self.importance)
             self._gaps = np.array([table.gaps for table in self.tables])
         self.prices = allocate(self.tables, self._table_of, rates, limits.probes_per_slot, hosts=limits.hosts)
         self._plan(np.arange(len(rates)))
@@ -207,9 +210,11 @@ class FleetPlanner:
     def _gain(self, sources: Ints, now_s: float) -> Floats:
         """Return the expected delay that a probe would end, over its price."""
         assert self.prices is not None
-        waited = (now_s - self.last_s[sources]) / self.grid.slot_s
-        rate = self._weighted(sources) * self.grid.slot_s
-        gain: Floats = rate * waited * waited / (2 * self.prices.of_source[sources])
+        assert self._costs is not None
+        start = (self.last_s[sources] - _MONDAY_S) / self.grid.slot_s
+        finish = np.full(len(sources), (now_s - _MONDAY_S) / self.grid.slot_s)
+        cost = self._costs.between(self.shape_of[sources], start, finish)
+        gain: Floats = self._weighted(sources) * cost / self.prices.of_source[sources]
         return gain
 
     def _timetable(self, shape: Floats, slot_price: Floats | None) -> Timetable:

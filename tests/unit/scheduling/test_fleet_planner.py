@@ -7,8 +7,14 @@ import pytest
 from numpy.typing import NDArray
 
 from proxyd.errors import InvalidScheduleError
-from proxyd.scheduling.fleet import FleetLimits, FleetPlanner, WeekGrid
+from proxyd.model.chronon import Epoch
+from proxyd.model.intensity import PiecewiseConstant
+from proxyd.model.interval import ExecutionInterval
+from proxyd.scheduling.capture import Capacity
+from proxyd.scheduling.fleet import FleetLimits, FleetPlanner, WeekGrid, plan_epoch
+from proxyd.scheduling.fleet.waiting import WeekCosts
 from proxyd.scheduling.frequency.detection import tight_bound
+from proxyd.scheduling.single.costs import Prefix
 
 Floats = NDArray[np.float64]
 SLOT_S = 3600.0
@@ -99,3 +105,40 @@ def test_a_silent_source_is_not_probed_until_its_rate_is_known() -> None:
 def test_a_week_is_a_whole_number_of_slots(slot_s: float) -> None:
     with pytest.raises(InvalidScheduleError, match="whole number of slots"):
         WeekGrid(slot_s)
+
+
+@pytest.mark.parametrize(("start", "finish"), [(3.5, 20.25), (160.0, 170.0), (2000.75, 2900.5), (5.0, 5.0)])
+def test_waiting_costs_what_the_one_source_prefix_says(start: float, finish: float) -> None:
+    rng = np.random.default_rng(2)
+    shape, importance = rng.uniform(0.0, 2.0, GRID.slots), rng.uniform(0.5, 2.0, GRID.slots)
+    edges = np.arange(GRID.slots + 1.0)
+    weeks = [PiecewiseConstant(edges, values / values.mean()).repeat(20) for values in (shape, importance)]
+    costs = WeekCosts(shape[None, :], importance)
+    ours = costs.between(np.zeros(1, dtype=np.int64), np.array([start]), np.array([finish]))
+    assert ours[0] == pytest.approx(Prefix(weeks[0], weeks[1]).cost(start, finish), abs=1e-6)
+
+
+def test_a_plan_serves_intervals_first_and_detection_with_the_rest() -> None:
+    fleet = planner(some_rates(20), np.ones(GRID.slots), FleetLimits(1.5))
+    first = round(MONDAY_S / SLOT_S)
+    epoch = Epoch(first, first + 48)
+    asked = [ExecutionInterval(f"s{k}", "r", first + 2 * k, first + 2 * k + 3) for k in range(20)]
+    before = fleet.due_s.copy()
+    plan = plan_epoch(fleet, Capacity.constant(2, epoch), names=[f"s{k}" for k in range(20)], intervals=asked)
+    assert plan.captured == plan.asked == 20
+    assert np.count_nonzero(plan.for_interval) <= 20 < len(plan.sources)
+    for interval in asked:
+        at = plan.slots[plan.sources == int(interval.source_id[1:])]
+        assert np.any((at >= interval.start) & (at <= (interval.deadline or 0)))
+    assert np.unique(plan.slots, return_counts=True)[1].max() <= 2
+    assert np.array_equal(fleet.due_s, before)
+
+
+def test_intervals_beyond_the_capacity_are_counted() -> None:
+    fleet = planner(some_rates(5), np.ones(GRID.slots), FleetLimits(1.0))
+    first = round(MONDAY_S / SLOT_S)
+    asked = [ExecutionInterval(f"s{k}", "r", first, first) for k in range(5)]
+    plan = plan_epoch(
+        fleet, Capacity.constant(2, Epoch(first, first + 3)), names=[f"s{k}" for k in range(5)], intervals=asked
+    )
+    assert (plan.captured, plan.asked) == (2, 5)

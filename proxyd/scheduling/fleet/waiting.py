@@ -1,0 +1,68 @@
+"""What waiting has cost so far: the expected delay of the items since a probe, by the shape of the week."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class WeekCosts:
+    """Costs between any two times for sources of some week shapes, at rate and weight 1 (``single.costs.Prefix``).
+
+    Parameters
+    ----------
+    shapes
+        Factors by slot of the week, shape (shapes, slots), scaled to mean 1 each.
+    importance
+        What waiting costs by slot of the week, shape (slots,), scaled to mean 1; even by default.
+
+    Examples
+    --------
+    >>> costs = WeekCosts(np.array([[1.0, 1.0, 4.0, 2.0]]))
+    >>> costs.between(np.array([0, 0]), np.array([0.0, 6.0]), np.array([2.0, 8.0])).tolist()
+    [1.0, 3.5]
+    """
+
+    def __init__(self, shapes: Floats, importance: ArrayLike | None = None) -> None:
+        factors = shapes / shapes.mean(axis=1, keepdims=True)
+        even = np.ones(shapes.shape[1])
+        weights = even if importance is None else np.asarray(importance, dtype=np.float64)
+        weights = weights / weights.mean()
+        self._slots = shapes.shape[1]
+        self._rates, self._weights = factors, weights
+        self._A = np.concatenate([[0.0], np.cumsum(weights)])
+        start = np.zeros((len(shapes), 1))
+        self._L = np.concatenate([start, np.cumsum(factors, axis=1)], axis=1)
+        self._G = np.concatenate([start, np.cumsum(factors * (self._A[:-1] + weights / 2), axis=1)], axis=1)
+
+    def between(self, shape_of: Ints, start: Floats, finish: Floats) -> Floats:
+        """Return the expected items from ``start`` to ``finish`` times how long they have waited at ``finish``.
+
+        Parameters
+        ----------
+        shape_of
+            Shape of each source, shape (n,).
+        start, finish
+            In slots from the beginning of some week, shape (n,).
+        """
+        week = np.floor(start / self._slots) * self._slots
+        L0, _, G0 = self._at(shape_of, start - week)
+        L1, A1, G1 = self._at(shape_of, finish - week)
+        cost: Floats = A1 * (L1 - L0) - (G1 - G0)
+        return cost
+
+    def _at(self, shape: Ints, time: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return L, A and G, which go on from week to week."""
+        weeks = np.floor(time / self._slots)
+        within = time - weeks * self._slots
+        slot = np.minimum(within.astype(np.int64), self._slots - 1)
+        h = within - slot
+        rate, weight = self._rates[shape, slot], self._weights[slot]
+        L, A = self._L[shape, slot] + rate * h, self._A[slot] + weight * h
+        G = self._G[shape, slot] + rate * (self._A[slot] * h + weight * h * h / 2)
+        week_L, week_A, week_G = self._L[shape, -1], self._A[-1], self._G[shape, -1]
+        earlier = weeks * (weeks - 1) / 2 * week_A * week_L + weeks * week_A * L
+        return weeks * week_L + L, weeks * week_A + A, weeks * week_G + earlier + G
