@@ -12,6 +12,7 @@
     |  |- UnknownPolicyError(LookupError)
     |  `- InvalidScheduleError(ValueError)
     |- TraceError(ValueError)           a line of a trace file
+    |- ModelError(ValueError)           synthetic sources that cannot be made
     |- ProbeError                       source_id, retry_after_s
     |  |- FetchError
     |  |  `- BlockedAddressError        the network guard refused the connected address
@@ -133,6 +134,10 @@ class TraceError(ProxydError, ValueError):
         self.file = file
         self.line = line
         super().__init__(f"{file}:{line}: {message}")
+
+
+class ModelError(ProxydError, ValueError):
+    """There is no such model of synthetic sources."""
 
 
 class ProbeError(ProxydError):

@@ -93,9 +93,13 @@ def _add_frequencies(parser: argparse.ArgumentParser, kind: str) -> None:
     objectives = ("robot", "randomised", "detection")
     parser.add_argument("--objective", choices=objectives, required=True, help="what is to be small")
     parser.add_argument("--budget", type=float, default=1.0, metavar="c", help="probes a step (default 1)")
+    access = "how long accesses take, for robot and randomised; their mean is 1/c (default exponential)"
+    parser.add_argument("--access", choices=("exponential", "constant"), default="exponential", help=access)
     if kind == "cycle":
         methods = ("golden", "powers", "powers-improved")
         parser.add_argument("--method", choices=methods, default="golden", help="(default golden)")
+        length = "of golden: the next Fibonacci number (default: until the rarest source comes once)"
+        parser.add_argument("--length", type=int, metavar="N", help=length)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -136,19 +136,20 @@ def periodic_cost(rates: ArrayLike, cycle: ArrayLike, c: int = 1) -> float:
     lam = checked_rates(rates, c)
     sequence = np.asarray(cycle, dtype=np.int64)
     steps = -(-len(sequence) // c)
-    at = np.arange(len(sequence)) // c
-    order = np.argsort(sequence, kind="stable")
-    total = 0.0
-    for source in range(len(lam)):
-        low, high = np.searchsorted(sequence[order], [source, source + 1])
-        times = np.unique(at[order[low:high]])
-        if not len(times):
-            if lam[source] > 0:
-                return float("inf")
-            continue
-        gaps = np.diff(np.append(times, times[0] + steps)).astype(float)
-        total += float(lam[source] * np.sum(gaps * (gaps + 1) / 2) / steps)
-    return total
+    probed = sequence >= 0
+    # one number for each source and step that it is probed in, source by source
+    places = np.unique(sequence[probed] * steps + (np.arange(len(sequence)) // c)[probed])
+    sources, at = np.divmod(places, max(steps, 1))
+    first = np.flatnonzero(np.diff(sources, prepend=-1))
+    last = np.append(first[1:], len(sources)) - 1
+    following = np.append(at[1:], 0)
+    following[last[: len(first)]] = at[first] + steps
+    missed = lam > 0
+    missed[sources] = False
+    if missed.any():
+        return float("inf")
+    gaps = (following - at).astype(float)
+    return float(np.sum(lam[sources] * gaps * (gaps + 1)) / (2 * max(steps, 1)))
 
 
 def checked_rates(rates: ArrayLike, c: float) -> Floats:

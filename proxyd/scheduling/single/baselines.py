@@ -8,9 +8,12 @@ from math import expm1, inf, log1p, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.errors import InvalidScheduleError
+from proxyd.errors import InvalidScheduleError, UnknownPolicyError
 from proxyd.scheduling.single.costs import Prefix
 from proxyd.scheduling.single.optimal import OneSourceSchedule
+
+_MOST_PROBES = 1_000_000
+_ROUNDING = 1e-6  # of a step: a crossing this little after a slot counts as on it
 
 
 def uniform(prefix: Prefix, probes: int) -> OneSourceSchedule:
@@ -31,8 +34,9 @@ def uniform(prefix: Prefix, probes: int) -> OneSourceSchedule:
 def threshold(prefix: Prefix, cost: float, *, step: float | None = None) -> OneSourceSchedule:
     """Return the probes made whenever the expected cost since the last one reaches ``cost``.
 
-    The crossing is found exactly, cell by cell; with ``step`` a probe can only be made at multiples of it, at the first
-    one at which the cost has been reached. The last probe is at the end of the period.
+    The crossing is found exactly, cell by cell. With ``step`` a probe can only be made at multiples of it: each comes
+    at the first one not before its crossing, and counting goes on from the crossing, so that what is rounded off never
+    adds up. Crossings of one step share a probe. The last probe is at the end of the period.
 
     Notes
     -----
@@ -44,8 +48,10 @@ def threshold(prefix: Prefix, cost: float, *, step: float | None = None) -> OneS
     >>> one = PiecewiseConstant.constant(1.0, 4.0)
     >>> threshold(Prefix(one, one), 2.0).times.tolist()
     [2.0, 4.0]
+    >>> threshold(Prefix(one, one), 0.5, step=1.5).times.tolist()
+    [1.5, 3.0, 4.0]
     """
-    if cost <= 0:
+    if not 0 < cost < inf:
         raise InvalidScheduleError("the threshold must be greater than 0")
     return _greedy(prefix, lambda start: _cost_reached(prefix, start, cost), step)
 
@@ -68,8 +74,7 @@ def first_arrival(prefix: Prefix, probability: float, *, step: float | None = No
     """
     if not 0 < probability < 1:
         raise InvalidScheduleError("the probability must lie between 0 and 1")
-    expected = -log1p(-probability)
-    return _greedy(prefix, lambda start: _items_reached(prefix, start, expected), step)
+    return _expected_arrivals(prefix, -log1p(-probability), step)
 
 
 def parameter_for(
@@ -77,34 +82,62 @@ def parameter_for(
 ) -> tuple[float, OneSourceSchedule]:
     """Return the parameter at which ``threshold`` or ``first-arrival`` makes ``probes`` probes, and its schedule.
 
-    The parameter is the least at which no more probes are made, found by bisection; on a coarse ``step`` the number may
-    not be met exactly, then it is the next lower one.
+    The parameter is the least at which no more probes are made without ``step``, found by bisection: there every probe
+    is due at an equal cost, or an equal chance, and the last just at the end of the period. A coarse ``step`` may join
+    probes; then there are fewer.
+
+    Notes
+    -----
+    With the parameter taken without ``step`` the figures of ALGORITHMS 1 come out on the hourly grid and, for first
+    arrival, on the 1-minute grid. A probability may round to 1 where very many items come between probes.
+
+    Examples
+    --------
+    >>> from proxyd.model.intensity import PiecewiseConstant
+    >>> one = PiecewiseConstant.constant(1.0, 4.0)
+    >>> parameter, schedule = parameter_for(Prefix(one, one), "threshold", 2)
+    >>> round(parameter, 9), schedule.times.round(9).tolist()
+    (2.0, [2.0, 4.0])
     """
-    make: Callable[..., OneSourceSchedule] = {"threshold": threshold, "first-arrival": first_arrival}[policy]
-    all_of_it = prefix.total([prefix.breaks[0], prefix.breaks[-1]]) + 1.0
-    low, high = 0.0, all_of_it if make is threshold else -expm1(-float(prefix.L[-1]) - 1.0)
+    if probes < 1:
+        raise InvalidScheduleError("a schedule has at least one probe, at the end of its period")
+    if policy not in ("threshold", "first-arrival"):
+        raise UnknownPolicyError(f"{policy!r} has no parameter; use threshold or first-arrival")
+    by_cost = policy == "threshold"
+    make: Callable[..., OneSourceSchedule] = threshold if by_cost else _expected_arrivals
+    low, high = 0.0, 1.0 + (prefix.cost(prefix.breaks[0], prefix.breaks[-1]) if by_cost else float(prefix.L[-1]))
     for _ in range(200):
         middle = (low + high) / 2
         if middle in (low, high):
             break
-        if make(prefix, middle, step=step).probes > probes:
+        if make(prefix, middle, step=None).probes > probes:
             low = middle
         else:
             high = middle
-    return high, make(prefix, high, step=step)
+    return high if by_cost else -expm1(-high), make(prefix, high, step=step)
+
+
+def _expected_arrivals(prefix: Prefix, expected: float, step: float | None) -> OneSourceSchedule:
+    """Return the probes made whenever ``expected`` items are expected since the last one."""
+    return _greedy(prefix, lambda start: _items_reached(prefix, start, expected), step)
 
 
 def _greedy(prefix: Prefix, next_after: Callable[[float], float], step: float | None) -> OneSourceSchedule:
     start, stop = float(prefix.breaks[0]), float(prefix.breaks[-1])
     times: list[float] = []
     now = start
-    while (now := next_after(now)) < stop:
-        if step is not None:
-            now = start + np.ceil((now - start) / step - 1e-9) * step
-            if now >= stop:
-                break
+    while (later := next_after(now)) < stop:
+        if later <= now:
+            raise InvalidScheduleError("the parameter is too small: the next probe would be due at once")
+        if len(times) >= _MOST_PROBES:
+            raise InvalidScheduleError(f"the parameter is too small: more than {_MOST_PROBES} probes would be due")
+        now = later
         times.append(now)
-    return _schedule(prefix, np.array([*times, stop]))
+    due = np.array(times)
+    if step is not None:
+        due = np.unique(start + np.ceil((due - start) / step - _ROUNDING) * step)
+        due = due[due < stop - _ROUNDING * step]
+    return _schedule(prefix, np.append(due, stop))
 
 
 def _items_reached(prefix: Prefix, start: float, expected: float) -> float:

@@ -102,7 +102,7 @@ def test_batches_say_less() -> None:
     assert np.ptp(week_shape(counts, np.full(HOURS, 10.0), dispersion=30.0)) < np.ptp(
         week_shape(counts, np.full(HOURS, 10.0))
     )
-    weekly = np.random.default_rng(5).poisson(1.0, (20, HOURS)) * 30.0
+    weekly = 30.0 * np.asarray(np.random.default_rng(5).poisson(1.0, (20, HOURS)), dtype=np.float64)
     assert dispersion_of(weekly) == pytest.approx(30.0, rel=0.2)
 
 

@@ -1,0 +1,83 @@
+"""Tables and progress bars of the science verbs: by rich on a terminal, plain text everywhere else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from rich.text import Text
+
+T = TypeVar("T")
+_NUMERIC = frozenset("0123456789+-.,%einfa/ ")
+
+
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None, notes: Sequence[str] = ()
+) -> None:
+    """Print a table on stdout, columns of numbers to the right; ``notes`` follow it, a line each.
+
+    Off a terminal it is never cut to a width: a line for each row, columns two spaces apart.
+    """
+    right = [all(_is_number(row[column]) for row in rows) for column in range(len(columns))]
+    if sys.stdout.isatty():
+        _print_rich(columns, rows, right, title)
+    else:
+        if title is not None:
+            print(title)
+        for line in plain_lines(columns, rows, right):
+            print(line)
+    for note in notes:
+        print(note)
+
+
+def plain_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool]) -> Iterator[str]:
+    """Yield the lines of a table; ``right`` says which columns are aligned to the right.
+
+    >>> list(plain_lines(["policy", "cost"], [["doe", "1.5"], ["uniform", "12.0"]], [False, True]))
+    ['policy   cost', 'doe       1.5', 'uniform  12.0']
+    """
+    widths = [max(len(row[column]) for row in [columns, *rows]) for column in range(len(columns))]
+    for row in [columns, *rows]:
+        cells = (
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(row, widths, right, strict=True)
+        )
+        yield "  ".join(cells).rstrip()
+
+
+def number(value: float, digits: int = 4) -> str:
+    """Return a number for a table: ``digits`` decimals, or significant digits where that would show nothing.
+
+    >>> number(46.753611), number(0.0000123), number(3.0, 1)
+    ('46.7536', '1.23e-05', '3.0')
+    """
+    shown = f"{value:.{digits}f}"
+    return f"{value:.3g}" if value != 0 and float(shown) == 0 else shown
+
+
+def progress(items: Iterable[T], label: str, *, total: int | None = None) -> Iterator[T]:
+    """Yield ``items``, with a bar on stderr while it is a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield from items
+        return
+    yield from track(items, description=label, total=total, console=console, transient=True)
+
+
+def _print_rich(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], title: str | None
+) -> None:
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left", header_style="bold")
+    for name, to_right in zip(columns, right, strict=True):
+        table.add_column(Text(name), justify="right" if to_right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table)
+
+
+def _is_number(cell: str) -> bool:
+    return cell == "" or (cell[:1] in "+-0123456789." and set(cell) <= _NUMERIC) or cell in ("-", "inf", "nan", "never")
