@@ -24,10 +24,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code."""
     options = _parser().parse_args(arguments)
     try:
-        return _load(options.run)(options)
+        code = _load(options.run)(options)
+        sys.stdout.flush()
+        return code
     except ProxydError as error:
         print(f"proxyd: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # the reader of a pipe, such as head, had enough
+        sys.stdout = None  # or Python fails once more to flush it
+        return 0
     except KeyboardInterrupt:
         return 130
 

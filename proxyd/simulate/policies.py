@@ -175,7 +175,8 @@ class StepPolicy:
         if self._policy is None or self._timer.rings(now):
             self._learner.refresh(now)
             self._policy = self._make(self._learner.rates_per_s(now) * self._terms.grid.length_s)
-        return self._policy.choose(now - self._terms.epoch.start, min(room, self._terms.even(now)))
+        count = min(room, self._terms.even(now))
+        return self._policy.choose(now - self._terms.epoch.start, count) if count else np.zeros(0, dtype=np.int64)
 
     def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
         """Learn the rates; tell the policy."""

@@ -75,6 +75,12 @@ def test_it_keeps_to_the_budget_of_every_chronon(name: str, future: tuple[Floats
 
 
 @pytest.mark.parametrize("name", MAKERS)
+def test_a_budget_may_be_less_than_a_probe_a_chronon(name: str, future: tuple[Floats, ...], terms: Terms) -> None:
+    made = made_by(name, future, replace(terms, probes=40))
+    assert 0 < len(made.sources) <= 40
+
+
+@pytest.mark.parametrize("name", MAKERS)
 def test_the_same_terms_give_the_same_probes(name: str, future: tuple[Floats, ...], terms: Terms) -> None:
     first, second = made_by(name, future, terms), made_by(name, future, terms)
     assert np.array_equal(first.sources, second.sources)
