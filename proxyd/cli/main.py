@@ -24,9 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code."""
     options = _parser().parse_args(arguments)
     try:
-        code = _load(options.run)(options)
-        sys.stdout.flush()
-        return code
+        return _run(options)
     except ProxydError as error:
         print(f"proxyd: {error}", file=sys.stderr)
         return 1
@@ -35,6 +33,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+
+
+def _run(options: argparse.Namespace) -> int:
+    code = _load(options.run)(options)
+    sys.stdout.flush()  # here, where a closed pipe is met
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
