@@ -5,9 +5,12 @@ from proxyd.estimation.bits import BitRate, fit_bits, irregular_rate, regular_ra
 from proxyd.estimation.counts import CountFit, CountIntensity, fit_counts
 from proxyd.estimation.drift import Alarm, DriftDetector, forget_to, scan_drift
 from proxyd.estimation.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
+from proxyd.estimation.fleet import FleetRates
 from proxyd.estimation.gamma import DEFAULT_MEAN_PER_S, GammaRate, PopulationPrior
+from proxyd.estimation.learning import FleetModel
 from proxyd.estimation.prior import WEIGHTLESS, RatePrior
 from proxyd.estimation.weekly import WeeklyIntensity, fit_weekly
+from proxyd.estimation.weeks import WeekShapes, own_shape, shared_shapes, week_shape
 
 __all__ = [
     "DEFAULT_MEAN_PER_S",
@@ -21,18 +24,24 @@ __all__ = [
     "CountIntensity",
     "DriftDetector",
     "Evidence",
+    "FleetModel",
+    "FleetRates",
     "GammaRate",
     "ItemCount",
     "ItemTimes",
     "PopulationPrior",
     "RatePrior",
     "WeekBins",
+    "WeekShapes",
     "WeeklyIntensity",
     "fit_bits",
     "fit_counts",
     "fit_weekly",
     "forget_to",
     "irregular_rate",
+    "own_shape",
     "regular_rate",
     "scan_drift",
+    "shared_shapes",
+    "week_shape",
 ]

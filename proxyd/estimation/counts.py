@@ -30,6 +30,11 @@ class CountFit:
         Steps that were made.
     converged
         Whether the last step moved less than the tolerance.
+
+    Examples
+    --------
+    >>> CountFit(PiecewiseConstant([0.0, 7.0], [2.0]), log_likelihood=-1.5, steps=3, converged=True).converged
+    True
     """
 
     intensity: PiecewiseConstant

@@ -29,6 +29,11 @@ class Alarm:
         Evidence since the change.
     score
         Log-likelihood ratio of this change against none.
+
+    Examples
+    --------
+    >>> Alarm(before_per_s=0.1, after_per_s=0.3, events=30.0, exposure_s=100.0, score=12.0).after_per_s
+    0.3
     """
 
     before_per_s: float

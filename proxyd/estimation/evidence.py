@@ -8,7 +8,13 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class ItemTimes:
-    """Exact times of the items that appeared in (``since_s``, ``until_s``], in unix seconds."""
+    """Exact times of the items that appeared in (``since_s``, ``until_s``], in unix seconds.
+
+    Examples
+    --------
+    >>> len(ItemTimes(since_s=0.0, until_s=60.0, times_s=(12.0, 50.0)).times_s)
+    2
+    """
 
     since_s: float
     until_s: float
@@ -17,7 +23,13 @@ class ItemTimes:
 
 @dataclass(frozen=True, slots=True)
 class ItemCount:
-    """``count`` items appeared in (``since_s``, ``until_s``]; ``at_least`` where the feed's window overflowed."""
+    """``count`` items appeared in (``since_s``, ``until_s``]; ``at_least`` where the feed's window overflowed.
+
+    Examples
+    --------
+    >>> ItemCount(since_s=0.0, until_s=60.0, count=20, at_least=True).at_least
+    True
+    """
 
     since_s: float
     until_s: float
@@ -27,7 +39,13 @@ class ItemCount:
 
 @dataclass(frozen=True, slots=True)
 class ChangedBit:
-    """Whether anything changed in (``since_s``, ``until_s``]; how often is not known."""
+    """Whether anything changed in (``since_s``, ``until_s``]; how often is not known.
+
+    Examples
+    --------
+    >>> ChangedBit(since_s=0.0, until_s=60.0, changed=False).changed
+    False
+    """
 
     since_s: float
     until_s: float

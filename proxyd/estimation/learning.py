@@ -66,9 +66,7 @@ class FleetModel:
             self.observe(sources, edges[day], edges[day + 1], of_item[new], times[new])
         self.rates.refresh(until_s)
 
-    def observe(
-        self, sources: Ints, since_s: ArrayLike, until_s: float, item_of: Ints, times_s: ArrayLike
-    ) -> None:
+    def observe(self, sources: Ints, since_s: ArrayLike, until_s: float, item_of: Ints, times_s: ArrayLike) -> None:
         """Take in what probes at ``until_s`` showed, as ``FleetRates.observe`` does."""
         times = np.asarray(times_s, dtype=np.float64)
         self.rates.observe(sources, since_s, until_s, item_of, times)

@@ -112,6 +112,11 @@ class WeekShapes:
         Factors of the hours of the week, shape (clusters, 168), mean 1 each.
     of_source
         The cluster of each source, shape (sources,).
+
+    Examples
+    --------
+    >>> WeekShapes(np.ones((1, 168)), np.zeros(3, dtype=np.int64)).of_source.tolist()
+    [0, 0, 0]
     """
 
     shapes: Floats

@@ -12,7 +12,13 @@ from proxyd.model.chronon import Chronon, ChrononGrid
 
 @dataclass(frozen=True, slots=True)
 class BudgetHours:
-    """A rate for the hours of the day from ``start`` to ``stop``, which may run over midnight."""
+    """A rate for the hours of the day from ``start`` to ``stop``, which may run over midnight.
+
+    Examples
+    --------
+    >>> BudgetHours(start=22, stop=6, per_s=2.0).holds_at(23)
+    True
+    """
 
     start: int
     stop: int

@@ -21,6 +21,18 @@ class IntervalDemand:
     Notes
     -----
     Source: Roitman et al., Algorithms 1 and 2.
+
+    Examples
+    --------
+    An item every 100 s, life *overwrite*: the first interval ends one chronon before the second item.
+
+    >>> demand = IntervalDemand("r", Firing(), None, feedback=False, grid=ChrononGrid(10.0))
+    >>> demand.anchor(0.0, rate_per_s=0.01, count=0)
+    >>> demand.pending(0)
+    PlannedInterval(start=10, deadline=19)
+    >>> demand.probed(19)
+    >>> demand.pending(20).start
+    20
     """
 
     rule: str
@@ -126,7 +138,15 @@ class IntervalDemand:
 
 @dataclass(slots=True)
 class FixedDemand:
-    """UNIFORM: a probe every ``period`` chronons; any probe since the last due one serves."""
+    """UNIFORM: a probe every ``period`` chronons; any probe since the last due one serves.
+
+    Examples
+    --------
+    >>> fixed = FixedDemand("r", period=5, next_due=0)
+    >>> fixed.probed(1)
+    >>> fixed.pending(2)
+    PlannedInterval(start=5, deadline=9)
+    """
 
     rule: str
     period: int
@@ -146,7 +166,14 @@ class FixedDemand:
 
 @dataclass(slots=True)
 class Demands:
-    """Everything the rules of one page ask of it."""
+    """Everything the rules of one page ask of it.
+
+    Examples
+    --------
+    >>> demands = Demands(fixed=[FixedDemand("r", period=5, next_due=0)])
+    >>> bool(demands), demands.first_rule, bool(Demands())
+    (True, 'r', False)
+    """
 
     intervals: list[IntervalDemand] = field(default_factory=list)
     fixed: list[FixedDemand] = field(default_factory=list)

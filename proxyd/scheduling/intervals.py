@@ -12,6 +12,11 @@ class Firing:
     """When a rule fires, counted in items of its page: at counts ``remainder`` modulo ``every``.
 
     ``COUNT(*) % 3 = 1`` is ``Firing(3, 1)``; a rule that does not count is ``Firing(1, 0)``.
+
+    Examples
+    --------
+    >>> Firing(every=3, remainder=1).items_to_next(1)
+    3
     """
 
     every: int = 1
@@ -28,7 +33,13 @@ class Firing:
 
 @dataclass(frozen=True, slots=True)
 class PlannedInterval:
-    """Chronons ``start`` to ``deadline``, both inside, in which the rate model expects a probe to be useful."""
+    """Chronons ``start`` to ``deadline``, both inside, in which the rate model expects a probe to be useful.
+
+    Examples
+    --------
+    >>> PlannedInterval(3, 5).deadline
+    5
+    """
 
     start: Chronon
     deadline: Chronon

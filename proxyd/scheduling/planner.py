@@ -37,6 +37,11 @@ class PlannerSettings:
         Item-seconds of delay that a detection probe must save.
     host_spacing_s
         Least time between the starts of two probes of a host, in seconds.
+
+    Examples
+    --------
+    >>> PlannerSettings(grid=ChrononGrid(10.0), budget=Budget(1.0)).spend
+    False
     """
 
     grid: ChrononGrid
@@ -59,6 +64,14 @@ class Page:
         Back-off and Retry-After: no probe starts earlier.
     postponed
         How often each constraint held a probe back, by its name.
+
+    Examples
+    --------
+    >>> from proxyd.politeness import PolitenessBudget
+    >>> page = Page("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
+    >>> page.log.record(100.0)
+    >>> page.allowed_s(), page.blocked_by(120.0)
+    (160.0, 'source politeness')
     """
 
     source_id: str
@@ -84,7 +97,13 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class PlannedProbe:
-    """A probe and when it starts, in unix seconds within its chronon."""
+    """A probe and when it starts, in unix seconds within its chronon.
+
+    Examples
+    --------
+    >>> PlannedProbe(Probe("a", 3, Reason.DETECTION), start_s=30.5).probe.chronon
+    3
+    """
 
     probe: Probe
     start_s: float
@@ -107,6 +126,15 @@ class Planner:
 
     It reads no clock: ``choose`` must be called with non-decreasing chronons. What one chronon did not use is lost.
     ``held_back`` counts, by constraint, what the last call wanted to probe and could not.
+
+    Examples
+    --------
+    >>> from proxyd.politeness import PolitenessBudget
+    >>> planner = Planner(PlannerSettings(grid=ChrononGrid(10.0), budget=Budget(1.0)))
+    >>> log = ProbeLog(PolitenessBudget(60.0))
+    >>> planner.put(Page("a", "example.org", log, Demands(detecting=["r"]), rate_per_s=0.01), now=0)
+    >>> [(planned.probe.source_id, planned.probe.reason.value) for planned in planner.choose(0)]
+    [('a', 'first contact')]
     """
 
     def __init__(self, settings: PlannerSettings) -> None:

@@ -63,6 +63,11 @@ class Row:
     ----------
     factor
         By how much a peer's waits were multiplied so that it makes as many probes; ``None`` for other policies.
+
+    Examples
+    --------
+    >>> Row("auto", Achieved(3, 14.0, 14.0, 22.1, 1.0, 0.47, 1)).factor is None
+    True
     """
 
     policy: str
@@ -98,6 +103,14 @@ def run(name: str, events_s: Sequence[Floats], terms: Terms) -> Row:
         One of ``POLICIES``.
     events_s
         Each source's events in the epoch, ascending.
+
+    Examples
+    --------
+    >>> from proxyd.model.chronon import ChrononGrid, Epoch
+    >>> history = (np.zeros(0), np.zeros(0))
+    >>> terms = Terms(ChrononGrid(10.0), Epoch(0, 6), probes=3, history=history, history_start_s=0.0, slot_s=10.0)
+    >>> run("uniform", (np.array([5.0]), np.array([7.0])), terms).achieved.probes
+    3
     """
     if name == CLAIRVOYANT:
         return Row(name, achieved(events_s, _clairvoyant(events_s, terms), terms))

@@ -37,6 +37,14 @@ class Terms:
         How long an event is worth capturing; until the next one (*overwrite*) where ``None``.
     seed
         Of policies that draw.
+
+    Examples
+    --------
+    >>> grid, epoch = ChrononGrid(10.0), Epoch(0, 6)
+    >>> nothing = (np.zeros(0), np.zeros(0))
+    >>> terms = Terms(grid, epoch, probes=3, history=nothing, history_start_s=0.0, slot_s=10.0)
+    >>> terms.sources, terms.stop_s, [terms.even(now) for now in epoch]
+    (2, 60.0, [0, 1, 0, 1, 0, 1])
     """
 
     grid: ChrononGrid
@@ -76,7 +84,24 @@ class Terms:
 
 
 class ReplayPolicy(Protocol):
-    """Chooses sources chronon by chronon and is told what was found; sources are numbers from 0."""
+    """Chooses sources chronon by chronon and is told what was found; sources are numbers from 0.
+
+    Examples
+    --------
+    A policy of one's own needs these two methods and nothing else:
+
+    >>> class Always:
+    ...     def choose(self, now: Chronon, room: int) -> Ints:
+    ...         return np.arange(min(room, 1))
+    ...
+    ...     def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
+    ...         pass
+    >>> grid, epoch = ChrononGrid(10.0), Epoch(0, 6)
+    >>> nothing = (np.zeros(0), np.zeros(0))
+    >>> terms = Terms(grid, epoch, probes=3, history=nothing, history_start_s=0.0, slot_s=10.0)
+    >>> replay((np.array([5.0]), np.array([7.0])), Always(), terms).chronons.tolist()
+    [0, 1, 2]
+    """
 
     def choose(self, now: Chronon, room: int) -> Ints:
         """Return the sources to probe at the start of chronon ``now``: each once, at most ``room``."""
@@ -87,7 +112,14 @@ class ReplayPolicy(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ProbesMade:
-    """The probes of a replay in order: sources and chronons, shape (probes,) each."""
+    """The probes of a replay in order: sources and chronons, shape (probes,) each.
+
+    Examples
+    --------
+    >>> made = ProbesMade(np.array([1, 0, 1]), np.array([3, 4, 5]))
+    >>> [chronons.tolist() for chronons in made.of_each(2)]
+    [[4], [3, 5]]
+    """
 
     sources: Ints
     chronons: Ints
@@ -100,7 +132,14 @@ class ProbesMade:
 
 
 def split(trace: Trace, start_s: float) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
-    """Return the events of each source before ``start_s`` and those from then on."""
+    """Return the events of each source before ``start_s`` and those from then on.
+
+    Examples
+    --------
+    >>> before, after = split(Trace.of([[1.0, 2.0, 3.0]]), 2.0)
+    >>> before[0].tolist(), after[0].tolist()
+    ([1.0], [2.0, 3.0])
+    """
     cuts = [int(np.searchsorted(times, start_s, side="left")) for times in trace.events_s]
     before = tuple(times[:cut] for times, cut in zip(trace.events_s, cuts, strict=True))
     return before, tuple(times[cut:] for times, cut in zip(trace.events_s, cuts, strict=True))
@@ -118,6 +157,16 @@ def replay(events_s: Sequence[Floats], policy: ReplayPolicy, terms: Terms) -> Pr
     ------
     ValueError
         The policy probed more than it may, or a source twice in a chronon.
+
+    Examples
+    --------
+    >>> grid, epoch = ChrononGrid(10.0), Epoch(0, 6)
+    >>> nothing = (np.zeros(0), np.zeros(0))
+    >>> terms = Terms(grid, epoch, probes=3, history=nothing, history_start_s=0.0, slot_s=10.0)
+    >>> from proxyd.simulate.policies import UniformPolicy
+    >>> made = replay((np.array([5.0]), np.array([7.0])), UniformPolicy(terms), terms)
+    >>> made.sources.tolist(), made.chronons.tolist()
+    ([0, 1, 0], [1, 3, 5])
     """
     waiting = _Waiting(events_s)
     made: list[tuple[Chronon, Ints]] = []
@@ -172,6 +221,11 @@ class Achieved:
         Events waiting to be found, on the average over time.
     peak_probes_per_slot
         Most probes in one slot of the plan.
+
+    Examples
+    --------
+    >>> Achieved(3, 14.0, 14.0, 22.1, 1.0, 0.47, 1).mean_delay_s
+    14.0
     """
 
     probes: int
@@ -184,7 +238,17 @@ class Achieved:
 
 
 def achieved(events_s: Sequence[Floats], made: ProbesMade, terms: Terms) -> Achieved:
-    """Return the measures of the probes made against the events of the epoch."""
+    """Return the measures of the probes made against the events of the epoch.
+
+    Examples
+    --------
+    >>> grid, epoch = ChrononGrid(10.0), Epoch(0, 6)
+    >>> nothing = (np.zeros(0), np.zeros(0))
+    >>> terms = Terms(grid, epoch, probes=3, history=nothing, history_start_s=0.0, slot_s=10.0)
+    >>> made = ProbesMade(np.array([0, 1]), np.array([1, 3]))
+    >>> achieved((np.array([5.0]), np.array([7.0])), made, terms).mean_delay_s
+    14.0
+    """
     probes_s = [terms.grid.length_s * chronons for chronons in made.of_each(terms.sources)]
     pairs = list(zip(events_s, probes_s, strict=True))
     delays = np.concatenate([np.zeros(0), *(delays_s(e, p, end_s=terms.stop_s) for e, p in pairs)])

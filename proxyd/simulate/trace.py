@@ -25,6 +25,12 @@ class Trace:
         Names, in the order of ``events_s``.
     events_s
         Unix seconds of each source's events, ascending.
+
+    Examples
+    --------
+    >>> trace = Trace(("a", "b"), (np.array([1.0, 4.0]), np.array([2.0])))
+    >>> len(trace), trace.start_s, trace.stop_s
+    (3, 1.0, 4.0)
     """
 
     sources: tuple[str, ...]

@@ -24,7 +24,15 @@ _LATE = 0.999  # of a chronon: probes come at its end, inside it
 
 
 class Demand(Protocol):
-    """What a rule asks of a page, followed over time; the daemon's ``IntervalDemand`` is one."""
+    """What a rule asks of a page, followed over time; the daemon's ``IntervalDemand`` is one.
+
+    Examples
+    --------
+    >>> from proxyd.scheduling.demand import IntervalDemand
+    >>> demand: Demand = IntervalDemand("r", Firing(), None, feedback=True, grid=ChrononGrid(1.0))
+    >>> demand.rule
+    'r'
+    """
 
     @property
     def rule(self) -> str:
@@ -68,6 +76,14 @@ class ModelDemand:
     Notes
     -----
     Source: Roitman et al., Algorithms 1 and 2.
+
+    Examples
+    --------
+    >>> grid = ChrononGrid(1.0)
+    >>> ahead = known_updates(np.array([2, 5]), life=None, last=9, grid=grid)
+    >>> demand = ModelDemand("r", Firing(), ahead, feedback=False, grid=grid)
+    >>> demand.pending(0), demand.probed(4), demand.pending(5)
+    (PlannedInterval(start=2, deadline=4), None, PlannedInterval(start=5, deadline=9))
     """
 
     rule: str

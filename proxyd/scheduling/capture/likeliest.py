@@ -20,6 +20,11 @@ class LikeliestProbe:
     """The chronon at which a probe most likely falls inside an interval, and how likely that is.
 
     ``exact`` says that no chronon of the epoch is likelier; the first of equals is taken.
+
+    Examples
+    --------
+    >>> LikeliestProbe(chronon=12, probability=0.37).exact
+    True
     """
 
     chronon: Chronon

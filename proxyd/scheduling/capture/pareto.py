@@ -30,6 +30,14 @@ class ParetoFront:
     exact
         Whether no schedule lies below; false where intervals of one source overlap, as one probe for each of them is
         counted then.
+
+    Examples
+    --------
+    >>> from proxyd.model.chronon import Epoch
+    >>> intervals = [ExecutionInterval(name, "r", 0, 1) for name in "abc"]
+    >>> front = pareto(intervals, Capacity.constant(1, Epoch(0, 2)))
+    >>> front.points, front.schedule(2).delay, front.exact
+    (((1, 0), (2, 1)), 1, True)
     """
 
     spans: Spans

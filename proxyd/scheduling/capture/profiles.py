@@ -19,6 +19,11 @@ class ProfileMeasures:
     ----------
     delay
         In all, over the captured intervals, in chronons.
+
+    Examples
+    --------
+    >>> ProfileMeasures(intervals=4, captured=2, delay=6).mean_delay
+    3.0
     """
 
     intervals: int
@@ -38,7 +43,14 @@ class ProfileMeasures:
 
 @dataclass(frozen=True, slots=True)
 class CaptureReport:
-    """The measures of every profile that has an interval, by name, and those of them all."""
+    """The measures of every profile that has an interval, by name, and those of them all.
+
+    Examples
+    --------
+    >>> report = CaptureReport({"p": ProfileMeasures(2, 1, 4), "q": ProfileMeasures(2, 2, 0)})
+    >>> report.completeness, report.average_delay
+    (0.75, 2.0)
+    """
 
     profiles: Mapping[str, ProfileMeasures]
 

@@ -30,6 +30,11 @@ class CaptureSchedule:
         Of the captured intervals, 1 each where none were given.
     bound
         No schedule captures more weight than this; ``None`` where nothing is known but that the schedule is ``exact``.
+
+    Examples
+    --------
+    >>> CaptureSchedule((("a", 5),), captured=2, delay=3).exact
+    True
     """
 
     probes: tuple[tuple[str, Chronon], ...]

@@ -29,6 +29,12 @@ class FleetPlan:
         Whether a rule's interval asks for the probe; otherwise detection does, shape (probes,).
     captured, asked
         Intervals that the plan captures, and how many there were.
+
+    Examples
+    --------
+    >>> plan = FleetPlan(np.array([4, 2]), np.array([0, 1]), np.array([True, False]), captured=1, asked=1)
+    >>> plan.sources[~plan.for_interval].tolist()
+    [2]
     """
 
     sources: Ints

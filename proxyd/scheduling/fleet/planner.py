@@ -67,6 +67,11 @@ class FleetLimits:
         Limits by host, ``None`` for none.
     spacing_s
         Least time between two probes of a source, in seconds.
+
+    Examples
+    --------
+    >>> FleetLimits(probes_per_slot=2.0, capacity=np.full(336, 4.0)).spacing_s
+    0.0
     """
 
     probes_per_slot: float

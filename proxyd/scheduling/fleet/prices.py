@@ -27,6 +27,12 @@ class HostLimits:
         Host of each source, shape (sources,).
     per_slot
         Probes a slot that each host bears, shape (hosts,); infinite where it is not limited.
+
+    Examples
+    --------
+    >>> limits = HostLimits(of_source=np.array([0, 0, 1]), per_slot=np.array([0.5, np.inf]))
+    >>> limits.per_slot[limits.of_source].tolist()
+    [0.5, 0.5, inf]
     """
 
     of_source: Ints
@@ -43,6 +49,11 @@ class Prices:
         Price of a probe where no host limit binds: what the last probe of the budget saves.
     of_source
         Price of a probe of each source: its host's, where that is higher.
+
+    Examples
+    --------
+    >>> Prices(probe=8.0, of_source=np.array([8.0, 20.0])).of_source.max()
+    np.float64(20.0)
     """
 
     probe: float

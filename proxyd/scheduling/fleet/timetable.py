@@ -38,6 +38,13 @@ class Timetable:
         Expected undiscovered items at rate and weight 1 in the long run: items times slots of delay a slot, (levels,).
     visits
         Probes at each slot of the week, a week, in the long run, shape (levels, slots of a week).
+
+    Examples
+    --------
+    >>> even = Timetable.build(np.ones(24))
+    >>> row = int(np.searchsorted(LEVELS, 3.0))
+    >>> even.gaps[row].tolist()[0], float(even.frequency[row])
+    (4.0, 0.25)
     """
 
     gaps: Floats

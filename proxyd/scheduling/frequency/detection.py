@@ -22,6 +22,11 @@ class DetectionBound:
         Expected undiscovered items, counted at the end of each step; no schedule of ``c`` probes a step has less.
     frequencies
         Probes a step of each source, shape (n,), each at most 1, in all at most ``c``.
+
+    Examples
+    --------
+    >>> tight_bound([1.0, 1.0], 1).frequencies.tolist()
+    [0.5, 0.5]
     """
 
     cost: float

@@ -15,7 +15,14 @@ Floats = NDArray[np.float64]
 
 
 class DetectionPolicy(Protocol):
-    """Chooses the probes of one step after the other; steps are whole numbers that only grow by one."""
+    """Chooses the probes of one step after the other; steps are whole numbers that only grow by one.
+
+    Examples
+    --------
+    >>> policy: DetectionPolicy = IndexPolicy([1.0, 1.0])
+    >>> [policy.choose(step, 1).tolist() for step in range(2)]
+    [[0], [1]]
+    """
 
     def choose(self, step: int, c: int) -> Ints:
         """Return the sources to probe in ``step``, at most ``c`` of them, each once."""
@@ -69,6 +76,12 @@ class GreedyPolicy(IndexPolicy):
     Notes
     -----
     Source: Mahmoody, Riondato and Upfal, section 4.1.
+
+    Examples
+    --------
+    >>> policy = GreedyPolicy([4.0, 1.0])
+    >>> [policy.choose(step, 1).tolist() for step in range(5)]
+    [[0], [0], [0], [0], [1]]
     """
 
     def choose(self, step: int, c: int) -> Ints:
@@ -88,6 +101,12 @@ class DuePolicy(_KnowsRates):
     ----------
     c
         Probes a step on the average.
+
+    Examples
+    --------
+    >>> policy = DuePolicy([1.0, 1.0], 1)
+    >>> sorted(int(policy.choose(step, 1)[0]) for step in range(4))
+    [0, 0, 1, 1]
     """
 
     def __init__(self, rates: ArrayLike, c: float) -> None:
@@ -107,7 +126,14 @@ class DuePolicy(_KnowsRates):
 
 
 class CyclePolicy(_KnowsRates):
-    """Repeats a cycle of probes, ``c`` of them a step; idle places (-1) and repetitions within a step are left out."""
+    """Repeats a cycle of probes, ``c`` of them a step; idle places (-1) and repetitions within a step are left out.
+
+    Examples
+    --------
+    >>> policy = CyclePolicy([0, 1, 0, -1])
+    >>> [policy.choose(step, 2).tolist() for step in range(2)]
+    [[0, 1], [0]]
+    """
 
     def __init__(self, cycle: ArrayLike) -> None:
         self._cycle = np.asarray(cycle, dtype=np.int64)
@@ -121,7 +147,14 @@ class CyclePolicy(_KnowsRates):
 
 
 class MemorylessPolicy(_KnowsRates):
-    """Draws ``c`` different sources anew each step, each with its fixed probability of being drawn first."""
+    """Draws ``c`` different sources anew each step, each with its fixed probability of being drawn first.
+
+    Examples
+    --------
+    >>> policy = MemorylessPolicy([0.5, 0.5, 0.0], np.random.Generator(np.random.PCG64(1)))
+    >>> sorted(policy.choose(0, 3).tolist())
+    [0, 1]
+    """
 
     def __init__(self, probabilities: ArrayLike, rng: np.random.Generator) -> None:
         p = np.asarray(probabilities, dtype=np.float64)
@@ -145,6 +178,14 @@ class AdaptivePolicy:
     ----------
     found, steps
         Items that each source showed in ``steps`` steps before, where there is a history.
+
+    Examples
+    --------
+    >>> policy = AdaptivePolicy(3, np.random.Generator(np.random.PCG64(1)))
+    >>> chosen = policy.choose(0, 2)
+    >>> policy.observe(0, chosen, np.array([4, 0]))
+    >>> len(policy.choose(1, 2))
+    2
     """
 
     def __init__(
@@ -181,6 +222,13 @@ class LearningIndexPolicy:
     Notes
     -----
     Source: ALGORITHMS 5 (unknown rates).
+
+    Examples
+    --------
+    >>> policy = LearningIndexPolicy(2)
+    >>> policy.observe(0, np.array([0, 1]), np.array([5, 0]))
+    >>> policy.choose(1, 1).tolist(), bool(policy.rates()[0] > policy.rates()[1])
+    ([0], True)
     """
 
     def __init__(self, sources: int, *, forget: float = 0.999, prior_events: float = 0.5) -> None:

@@ -17,7 +17,14 @@ _NEWTON_STEPS = 25
 
 
 class AccessTime(Protocol):
-    """How long one access takes: a mean and a Laplace transform are all that matters."""
+    """How long one access takes: a mean and a Laplace transform are all that matters.
+
+    Examples
+    --------
+    >>> accesses: list[AccessTime] = [GammaAccess(1.0), EmpiricalAccess(np.array([0.5, 1.5]))]
+    >>> [access.mean for access in accesses]
+    [1.0, 1.0]
+    """
 
     @property
     def mean(self) -> float:
@@ -48,7 +55,14 @@ class GammaAccess:
 
 @dataclass(frozen=True, eq=False)
 class EmpiricalAccess:
-    """Access times as they were measured, each as likely as the others."""
+    """Access times as they were measured, each as likely as the others.
+
+    Examples
+    --------
+    >>> access = EmpiricalAccess(np.array([1.0, 3.0]))
+    >>> access.mean, access.transform(np.array([0.0])).tolist()
+    (2.0, [1.0])
+    """
 
     samples: Floats
 
@@ -69,6 +83,11 @@ class RobotFrequencies:
 
     ``cost`` is ``sum c_i r_i``, r_i the fraction of time that page i is out of date: a lower bound for any order of
     accesses with evenly spaced ones, exact for randomised ones.
+
+    Examples
+    --------
+    >>> evenly_spaced([1.0, 1.0], GammaAccess(1.0)).frequencies.tolist()
+    [0.5, 0.5]
     """
 
     frequencies: Floats

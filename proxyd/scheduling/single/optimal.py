@@ -31,6 +31,11 @@ class Grid:
         Extra cost of a probe at each slot (shared capacity, peaks), shape of ``times``, not negative.
     largest_gap
         Most time between two probes, from the start on; ``None`` for any.
+
+    Examples
+    --------
+    >>> Grid([0.0, 1.0, 2.0, 3.0], spacing=2.0).reach.tolist()
+    [2, 3, 4, 4]
     """
 
     times: NDArray[np.float64]
@@ -72,6 +77,11 @@ class OneSourceSchedule:
 
     ``cost`` is in expected items times time times importance, slot prices left out. ``exact`` says whether it is the
     least there is on the grid for this number of probes.
+
+    Examples
+    --------
+    >>> OneSourceSchedule(np.array([2.0, 4.0]), cost=4.0).probes
+    2
     """
 
     times: NDArray[np.float64]
