@@ -12,7 +12,7 @@ from proxyd.estimation.evidence import ItemTimes
 from proxyd.model.intensity import PiecewiseConstant
 
 WEEK_S = 604_800.0
-MONDAY_S = 345_600.0
+MONDAY_S = 345_600.0  # unix time 0 was a Thursday
 
 
 @dataclass(frozen=True, slots=True, eq=False)

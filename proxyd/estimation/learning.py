@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from proxyd.estimation.bins import WEEK_S
 from proxyd.estimation.fleet import FleetRates
 from proxyd.estimation.weeks import (
     HOURS,
-    WEEK_S,
     Floats,
     Ints,
     WeekShapes,
@@ -78,14 +78,18 @@ class FleetModel:
     def week_shapes(self, now_s: float, *, most: int = 8) -> WeekShapes:
         """Return the shapes of the hours of the week and which one each source follows."""
         passed = self._passed + passed_hours(self._week_s, now_s)
-        return shared_shapes(self._counts, passed, most=most, dispersion=dispersion_of(self._weekly))
+        return shared_shapes(self._counts, passed, most=most, dispersion=self.dispersion())
+
+    def dispersion(self) -> float:
+        """Return variance over mean of the items by hour: 1 for single items, more for batches."""
+        return dispersion_of(self._weekly[:-1])  # the week under way is no whole one to compare
 
     def counts(self) -> Floats:
         """Return discounted items by source and hour of the week, shape (sources, 168)."""
         return self._counts.copy()
 
     def _turn_weeks(self, now_s: float) -> None:
-        while now_s >= self._week_s + WEEK_S:
+        while now_s > self._week_s + WEEK_S:  # what came up to a week's end belongs to it
             self._passed += passed_hours(self._week_s, self._week_s + WEEK_S)
             fade = 2.0 ** (-1.0 / _WEEK_HALF_LIFE)
             self._counts *= fade

@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln, logsumexp
 
+from proxyd.estimation.bins import MONDAY_S
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-HOUR_S, WEEK_S = 3600.0, 7 * 86400.0
+HOUR_S = 3600.0
 HOURS = 168
-_MONDAY_S = 4 * 86400.0  # unix time 0 was a Thursday
 _CONCENTRATIONS = 2.0 ** np.arange(-3, 14)
 OWN_EVENTS = 300.0
 _ROUNDS = 30
@@ -26,7 +27,7 @@ def week_hours(times_s: ArrayLike) -> Ints:
     >>> week_hours([4 * 86400.0, 4 * 86400.0 - 1.0])
     array([  0, 167])
     """
-    hours = np.floor((np.asarray(times_s, dtype=np.float64) - _MONDAY_S) / HOUR_S).astype(np.int64)
+    hours = np.floor((np.asarray(times_s, dtype=np.float64) - MONDAY_S) / HOUR_S).astype(np.int64)
     return hours % HOURS
 
 
@@ -36,7 +37,7 @@ def passed_hours(start_s: float, stop_s: float) -> Floats:
     >>> passed_hours(4 * 86400.0, 4 * 86400.0 + 5400.0)[:3]
     array([1. , 0.5, 0. ])
     """
-    first, last = (start_s - _MONDAY_S) / HOUR_S, (stop_s - _MONDAY_S) / HOUR_S
+    first, last = (start_s - MONDAY_S) / HOUR_S, (stop_s - MONDAY_S) / HOUR_S
     hour = np.arange(HOURS)
 
     def until(end: float) -> Floats:
@@ -217,7 +218,7 @@ def own_shape(counts: ArrayLike, passed: ArrayLike, shared: ArrayLike, *, weight
     seen, weeks, base = (np.asarray(x, dtype=np.float64) for x in (counts, passed, shared))
     flat = weeks / max(weeks.sum(), 1e-12) * seen.sum()
     prior = weight / HOURS
-    shape = base * (seen + prior * base) / (flat * base + prior * base) if seen.sum() > 0 else base
+    shape = (seen + prior * base) / (flat + prior) if seen.sum() > 0 else base
     factors: Floats = shape / shape.mean()
     return factors
 

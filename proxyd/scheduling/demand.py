@@ -96,7 +96,8 @@ class IntervalDemand:
 
     def follow(self, now_s: float, *, rate_per_s: float, count: int, fired: bool) -> None:
         """Take in a probe and the rate learned from it; where that has moved far since the anchor, lay anew first."""
-        if not 1 / _RATE_CHANGE <= rate_per_s / self.asked_rate_per_s <= _RATE_CHANGE:
+        asked = self.asked_rate_per_s
+        if not asked <= rate_per_s * _RATE_CHANGE or not rate_per_s <= asked * _RATE_CHANGE:
             self.anchor(now_s, rate_per_s=rate_per_s, count=count)
         self.observed(now_s, rate_per_s=rate_per_s, count=count, fired=fired)
 

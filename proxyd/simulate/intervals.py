@@ -7,11 +7,12 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyd.estimation import WEEK_S
 from proxyd.model.chronon import Chronon, Epoch
 from proxyd.politeness import PolitenessBudget, ProbeLog
 from proxyd.scheduling import Budget, Demands, Firing, IntervalDemand, Page, Planner, PlannerSettings
 from proxyd.scheduling.capture.wic import Wic
-from proxyd.simulate.policies import DAY_S, WEEK_S, Learner, Timer
+from proxyd.simulate.policies import DAY_S, Learner, Timer
 from proxyd.simulate.replay import Terms
 
 Floats = NDArray[np.float64]

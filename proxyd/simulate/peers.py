@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyd.model.chronon import Chronon
+from proxyd.scheduling.turns import turns
 from proxyd.simulate.replay import Terms
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _MINUTE_S, _HOUR_S, _DAY_S, _WEEK_S = 60.0, 3600.0, 86400.0, 7 * 86400.0
-_GOLDEN = 0.6180339887498949
 _LOG_FACTORS = (-40.0, 40.0)
 _NEAR_ENOUGH = 0.002
 _FINEST = 1e-3  # where the chronons let the number of probes only jump, no factor comes nearer
@@ -172,7 +172,7 @@ class WaitingPolicy:
 
     def __init__(self, terms: Terms, formula: Formula, *, factor: float) -> None:
         self._terms, self._formula, self._factor = terms, formula, factor
-        spread = np.arange(1, terms.sources + 1) * _GOLDEN % 1.0
+        spread = turns(np.arange(terms.sources))
         self._due_s = terms.start_s + spread * factor * formula.first_s()
 
     def choose(self, now: Chronon, room: int) -> Ints:

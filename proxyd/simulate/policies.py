@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyd.estimation import WEEK_S
 from proxyd.estimation.learning import FleetModel
 from proxyd.estimation.weeks import WeekShapes
 from proxyd.model.chronon import Chronon
@@ -17,7 +18,6 @@ from proxyd.scheduling.frequency.policies import (
     CyclePolicy,
     DetectionPolicy,
     DuePolicy,
-    GreedyPolicy,
     IndexPolicy,
     MemorylessPolicy,
 )
@@ -27,7 +27,7 @@ from proxyd.simulate.replay import Terms
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-DAY_S, WEEK_S = 86400.0, 7 * 86400.0
+DAY_S = 86400.0
 _LEAST_RATE = 1e-12
 
 
@@ -221,16 +221,6 @@ def adaptive_policy(terms: Terms) -> StepPolicy:
     steps = (terms.start_s - terms.history_start_s) / terms.grid.length_s
     policy = AdaptivePolicy(terms.sources, rng, found=found, steps=steps)
     return StepPolicy(terms, lambda rates: policy)
-
-
-def index_policy(terms: Terms) -> RankingPolicy:
-    """Return the index on learned rates."""
-    return RankingPolicy(terms, IndexPolicy)
-
-
-def greedy_policy(terms: Terms) -> RankingPolicy:
-    """Return greedy on learned rates."""
-    return RankingPolicy(terms, GreedyPolicy)
 
 
 def due_policy(terms: Terms) -> StepPolicy:

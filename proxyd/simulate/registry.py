@@ -90,7 +90,7 @@ def checked_policies(names: Sequence[str]) -> tuple[str, ...]:
     """
     for name in names:
         if name != "all" and name not in POLICIES:
-            raise UnknownPolicyError(f"there is no policy {name!r}; choose from {', '.join(POLICIES)}, or all")
+            raise _unknown(name)
     return POLICIES if "all" in names else tuple(dict.fromkeys(names))
 
 
@@ -111,12 +111,23 @@ def run(name: str, events_s: Sequence[Floats], terms: Terms) -> Row:
     >>> terms = Terms(ChrononGrid(10.0), Epoch(0, 6), probes=3, history=history, history_start_s=0.0, slot_s=10.0)
     >>> run("uniform", (np.array([5.0]), np.array([7.0])), terms).achieved.probes
     3
+
+    Raises
+    ------
+    UnknownPolicyError
+        There is no policy of this name.
     """
+    if name not in POLICIES:
+        raise _unknown(name)
     if name == CLAIRVOYANT:
         return Row(name, achieved(events_s, _clairvoyant(events_s, terms), terms))
     if name in PEERS:
         return _run_peer(name, events_s, terms)
     return Row(name, achieved(events_s, replay(events_s, LEARNING[name](terms), terms), terms))
+
+
+def _unknown(name: str) -> UnknownPolicyError:
+    return UnknownPolicyError(f"there is no policy {name!r}; choose from {', '.join(POLICIES)}, or all")
 
 
 def _run_peer(name: str, events_s: Sequence[Floats], terms: Terms) -> Row:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyd.model.chronon import Chronon, ChrononGrid, Epoch
-from proxyd.model.measures import captured, delays_s
+from proxyd.model.measures import captured, delays_s, found_s
 from proxyd.simulate.trace import Trace
 
 Floats = NDArray[np.float64]
@@ -255,7 +255,9 @@ def achieved(events_s: Sequence[Floats], made: ProbesMade, terms: Terms) -> Achi
     if terms.life_s is None:
         caught = np.concatenate([np.zeros(0), *(captured(e, p, grid=terms.grid) for e, p in pairs)])
     else:
-        caught = delays <= terms.life_s
+        # no number is never within a life: what was not found was not captured, however late it came
+        waits = np.concatenate([np.zeros(0), *(found_s(e, p) - e for e, p in pairs)])
+        caught = waits <= terms.life_s
     slots = np.unique(np.floor(made.chronons * (terms.grid.length_s / terms.slot_s) + 1e-9), return_counts=True)[1]
     some = delays.size > 0
     return Achieved(

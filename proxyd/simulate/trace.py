@@ -6,11 +6,15 @@ import csv
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from proxyd.errors import TraceError
+
+if TYPE_CHECKING:
+    from _csv import Reader
 
 Floats = NDArray[np.float64]
 
@@ -51,7 +55,7 @@ class Trace:
 
     @property
     def start_s(self) -> float:
-        """The first event."""
+        """The first event; a trace without any has none (``ValueError``)."""
         return min(float(times[0]) for times in self.events_s if times.size)
 
     @property
@@ -86,6 +90,13 @@ def parse_trace(lines: Iterable[str], *, name: str) -> Trace:
     (array([1.5, 2. ]), array([1.]))
     """
     rows = csv.reader(lines)
+    try:
+        return _trace_of(rows, name)
+    except csv.Error as error:
+        raise TraceError(f"it is not CSV ({error})", file=name, line=max(1, rows.line_num)) from error
+
+
+def _trace_of(rows: Reader, name: str) -> Trace:
     header = next(rows, None)
     if header is None or [field.strip() for field in header] != ["source", "timestamp"]:
         raise TraceError("expected the header source,timestamp", file=name, line=1)
@@ -108,4 +119,7 @@ def _event(row: list[str], file: str, line: int) -> tuple[str, float]:
         time_s = nan
     if not isfinite(time_s):
         raise TraceError(f"{row[1]!r} is not a time in unix seconds", file=file, line=line)
-    return row[0].strip(), time_s
+    source = row[0].strip()
+    if not source:
+        raise TraceError("the source is empty; write a name", file=file, line=line)
+    return source, time_s

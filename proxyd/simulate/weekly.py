@@ -13,13 +13,13 @@ from proxyd.scheduling.fleet import WeekGrid
 from proxyd.scheduling.single.baselines import parameter_for
 from proxyd.scheduling.single.costs import Prefix
 from proxyd.scheduling.single.cyclic import optimal_cycle
+from proxyd.scheduling.turns import turns
 from proxyd.simulate.policies import Learner
 from proxyd.simulate.replay import Terms
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_GOLDEN = 0.6180339887498949
 _ITEMS = 8.0
 Place = Callable[[Floats, int], Ints]
 """The slots of the week, from 0, at which to probe: for a shape by slot and a number of probes."""
@@ -64,8 +64,7 @@ class WeeklyPolicy:
         weeks = self._learner.slots(now, self._grid)
         mean = terms.pace * per_slot * self._grid.slots / terms.sources
         self._number += 1
-        turns = (np.arange(1, terms.sources + 1) + self._number) * _GOLDEN % 1.0
-        counts = np.floor(mean + turns).astype(np.int64)
+        counts = np.floor(mean + turns(np.arange(terms.sources) + self._number)).astype(np.int64)
         first = self._grid.slot_at(terms.grid.start_s(now))
         solved: dict[tuple[int, int], Ints] = {}
         for source, (shape, count) in enumerate(zip(weeks.of_source.tolist(), counts.tolist(), strict=True)):

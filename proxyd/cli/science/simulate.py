@@ -20,15 +20,20 @@ from proxyd.simulate.trace import Trace, parse_trace
 
 _WEEK_S = 7 * 86400.0
 _MODEL_WEEKS = 16
+_MOST_CHRONONS = 20_000_000
+_MOST_PROBES = 1e9
 
 
 def simulate(options: argparse.Namespace) -> int:
     """Replay, and print one row for each policy."""
     policies = checked_policies([name.strip() for name in options.policies.split(",") if name.strip()])
+    if not policies:
+        raise InvalidScheduleError("--policies names none; write auto,uniform")
     trace = _trace(options)
-    start_s = _test_from(options.test_from, trace)
+    grid = _grid(options)
+    start_s = grid.start_s(grid.chronon_at(_test_from(options.test_from, trace)))
     history, events = split(trace, start_s)
-    terms = _terms(options, trace, start_s, history)
+    terms = _terms(options, trace, grid, history)
     rows: list[tuple[Row, float]] = []
     for name in progress(policies, "replaying"):
         began = process_time()
@@ -45,7 +50,7 @@ def _trace(options: argparse.Namespace) -> Trace:
         rng = np.random.Generator(np.random.PCG64(options.seed))
         return model_trace(options.model, sources=options.sources, weeks=_MODEL_WEEKS, rng=rng)
     try:
-        with options.trace.open(newline="", encoding="utf-8") as lines:
+        with options.trace.open(newline="", encoding="utf-8-sig") as lines:
             return parse_trace(lines, name=str(options.trace))
     except (OSError, UnicodeDecodeError) as error:
         raise TraceError(f"it cannot be read ({error})", file=str(options.trace), line=1) from error
@@ -66,29 +71,42 @@ def _test_from(text: str | None, trace: Trace) -> float:
     return start_s
 
 
-def _terms(options: argparse.Namespace, trace: Trace, start_s: float, history: tuple[np.ndarray, ...]) -> Terms:
+def _grid(options: argparse.Namespace) -> ChrononGrid:
     grid = ChrononGrid(options.chronon or (options.slot if options.budget is None else 60.0))
     if abs(options.slot / grid.length_s - round(options.slot / grid.length_s)) > 1e-9:
         raise InvalidScheduleError("--slot must be a whole number of chronons; give --chronon 60s or a multiple of it")
+    return grid
+
+
+def _terms(options: argparse.Namespace, trace: Trace, grid: ChrononGrid, history: tuple[np.ndarray, ...]) -> Terms:
+    start_s = _test_from(options.test_from, trace)
     epoch = Epoch(grid.chronon_at(start_s), grid.chronon_at(trace.stop_s) + 1)
-    duration_s = len(epoch) * grid.length_s
-    if options.budget is None:
-        probes, per_chronon = int(options.probes_per_source_week * len(history) * duration_s / _WEEK_S), None
-    else:
-        probes, per_chronon = int(options.budget * len(epoch)), max(1, int(np.ceil(options.budget)))
-    if probes < 1:
-        raise InvalidScheduleError("the budget allows no probe at all; raise it")
+    if epoch.stop - epoch.start > _MOST_CHRONONS:
+        raise InvalidScheduleError("the test is too long to replay; timestamps are in seconds, not milliseconds")
+    probes, per_chronon = _budget(options, epoch, grid, len(history))
     return Terms(
         grid=grid,
         epoch=epoch,
         probes=probes,
         per_chronon=per_chronon,
         history=history,
-        history_start_s=min(trace.start_s, start_s),
+        history_start_s=min(trace.start_s, grid.start_s(epoch.start)),
         slot_s=options.slot,
         life_s=options.window,
         seed=options.seed,
     )
+
+
+def _budget(options: argparse.Namespace, epoch: Epoch, grid: ChrononGrid, sources: int) -> tuple[int, int | None]:
+    """Return the probes of the whole epoch and the most of a chronon."""
+    asked = options.probes_per_source_week if options.budget is None else options.budget
+    if not 0 <= asked <= _MOST_PROBES:
+        raise InvalidScheduleError(f"the budget must lie between 0 and {_MOST_PROBES:g}, not {asked:g}")
+    weeks = len(epoch) * grid.length_s / _WEEK_S
+    probes = int(asked * sources * weeks) if options.budget is None else int(asked * len(epoch))
+    if probes < 1:
+        raise InvalidScheduleError("the budget allows no probe at all; raise it")
+    return probes, None if options.budget is None else max(1, int(np.ceil(asked)))
 
 
 def _entry(row: Row, seconds: float) -> dict[str, object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 
 import numpy as np
 
@@ -172,17 +173,24 @@ def _most_captured(intervals: Intervals, capacity: Capacity) -> CaptureSchedule:
     """Return the schedule that captures most, or most weight; where that is hard, a greedy one with a bound."""
     given, weights = intervals.given, intervals.weights
     if weights is None or np.all(weights == weights[0]):
-        found, weights = edf(given, capacity), None
+        found = _weighed(edf(given, capacity), 1.0 if weights is None else float(weights[0]))
     else:
         found = most_weight(given, weights, capacity)
     if found.exact:
         return found
-    lengths = sum((interval.deadline or interval.start) - interval.start + 1 for interval in given)
+    ends = [interval.start if interval.deadline is None else interval.deadline for interval in given]
+    lengths = sum(end - interval.start + 1 for interval, end in zip(given, ends, strict=True))
     greedy = greedy_capture(given, capacity, weights, certify=lengths <= _CERTIFIED_CHRONONS)
     best = max(greedy, found, key=lambda schedule: (schedule.weight, -schedule.delay))
     bound = greedy.bound
     exact = bound is not None and best.weight >= bound - 1e-9 * max(1.0, bound)
     return CaptureSchedule(best.probes, best.captured, best.delay, exact, best.weight, bound)
+
+
+def _weighed(found: CaptureSchedule, weight: float) -> CaptureSchedule:
+    """Return the schedule with every interval of this weight."""
+    bound = None if found.bound is None else found.bound * weight
+    return replace(found, weight=found.weight * weight, bound=bound)
 
 
 def _weight(found: CaptureSchedule, intervals: Intervals) -> float:

@@ -89,6 +89,7 @@ class Wic:
 
     def renew(self, chances: ArrayLike, epoch: Epoch) -> None:
         """Go on with the epoch that follows; what the last probes left unseen still counts under *overwrite*."""
+        self._pass_to(len(self._epoch) - 1)
         self._last -= len(self._epoch)
         self._chances, self._epoch, self._upto = np.asarray(chances, dtype=np.float64), epoch, 0
         pages = len(self._chances)
@@ -113,12 +114,16 @@ class Wic:
 
     def _alive(self, slot: int) -> Floats:
         """Return the expected number of updates of each page since its last probe that are still alive."""
-        while self._upto <= slot:
-            self._missed *= 1 - self._chances[:, self._upto]
-            self._upto += 1
+        self._pass_to(slot)
         if self._life is None:
             return 1 - self._missed
         first = np.maximum(self._last + 1, slot - self._life)
         pages = np.arange(len(first))
         expected: Floats = self._sums[pages, slot + 1] - self._sums[pages, np.maximum(first, 0)]
         return expected
+
+    def _pass_to(self, slot: int) -> None:
+        """Take in the chances of all chronons up to this one."""
+        while self._upto <= slot:
+            self._missed *= 1 - self._chances[:, self._upto]
+            self._upto += 1

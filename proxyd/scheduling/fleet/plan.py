@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from proxyd.errors import SchedulingError
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.interval import ExecutionInterval
 from proxyd.scheduling.capture import Capacity, edf
@@ -67,6 +68,11 @@ def plan_epoch(
     intervals
         In slots, both ends inside.
 
+    Raises
+    ------
+    SchedulingError
+        The planner has no prices, or an interval's source is not among ``names``.
+
     Notes
     -----
     Source: ALGORITHMS 6.3.
@@ -87,10 +93,14 @@ def plan_epoch(
     asked = list(intervals)
     schedule = edf(asked, capacity)
     number = {name: index for index, name in enumerate(names)}
+    unknown = {interval.source_id for interval in asked} - number.keys()
+    if unknown:
+        raise SchedulingError(f"{min(unknown)!r} has an interval but is not among the names")
     forced: dict[int, list[int]] = {}
     for name, slot in schedule.probes:
         forced.setdefault(slot, []).append(number[name])
-    sources, slots, reasons = [], [], []
+    nothing = np.zeros(0, dtype=np.int64)
+    sources, slots, reasons = [nothing], [nothing], [nothing.astype(np.bool_)]
     for slot, room in zip(capacity.epoch, capacity.probes.tolist(), strict=True):
         now_s = grid.start_s(slot)
         first = np.array(forced.get(slot, []), dtype=np.int64)

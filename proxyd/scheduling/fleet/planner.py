@@ -7,19 +7,18 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from proxyd.errors import InvalidScheduleError
+from proxyd.errors import InvalidScheduleError, SchedulingError
+from proxyd.estimation import MONDAY_S, WEEK_S
 from proxyd.scheduling.fleet.prices import HostLimits, Prices, allocate, rows_of, slot_loads
 from proxyd.scheduling.fleet.timetable import Floats, Ints, Timetable
 from proxyd.scheduling.fleet.waiting import WeekCosts
 from proxyd.scheduling.frequency.policies import largest
+from proxyd.scheduling.turns import turns
 
-WEEK_S = 7 * 86400.0
-_MONDAY_S = 4 * 86400.0  # unix time 0 was a Thursday
 _ROUNDS, _FOLLOWING_ROUNDS = 32, 8
 _VARIANTS = 8
 _SAMPLE = 10_000  # sources that stand for a larger fleet while the slots' prices are sought
 _STEP = 0.5
-_GOLDEN = 0.6180339887498949
 _ALL = slice(None)
 
 
@@ -40,7 +39,7 @@ class WeekGrid:
     slot_s: float
 
     def __post_init__(self) -> None:
-        if self.slot_s <= 0 or abs(WEEK_S / self.slot_s - round(WEEK_S / self.slot_s)) > 1e-9:
+        if not 0 < self.slot_s <= WEEK_S or abs(WEEK_S / self.slot_s - round(WEEK_S / self.slot_s)) > 1e-9:
             raise InvalidScheduleError(f"a week is not a whole number of slots of {self.slot_s:g} s; try 1800 s")
 
     @property
@@ -50,7 +49,7 @@ class WeekGrid:
 
     def slot_at(self, time_s: float) -> int:
         """Return the slot of the week at a unix time."""
-        return int((time_s - _MONDAY_S + 1e-6) // self.slot_s) % self.slots
+        return int((time_s - MONDAY_S + 1e-6) // self.slot_s) % self.slots
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,9 +81,11 @@ class FleetLimits:
     def sampled(self, rates: Floats, shape_of: Ints) -> _Sample:
         """Return some thousand of the sources, evenly chosen, and their share of the limits."""
         every = max(1, len(rates) // _SAMPLE)
-        hosts = self.hosts and HostLimits(self.hosts.of_source[::every], self.hosts.per_slot / every)
+        # by the golden ratio, not every so many-th: the order of sources may repeat with any period
+        taken = np.flatnonzero(turns(np.arange(len(rates))) < 1 / every)
+        hosts = self.hosts and HostLimits(self.hosts.of_source[taken], self.hosts.per_slot / every)
         capacity = np.inf if self.capacity is None else self.capacity / every
-        return _Sample(rates[::every], shape_of[::every], self.probes_per_slot / every, np.asarray(capacity), hosts)
+        return _Sample(rates[taken], shape_of[taken], self.probes_per_slot / every, np.asarray(capacity), hosts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +124,11 @@ class FleetPlanner:
     importance
         What waiting costs by slot of the week, shape (slots,).
 
+    Raises
+    ------
+    SchedulingError
+        It is asked or told of probes before ``start`` and ``reprice``, in this order, or rates do not fit the sources.
+
     Notes
     -----
     Source: ALGORITHMS 6.2 and 6.4; averaging of the iterates after Shor's subgradient method.
@@ -149,6 +155,8 @@ class FleetPlanner:
     tables: list[Timetable] = field(default_factory=list, init=False)
     _costs: WeekCosts | None = field(default=None, init=False)
     _factor: Floats | None = field(default=None, init=False)
+    _capacity: Floats | None = field(default=None, init=False)
+    _curve_of: Ints = field(init=False)
     _table_of: Ints = field(init=False)
     _gaps: Floats = field(init=False)
 
@@ -163,7 +171,10 @@ class FleetPlanner:
 
     def start(self, rate_per_s: ArrayLike, *, now_s: float) -> None:
         """Begin with these rates and every source just probed."""
-        self.rate_per_s = np.array(rate_per_s, dtype=np.float64)
+        rates = np.array(rate_per_s, dtype=np.float64)
+        if rates.shape != self.last_s.shape or not np.all(rates >= 0):
+            raise SchedulingError(f"{len(self.last_s)} sources need as many rates, none negative")
+        self.rate_per_s = rates
         self.last_s = np.full(len(self.rate_per_s), now_s)
 
     def reshape(self, shapes: Floats, shape_of: Ints) -> None:
@@ -173,16 +184,20 @@ class FleetPlanner:
 
     def probed(self, sources: Ints, rate_per_s: Floats, *, now_s: float) -> None:
         """Note probes and what the rates of their sources are now thought to be."""
+        self._known_prices()
         self.last_s[sources] = now_s
         self.rate_per_s[sources] = rate_per_s
         self._plan(sources)
 
     def reprice(self, limits: FleetLimits, *, now_s: float) -> None:
         """Find the prices at which the present rates spend the budget, and plan every source anew."""
+        if np.isneginf(self.last_s).any():
+            raise SchedulingError("a planner must be started before it can find prices; call start")
         self.spacing_s = limits.spacing_s
         rates = self._weighted() * self.grid.slot_s
-        if not self.tables:
+        if not self.tables or not _same(limits.capacity, self._capacity):
             self._build(limits, rates)
+            self._capacity, self._curve_of = limits.capacity, self.shape_of
             self._costs = WeekCosts(self.shapes, self.importance)
             self._gaps = np.array([table.gaps for table in self.tables])
         self.prices = allocate(self.tables, self._table_of, rates, limits.probes_per_slot, hosts=limits.hosts)
@@ -196,6 +211,7 @@ class FleetPlanner:
 
         With ``spend`` room that is left goes to the sources of whose gap the greatest part has passed.
         """
+        self._known_prices()
         due = np.flatnonzero(self.due_s <= now_s + 1e-6)
         if len(due) > room:
             return due[largest(self._gain(due, now_s), room)]
@@ -207,6 +223,11 @@ class FleetPlanner:
 
     # -- how
 
+    def _known_prices(self) -> Prices:
+        if self.prices is None:
+            raise SchedulingError("a planner needs prices before it can plan; call start, then reprice")
+        return self.prices
+
     def _weighted(self, sources: Ints | slice = _ALL) -> Floats:
         assert self.weights is not None
         weighted: Floats = self.rate_per_s[sources] * self.weights[sources]
@@ -214,12 +235,12 @@ class FleetPlanner:
 
     def _gain(self, sources: Ints, now_s: float) -> Floats:
         """Return the expected delay that a probe would end, over its price."""
-        assert self.prices is not None
+        prices = self._known_prices()
         assert self._costs is not None
-        start = (self.last_s[sources] - _MONDAY_S) / self.grid.slot_s
-        finish = np.full(len(sources), (now_s - _MONDAY_S) / self.grid.slot_s)
-        cost = self._costs.between(self.shape_of[sources], start, finish)
-        gain: Floats = self._weighted(sources) * cost / self.prices.of_source[sources]
+        start = (self.last_s[sources] - MONDAY_S) / self.grid.slot_s
+        finish = np.full(len(sources), (now_s - MONDAY_S) / self.grid.slot_s)
+        cost = self._costs.between(self._curve_of[sources], start, finish)
+        gain: Floats = self._weighted(sources) * cost / prices.of_source[sources]
         return gain
 
     def _timetable(self, shape: Floats, slot_price: Floats | None) -> Timetable:
@@ -244,16 +265,20 @@ class FleetPlanner:
             factor = np.maximum(1.0, factor * np.exp(_STEP / np.sqrt(1.0 + number) * over))
         self._factor = factor
         self.tables = [tables[shape] for shape in range(len(self.shapes)) for tables in kept]
-        turn = (np.arange(1, len(rates) + 1) * _GOLDEN % 1.0 * len(kept)).astype(np.int64)
+        turn = (turns(np.arange(len(rates))) * len(kept)).astype(np.int64)
         self._table_of = self.shape_of * len(kept) + turn
 
     def _plan(self, sources: Ints) -> None:
         """Look up when the sources are due after their last probes."""
-        assert self.prices is not None
+        prices = self._known_prices()
         slot_s, last = self.grid.slot_s, self.last_s[sources]
         rates = self._weighted(sources) * slot_s
-        rows = rows_of(self.prices.of_source[sources], rates, sources)
-        since = np.floor((last - _MONDAY_S + 1e-6) / slot_s)
+        rows = rows_of(prices.of_source[sources], rates, sources)
+        since = np.floor((last - MONDAY_S + 1e-6) / slot_s)
         gap = self._gaps[self._table_of[sources], rows, since.astype(np.int64) % self.grid.slots]
-        due = np.where(gap >= 1.0, _MONDAY_S + (since + gap) * slot_s, last + gap * slot_s)
+        due = np.where(gap >= 1.0, MONDAY_S + (since + gap) * slot_s, last + gap * slot_s)
         self.due_s[sources] = np.where(rates > 0, np.maximum(due, last + self.spacing_s), np.inf)
+
+
+def _same(one: Floats | None, other: Floats | None) -> bool:
+    return one is other or (one is not None and other is not None and np.array_equal(one, other))

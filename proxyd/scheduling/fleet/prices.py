@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 
 from proxyd.errors import InvalidScheduleError
 from proxyd.scheduling.fleet.timetable import LEVELS, PER_OCTAVE, Floats, Ints, Timetable
+from proxyd.scheduling.turns import turns
 
 _BISECTIONS = 40
 _NO_PRICE = -60.0  # log2 of a price at which every source is probed all the time
 _NO_PROBE = 120.0
-_GOLDEN = 0.6180339887498949
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ def rows_of(prices: Floats, weighted_rates: Floats, sources: Ints) -> Ints:
     """
     with np.errstate(divide="ignore"):
         level = np.log2(prices) - np.log2(weighted_rates)
-    places = (np.minimum(level, LEVELS[-1]) - LEVELS[0]) * PER_OCTAVE + (sources + 1) * _GOLDEN % 1.0
+    places = (np.minimum(level, LEVELS[-1]) - LEVELS[0]) * PER_OCTAVE + turns(sources)
     rows: Ints = np.clip(places, 0, len(LEVELS) - 1).astype(np.int64)
     return rows
 

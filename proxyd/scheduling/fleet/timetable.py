@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from proxyd.scheduling.compiled import flat, kernel
+from proxyd.scheduling.single.costs import prefix_sums
 from proxyd.scheduling.single.kernels import priced
 
 Floats = NDArray[np.float64]
@@ -93,7 +94,7 @@ class Timetable:
         weights = _mean_one(even if importance is None else importance, "an importance")
         prices = even if slot_price is None else np.asarray(slot_price, dtype=np.float64)
         gaps = np.array([_gaps(factors, weights, float(price) * prices) for price in 2.0**LEVELS])
-        return cls(gaps, *_orbits(gaps, *_prefix(factors, weights)))
+        return cls(gaps, *_orbits(gaps, *prefix_sums(factors, weights)))
 
 
 def _mean_one(values: ArrayLike, name: str) -> Floats:
@@ -111,7 +112,7 @@ def _gaps(factors: Floats, weights: Floats, prices: Floats) -> Floats:
     if gap >= _LONG_WEEKS * slots:
         return _whole_weeks(factors, weights, prices)
     weeks = int(np.ceil(_GAPS_AHEAD * gap / slots)) + 2
-    L, A, G = _prefix(np.tile(factors, weeks), np.tile(weights, weeks))
+    L, A, G = prefix_sums(np.tile(factors, weeks), np.tile(weights, weeks))
     size = len(L)
     base = np.append(np.tile(prices, weeks), prices[0]) + A * L - G
     best, heights, slopes = (flat(np.empty(size)) for _ in range(3))
@@ -133,7 +134,7 @@ def _whole_weeks(factors: Floats, weights: Floats, prices: Floats) -> Floats:
     An item of k weeks before the last waits k weeks longer, whatever the slot.
     """
     slots = len(factors)
-    L, A, G = _prefix(np.tile(factors, 2), np.tile(weights, 2))
+    L, A, G = prefix_sums(np.tile(factors, 2), np.tile(weights, 2))
     edge = np.arange(slots)
     one_week = A[edge + slots] * (L[edge + slots] - L[edge]) - (G[edge + slots] - G[edge])
     about = np.sqrt(2 * prices.mean()) / slots
@@ -143,14 +144,6 @@ def _whole_weeks(factors: Floats, weights: Floats, prices: Floats) -> Floats:
     ahead = (int(slot) - edge) % slots
     whole = float(weeks[row, 0])
     return np.where(ahead < slots / 2, ahead + whole * slots, ahead + (whole - 1) * slots)
-
-
-def _prefix(factors: Floats, weights: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return L, A and G at the slots' edges (see ``single.costs.Prefix``; slots are 1 long)."""
-    A = np.concatenate([[0.0], np.cumsum(weights)])
-    L = np.concatenate([[0.0], np.cumsum(factors)])
-    G = np.concatenate([[0.0], np.cumsum(factors * (A[:-1] + weights / 2))])
-    return L, A, G
 
 
 @kernel

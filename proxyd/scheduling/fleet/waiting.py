@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from proxyd.scheduling.single.costs import prefix_sums
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -33,10 +35,7 @@ class WeekCosts:
         weights = weights / weights.mean()
         self._slots = shapes.shape[1]
         self._rates, self._weights = factors, weights
-        self._A = np.concatenate([[0.0], np.cumsum(weights)])
-        start = np.zeros((len(shapes), 1))
-        self._L = np.concatenate([start, np.cumsum(factors, axis=1)], axis=1)
-        self._G = np.concatenate([start, np.cumsum(factors * (self._A[:-1] + weights / 2), axis=1)], axis=1)
+        self._L, self._A, self._G = prefix_sums(factors, weights)
 
     def between(self, shape_of: Ints, start: Floats, finish: Floats) -> Floats:
         """Return the expected items from ``start`` to ``finish`` times how long they have waited at ``finish``.

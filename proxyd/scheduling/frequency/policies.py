@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from proxyd.scheduling.frequency.detection import checked_rates, memoryless, tight_bound
+from proxyd.scheduling.turns import turns
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -113,7 +114,7 @@ class DuePolicy(_KnowsRates):
         lam = checked_rates(rates, c)
         frequencies = tight_bound(lam, c).frequencies
         self._period = np.where(frequencies > 0, 1 / np.maximum(frequencies, 1e-300), np.inf)
-        spread = np.arange(1, len(lam) + 1) * 0.6180339887498949 % 1.0
+        spread = turns(np.arange(len(lam)))
         self._heap = [(float(d), i) for i, d in enumerate(spread * self._period) if np.isfinite(d)]
         heapify(self._heap)
 
@@ -199,7 +200,7 @@ class AdaptivePolicy:
     def choose(self, step: int, c: int) -> Ints:
         """Return the sources drawn."""
         c = min(c, len(self._rates))
-        return _draw(memoryless(self._rates, c), c, self._rng)
+        return _draw(memoryless(self._rates, 1), c, self._rng)  # they do not depend on c, which may be 0
 
     def observe(self, step: int, sources: Ints, found: Ints) -> None:
         """Estimate the rates of the probed sources from all they ever showed."""

@@ -26,8 +26,7 @@ def uniform(prefix: Prefix, probes: int) -> OneSourceSchedule:
     >>> uniform(Prefix(one, one), 2).cost
     4.0
     """
-    if probes < 1:
-        raise InvalidScheduleError("a schedule has at least one probe, at the end of its period")
+    _check_number(probes)
     return _schedule(prefix, np.linspace(prefix.breaks[0], prefix.breaks[-1], probes + 1)[1:])
 
 
@@ -99,8 +98,7 @@ def parameter_for(
     >>> round(parameter, 9), schedule.times.round(9).tolist()
     (2.0, [2.0, 4.0])
     """
-    if probes < 1:
-        raise InvalidScheduleError("a schedule has at least one probe, at the end of its period")
+    _check_number(probes)
     if policy not in ("threshold", "first-arrival"):
         raise UnknownPolicyError(f"{policy!r} has no parameter; use threshold or first-arrival")
     by_cost = policy == "threshold"
@@ -115,6 +113,13 @@ def parameter_for(
         else:
             high = middle
     return high if by_cost else -expm1(-high), make(prefix, high, step=step)
+
+
+def _check_number(probes: int) -> None:
+    if probes < 1:
+        raise InvalidScheduleError("a schedule has at least one probe, at the end of its period")
+    if probes > _MOST_PROBES:
+        raise InvalidScheduleError(f"{probes} probes are too many; at most {_MOST_PROBES} can be made")
 
 
 def _expected_arrivals(prefix: Prefix, expected: float, step: float | None) -> OneSourceSchedule:

@@ -46,14 +46,14 @@ class Prefix:
             raise ValueError("intensity and importance must be defined on the same period")
         rate, weight = intensity.refine(importance.breaks), importance.refine(intensity.breaks)
         h, lam, a = np.diff(rate.breaks), rate.values, weight.values
-        A = np.concatenate([[0.0], np.cumsum(a * h)])
+        L, A, G = prefix_sums(lam, a, h)
         fields = {
             "breaks": rate.breaks,
             "rates": lam,
             "weights": a,
-            "L": np.concatenate([[0.0], np.cumsum(lam * h)]),
+            "L": L,
             "A": A,
-            "G": np.concatenate([[0.0], np.cumsum(lam * (A[:-1] * h + a * h * h / 2))]),
+            "G": G,
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
@@ -75,3 +75,31 @@ class Prefix:
         """Return the cost of probes at the given times, increasing; the first is where counting starts."""
         L, A, G = self.at(probes)
         return float(np.sum(A[1:] * np.diff(L) - np.diff(G)))
+
+
+def prefix_sums(
+    rates: NDArray[np.float64], weights: NDArray[np.float64], lengths: ArrayLike = 1.0
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return L, A and G of ``Prefix`` at the edges of cells.
+
+    Parameters
+    ----------
+    rates
+        Of the cells, shape (..., cells): several sources at once where there are more axes.
+    weights
+        Importance in the cells, shape (cells,).
+    lengths
+        Of the cells, shape (cells,) or one for all.
+
+    Examples
+    --------
+    >>> [sums.tolist() for sums in prefix_sums(np.array([1.0, 2.0]), np.array([1.0, 1.0]))]
+    [[0.0, 1.0, 3.0], [0.0, 1.0, 2.0], [0.0, 0.5, 3.5]]
+    """
+    h = np.asarray(lengths, dtype=np.float64)
+    A = _sums(weights * h)
+    return _sums(rates * h), A, _sums(rates * (A[:-1] * h + weights * h * h / 2))
+
+
+def _sums(parts: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.concatenate([np.zeros((*parts.shape[:-1], 1)), np.cumsum(parts, axis=-1)], axis=-1)

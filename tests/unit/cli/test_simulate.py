@@ -101,3 +101,26 @@ def test_a_budget_of_nothing_is_refused(trace: Path, capsys: pytest.CaptureFixtu
 def test_a_missing_trace_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--trace", str(tmp_path / "none.csv"), "--budget", "1"]) == 1
     assert "none.csv:1: it cannot be read" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--budget", "nan"), "the budget"),
+        (("--budget", "inf"), "the budget"),
+        (("--probes-per-source-week", "nan"), "the budget"),
+        (("--budget", "1", "--policies", ","), "--policies"),
+    ],
+)
+def test_what_cannot_be_replayed_is_said(
+    arguments: tuple[str, ...], message: str, trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", "--trace", str(trace), *arguments]) != 0
+    assert message in capsys.readouterr().err
+
+
+def test_milliseconds_are_found_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "ms.csv"
+    path.write_text("\ufeffsource,timestamp\na,1700000000000\na,1800000000000\n", encoding="utf-8")
+    assert main(["simulate", "--trace", str(path), "--probes-per-source-week", "7"]) != 0
+    assert "milliseconds" in capsys.readouterr().err

@@ -426,3 +426,16 @@ def test_the_commands_of_the_page_run(files: Files, monkeypatch: pytest.MonkeyPa
     code, out, err = files.run(*command.split()[2:])
     assert (code, err) == (0, "")
     assert out
+
+
+def test_equal_weights_count_in_the_bound_too(files: Files) -> None:
+    path = files.write("equal.csv", "source,start,finish,weight\na,0,1,5\nb,0,1,5\nc,0,1,5\n")
+    found = files.json("edf", "--intervals", path, "--budget", "1")
+    assert (found["captured"], found["weight"], found["bound"]) == (2, 10.0, 10.0)
+
+
+def test_too_many_even_probes_are_refused(files: Files) -> None:
+    path = files.write("week.csv", WEEK)
+    code, _, err = files.run("uniform", "--week", path, "--probes", "2000000000")
+    assert code != 0
+    assert "too many" in err

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from proxyd.estimation import ItemTimes
+from proxyd.estimation import MONDAY_S, WEEK_S, ItemTimes
 from proxyd.estimation.fleet import FleetRates
 from proxyd.estimation.gamma import GammaRate, posterior_means
 from proxyd.estimation.learning import FleetModel
 from proxyd.estimation.weeks import (
     HOURS,
-    WEEK_S,
     dispersion_of,
     own_shape,
     passed_hours,
@@ -23,7 +22,6 @@ from proxyd.estimation.weeks import (
 
 Floats = NDArray[np.float64]
 DAY_S = 86400.0
-MONDAY_S = 4 * DAY_S
 OFFICE = np.tile(np.repeat([0.1, 2.0, 0.1], [9, 8, 7]), 7)
 
 
@@ -140,3 +138,17 @@ def test_a_history_is_read_as_if_probed_daily() -> None:
     assert per_day[0] == pytest.approx(4.0, rel=0.2)
     assert per_day[1] < 0.5
     assert model.counts().sum() == pytest.approx(410, rel=0.25)
+
+
+@pytest.mark.parametrize("weeks", [2.0, 4.0, 4.5])
+def test_single_items_are_not_taken_for_batches(weeks: float) -> None:
+    rng, stop_s = np.random.default_rng(3), MONDAY_S + weeks * WEEK_S
+    model = FleetModel(50, start_s=MONDAY_S)
+    times = [np.sort(rng.uniform(MONDAY_S, stop_s, rng.poisson(weeks * 70.0))) for _ in range(50)]
+    model.read(times, until_s=stop_s)
+    assert model.dispersion() == pytest.approx(1.0, abs=0.3)
+
+
+def test_an_own_shape_may_start_from_hours_without_items() -> None:
+    night = np.repeat([0.0, 2.0], 84)
+    assert own_shape(np.repeat([0.0, 1.0], 84), np.ones(168), night) == pytest.approx(night)

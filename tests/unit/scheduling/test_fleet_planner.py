@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from proxyd.errors import InvalidScheduleError
+from proxyd.errors import InvalidScheduleError, SchedulingError
 from proxyd.model.chronon import Epoch
 from proxyd.model.intensity import PiecewiseConstant
 from proxyd.model.interval import ExecutionInterval
@@ -101,7 +101,7 @@ def test_a_silent_source_is_not_probed_until_its_rate_is_known() -> None:
     assert np.isinf(fleet.due_s[1])
 
 
-@pytest.mark.parametrize("slot_s", [0.0, -1.0, 1000.0])
+@pytest.mark.parametrize("slot_s", [0.0, -1.0, 1000.0, np.inf])
 def test_a_week_is_a_whole_number_of_slots(slot_s: float) -> None:
     with pytest.raises(InvalidScheduleError, match="whole number of slots"):
         WeekGrid(slot_s)
@@ -142,3 +142,47 @@ def test_intervals_beyond_the_capacity_are_counted() -> None:
         fleet, Capacity.constant(2, Epoch(first, first + 3)), names=[f"s{k}" for k in range(5)], intervals=asked
     )
     assert (plan.captured, plan.asked) == (2, 5)
+
+
+def test_a_planner_without_prices_says_so() -> None:
+    fleet = FleetPlanner(GRID, np.ones((1, GRID.slots)), np.zeros(3, dtype=np.int64))
+    with pytest.raises(SchedulingError, match="call start"):
+        fleet.reprice(FleetLimits(1.0), now_s=MONDAY_S)
+    with pytest.raises(SchedulingError, match="as many rates"):
+        fleet.start([1.0, 1.0], now_s=MONDAY_S)
+    fleet.start([1e-4] * 3, now_s=MONDAY_S)
+    with pytest.raises(SchedulingError, match="then reprice"):
+        fleet.choose(MONDAY_S, 10)
+    with pytest.raises(SchedulingError, match="then reprice"):
+        fleet.probed(np.array([0]), np.array([1e-4]), now_s=MONDAY_S)
+
+
+def test_more_shapes_may_wait_for_their_prices() -> None:
+    fleet = planner(np.full(3, 0.5), np.ones(GRID.slots), FleetLimits(1.0))
+    fleet.reshape(np.ones((2, GRID.slots)), np.ones(3, dtype=np.int64))
+    assert len(fleet.choose(MONDAY_S + 50 * SLOT_S, 1)) == 1
+
+
+def test_a_capacity_may_come_later() -> None:
+    capacity = np.where(np.arange(GRID.slots) < 84, 0.1, 4.0)
+    late = planner(np.full(30, 0.3), np.ones(GRID.slots), FleetLimits(2.0))
+    late.reprice(FleetLimits(2.0, capacity=capacity), now_s=MONDAY_S)
+    first = planner(np.full(30, 0.3), np.ones(GRID.slots), FleetLimits(2.0, capacity=capacity))
+    assert np.array_equal(late.due_s, first.due_s)
+
+
+def test_a_sample_of_a_large_fleet_has_every_kind_however_they_are_ordered() -> None:
+    sample = FleetLimits(100.0).sampled(np.ones(40_000), np.arange(40_000) % 4)
+    assert np.bincount(sample.shape_of, minlength=4).min() > 2_400
+
+
+def test_an_empty_epoch_has_an_empty_plan() -> None:
+    fleet = planner(some_rates(2), np.ones(GRID.slots), FleetLimits(1.0))
+    plan = plan_epoch(fleet, Capacity.constant(1, Epoch(0, 0)))
+    assert (len(plan.sources), len(plan.slots), len(plan.for_interval)) == (0, 0, 0)
+
+
+def test_an_interval_of_an_unknown_source_is_refused() -> None:
+    fleet = planner(some_rates(2), np.ones(GRID.slots), FleetLimits(1.0))
+    with pytest.raises(SchedulingError, match="'x'"):
+        plan_epoch(fleet, Capacity.constant(1, Epoch(0, 2)), intervals=[ExecutionInterval("x", "r", 0, 1)])

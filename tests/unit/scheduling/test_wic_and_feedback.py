@@ -18,6 +18,7 @@ from proxyd.scheduling.capture import (
     known_intensity,
     known_updates,
 )
+from proxyd.scheduling.frequency.policies import AdaptivePolicy
 
 GRID = ChrononGrid(1.0)
 
@@ -151,3 +152,21 @@ def test_at_a_constant_rate_the_varying_demand_is_the_daemons(
         demands: dict[tuple[str, str], Demand] = {("a", "r"): demand}
         found.append(issued(FeedbackSup(demands, GRID), {"a": updates}, 200))
     assert found[0] == found[1]
+
+
+def test_wic_counts_the_chronons_between_its_last_choice_and_the_next_epoch() -> None:
+    page = Wic([[0.5] * 4, [0.9, 0.0, 0.0, 0.0]], 1, epoch=Epoch(0, 4), life=None)
+    assert page.choose(0).tolist() == [1]
+    page.renew([[0.0], [0.9]], Epoch(4, 5))
+    assert page.choose(4).tolist() == [0]  # 1 - 0.5 ** 4 = 0.9375 against 0.9
+
+
+def test_adaptive_may_have_no_probe_in_a_step() -> None:
+    policy = AdaptivePolicy(3, np.random.default_rng(1))
+    assert policy.choose(0, 0).tolist() == []
+
+
+def test_a_demand_that_was_never_anchored_follows_the_first_rate() -> None:
+    demand = IntervalDemand("r", Firing(1), None, feedback=False, grid=ChrononGrid(1.0))
+    demand.follow(0.0, rate_per_s=0.1, count=0, fired=False)
+    assert demand.pending(0).start == 10

@@ -64,7 +64,7 @@ def test_what_is_never_found_is_charged_to_the_end() -> None:
     assert (got.probes, got.peak_probes_per_slot) == (2, 2)
 
 
-@pytest.mark.parametrize(("life_s", "completeness"), [(None, 0.25), (8.0, 0.5), (0.0, 0.25), (60.0, 1.0)])
+@pytest.mark.parametrize(("life_s", "completeness"), [(None, 0.25), (8.0, 0.5), (0.0, 0.25), (60.0, 0.75)])
 def test_completeness_follows_the_life(life_s: float | None, completeness: float) -> None:
     made = replay(EVENTS, Scripted({2: [0, 1]}), terms(10))
     assert achieved(EVENTS, made, terms(10, life_s=life_s)).completeness == completeness
@@ -105,3 +105,8 @@ def test_policies_are_checked_by_name() -> None:
     assert checked_policies(["auto", "auto"]) == ("auto",)
     with pytest.raises(UnknownPolicyError, match="there is no policy 'best'; choose from auto, uniform"):
         checked_policies(["best"])
+
+
+def test_an_unknown_policy_cannot_be_run() -> None:
+    with pytest.raises(UnknownPolicyError, match="typo"):
+        run("typo", EVENTS, terms(3))

@@ -40,3 +40,13 @@ def test_a_mix_has_the_sources_of_both() -> None:
     mixed = Trace(("a", "b"), (np.array([1.0]), np.array([4.0]))).mixed_with(Trace(("b",), (np.array([2.0]),)))
     assert mixed.sources == ("a", "b")
     assert mixed.events_s[1].tolist() == [2.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("a,1\rb,2", "not CSV"), ("a" * 200_000 + ",1", "not CSV"), (" ,1", "source is empty")],
+    ids=["bare carriage return", "huge field", "no name"],
+)
+def test_lines_that_are_no_events_are_named(line: str, message: str) -> None:
+    with pytest.raises(TraceError, match=message):
+        parse_trace(["source,timestamp\n", line + "\n"], name="t.csv")
