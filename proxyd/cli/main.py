@@ -23,6 +23,8 @@ _EPILOG = "Settings come from proxyd.toml (or --config) and PROXYD_* variables; 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code."""
     options = _parser().parse_args(arguments)
+    if sys.stdout is None:
+        return 1  # there is nowhere to write to, and nobody to tell
     try:
         return _run(options)
     except ProxydError as error:
@@ -31,13 +33,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe, such as head, had enough
         sys.stdout = None  # or Python fails once more to flush it
         return 0
+    except OSError as error:  # a verb names its own files; what is left is the output
+        print(f"proxyd: {error.filename or 'the output'}: {error.strerror or error}", file=sys.stderr)
+        sys.stdout = None
+        return 1
     except KeyboardInterrupt:
         return 130
 
 
 def _run(options: argparse.Namespace) -> int:
     code = _load(options.run)(options)
-    sys.stdout.flush()  # here, where a closed pipe is met
+    sys.stdout.flush()  # here, where a closed pipe or a full disk is met
     return code
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from proxyd.config import Settings, load
 from proxyd.language import CheckSettings, SourceText, check
@@ -63,3 +64,11 @@ def test_the_retry_ladder_is_written_as_it_is() -> None:
     assert written is not None
     steps = re.findall(r"\d+ (?:s|min|h)\b", written[1].replace("\n", " "))
     assert tuple(seconds(step) for step in steps) == LADDER_S
+
+
+def test_the_library_example_runs_and_says_the_truth() -> None:
+    code = read("docs/algorithms.md").split("```python\n")[1].split("```")[0]
+    names: dict[str, Any] = {}
+    exec(compile(code, "docs/algorithms.md", "exec"), names)
+    assert names["planned"].probes >= 0.95 * names["mine"].probes
+    assert names["planned"].mean_delay_s < names["mine"].mean_delay_s

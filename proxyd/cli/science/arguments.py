@@ -47,9 +47,24 @@ def add_science_verbs(verbs: Verbs, duration: Callable[[str], float]) -> None:
     papers = ("robot", "politeness", "sup", "proxy-dilemma", "detection", "all")
     reproduce.add_argument("paper", nargs="?", choices=papers, default="all", help="which paper (default: all)")
     reproduce.add_argument("--out", type=Path, required=True, metavar="DIR", help="where tables and plots go")
-    reproduce.add_argument("--seed", type=int, default=1, help="of everything random (default 1)")
+    reproduce.add_argument("--seed", type=_seed, default=1, help="of everything random (default 1)")
     reproduce.add_argument("--quick", action="store_true", help="fewer repetitions: minutes become seconds")
     reproduce.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _seed(text: str) -> int:
+    return _whole(text, 0, 2**63)
+
+
+def _sources(text: str) -> int:
+    return _whole(text, 1, 100_000)
+
+
+def _whole(text: str, least: int, most: int) -> int:
+    number = int(text) if text.strip().removeprefix("-").isdecimal() else least - 1
+    if not least <= number <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
+    return number
 
 
 def _verb(verbs: Verbs, name: str, run: str | None, text: str) -> argparse.ArgumentParser:
@@ -108,8 +123,8 @@ def _add_simulate(parser: argparse.ArgumentParser, duration: Callable[[str], flo
     source.add_argument("--trace", type=Path, metavar="T.csv", help="CSV source,timestamp (unix seconds)")
     models = "poisson, bursts, drift or a mix such as poisson+bursts"
     source.add_argument("--model", metavar="MODEL", help=f"synthetic sources instead: {models}")
-    parser.add_argument("--sources", type=int, default=200, help="of the model (default 200)")
-    parser.add_argument("--seed", type=int, default=1, help="of the model and of policies that draw (default 1)")
+    parser.add_argument("--sources", type=_sources, default=200, help="of the model (default 200)")
+    parser.add_argument("--seed", type=_seed, default=1, help="of the model and of policies that draw (default 1)")
     parser.add_argument("--test-from", metavar="ISO", help="what is before is history (default: the middle)")
     many = parser.add_mutually_exclusive_group(required=True)
     many.add_argument(

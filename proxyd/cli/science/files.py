@@ -20,6 +20,7 @@ from proxyd.scheduling.capture import Capacity
 Floats = NDArray[np.float64]
 WEEK_HOURS = 168
 _MOST = 1e12
+_LEAST = 1e-9  # below it, ratios of rates leave the numbers
 _MOST_CHRONONS = 20_000_000
 
 
@@ -51,9 +52,11 @@ class Row:
             value = nan
         if not isfinite(value):
             raise self.error(f"{field}: {text!r} is not a number; write one such as {example}")
-        if value < 0 or (positive and value == 0) or value > _MOST:
+        if not (_LEAST <= value <= _MOST or (value == 0 and not positive)):
             range_ = "greater than 0" if positive else "0 or more"
-            raise self.error(f"{field}: {text} is out of range; it must be {range_} and at most {_MOST:g}")
+            raise self.error(
+                f"{field}: {text} is out of range; it must be {range_}, not below {_LEAST:g} and at most {_MOST:g}"
+            )
         return value
 
     def whole(self, field: str, *, negative: bool = False) -> int:

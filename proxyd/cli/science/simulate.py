@@ -72,7 +72,11 @@ def _test_from(text: str | None, trace: Trace) -> float:
 
 
 def _grid(options: argparse.Namespace) -> ChrononGrid:
-    grid = ChrononGrid(options.chronon or (options.slot if options.budget is None else 60.0))
+    usual_s = options.slot if options.budget is None else 60.0
+    length_s = usual_s if options.chronon is None else options.chronon
+    if not (length_s > 0 and options.slot > 0):
+        raise InvalidScheduleError("--slot and --chronon must be longer than 0 s")
+    grid = ChrononGrid(length_s)
     if abs(options.slot / grid.length_s - round(options.slot / grid.length_s)) > 1e-9:
         raise InvalidScheduleError("--slot must be a whole number of chronons; give --chronon 60s or a multiple of it")
     return grid
@@ -82,7 +86,11 @@ def _terms(options: argparse.Namespace, trace: Trace, grid: ChrononGrid, history
     start_s = _test_from(options.test_from, trace)
     epoch = Epoch(grid.chronon_at(start_s), grid.chronon_at(trace.stop_s) + 1)
     if epoch.stop - epoch.start > _MOST_CHRONONS:
-        raise InvalidScheduleError("the test is too long to replay; timestamps are in seconds, not milliseconds")
+        days = (trace.stop_s - start_s) / 86400
+        raise InvalidScheduleError(
+            f"the test of {days:.0f} days is too long for chronons of {grid.length_s:g} s; give a later --test-from or"
+            " a longer --slot, and check that timestamps are in seconds, not milliseconds"
+        )
     probes, per_chronon = _budget(options, epoch, grid, len(history))
     return Terms(
         grid=grid,

@@ -108,8 +108,8 @@ def capture(options: argparse.Namespace) -> int:
 
 def frequencies(options: argparse.Namespace) -> int:
     """Print how often to probe each source, or a cycle of probes."""
-    if not 0 < options.budget < np.inf:
-        raise InvalidScheduleError(f"--budget {options.budget:g}: there must be more than 0 probes a step")
+    if not 0 < options.budget <= 1e9:
+        raise InvalidScheduleError(f"--budget {options.budget:g}: there must be more than 0 probes a step, at most 1e9")
     rates = read_rates(options.rates, positive=options.objective != "detection")
     if options.kind == "cycle":
         cycle = solve_cycle(rates, options)

@@ -99,7 +99,7 @@ class _Sample:
 
 @dataclass(eq=False)
 class FleetPlanner:
-    """Probes every source when its timetable says so, at prices that spend the budget exactly.
+    """Probes every source when its timetable says so, at prices that spend the budget in the long run.
 
     The next probe of a source follows from its last one, its rate and the price by looking into a table: O(1), so that
     every observation re-plans its source. Prices are found anew by ``reprice``, which costs a pass over the fleet.
@@ -161,6 +161,8 @@ class FleetPlanner:
     _gaps: Floats = field(init=False)
 
     def __post_init__(self) -> None:
+        if self.shapes.ndim != 2 or self.shapes.shape[1] != self.grid.slots:
+            raise SchedulingError(f"a week of {self.grid.slots} slots needs shapes of as many factors")
         sources = len(self.shape_of)
         self.rate_per_s = np.zeros(sources)
         self.last_s = np.full(sources, -np.inf)

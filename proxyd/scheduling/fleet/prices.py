@@ -26,7 +26,7 @@ class HostLimits:
     of_source
         Host of each source, shape (sources,).
     per_slot
-        Probes a slot that each host bears, shape (hosts,); infinite where it is not limited.
+        Probes a slot that each host bears in the long run, shape (hosts,); infinite where it is not limited.
 
     Examples
     --------

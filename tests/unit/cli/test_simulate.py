@@ -85,8 +85,9 @@ def test_the_table_names_the_budget(trace: Path, capsys: pytest.CaptureFixture[s
         (["--test-from", "2099-01-01"], "lies behind the last event"),
         (["--slot", "50m"], "a week is not a whole number of slots of 3000 s; try 1800 s"),
         (["--chronon", "7m"], "--slot must be a whole number of chronons"),
+        (["--slot", "0s"], "--slot and --chronon must be longer than 0 s"),
     ],
-    ids=["policy", "date", "late date", "slot", "chronon"],
+    ids=["policy", "date", "late date", "slot", "chronon", "no slot"],
 )
 def test_bad_input_is_named(options: list[str], message: str, trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--trace", str(trace), "--probes-per-source-week", "7", *options]) == 1

@@ -151,7 +151,7 @@ def test_the_table_of_one_source(files: Files) -> None:
         ),
         (
             WEEK.replace("\n3,5.96,1", "\n3,5.96,-1"),
-            "week.csv:5: importance: -1 is out of range; it must be 0 or more and at most 1e+12",
+            "week.csv:5: importance: -1 is out of range; it must be 0 or more, not below 1e-09 and at most 1e+12",
         ),
         (
             WEEK.replace("\n3,5.96,", "\n3.5,5.96,"),
@@ -386,7 +386,7 @@ def test_the_table_of_frequencies(files: Files) -> None:
         (
             "source,rate\nx,0\n",
             ["--objective", "robot"],
-            "rates.csv:2: rate: 0 is out of range; it must be greater than 0 and at most 1e+12",
+            "rates.csv:2: rate: 0 is out of range; it must be greater than 0, not below 1e-09 and at most 1e+12",
         ),
         (
             "source,rate\nx,0\n",
@@ -398,7 +398,11 @@ def test_the_table_of_frequencies(files: Files) -> None:
             ["--objective", "detection"],
             "rates.csv:3: source: 'x' is given already, in line 2; leave one of them out",
         ),
-        (RATES, ["--objective", "detection", "--budget", "0"], "--budget 0: there must be more than 0 probes a step"),
+        (
+            RATES,
+            ["--objective", "detection", "--budget", "0"],
+            "--budget 0: there must be more than 0 probes a step, at most 1e9",
+        ),
         (
             RATES,
             ["--objective", "detection", "--budget", "1.5"],
