@@ -50,6 +50,7 @@ def decider_settings(settings: Settings) -> DeciderSettings:
         epoch_s=settings.epoch,
         source_spacing_s=settings.source_spacing,
         half_life_s=settings.rate_half_life,
+        freshness_cap_s=settings.freshness_cap,
     )
 
 

@@ -189,6 +189,9 @@ class Settings(BaseModel):
     source_spacing: PositiveSeconds = Field(300.0, description="least time between two probes of a source")
     host_spacing: Seconds = Field(1.0, description="least time between two requests to a host")
     rate_half_life: PositiveSeconds = Field(4 * 604800.0, description="age at which evidence counts half")
+    freshness_cap: Seconds = Field(
+        21600.0, description="longest time for which max-age, Expires, ttl and updatePeriod put off a probe; 0: ignore"
+    )
     probe_timeout: PositiveSeconds = Field(30.0, description="total time of one probe")
     max_body_bytes: Annotated[int, Field(ge=1024)] = Field(10 * 1024 * 1024, description="largest decoded body")
     parser_processes: Annotated[int, Field(ge=1, le=64)] = Field(2, description="processes that parse feeds")

@@ -79,6 +79,7 @@ EXECUTABLE: Capabilities = frozenset(
         Capability.FEED_CLASSES,
         Capability.POLITENESS,
         Capability.EXPECT,
+        Capability.FRESHNESS,
         Capability.ON_INSERT,
         Capability.COUNT_ALL,
         Capability.AGGREGATE_FILTER,

@@ -66,6 +66,10 @@ class ProbeOutcome:
         The whole window of the source in page order, where ``kind`` is CHANGED; otherwise empty.
     retry_after_s
         Seconds the origin asked to wait, from ``finished_s``.
+    fresh_for_s
+        Seconds from ``finished_s`` for which the response says that it stays fresh; ``None`` where it says nothing.
+    period_s
+        How often the document says that it changes (ttl, updatePeriod); ``None`` where it says nothing or was not read.
     detail
         One line for people: the status, the error or what the document looked like.
     requests
@@ -81,6 +85,8 @@ class ProbeOutcome:
     validators: Validators = NO_VALIDATORS
     body_hash: str | None = None
     retry_after_s: float | None = None
+    fresh_for_s: float | None = None
+    period_s: float | None = None
     detail: str = ""
     requests: int = 1
     body_bytes: int = 0

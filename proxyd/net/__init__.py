@@ -3,7 +3,7 @@
 from proxyd.net.guard import Guard, GuardedResolver, RefusedConnectionError, refusal, refusal_in
 from proxyd.net.hosts import HostTokens
 from proxyd.net.session import SessionLimits, make_session, user_agent
-from proxyd.net.wire import describe, http_date_s, one_line, read_some, retry_after_s
+from proxyd.net.wire import describe, fresh_for_s, http_date_s, one_line, read_some, retry_after_s
 
 __all__ = [
     "Guard",
@@ -12,6 +12,7 @@ __all__ = [
     "RefusedConnectionError",
     "SessionLimits",
     "describe",
+    "fresh_for_s",
     "http_date_s",
     "make_session",
     "one_line",

@@ -54,6 +54,45 @@ def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
     return min(max(0.0, wait_s), _LONGEST_WAIT_S) if math.isfinite(wait_s) else None
 
 
+def fresh_for_s(headers: Mapping[str, str], now_s: float) -> float | None:
+    """Return for how many seconds a response says that it stays fresh, or ``None``; never negative, at most a year.
+
+    ``max-age`` less ``Age`` before ``Expires``; a response that must be asked for each time is fresh for 0 s. An
+    ``Expires`` is measured from the response's own ``Date``, and one that is no date is in the past (RFC 9111, 4.2).
+
+    >>> fresh_for_s({"Cache-Control": "public, max-age=600", "Age": "100"}, now_s=0.0)
+    500.0
+    >>> fresh_for_s({"Cache-Control": "no-cache, max-age=600"}, now_s=0.0)
+    0.0
+    >>> fresh_for_s({"Expires": "0"}, now_s=0.0)
+    0.0
+    >>> fresh_for_s({}, now_s=0.0)
+    """
+    directives = _directives(headers.get("Cache-Control", ""))
+    if "no-cache" in directives or "no-store" in directives:
+        return 0.0
+    longest = directives.get("max-age")
+    if longest is not None and _SECONDS.fullmatch(longest):
+        age = headers.get("Age", "").strip()
+        passed = float(age) if _SECONDS.fullmatch(age) else 0.0
+        return min(max(0.0, float(longest) - passed), _LONGEST_WAIT_S)
+    if "Expires" not in headers:
+        return None
+    until_s = http_date_s(headers["Expires"])
+    from_s = http_date_s(headers.get("Date", ""))
+    wait_s = 0.0 if until_s is None else until_s - (now_s if from_s is None else from_s)
+    return min(max(0.0, wait_s), _LONGEST_WAIT_S) if math.isfinite(wait_s) else 0.0
+
+
+def _directives(text: str) -> dict[str, str]:
+    """Return the directives of a Cache-Control header; of those that come twice the first."""
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        found.setdefault(name.strip().lower(), value.strip().strip('"'))
+    return found
+
+
 def one_line(text: str, limit: int = 300) -> str:
     r"""Return text for people: one line, without control characters, at most ``limit`` characters.
 

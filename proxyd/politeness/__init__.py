@@ -1,7 +1,8 @@
 """Politeness rules: when the next request may start. Pure; nothing here waits."""
 
 from proxyd.politeness.backoff import FIRST_THROTTLE_S, BackOff, back_off
+from proxyd.politeness.freshness import fresh_until_s
 from proxyd.politeness.retry import retry_after_s
 from proxyd.politeness.spacing import PolitenessBudget, ProbeLog
 
-__all__ = ["FIRST_THROTTLE_S", "BackOff", "PolitenessBudget", "ProbeLog", "back_off", "retry_after_s"]
+__all__ = ["FIRST_THROTTLE_S", "BackOff", "PolitenessBudget", "ProbeLog", "back_off", "fresh_until_s", "retry_after_s"]

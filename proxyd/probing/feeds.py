@@ -35,6 +35,13 @@ LONGEST_ID = 512
 _Entry: TypeAlias = Mapping[str, Any]
 _NOT_TEXT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _UNSAFE_LINK = re.compile(r"\s*(?:javascript|vbscript|data|file):", re.IGNORECASE)
+_PERIODS_S = {
+    "hourly": 3600.0,
+    "daily": 86400.0,
+    "weekly": 7 * 86400.0,
+    "monthly": 30 * 86400.0,
+    "yearly": 365 * 86400.0,
+}
 _HASHED = ("title", "description", "content", "link", "enclosure")
 
 
@@ -46,6 +53,8 @@ class ParsedFeed:
     ----------
     version
         What feedparser calls the format, for example ``rss20`` or ``atom10``.
+    period_s
+        How often it says that it changes: its ttl or its syndication module's period; ``None`` where it says nothing.
     trouble
         Why the document is not well-formed, or ``""``: the window may then be cut short.
     truncated
@@ -57,6 +66,7 @@ class ParsedFeed:
     title: str | None = None
     link: str | None = None
     ttl_minutes: float | None = None
+    period_s: float | None = None
     trouble: str = ""
     truncated: bool = False
 
@@ -119,6 +129,7 @@ def _feed(document: _Entry, url: str) -> ParsedFeed:
         title=_capped(_text(channel, "title")),
         link=_capped(_link(channel, url)),
         ttl_minutes=_number(_text(channel, "ttl")),
+        period_s=_period_s(channel),
         trouble=_trouble(document),
         truncated=len(entries) > MOST_ITEMS,
     )
@@ -128,6 +139,16 @@ def _trouble(document: _Entry) -> str:
     """Return what broke the XML, or ``""``; a wrong media type or charset breaks nothing."""
     error = document.get("bozo_exception")
     return _clean(f"{type(error).__name__}: {error}")[:300] if isinstance(error, SAXException) else ""
+
+
+def _period_s(channel: _Entry) -> float | None:
+    """Return ``ttl``, else ``sy:updatePeriod`` over ``sy:updateFrequency``, in seconds."""
+    ttl = _number(_text(channel, "ttl"))
+    if ttl is not None:
+        return ttl * 60.0
+    period_s = _PERIODS_S.get((_text(channel, "sy_updateperiod") or "").lower())
+    times = _number(_text(channel, "sy_updatefrequency"))
+    return None if period_s is None else period_s / (times or 1.0)
 
 
 def _channel_fields(channel: _Entry, url: str) -> dict[str, Value]:

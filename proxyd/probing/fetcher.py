@@ -12,7 +12,7 @@ from yarl import URL
 
 from proxyd.errors import FetchError, FetchTimeoutError
 from proxyd.model.outcome import Validators
-from proxyd.net import describe, one_line, refusal_in, retry_after_s
+from proxyd.net import describe, fresh_for_s, one_line, refusal_in, retry_after_s
 from proxyd.probing.decoding import read_decoded
 from proxyd.probing.failures import TooLargeError, TooManyRedirectsError
 
@@ -87,6 +87,7 @@ class FetchResponse:
     body: bytes
     requests: int
     retry_after_s: float | None = None
+    fresh_for_s: float | None = None
     permanent_url: str | None = None
 
     @property
@@ -181,6 +182,7 @@ class Fetcher:
             body=body,
             requests=trip.requests,
             retry_after_s=retry_after_s(response.headers, self._clock.time_s()),
+            fresh_for_s=fresh_for_s(response.headers, self._clock.time_s()),
         )
 
     async def _body(self, response: aiohttp.ClientResponse, trip: Trip) -> bytes:

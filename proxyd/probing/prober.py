@@ -88,7 +88,9 @@ class HttpProber:
 
     def _changed(self, probe: _Probe, response: FetchResponse, body_hash: str, feed: ParsedFeed) -> ProbeOutcome:
         outcome = self._outcome(probe, OutcomeKind.CHANGED, response, _changed_detail(feed))
-        return replace(outcome, items=feed.items, validators=response.validators, body_hash=body_hash)
+        return replace(
+            outcome, items=feed.items, validators=response.validators, body_hash=body_hash, period_s=feed.period_s
+        )
 
     def _same_body(self, probe: _Probe, response: FetchResponse) -> ProbeOutcome:
         outcome = self._outcome(probe, OutcomeKind.SAME_BODY, response, "the same bytes as before")
@@ -125,6 +127,7 @@ class HttpProber:
             validators=probe.request.validators,
             body_hash=probe.request.body_hash,
             retry_after_s=None if response is None else response.retry_after_s,
+            fresh_for_s=None if response is None else response.fresh_for_s,
             detail=one_line(detail),
             requests=probe.trip.requests,
             body_bytes=probe.trip.body_bytes,

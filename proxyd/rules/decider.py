@@ -44,6 +44,8 @@ class DeciderSettings:
         How far the rolling plan looks ahead, and how often planned intervals are laid anew, in seconds.
     source_spacing_s
         Least time between two probes of a source that sets no POLITENESS, in seconds.
+    freshness_cap_s
+        Longest time for which an origin's word is taken that nothing changes, in seconds.
     half_life_s
         Age at which evidence of an update rate counts half, in seconds.
     """
@@ -52,6 +54,7 @@ class DeciderSettings:
     epoch_s: float = 86400.0
     source_spacing_s: float = 300.0
     half_life_s: float = 4 * 604800.0
+    freshness_cap_s: float = 21600.0
     prior_mean_per_s: float = DEFAULT_MEAN_PER_S
 
     @property
@@ -214,6 +217,7 @@ class Decider:
 
     def _take_in(self, page: Page, outcome: ProbeOutcome, observation: Observation) -> None:
         page.not_before_s = observation.state.not_before_s
+        page.fresh_until_s = observation.state.fresh_until_s
         page.rate_per_s = self._rate_per_s(self.declaration.sources[page.source_id], outcome.finished_s)
         if page.last_seen_s is None and outcome.kind.is_success:
             self._anchor(page, outcome.finished_s, anew=True)
@@ -277,6 +281,7 @@ class Decider:
             grid=self.settings.grid,
             half_life_s=self.settings.half_life_s,
             spacing_s=self._politeness(source).spacing_s,
+            freshness_cap_s=0.0 if source.freshness is False else self.settings.freshness_cap_s,
             prior_per_s=self._prior.rate_per_s(),
             fields=self.declaration.domains[source.domain].classes[source.page_class].fields,
         )
@@ -320,6 +325,7 @@ class Decider:
             rate_per_s=self._rate_per_s(source, now_s),
             last_seen_s=state.last_success_s,
             not_before_s=state.not_before_s,
+            fresh_until_s=state.fresh_until_s,
             postponed=old.postponed if old else {},
         )
 

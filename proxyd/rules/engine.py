@@ -17,7 +17,7 @@ from proxyd.model.chronon import Chronon, ChrononGrid
 from proxyd.model.item import EventKind, Item, UpdateEvent
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.model.profile import Declaration, Field, NotificationRule, Source
-from proxyd.politeness import BackOff, back_off
+from proxyd.politeness import BackOff, back_off, fresh_until_s
 from proxyd.rules.events import Discovery, discover, unchanged
 from proxyd.rules.query import QueryProgram, compile_query
 from proxyd.rules.state import MAX_PENDING, IntervalRecord, Notification, SourceState, StoredItem, StreamState
@@ -76,6 +76,7 @@ class PageContext:
     half_life_s: float
     spacing_s: float
     prior_per_s: float
+    freshness_cap_s: float = 0.0
     fields: Sequence[Field] = ()
     now_s: float | None = None  # when history is replayed; what a probe finds is notified when it is seen
 
@@ -290,6 +291,7 @@ def _notification(
 def _after_probe(context: PageContext, outcome: ProbeOutcome, rng: np.random.Generator) -> SourceState:
     previous = BackOff(context.state.failures, context.state.not_before_s)
     waited = back_off(previous, outcome, spacing_s=context.spacing_s, rng=rng)
+    period_s = outcome.period_s if outcome.kind is OutcomeKind.CHANGED else context.state.period_s
     return replace(
         context.state,
         last_start_s=outcome.started_s,
@@ -297,6 +299,8 @@ def _after_probe(context: PageContext, outcome: ProbeOutcome, rng: np.random.Gen
         last_detail=outcome.detail,
         failures=waited.failures,
         not_before_s=waited.not_before_s,
+        fresh_until_s=fresh_until_s(outcome, period_s=period_s, cap_s=context.freshness_cap_s),
+        period_s=period_s,
     )
 
 

@@ -26,6 +26,8 @@ class SourceState:
         The newest item time seen.
     next_seq
         Number of its next event.
+    fresh_until_s, period_s
+        Before when its origin says that nothing changes (unix seconds), and how often its document says that it does.
     rate_events, rate_exposure_s, rate_as_of_s
         Discounted evidence of its update rate.
     lost_items
@@ -45,6 +47,8 @@ class SourceState:
     next_seq: int = 1
     failures: int = 0
     not_before_s: float = 0.0
+    fresh_until_s: float = 0.0
+    period_s: float | None = None
     rate_events: float = 0.0
     rate_exposure_s: float = 0.0
     rate_as_of_s: float | None = None

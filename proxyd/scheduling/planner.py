@@ -20,8 +20,9 @@ from proxyd.scheduling.intervals import PlannedInterval
 
 LOOKAHEAD_CHRONONS = 60
 BACK_OFF, SOURCE_POLITENESS, HOST_POLITENESS = "back-off", "source politeness", "host politeness"
+FRESHNESS = "freshness"
 HOST_THROTTLED, OVER_BUDGET = "throttled host", "budget"
-CONSTRAINTS = (BACK_OFF, SOURCE_POLITENESS, HOST_POLITENESS, HOST_THROTTLED, OVER_BUDGET)
+CONSTRAINTS = (BACK_OFF, SOURCE_POLITENESS, HOST_POLITENESS, HOST_THROTTLED, OVER_BUDGET, FRESHNESS)
 _ROUNDING_S = 1e-6  # sums of 0.2 s miss the start of a chronon by a little
 
 
@@ -62,6 +63,8 @@ class Page:
         When a probe last saw its state, in unix seconds; ``None`` before first contact.
     not_before_s
         Back-off and Retry-After: no probe starts earlier.
+    fresh_until_s
+        Before when the origin says that nothing changes.
     postponed
         How often each constraint held a probe back, by its name.
 
@@ -81,18 +84,21 @@ class Page:
     rate_per_s: float
     last_seen_s: float | None = None
     not_before_s: float = 0.0
+    fresh_until_s: float = 0.0
     wake: Chronon = 0
     postponed: dict[str, int] = field(default_factory=dict)
 
     def allowed_s(self) -> float:
         """Return the earliest start that the source itself allows, in unix seconds."""
-        return max(self.not_before_s, self.log.earliest_s())
+        return max(self.not_before_s, self.fresh_until_s, self.log.earliest_s())
 
     def blocked_by(self, now_s: float) -> str | None:
         """Return the constraint of the source that forbids a start at ``now_s``."""
         if self.not_before_s > now_s:
             return BACK_OFF
-        return SOURCE_POLITENESS if self.log.earliest_s() > now_s else None
+        if self.log.earliest_s() > now_s:
+            return SOURCE_POLITENESS
+        return FRESHNESS if self.fresh_until_s > now_s else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,8 @@ sources = Table(
     Column("next_seq", Integer, nullable=False),
     Column("failures", Integer, nullable=False),
     Column("not_before_s", Float, nullable=False),
+    Column("fresh_until_s", Float, nullable=False, server_default="0"),
+    Column("period_s", Float),
     Column("rate_events", Float, nullable=False),
     Column("rate_exposure_s", Float, nullable=False),
     Column("rate_as_of_s", Float),

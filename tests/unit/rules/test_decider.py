@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -274,3 +276,44 @@ def test_what_the_store_remembers_is_taken_up() -> None:
     assert learned is not None
     assert known.rate_per_day == learned.rate_per_day
     assert not second.choose(NOW + 1)
+
+
+def spell(outcome: ProbeOutcome, *, fresh_s: float | None = None, period_s: float | None = None) -> ProbeOutcome:
+    return replace(outcome, fresh_for_s=fresh_s, period_s=period_s)
+
+
+@pytest.mark.parametrize(
+    ("options", "first", "wait_s"),
+    [
+        ("", {"fresh_s": 1200.0}, 1200.0),
+        ("", {"period_s": 1800.0}, 1800.0),
+        ("FRESHNESS OBEY", {"fresh_s": 9e9}, 21600.0),
+        ("FRESHNESS IGNORE", {"fresh_s": 9e9}, None),
+    ],
+    ids=["max-age", "ttl", "capped", "ignored"],
+)
+def test_what_an_origin_says_of_its_freshness_puts_off_the_next_probe(
+    options: str, first: dict[str, float], wait_s: float | None
+) -> None:
+    found = decider(declaration(source("a", options=options), rule("r")), now_s=T0, settings={"source_spacing_s": 10.0})
+    assert reasons(found, NOW) == [("a", Reason.FIRST_CONTACT)]
+    read = spell(changed("a", [item("x", T0 - 50.0), item("y", T0 - 20.0)], T0), **first)
+    found.finished(read, found.observe(read, {}))
+    waiting = found.explain("a", NOW + 2)
+    assert waiting is not None
+    if wait_s is None:
+        assert waiting.blocked_by is None
+    else:
+        assert (waiting.blocked_by, waiting.earliest_s) == ("freshness", T0 + wait_s)
+
+
+def test_a_feeds_own_rhythm_holds_on_a_304_too() -> None:
+    found = decider(declaration(source("a"), rule("r")), now_s=T0, settings={"source_spacing_s": 10.0})
+    found.choose(NOW)
+    read = spell(changed("a", [item("x", T0 - 50.0)], T0), period_s=1800.0)
+    found.finished(read, found.observe(read, {}))
+    again = unchanged("a", T0 + 1900.0)
+    found.finished(again, found.observe(again, {}))
+    waiting = found.explain("a", NOW + 191)
+    assert waiting is not None
+    assert waiting.earliest_s == T0 + 3700.0
