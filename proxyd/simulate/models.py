@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from proxyd.errors import ModelError
 from proxyd.model.chronon import Epoch
@@ -71,6 +71,27 @@ def noisy_updates(updates: Ints, kept: float, *, epoch: Epoch, rng: np.random.Ge
     stays = rng.random(given.shape) < kept
     moved = rng.integers(epoch.start, epoch.stop, given.shape)
     return np.sort(np.where(stays, given, moved))
+
+
+def noisy_events(
+    events_s: ArrayLike, kept: float, *, start_s: float, stop_s: float, rng: np.random.Generator
+) -> Floats:
+    """Return events after the noise of ``noisy_updates``, in continuous time: moved ones lie anywhere in the test.
+
+    Parameters
+    ----------
+    events_s
+        Unix seconds, shape (n,).
+
+    Examples
+    --------
+    >>> rng = np.random.Generator(np.random.PCG64(1))
+    >>> noisy_events([2.0, 5.0], 1.0, start_s=0.0, stop_s=9.0, rng=rng)
+    array([2., 5.])
+    """
+    given = np.asarray(events_s, dtype=np.float64)
+    stays = rng.random(given.shape) < kept
+    return np.sort(np.where(stays, given, rng.uniform(start_s, stop_s, given.shape)))
 
 
 def burst_events(

@@ -60,6 +60,16 @@ def _sources(text: str) -> int:
     return _whole(text, 1, 100_000)
 
 
+def _probability(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a probability from 0 to 1")
+    return value
+
+
 def _whole(text: str, least: int, most: int) -> int:
     number = int(text) if text.strip().removeprefix("-").isdecimal() else least - 1
     if not least <= number <= most:
@@ -95,8 +105,9 @@ def _add_capture(parser: argparse.ArgumentParser, policy: str) -> None:
     parser.set_defaults(policy=policy)
     columns = "CSV source,start,finish[,weight] in chronons, both ends included"
     parser.add_argument("--intervals", type=Path, required=True, metavar="EI.csv", help=columns)
-    budget = "probes a chronon: a number, or a CSV chronon,probes"
-    parser.add_argument("--budget", metavar="C|FILE", help=budget, required=policy != "sup")
+    usual = None if policy == "sup" else "1"
+    budget = f"probes a chronon: a number, or a CSV chronon,probes (default: {usual or 'not limited'})"
+    parser.add_argument("--budget", metavar="C|FILE", help=budget, default=usual)
     if policy == "pareto":
         parser.add_argument("--epsilon", type=float, default=0.0, help="cover the front to within this factor")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -125,6 +136,8 @@ def _add_simulate(parser: argparse.ArgumentParser, duration: Callable[[str], flo
     source.add_argument("--model", metavar="MODEL", help=f"synthetic sources instead: {models}")
     parser.add_argument("--sources", type=_sources, default=200, help="of the model (default 200)")
     parser.add_argument("--seed", type=_seed, default=1, help="of the model and of policies that draw (default 1)")
+    noise = "FPN: keep each event of the test with this probability, move the others to any time of it"
+    parser.add_argument("--fpn", type=_probability, metavar="Z", help=noise)
     parser.add_argument("--test-from", metavar="ISO", help="what is before is history (default: the middle)")
     many = parser.add_mutually_exclusive_group(required=True)
     many.add_argument(

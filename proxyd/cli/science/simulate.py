@@ -13,7 +13,7 @@ import numpy as np
 from proxyd.cli.science.tables import print_table, progress
 from proxyd.errors import InvalidScheduleError, TraceError
 from proxyd.model.chronon import ChrononGrid, Epoch
-from proxyd.simulate.models import model_trace
+from proxyd.simulate.models import model_trace, noisy_events
 from proxyd.simulate.registry import Row, checked_policies, run
 from proxyd.simulate.replay import Terms, split
 from proxyd.simulate.trace import Trace, parse_trace
@@ -34,6 +34,9 @@ def simulate(options: argparse.Namespace) -> int:
     start_s = grid.start_s(grid.chronon_at(_test_from(options.test_from, trace)))
     history, events = split(trace, start_s)
     terms = _terms(options, trace, grid, history)
+    if options.fpn is not None:
+        rng = np.random.Generator(np.random.PCG64(options.seed))
+        events = tuple(noisy_events(e, options.fpn, start_s=start_s, stop_s=trace.stop_s, rng=rng) for e in events)
     rows: list[tuple[Row, float]] = []
     for name in progress(policies, "replaying"):
         began = process_time()

@@ -76,9 +76,7 @@ def capture(options: argparse.Namespace) -> int:
     if options.policy == "pareto":
         return _front(options, intervals)
     capacity = None if options.budget is None else read_capacity(options.budget, intervals.given)
-    if options.policy == "edf":
-        if capacity is None:
-            raise InvalidScheduleError("edf needs --budget")
+    if options.policy == "edf" and capacity is not None:
         found = _most_captured(intervals, capacity)
     else:
         found = least_delay_sup(intervals.given)

@@ -69,6 +69,12 @@ def test_a_model_stands_in_for_a_trace(model: str, capsys: pytest.CaptureFixture
     assert [row["mean_delay_s"] for row in first] == [row["mean_delay_s"] for row in again]
 
 
+def test_noise_takes_away_what_the_week_taught(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--model", "poisson", "--sources", "20", "--probes-per-source-week", "7", "--policies", "auto"]
+    (clear,), (noisy,) = rows(capsys, *options, "--fpn", "1"), rows(capsys, *options, "--fpn", "0")
+    assert clear["mean_delay_s"] == rows(capsys, *options)[0]["mean_delay_s"] < noisy["mean_delay_s"]
+
+
 def test_the_table_names_the_budget(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--trace", str(trace), "--probes-per-source-week", "7", "--policies", "uniform"]) == 0
     first, header, row = capsys.readouterr().out.splitlines()

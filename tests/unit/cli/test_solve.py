@@ -443,3 +443,10 @@ def test_too_many_even_probes_are_refused(files: Files) -> None:
     code, _, err = files.run("uniform", "--week", path, "--probes", "2000000000")
     assert code != 0
     assert "too many" in err
+
+
+def test_without_a_budget_a_chronon_has_one_probe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "ei.csv"
+    path.write_text("source,start,finish\na,0,0\nb,0,0\n")
+    assert main(["solve", "edf", "--intervals", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["captured"] == 1
