@@ -1,8 +1,18 @@
 """Politeness rules: when the next request may start. Pure; nothing here waits."""
 
-from proxyd.politeness.backoff import FIRST_THROTTLE_S, BackOff, back_off
+from proxyd.politeness.backoff import BackOff, back_off
 from proxyd.politeness.freshness import fresh_until_s
 from proxyd.politeness.retry import retry_after_s
 from proxyd.politeness.spacing import PolitenessBudget, ProbeLog
+from proxyd.politeness.throttle import HostThrottle, throttled
 
-__all__ = ["FIRST_THROTTLE_S", "BackOff", "PolitenessBudget", "ProbeLog", "back_off", "fresh_until_s", "retry_after_s"]
+__all__ = [
+    "BackOff",
+    "HostThrottle",
+    "PolitenessBudget",
+    "ProbeLog",
+    "back_off",
+    "fresh_until_s",
+    "retry_after_s",
+    "throttled",
+]

@@ -18,7 +18,7 @@ from proxyd.estimation import DEFAULT_MEAN_PER_S, PopulationPrior
 from proxyd.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.model.profile import EMPTY_DECLARATION, Declaration, PolicyName, Source
-from proxyd.politeness import FIRST_THROTTLE_S, PolitenessBudget, ProbeLog
+from proxyd.politeness import HostThrottle, PolitenessBudget, ProbeLog, throttled
 from proxyd.rules.engine import (
     Observation,
     PageContext,
@@ -102,6 +102,7 @@ class Decider:
         self.declaration = EMPTY_DECLARATION
         self.programs: dict[str, RuleProgram] = {}
         self.states: dict[str, SourceState] = {}
+        self._throttles: dict[str, HostThrottle] = {}
         self.streams: dict[tuple[str, str], StreamState] = {}
         self.planner = Planner(settings.planner)
         self._prior = PopulationPrior(settings.prior_mean_per_s)
@@ -222,9 +223,12 @@ class Decider:
         if page.last_seen_s is None and outcome.kind.is_success:
             self._anchor(page, outcome.finished_s, anew=True)
         if outcome.kind is OutcomeKind.THROTTLED:
-            asked_s = outcome.retry_after_s or FIRST_THROTTLE_S
-            until_s = min(observation.state.not_before_s, outcome.finished_s + asked_s)
-            self.planner.block_host(page.host, until_s)
+            before = self._throttles.get(page.host, HostThrottle())
+            now_s, asked_s = outcome.finished_s, outcome.retry_after_s
+            self._throttles[page.host] = after = throttled(before, now_s=now_s, asked_s=asked_s, rng=self._rng)
+            self.planner.block_host(page.host, after.until_s)
+        elif outcome.kind.is_success:
+            self._throttles.pop(page.host, None)
 
     # -- explanations
 

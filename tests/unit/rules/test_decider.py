@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -276,6 +277,27 @@ def test_what_the_store_remembers_is_taken_up() -> None:
     assert learned is not None
     assert known.rate_per_day == learned.rate_per_day
     assert not second.choose(NOW + 1)
+
+
+def test_a_host_that_throttles_all_its_sources_is_asked_less_and_less() -> None:
+    names = [f"s{number}" for number in range(20)]
+    found = decider(
+        declaration(*(source(name, host="h.example") for name in names), rule("r")),
+        now_s=T0,
+        settings={"source_spacing_s": 10.0},
+        price_item_s=1e-6,
+    )
+    asked = []
+    for chronon in range(NOW, NOW + 720):
+        for planned in found.choose(chronon):
+            asked.append(planned.start_s - T0)
+            throttled = ProbeOutcome(
+                planned.probe.source_id, OutcomeKind.THROTTLED, planned.start_s, planned.start_s, 429
+            )
+            found.finished(throttled, found.observe(throttled, {}))
+    rounds = [later - earlier for earlier, later in pairwise(asked) if later - earlier > 30.0]
+    assert 5 <= len(rounds) <= 7
+    assert all(later > 1.5 * earlier for earlier, later in pairwise(rounds))
 
 
 def spell(outcome: ProbeOutcome, *, fresh_s: float | None = None, period_s: float | None = None) -> ProbeOutcome:
