@@ -6,11 +6,12 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 import numpy as np
+from aiohttp import ClientSession
 
 from proxyd.api import ApiSettings, new_token, serve_api
 from proxyd.clock import SystemClock
@@ -19,10 +20,11 @@ from proxyd.daemon import Daemon, DaemonControl, DaemonSettings, Declarations, P
 from proxyd.language import CheckSettings
 from proxyd.metrics import Metrics
 from proxyd.model.chronon import ChrononGrid
+from proxyd.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.net import Guard, HostTokens, make_session
 from proxyd.notify import Dispatcher, DispatcherSettings, WebhookChannel
 from proxyd.ports import Channel, Clock, Prober
-from proxyd.probing import Fetcher, FetchLimits, HttpProber, ParserPool
+from proxyd.probing import Fetcher, FetchLimits, HttpProber, ParserPool, Trip
 from proxyd.rules import Decider, DeciderSettings
 from proxyd.scheduling import PlannerSettings
 from proxyd.store import SqlStore, open_store, owner_lock
@@ -105,24 +107,47 @@ def build(settings: Settings, parts: Parts) -> tuple[Daemon, DaemonControl]:
     return daemon, control
 
 
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What speaks to the world: the guarded session, and the prober over it."""
+
+    guard: Guard
+    session: ClientSession
+    prober: HttpProber
+
+
 @asynccontextmanager
-async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
-    """Open the store, the network session and the parsers; close them in the reverse order."""
-    clock = SystemClock()
-    async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(open_store(settings.database_path, ChrononGrid(settings.chronon)))
-        guard = Guard(settings.networks)
-        session = await stack.enter_async_context(make_session(guard, contact=settings.contact))
-        parser = await stack.enter_async_context(
-            ParserPool(workers=settings.parser_processes, timeout_s=settings.parser_timeout)
-        )
+async def open_network(settings: Settings, clock: Clock) -> AsyncIterator[Network]:
+    """Open the network session and the parsers; close them in the reverse order."""
+    guard = Guard(settings.networks)
+    async with (
+        make_session(guard, contact=settings.contact) as session,
+        ParserPool(workers=settings.parser_processes, timeout_s=settings.parser_timeout) as parser,
+    ):
         tokens = HostTokens(clock, settings.host_spacing)
         limits = FetchLimits(total_s=settings.probe_timeout, body_bytes=settings.max_body_bytes)
+        yield Network(guard, session, HttpProber(Fetcher(session, guard, tokens, clock, limits), parser, clock))
+
+
+async def probe_once(settings: Settings, url: str, trip: Trip) -> ProbeOutcome:
+    """Return how one probe of ``url`` ends, without a daemon and without a store."""
+    async with open_network(settings, SystemClock()) as network:
+        return await network.prober.probe(ProbeRequest(url, url), trip)
+
+
+@asynccontextmanager
+async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
+    """Open the store and the network; close them in the reverse order."""
+    clock = SystemClock()
+    async with (
+        open_store(settings.database_path, ChrononGrid(settings.chronon)) as store,
+        open_network(settings, clock) as network,
+    ):
         yield Parts(
             clock=clock,
             store=store,
-            prober=HttpProber(Fetcher(session, guard, tokens, clock, limits), parser, clock),
-            channel=WebhookChannel(session, guard, clock, timeout_s=settings.delivery_timeout),
+            prober=network.prober,
+            channel=WebhookChannel(network.session, network.guard, clock, timeout_s=settings.delivery_timeout),
             secrets=SecretStore(settings),
             rng=np.random.default_rng(),  # noqa: TID251 - the one place that makes one
         )

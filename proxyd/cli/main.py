@@ -80,6 +80,11 @@ def _add_profile_verbs(verbs: Verbs) -> None:
     check.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files, or directories of *.profile files")
     fmt = _verb(verbs, "fmt", "profiles.fmt", "print profiles in the canonical layout")
     fmt.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files, or directories of *.profile files")
+    bring = _verb(verbs, "import", "exchange.import_feeds", "make a profile of an OPML file or a list of addresses")
+    bring.add_argument("file", type=Path, metavar="FILE", help="OPML, or text with an address on each line")
+    bring.add_argument("--name", default="Imported", help="of its domain and profile (default Imported)")
+    bring.add_argument("--out", type=Path, metavar="FILE.profile", help="write this file instead of printing")
+    _verb(verbs, "export", "exchange.export", "print the sources of the profiles as OPML")
     fmt.add_argument("--write", action="store_true", help="rewrite the files instead of printing")
 
 
@@ -97,6 +102,10 @@ def _add_remote_verbs(verbs: Verbs) -> None:
     listing.add_argument("--rule", help="of this rule only")
     listing.add_argument("--limit", type=int, default=20, help="how many (default 20)")
     listing.add_argument("--json", action="store_true", help="print JSON")
+    probe = _verb(verbs, "probe", "probe.probe", "probe an address once, without a daemon, and show what came of it")
+    probe.add_argument("url", help="address of a feed")
+    probe.add_argument("--debug", action="store_true", help="show every request and response head as well")
+    probe.add_argument("--json", action="store_true", help="print JSON")
     _verb(verbs, "reload", "remote.reload", "check the profiles and swap them in")
     token = _verb(verbs, "token", None, "tokens of the API").add_subparsers(required=True, metavar="ACTION")
     create = _verb(token, "create", "remote.create_token", "make a token and print it, once")

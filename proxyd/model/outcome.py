@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from proxyd.model.item import Item
+from proxyd.model.profile import PageClass
 
 
 class OutcomeKind(Enum):
@@ -46,12 +47,13 @@ NO_VALIDATORS = Validators()
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """What a prober needs to know of a source."""
+    """What a prober needs to know of a source; one without a page class is read as a feed."""
 
     source_id: str
     url: str
     validators: Validators = NO_VALIDATORS
     body_hash: str | None = None
+    page_class: PageClass | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 _Text = TypeVar("_Text")
 
 _RFC822 = re.compile(r"(?:[A-Za-z]{3,9},?\s+)?\d{1,2}[\s-][A-Za-z]{3,9}[\s-]\d{2,4}\s+\d{1,2}:\d{2}")
-_ISO8601 = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}")
+_ISO8601 = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}|\d{8}[Tt]\d{4}|\d{4}-?[Ww]\d{2}")
+_UNIX = re.compile(r"(?:\d{9,10}|\d{12,13})$")  # seconds or milliseconds
 
 
 def time_s(text: str | None, parsed: Sequence[int] | None = None) -> float | None:
@@ -43,6 +44,10 @@ def _iso8601_s(text: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
+def _unix_s(text: str) -> float:
+    return float(text) / (1.0 if len(text) <= 10 else 1000.0)
+
+
 def _rfc822_s(text: str) -> float | None:
     parts = parsedate_tz(text)
     return None if parts is None else float(mktime_tz(parts))
@@ -55,6 +60,7 @@ def _from_tuple(parsed: Sequence[int]) -> float:
 _FORMS: tuple[tuple[re.Pattern[str], Callable[[str], float | None]], ...] = (
     (_ISO8601, _iso8601_s),
     (_RFC822, _rfc822_s),
+    (_UNIX, _unix_s),
 )
 
 

@@ -15,6 +15,7 @@ _ELEMENT = re.compile(rb"<\w")
 _PROLOG_DOCTYPE = re.compile(rb"(?>\s+|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE", re.IGNORECASE | re.DOTALL)
 _XML_ENCODING = re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*['\"]([A-Za-z0-9._:-]{1,40})['\"]")
 _CHARSET = re.compile(r"charset\s*=\s*['\"]?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE)
+_BARE_AMPERSAND = re.compile(rb"(<!\[CDATA\[.*?(?:\]\]>|\Z))|&(?!#?\w{1,32};)", re.DOTALL)
 _EBCDIC = b"\x4c\x6f\xa7\x94"
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32le"),
@@ -25,7 +26,7 @@ _BYTE_ORDER_MARKS = (
 )
 _PLAIN = frozenset({"utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "iso-8859-15", "latin-1", "windows-1252"})
 _WEB_PAGE = re.compile(rb"<(?:!doctype\s+html|html|head|body)[\s>]", re.IGNORECASE)
-_FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml", "application/rdf+xml"})
+_FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml", "application/rdf+xml", "application/feed+json"})
 
 
 def is_empty(body: bytes) -> bool:
@@ -63,7 +64,20 @@ def xml_content_type(body: bytes, content_type: str | None) -> str:
     marked = next((name for mark, name in _BYTE_ORDER_MARKS if body.startswith(mark)), None)
     named = _CHARSET.search(content_type or "")
     charset = marked or (named.group(1).lower() if named else None)
+    if charset is None and b"\x00" not in body[:4] and _xml_encoding(body[:1024]).startswith("utf-16"):
+        charset = "utf-8"  # a declaration that can be read as ASCII is no UTF-16
     return "application/xml" + (f"; charset={charset}" if charset else "")
+
+
+def with_ampersands_escaped(body: bytes) -> bytes:
+    """Return XML in which every ampersand that begins no reference is written as one; not that of UTF-16 or UTF-32.
+
+    It is the commonest defect of feeds, and feedparser reads ``AT&T`` as ``AT&T;``.
+
+    >>> with_ampersands_escaped(b"<a>AT&T &lt; <![CDATA[&]]></a>")
+    b'<a>AT&amp;T &lt; <![CDATA[&]]></a>'
+    """
+    return body if b"\x00" in body[:4] else _BARE_AMPERSAND.sub(lambda found: found.group(1) or b"&amp;", body)
 
 
 def is_web_page(body: bytes) -> bool:

@@ -9,6 +9,8 @@
     FeedParseError
     |- EmptyDocumentError
     |- NotAFeedError            with the feeds a web page links to
+    |- UnreadableDocumentError  holds nothing of what its class reads, or cannot be read as that
+    |- SelectorError            a selector of the class cannot be read
     |- UnsafeDocumentError      declares entities
     `- ParserFailedError        the parser hung, died or raised
 """
@@ -53,6 +55,14 @@ class NotAFeedError(FeedParseError):
     def __init__(self, message: str | None = None, *, links: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.links = links
+
+
+class UnreadableDocumentError(FeedParseError):
+    """The document holds nothing of what its class reads."""
+
+
+class SelectorError(FeedParseError):
+    """The selector cannot be read."""
 
 
 class UnsafeDocumentError(FeedParseError):

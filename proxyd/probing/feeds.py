@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 from xml.sax import SAXException
 
 import feedparser
 
 from proxyd.model.item import Item, Value
+from proxyd.probing.charsets import GZIP
 from proxyd.probing.dates import time_s
 from proxyd.probing.documents import (
-    absolute,
     declares_entities,
     is_empty,
     is_web_page,
     linked_feeds,
+    with_ampersands_escaped,
     xml_content_type,
 )
-from proxyd.probing.failures import EmptyDocumentError, NotAFeedError, UnsafeDocumentError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-MOST_ITEMS = 10_000
-LONGEST_FIELD = 65_536
-LONGEST_ID = 512
+from proxyd.probing.failures import EmptyDocumentError, NotAFeedError, ParserFailedError, UnsafeDocumentError
+from proxyd.probing.feed_items import Channel, Entry, ParsedFeed, distinct
+from proxyd.probing.json_feed import parse_json_feed
+from proxyd.probing.json_text import looks_like_json
+from proxyd.probing.sitemaps import is_sitemap, parse_sitemap
+from proxyd.probing.texts import MOST_ITEMS, capped, clean, digest, safe_link, short_identity
 
 _Entry: TypeAlias = Mapping[str, Any]
-_NOT_TEXT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-_UNSAFE_LINK = re.compile(r"\s*(?:javascript|vbscript|data|file):", re.IGNORECASE)
 _PERIODS_S = {
     "hourly": 3600.0,
     "daily": 86400.0,
@@ -42,33 +37,6 @@ _PERIODS_S = {
     "monthly": 30 * 86400.0,
     "yearly": 365 * 86400.0,
 }
-_HASHED = ("title", "description", "content", "link", "enclosure")
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedFeed:
-    """A feed and its window of items, in page order.
-
-    Parameters
-    ----------
-    version
-        What feedparser calls the format, for example ``rss20`` or ``atom10``.
-    period_s
-        How often it says that it changes: its ttl or its syndication module's period; ``None`` where it says nothing.
-    trouble
-        Why the document is not well-formed, or ``""``: the window may then be cut short.
-    truncated
-        Whether the document had more items than are kept.
-    """
-
-    items: tuple[Item, ...]
-    version: str
-    title: str | None = None
-    link: str | None = None
-    ttl_minutes: float | None = None
-    period_s: float | None = None
-    trouble: str = ""
-    truncated: bool = False
 
 
 def parse_feed(body: bytes, content_type: str | None = None, url: str = "", language: str | None = None) -> ParsedFeed:
@@ -88,8 +56,12 @@ def parse_feed(body: bytes, content_type: str | None = None, url: str = "", lang
     """
     if is_empty(body):
         raise EmptyDocumentError
+    if looks_like_json(body):
+        return parse_json_feed(body, content_type, url)
     if declares_entities(body, content_type):
         raise UnsafeDocumentError
+    if is_sitemap(body):
+        return parse_sitemap(body, content_type, url)
     document = _parse(body, content_type, language)
     if not document.get("version"):
         raise _not_a_feed(body, url)
@@ -104,13 +76,21 @@ def _parse(body: bytes, content_type: str | None, language: str | None) -> _Entr
     headers = {"content-type": xml_content_type(body, content_type)}
     if language:
         headers["content-language"] = language
-    parsed: _Entry = feedparser.parse(
-        BytesIO(body), response_headers=headers, sanitize_html=False, resolve_relative_uris=False
-    )
+    try:
+        parsed: _Entry = feedparser.parse(
+            BytesIO(with_ampersands_escaped(body)),
+            response_headers=headers,
+            sanitize_html=False,
+            resolve_relative_uris=False,
+        )
+    except (ValueError, LookupError, AssertionError, RecursionError) as error:  # names of encodings with odd bytes
+        raise ParserFailedError(f"the parser raised {type(error).__name__}: {error}"[:300]) from error
     return parsed
 
 
 def _not_a_feed(body: bytes, url: str) -> NotAFeedError:
+    if body.startswith(GZIP):
+        return NotAFeedError("this is gzip data that the server does not declare as such")
     if not is_web_page(body):
         return NotAFeedError()
     links = linked_feeds(body, url)
@@ -120,14 +100,14 @@ def _not_a_feed(body: bytes, url: str) -> NotAFeedError:
 
 def _feed(document: _Entry, url: str) -> ParsedFeed:
     channel = document["feed"]
-    channel_fields = _channel_fields(channel, url)
+    channel_fields = _channel(channel, url).fields()
     entries: Sequence[_Entry] = document["entries"]
     items = tuple(islice(_items(entries, channel_fields, url), MOST_ITEMS))
     return ParsedFeed(
         items=items,
         version=document["version"],
-        title=_capped(_text(channel, "title")),
-        link=_capped(_link(channel, url)),
+        title=capped(_text(channel, "title")),
+        link=capped(_link(channel, url)),
         ttl_minutes=_number(_text(channel, "ttl")),
         period_s=_period_s(channel),
         trouble=_trouble(document),
@@ -138,7 +118,7 @@ def _feed(document: _Entry, url: str) -> ParsedFeed:
 def _trouble(document: _Entry) -> str:
     """Return what broke the XML, or ``""``; a wrong media type or charset breaks nothing."""
     error = document.get("bozo_exception")
-    return _clean(f"{type(error).__name__}: {error}")[:300] if isinstance(error, SAXException) else ""
+    return clean(f"{type(error).__name__}: {error}")[:300] if isinstance(error, SAXException) else ""
 
 
 def _period_s(channel: _Entry) -> float | None:
@@ -151,91 +131,53 @@ def _period_s(channel: _Entry) -> float | None:
     return None if period_s is None else period_s / (times or 1.0)
 
 
-def _channel_fields(channel: _Entry, url: str) -> dict[str, Value]:
-    return {
-        "channel.title": _capped(_text(channel, "title")),
-        "channel.link": _capped(_link(channel, url)),
-        "channel.description": _capped(_text(channel, "subtitle")),
-        "channel.language": _capped(_text(channel, "language")),
-        "channel.ttl": _number(_text(channel, "ttl")),
-    }
-
-
-def _items(entries: Sequence[_Entry], channel_fields: Mapping[str, Value], url: str) -> Iterator[Item]:
-    """Yield the items in page order; of those with one identity the first."""
-    seen: set[str] = set()
-    for entry in entries:
-        item = _item(entry, channel_fields, url)
-        if item.item_id not in seen:
-            seen.add(item.item_id)
-            yield item
-
-
-def _item(entry: _Entry, channel_fields: Mapping[str, Value], url: str) -> Item:
-    texts = _texts(entry, url)
-    updated_s = time_s(_text(entry, "updated"), dict.get(_as_dict(entry), "updated_parsed"))
-    published_s = time_s(_text(entry, "published"), dict.get(_as_dict(entry), "published_parsed"))
-    published_s = updated_s if published_s is None else published_s
-    fields: dict[str, Value] = dict(channel_fields)
-    fields.update((f"channel.item.{name}", _capped(text)) for name, text in texts.items())
-    fields["channel.item.pubdate"] = published_s
-    fields["channel.item.updated"] = updated_s
-    return Item(
-        item_id=_identity(entry, texts),
-        fields=fields,
-        published_s=published_s,
-        content_hash=_hash([texts[name] for name in _HASHED]),
+def _channel(channel: _Entry, url: str) -> Channel:
+    return Channel(
+        title=_text(channel, "title"),
+        link=_link(channel, url),
+        description=_text(channel, "subtitle"),
+        language=_text(channel, "language"),
+        ttl_minutes=_number(_text(channel, "ttl")),
     )
 
 
-def _texts(entry: _Entry, url: str) -> dict[str, str | None]:
-    return {
-        "title": _text(entry, "title"),
-        "description": _text(entry, "summary"),
-        "content": _content(entry),
-        "link": _link(entry, url),
-        "guid": _text(entry, "id"),
-        "author": _text(entry, "author"),
-        "category": _categories(entry),
-        "enclosure": _enclosure(entry, url),
-    }
+def _items(entries: Sequence[_Entry], channel_fields: Mapping[str, Value], url: str) -> Iterator[Item]:
+    return distinct(_entry(entry, url).item(channel_fields) for entry in entries)
 
 
-def _identity(entry: _Entry, texts: Mapping[str, str | None]) -> str:
+def _entry(entry: _Entry, url: str) -> Entry:
+    times = _as_dict(entry)
+    return Entry(
+        identity=_identity(entry),
+        title=_text(entry, "title"),
+        description=_text(entry, "summary"),
+        content=_content(entry),
+        link=_link(entry, url),
+        guid=_text(entry, "id"),
+        author=_text(entry, "author"),
+        category=_categories(entry),
+        enclosure=_enclosure(entry, url),
+        published_s=time_s(_text(entry, "published"), dict.get(times, "published_parsed")),
+        updated_s=time_s(_text(entry, "updated"), dict.get(times, "updated_parsed")),
+    )
+
+
+def _identity(entry: _Entry) -> str:
     """Return the guid, else the link as written, else a hash; long ones are hashed."""
-    identity = texts["guid"] or _text(entry, "link")
+    identity = _text(entry, "id") or _text(entry, "link")
     if identity is None:
-        return "hash:" + _hash([texts["title"], texts["description"] or texts["content"]])
-    return identity if len(identity) <= LONGEST_ID else "hash:" + _hash([identity])
-
-
-def _hash(texts: Sequence[str | None]) -> str:
-    """Return a sha256 that tells apart ``None``, ``""`` and every way of cutting the same characters."""
-    digest = hashlib.sha256()
-    for text in texts:
-        data = b"" if text is None else text.encode()
-        digest.update(b"%d:" % (-1 if text is None else len(data)))
-        digest.update(data)
-    return digest.hexdigest()
+        return "hash:" + digest([_text(entry, "title"), _text(entry, "summary") or _content(entry)])
+    return short_identity(identity)
 
 
 def _text(entry: _Entry, key: str) -> str | None:
     """Return a text without characters that are none, or ``None`` where nothing is left."""
     value = dict.get(_as_dict(entry), key)  # feedparser's own get() maps and warns
-    return (_clean(value).strip() or None) if isinstance(value, str) else None
+    return (clean(value).strip() or None) if isinstance(value, str) else None
 
 
 def _as_dict(entry: _Entry) -> dict[str, Any]:
     return entry if isinstance(entry, dict) else dict(entry)
-
-
-def _clean(text: str) -> str:
-    """Return the text without surrogates and control characters other than tab and newline."""
-    return _NOT_TEXT.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
-
-
-def _capped(text: str | None) -> str | None:
-    return None if text is None else text[:LONGEST_FIELD]
 
 
 def _number(text: str | None) -> float | None:
@@ -254,7 +196,7 @@ def _categories(entry: _Entry) -> str | None:
 
 def _enclosure(entry: _Entry, url: str) -> str | None:
     hrefs = (_text(link, "href") for link in _dicts(entry, "links") if link.get("rel") == "enclosure")
-    return next((_absolute(url, href) for href in hrefs if href), None)
+    return next((safe_link(url, href) for href in hrefs if href), None)
 
 
 def _dicts(entry: _Entry, key: str) -> list[_Entry]:
@@ -264,9 +206,4 @@ def _dicts(entry: _Entry, key: str) -> list[_Entry]:
 
 def _link(entry: _Entry, url: str) -> str | None:
     href = _text(entry, "link")
-    return None if href is None else _absolute(url, href)
-
-
-def _absolute(url: str, href: str) -> str | None:
-    """Return an absolute link, or ``None`` for one that must not be followed."""
-    return None if _UNSAFE_LINK.match(href) else absolute(url, href)
+    return None if href is None else safe_link(url, href)

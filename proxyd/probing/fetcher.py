@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import aiohttp
@@ -54,6 +54,16 @@ class FetchLimits:
     redirects: int = 5
 
 
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request and the head of its response; ``status`` is ``None`` where none came."""
+
+    url: str
+    sent: Mapping[str, str]
+    status: int | None = None
+    received: tuple[tuple[str, str], ...] = ()
+
+
 @dataclass(slots=True)
 class Trip:
     """What a fetch has done so far; it is told also when the fetch fails."""
@@ -61,6 +71,7 @@ class Trip:
     requests: int = 0
     started_s: float | None = None
     body_bytes: int = 0
+    exchanges: list[Exchange] = field(default_factory=list)
 
     def count_bytes(self, number: int) -> None:
         """Add decoded bytes."""
@@ -155,11 +166,14 @@ class Fetcher:
         trip.requests += 1
         if trip.started_s is None:
             trip.started_s = self._clock.time_s()
+        trip.exchanges.append(Exchange(str(url), headers))
         async with (
             budget.spending(),
             _client_errors(),
             self._session.get(url, headers=headers, allow_redirects=False, auto_decompress=False) as response,
         ):
+            received = tuple(response.headers.items())
+            trip.exchanges[-1] = Exchange(str(url), response.request_info.headers, response.status, received)
             if response.status in _REDIRECTS and "Location" in response.headers:
                 return _Redirect(_next_url(response), response.status in _PERMANENT)
             return await self._response(response, trip)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from proxyd.errors import ProbeError
 from proxyd.probing.failures import ParserFailedError
-from proxyd.probing.feeds import ParsedFeed, parse_feed
+from proxyd.probing.pages import ParsedDocument, parse_document
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -25,15 +25,19 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from proxyd.model.profile import PageClass
+
 
 class ParseFunction(Protocol):
     """What a worker runs: a function of a module's top level, so that it can be named to another process."""
 
-    def __call__(self, body: bytes, content_type: str | None = None, url: str = "", /) -> ParsedFeed:
-        """Return the feed; raise a ProbeError for a document that holds none."""
+    def __call__(
+        self, body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None, /
+    ) -> ParsedDocument:
+        """Return what the class reads; raise a ProbeError for a document that holds nothing of it."""
 
 
-_Job: TypeAlias = tuple[bytes, "str | None", str]
+_Job: TypeAlias = tuple[bytes, "str | None", str, "PageClass | None"]
 _START_S = 30.0  # a worker imports its modules before the clock of its first document starts
 
 
@@ -52,7 +56,7 @@ class ParserPool:
 
     def __init__(
         self,
-        parse: ParseFunction = parse_feed,
+        parse: ParseFunction = parse_document,
         *,
         workers: int = 2,
         timeout_s: float = 10.0,
@@ -73,18 +77,20 @@ class ParserPool:
     ) -> None:
         await self.close()
 
-    async def parse(self, body: bytes, content_type: str | None = None, url: str = "") -> ParsedFeed:
-        """Return the feed in ``body``.
+    async def parse(
+        self, body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None
+    ) -> ParsedDocument:
+        """Return what a class reads from ``body``; a feed where no class is given.
 
         Raises
         ------
         ParserFailedError
             The parser hung, died twice or raised something it should not.
         FeedParseError
-            The document holds no feed.
+            The document holds nothing of that kind.
         """
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._run, (body, content_type, url))
+        return await loop.run_in_executor(self._threads, self._run, (body, content_type, url, page_class))
 
     async def close(self) -> None:
         """End every worker; parses in flight fail."""
@@ -97,7 +103,7 @@ class ParserPool:
         for worker in self._workers:
             worker.end()
 
-    def _run(self, job: _Job) -> ParsedFeed:
+    def _run(self, job: _Job) -> ParsedDocument:
         """Run one document on an idle worker; there is one for each thread."""
         worker = self._idle.get()
         try:
@@ -119,8 +125,8 @@ class _Worker:
         self._tasks = 0
         self._closed = False
 
-    def run(self, job: _Job) -> ParsedFeed:
-        """Return the feed of one document; a process that dies under it is replaced once."""
+    def run(self, job: _Job) -> ParsedDocument:
+        """Return what one document holds; a process that dies under it is replaced once."""
         try:
             return self._run_once(job)
         except (EOFError, OSError):
@@ -139,7 +145,7 @@ class _Worker:
             with suppress(ValueError):  # its thread has just collected it
                 process.kill()
 
-    def _run_once(self, job: _Job) -> ParsedFeed:
+    def _run_once(self, job: _Job) -> ParsedDocument:
         pipe = self._ready_pipe()
         pipe.send(job)
         if not pipe.poll(self._timeout_s):
@@ -151,7 +157,7 @@ class _Worker:
             self.end()
         if isinstance(answer, ProbeError):
             raise answer
-        result: ParsedFeed = answer
+        result: ParsedDocument = answer
         return result
 
     def _ready_pipe(self) -> Connection[Any, Any]:
@@ -190,11 +196,11 @@ class _Worker:
 
 
 def _context() -> BaseContext:
-    """Return forkserver where there is one, feedparser imported beforehand: new workers start in milliseconds."""
+    """Return forkserver where there is one, the parsers imported beforehand: new workers start in milliseconds."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["proxyd.probing.feeds"])
+    context.set_forkserver_preload(["proxyd.probing.pages"])
     return context
 
 
@@ -207,7 +213,7 @@ def _serve(pipe: Connection[Any, Any], parse: ParseFunction) -> None:
             pipe.send(_answer(parse, pipe.recv()))
 
 
-def _answer(parse: ParseFunction, job: _Job) -> ParsedFeed | ProbeError:
+def _answer(parse: ParseFunction, job: _Job) -> ParsedDocument | ProbeError:
     try:
         return parse(*job)
     except ProbeError as error:

@@ -11,10 +11,12 @@ from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest, Valida
 from proxyd.net import one_line
 from proxyd.probing.failures import kind_of
 from proxyd.probing.fetcher import FetchResponse, Trip
+from proxyd.probing.page_values import ParsedPage
 
 if TYPE_CHECKING:
+    from proxyd.model.profile import PageClass
     from proxyd.ports import Clock
-    from proxyd.probing.feeds import ParsedFeed
+    from proxyd.probing.pages import ParsedDocument
 
 _READABLE = frozenset({200, 203, 204, 205})
 _THROTTLED = frozenset({429, 503})
@@ -30,8 +32,10 @@ class Fetch(Protocol):
 class Parse(Protocol):
     """What the prober parses with."""
 
-    async def parse(self, body: bytes, content_type: str | None = None, url: str = "") -> ParsedFeed:
-        """Return the feed or raise a ProbeError."""
+    async def parse(
+        self, body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None
+    ) -> ParsedDocument:
+        """Return what the class reads, a feed where there is none; or raise a ProbeError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +59,9 @@ class HttpProber:
         self._parser = parser
         self._clock = clock
 
-    async def probe(self, request: ProbeRequest) -> ProbeOutcome:
-        """Fetch and read one source once."""
-        probe = _Probe(request, Trip(), self._clock.time_s())
+    async def probe(self, request: ProbeRequest, trip: Trip | None = None) -> ProbeOutcome:
+        """Fetch and read one source once; ``trip`` is told what was sent and received on the way."""
+        probe = _Probe(request, trip if trip is not None else Trip(), self._clock.time_s())
         try:
             response = await self._fetcher.fetch(request.url, request.validators, probe.trip)
             return await self._read(probe, response)
@@ -81,15 +85,21 @@ class HttpProber:
 
     async def _parsed(self, probe: _Probe, response: FetchResponse, body_hash: str) -> ProbeOutcome:
         try:
-            feed = await self._parser.parse(response.body, response.headers.get("Content-Type"), response.url)
+            document = await self._parser.parse(
+                response.body, response.headers.get("Content-Type"), response.url, probe.request.page_class
+            )
         except ProbeError as error:
             return replace(self._failed(probe, error), status=response.status, retry_after_s=response.retry_after_s)
-        return self._changed(probe, response, body_hash, feed)
+        return self._changed(probe, response, body_hash, document)
 
-    def _changed(self, probe: _Probe, response: FetchResponse, body_hash: str, feed: ParsedFeed) -> ProbeOutcome:
-        outcome = self._outcome(probe, OutcomeKind.CHANGED, response, _changed_detail(feed))
+    def _changed(self, probe: _Probe, response: FetchResponse, body_hash: str, read: ParsedDocument) -> ProbeOutcome:
+        outcome = self._outcome(probe, OutcomeKind.CHANGED, response, _changed_detail(read))
         return replace(
-            outcome, items=feed.items, validators=response.validators, body_hash=body_hash, period_s=feed.period_s
+            outcome,
+            items=read.items,
+            validators=response.validators,
+            body_hash=body_hash,
+            period_s=read.period_s,
         )
 
     def _same_body(self, probe: _Probe, response: FetchResponse) -> ProbeOutcome:
@@ -134,10 +144,13 @@ class HttpProber:
         )
 
 
-def _changed_detail(feed: ParsedFeed) -> str:
-    parts = [f"{feed.version}, {len(feed.items)} items"]
-    if feed.truncated:
+def _changed_detail(document: ParsedDocument) -> str:
+    parts = [f"{document.version}, {len(document.items)} items"]
+    if document.truncated:
         parts.append("more were left out")
-    if feed.trouble:
-        parts.append(f"not well-formed: {feed.trouble}")
+    if isinstance(document, ParsedPage) and document.misfits:
+        counted = ", ".join(f"{path} {count}" for path, count in document.misfits)
+        parts.append(f"values that do not fit their type: {counted}")
+    if document.trouble:
+        parts.append(f"trouble: {document.trouble}")
     return "; ".join(parts)

@@ -15,8 +15,9 @@ from aiohttp import ThreadedResolver
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
+from proxyd.model.profile import PageClass
 from proxyd.net import Guard, HostTokens, make_session
-from proxyd.probing import Fetcher, FetchLimits, HttpProber, ParsedFeed, parse_feed
+from proxyd.probing import Fetcher, FetchLimits, HttpProber, ParsedDocument, parse_document
 from tests.fakes import FakeClock
 
 FEED = b"<rss version='2.0'><channel></channel></rss>"
@@ -119,8 +120,10 @@ async def listener() -> AsyncIterator[Listener]:
 
 
 class InlineParser:
-    async def parse(self, body: bytes, content_type: str | None = None, url: str = "") -> ParsedFeed:
-        return parse_feed(body, content_type, url)
+    async def parse(
+        self, body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None
+    ) -> ParsedDocument:
+        return parse_document(body, content_type, url, page_class)
 
 
 async def probe(url: str, guard: Guard) -> ProbeOutcome:

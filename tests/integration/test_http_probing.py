@@ -18,8 +18,9 @@ from aiohttp import ThreadedResolver, web
 from aiohttp.abc import ResolveResult
 
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest, Validators
+from proxyd.model.profile import Extraction, Field, FieldType, PageClass, Reader
 from proxyd.net import Guard, HostTokens, SessionLimits, make_session
-from proxyd.probing import Fetcher, FetchLimits, HttpProber, ParsedFeed, parse_feed
+from proxyd.probing import Fetcher, FetchLimits, HttpProber, ParsedDocument, parse_document
 from proxyd.probing.failures import ParserFailedError
 from tests.fakes import FakeClock, settle
 
@@ -37,13 +38,17 @@ class InlineParser:
     def __init__(self) -> None:
         self.parsed = 0
 
-    async def parse(self, body: bytes, content_type: str | None = None, url: str = "") -> ParsedFeed:
+    async def parse(
+        self, body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None
+    ) -> ParsedDocument:
         self.parsed += 1
-        return parse_feed(body, content_type, url)
+        return parse_document(body, content_type, url, page_class)
 
 
 class BrokenParser:
-    async def parse(self, body: bytes, content_type: str | None = None, url: str = "") -> ParsedFeed:
+    async def parse(
+        self, body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None
+    ) -> ParsedDocument:
         raise ParserFailedError("the parser died")
 
 
@@ -131,6 +136,15 @@ def answering(status: int = 200, body: bytes = FEED, *, headers: dict[str, str] 
 async def probe_once(handler: Handler, limits: FetchLimits | None = None, **known: object) -> ProbeOutcome:
     async with serving(handler) as origin, rigged(limits=limits) as rig:
         return await rig.probe(origin.url + "/feed", **known)
+
+
+async def test_a_page_class_is_read_from_its_page() -> None:
+    extraction = Extraction(Reader.CSS, "h1")
+    fields = (Field("heading", FieldType.STRING, extraction), Field("number", FieldType.INTEGER, extraction))
+    outcome = await probe_once(answering(body=b"<h1>New</h1>"), page_class=PageClass("C", "D", fields))
+    assert outcome.kind is OutcomeKind.CHANGED
+    assert outcome.items[0].fields == {"heading": "New", "number": None}
+    assert outcome.detail == "html, 1 items; values that do not fit their type: number 1"
 
 
 async def test_a_feed_is_changed_with_its_items_validators_and_hash() -> None:
@@ -425,7 +439,9 @@ async def test_a_document_that_broke_the_parser_is_asked_for_again() -> None:
 
 async def test_bugs_are_not_outcomes() -> None:
     class Buggy(BrokenParser):
-        async def parse(self, body: bytes, content_type: str | None = None, url: str = "") -> ParsedFeed:
+        async def parse(
+            self, body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None
+        ) -> ParsedDocument:
             raise ZeroDivisionError
 
     async with serving(answering()) as origin, rigged() as rig:

@@ -13,11 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from proxyd.model.profile import Extraction, Field, FieldType, PageClass, Reader
 from proxyd.probing import ParsedFeed, ParserPool
 from proxyd.probing.failures import EmptyDocumentError, NotAFeedError, ParserFailedError
 
 
-def play(body: bytes, content_type: str | None = None, url: str = "", /) -> ParsedFeed:
+def play(
+    body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None, /
+) -> ParsedFeed:
     """Do what the document says."""
     word, _, rest = body.decode().partition(" ")
     if word == "hang":
@@ -42,6 +45,22 @@ async def test_a_real_document_crosses_to_a_worker_and_back() -> None:
         assert feed.items[0].fields["channel.item.link"] == "http://a/x"
         with pytest.raises(EmptyDocumentError):
             await pool.parse(b"")
+
+
+async def test_the_page_class_crosses_to_the_worker() -> None:
+    field = Field("v", FieldType.INTEGER, Extraction(Reader.JSON, "$.a"))
+    async with ParserPool(workers=1) as pool:
+        page = await pool.parse(b'{"a": 7}', None, "http://a/", PageClass("C", "D", (field,)))
+    assert page.items[0].fields == {"v": 7}
+
+
+async def test_a_selector_that_takes_for_ever_is_ended() -> None:
+    costly = "count(//p[count(//p[count(//p) > 0]) > 0])"
+    page_class = PageClass("C", "D", (Field("v", FieldType.INTEGER, Extraction(Reader.XPATH, costly)),))
+    async with ParserPool(workers=1, timeout_s=0.5) as pool:
+        with pytest.raises(ParserFailedError, match="longer than"):
+            await pool.parse(b"<p>" * 5_000, None, "http://a/", page_class)
+        assert await pool.parse(b"<rss version='2.0'/>")
 
 
 async def test_a_hung_parser_is_killed_in_time_and_others_survive() -> None:

@@ -8,7 +8,8 @@ import feedparser
 import pytest
 
 from proxyd.probing.failures import EmptyDocumentError, NotAFeedError, UnsafeDocumentError
-from proxyd.probing.feeds import LONGEST_FIELD, MOST_ITEMS, parse_feed
+from proxyd.probing.feeds import parse_feed
+from proxyd.probing.texts import LONGEST_FIELD, MOST_ITEMS
 
 URL = "https://example.org/blog/feed.xml"
 NOON_S = float(calendar.timegm((2026, 3, 1, 12, 0, 0)))
@@ -230,8 +231,8 @@ def test_a_post_about_entities_is_no_bomb() -> None:
     "body",
     [
         b"hello",
-        b"<urlset><url><loc>x</loc></url></urlset>",
-        b'{"version": "https://jsonfeed.org/version/1.1", "items": []}',
+        b"<book><urlset><url><loc>x</loc></url></urlset></book>",
+        b'{"version": "https://example.org/version/1.1", "items": []}',
         b"\x89PNG\r\n\x1a\n" + bytes(range(256)),
         b"<opml version='1.0'><body/></opml>",
     ],

@@ -1,0 +1,130 @@
+"""The verb that probes an address once: for writing a profile, and for finding out what is wrong with a source."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+from proxyd.app import probe_once
+from proxyd.config import load
+from proxyd.language.quoting import quote_name, quote_text
+from proxyd.model.item import Item
+from proxyd.model.outcome import ProbeOutcome
+from proxyd.probing import Exchange, Trip
+
+_SHOWN = 10
+_SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization", "set-cookie"})
+
+
+def probe(options: argparse.Namespace) -> int:
+    """Probe once; exit 0 where the probe saw the source."""
+    trip = Trip()
+    outcome = asyncio.run(probe_once(load(options.config), options.url, trip))
+    if options.json:
+        print(json.dumps(_entry(outcome, trip, debug=options.debug), indent=2))
+    else:
+        _print(outcome, trip, debug=options.debug)
+    return 0 if outcome.kind.is_success else 1
+
+
+def _entry(outcome: ProbeOutcome, trip: Trip, *, debug: bool) -> dict[str, object]:
+    entry: dict[str, object] = {
+        "outcome": outcome.kind.value,
+        "detail": outcome.detail,
+        "status": outcome.status,
+        "url": trip.exchanges[-1].url if trip.exchanges else outcome.source_id,
+        "requests": outcome.requests,
+        "seconds": round(outcome.finished_s - outcome.started_s, 3),
+        "body_bytes": outcome.body_bytes,
+        "etag": outcome.validators.etag,
+        "last_modified": outcome.validators.last_modified,
+        "retry_after_s": outcome.retry_after_s,
+        "fresh_for_s": outcome.fresh_for_s,
+        "period_s": outcome.period_s,
+        "items": [_item(item) for item in outcome.items],
+        "create_source": _statement(outcome) if outcome.items else None,
+    }
+    if debug:
+        entry["exchanges"] = [
+            {"url": e.url, "sent": _shown(e.sent.items()), "status": e.status, "received": _shown(e.received)}
+            for e in trip.exchanges
+        ]
+    return entry
+
+
+def _item(item: Item) -> dict[str, object]:
+    return {
+        "id": item.item_id,
+        "published": _time(item.published_s),
+        "title": item.fields.get("channel.item.title"),
+        "link": item.fields.get("channel.item.link"),
+    }
+
+
+def _print(outcome: ProbeOutcome, trip: Trip, *, debug: bool) -> None:
+    if debug:
+        for exchange in trip.exchanges:
+            _print_exchange(exchange)
+    seconds = outcome.finished_s - outcome.started_s
+    print(f"{outcome.kind.value}: {outcome.detail}")
+    print(f"requests: {outcome.requests}, bytes: {outcome.body_bytes}, seconds: {seconds:.2f}")
+    for name, value in _notes(outcome):
+        print(f"{name}: {value}")
+    for item in outcome.items[:_SHOWN]:
+        print(f"  {_time(item.published_s) or 'no time':20}  {item.fields.get('channel.item.title') or item.item_id}")
+    if len(outcome.items) > _SHOWN:
+        print(f"  and {len(outcome.items) - _SHOWN} more")
+    if outcome.items:
+        print(_statement(outcome))
+
+
+def _notes(outcome: ProbeOutcome) -> list[tuple[str, str]]:
+    values = [
+        ("ETag", outcome.validators.etag),
+        ("Last-Modified", outcome.validators.last_modified),
+        ("asks to wait", _seconds(outcome.retry_after_s)),
+        ("fresh for", _seconds(outcome.fresh_for_s)),
+        ("says it changes every", _seconds(outcome.period_s)),
+    ]
+    return [(name, value) for name, value in values if value is not None]
+
+
+def _print_exchange(exchange: Exchange) -> None:
+    print(f"> GET {exchange.url}")
+    for name, value in _shown(exchange.sent.items()):
+        print(f"> {name}: {value}")
+    print(f"< {exchange.status or 'no response'}")
+    for name, value in _shown(exchange.received):
+        print(f"< {name}: {value}")
+
+
+def _shown(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return headers without what is secret in them."""
+    return [(name, "(hidden)" if name.lower() in _SECRET_HEADERS else value) for name, value in headers]
+
+
+def _statement(outcome: ProbeOutcome) -> str:
+    """Return the statement that declares this source, with the rate that its items show."""
+    title = str(outcome.items[0].fields.get("channel.title") or urlsplit(outcome.source_id).hostname or "source")
+    name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:40] or "source"
+    times = sorted(item.published_s for item in outcome.items if item.published_s is not None)
+    span_days = (outcome.finished_s - times[0]) / 86400 if times else 0.0
+    rate = len(times) / span_days if span_days > 0.5 else 0.0
+    expect = f" EXPECT {max(1, round(rate * 7))} PER WEEK" if rate > 0 else ""
+    return f"CREATE SOURCE {quote_name(name)} OF RSS AT {quote_text(outcome.source_id)}{expect};"
+
+
+def _time(time_s: float | None) -> str | None:
+    try:
+        return None if time_s is None else datetime.fromtimestamp(time_s, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _seconds(value: float | None) -> str | None:
+    return None if value is None else f"{value:g} s"

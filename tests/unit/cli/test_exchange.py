@@ -1,0 +1,80 @@
+"""Sources from OPML and lists of addresses, and out again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from proxyd.cli.main import main
+
+OPML = """<?xml version="1.0"?><opml version="1.0"><body>
+<outline text="News"><outline type="rss" text="A &quot;quoted&quot; feed" xmlUrl="https://example.org/a?b=1&amp;c='2'"/>
+<outline type="rss" title="Same" xmlUrl="https://example.org/b"/></outline>
+<outline type="rss" title="Same" xmlUrl="feed:https://example.org/c"/>
+<outline type="rss" title="Again" xmlUrl="https://example.org/b"/>
+<outline type="rss" text="Umlaut ü" xmlURL="feed://example.org/d"/>
+</body></opml>"""
+
+
+def write(folder: Path, name: str, text: str) -> str:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_feeds_come_in_and_go_out_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "profiles"
+    folder.mkdir()
+    assert main(["import", write(tmp_path, "feeds.opml", OPML), "--out", str(folder / "in.profile")]) == 0
+    assert capsys.readouterr().out.startswith("4 sources in ")
+    assert main(["check", str(folder)]) == 0
+    assert "1 rule, 4 sources" in capsys.readouterr().out
+    monkeypatch.setenv("PROXYD_PROFILES", str(folder))
+    assert main(["export"]) == 0
+    outlines = list(ElementTree.fromstring(capsys.readouterr().out.split("\n", 1)[1]).iter("outline"))
+    assert {outline.attrib["xmlUrl"] for outline in outlines} == {
+        "https://example.org/a?b=1&c='2'",
+        "https://example.org/b",
+        "https://example.org/c",
+        "http://example.org/d",
+    }
+    assert [outline.attrib["text"] for outline in outlines] == ["a-quoted-feed", "same", "same-2", "umlaut-ü"]
+
+
+def test_a_list_of_addresses_will_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    listed = "# mine\nhttps://example.org/a\n\nhttps://example.org/b\n"
+    assert main(["import", write(tmp_path, "urls.txt", listed), "--name", "Pages"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("CREATE SOURCE") == 2
+    assert '"example-org-2"' in printed
+    assert 'CREATE DOMAIN "Pages"' in printed
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "lists no feed"),
+        ("<opml><body/></opml>", "lists no feed"),
+        ("<opml><body>", "in.opml:1: not well-formed XML"),
+        ('<!DOCTYPE o [<!ENTITY a "b">]><opml/>', "declares entities"),
+        ("ftp://example.org/a", "in.opml:1: 'ftp://example.org/a' is no http or https address"),
+        ('<opml><outline xmlUrl="javascript:alert(1)"/></opml>', "'javascript:alert(1)' is no http or https address"),
+    ],
+    ids=["empty", "no outline", "cut off", "entities", "ftp", "script"],
+)
+def test_what_cannot_be_imported_is_named(
+    text: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["import", write(tmp_path, "in.opml", text)]) == 1
+    assert says in capsys.readouterr().err
+
+
+def test_a_file_that_is_there_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    there = write(tmp_path, "mine.profile", "mine")
+    assert main(["import", write(tmp_path, "u.txt", "https://example.org/a"), "--out", there]) == 1
+    assert "is there already" in capsys.readouterr().err
+    assert Path(there).read_text(encoding="utf-8") == "mine"
