@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import resource
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -38,6 +39,7 @@ class ParseFunction(Protocol):
 
 
 _Job: TypeAlias = tuple[bytes, "str | None", str, "PageClass | None"]
+_MEMORY_BYTES = 256 << 20  # of data, in one worker; a feed of 10 MB needs about a third of it
 _START_S = 30.0  # a worker imports its modules before the clock of its first document starts
 
 
@@ -207,6 +209,7 @@ def _context() -> BaseContext:
 def _serve(pipe: Connection[Any, Any], parse: ParseFunction) -> None:
     """Answer documents until the other end is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the daemon decides when to end, not the terminal
+    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
     with suppress(EOFError, OSError):
         pipe.send("ready")
         while True:
@@ -218,5 +221,7 @@ def _answer(parse: ParseFunction, job: _Job) -> ParsedDocument | ProbeError:
         return parse(*job)
     except ProbeError as error:
         return error
+    except MemoryError:
+        return ParserFailedError(f"the document needs more than {_MEMORY_BYTES >> 20} MiB to be parsed")
     except Exception as error:  # noqa: BLE001 - hostile documents break parsers: recorded as an outcome
         return ParserFailedError(f"the parser raised {type(error).__name__}: {error}"[:300])

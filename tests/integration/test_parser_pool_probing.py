@@ -30,6 +30,8 @@ def play(
     elif word == "die-once" and not Path(rest).exists():
         Path(rest).touch()
         os.kill(os.getpid(), signal.SIGKILL)
+    elif word == "eat":
+        bytearray(int(rest) << 20)
     elif word == "raise":
         raise RuntimeError("a bug in the parser")
     elif word == "refuse":
@@ -45,6 +47,14 @@ async def test_a_real_document_crosses_to_a_worker_and_back() -> None:
         assert feed.items[0].fields["channel.item.link"] == "http://a/x"
         with pytest.raises(EmptyDocumentError):
             await pool.parse(b"")
+
+
+async def test_a_document_that_eats_memory_fails_alone() -> None:
+    async with ParserPool(play, workers=1) as pool:
+        assert await pool.parse(b"eat 32")
+        with pytest.raises(ParserFailedError, match="more than 256 MiB"):
+            await pool.parse(b"eat 400")
+        assert await pool.parse(b"fine")
 
 
 async def test_the_page_class_crosses_to_the_worker() -> None:
