@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyd.estimation import WEEK_S
 from proxyd.model.chronon import Chronon
 from proxyd.scheduling.turns import turns
 from proxyd.simulate.replay import Terms
@@ -19,7 +20,7 @@ from proxyd.simulate.replay import Terms
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_MINUTE_S, _HOUR_S, _DAY_S, _WEEK_S = 60.0, 3600.0, 86400.0, 7 * 86400.0
+_MINUTE_S, _HOUR_S, _DAY_S = 60.0, 3600.0, 86400.0
 _LOG_FACTORS = (-40.0, 40.0)
 _NEAR_ENOUGH = 0.002
 _FINEST = 1e-3  # where the chronons let the number of probes only jump, no factor comes nearer
@@ -54,7 +55,7 @@ class EntryFrequency:
     """Miniflux's ``entry_frequency``: a week over the entries of the last week, from 5 minutes to 24 hours."""
 
     def __init__(self, terms: Terms) -> None:
-        self._recent = [times[times > terms.start_s - _WEEK_S] for times in terms.history]
+        self._recent = [times[times > terms.start_s - WEEK_S] for times in terms.history]
         self._start_s = terms.start_s
 
     def first_s(self) -> Floats:
@@ -65,12 +66,12 @@ class EntryFrequency:
         """Return what the entries of the last week give."""
         for source, new in zip(probed, items, strict=True):
             times = np.concatenate([self._recent[source], new]) if new.size else self._recent[source]
-            self._recent[source] = times[times > now_s - _WEEK_S]
+            self._recent[source] = times[times > now_s - WEEK_S]
         return self._waits_s(probed)
 
     def _waits_s(self, sources: Ints) -> Floats:
         weekly = np.array([max(self._recent[source].size, 1e-9) for source in sources])
-        waits: Floats = np.clip(_WEEK_S / weekly, 5 * _MINUTE_S, _DAY_S)
+        waits: Floats = np.clip(WEEK_S / weekly, 5 * _MINUTE_S, _DAY_S)
         return waits
 
 

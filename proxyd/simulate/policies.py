@@ -102,6 +102,7 @@ class AutoPolicy:
         self._planner = FleetPlanner(self._grid, weeks.shapes, weeks.of_source)
         self._planner.start(self._learner.rates_per_s(terms.epoch.start), now_s=terms.start_s)
         self._day, self._week = Timer(terms, DAY_S), Timer(terms, WEEK_S)
+        self._week.rings(terms.epoch.start)  # the first week's shapes are there
         self._left = terms.probes
 
     def choose(self, now: Chronon, room: int) -> Ints:

@@ -12,13 +12,13 @@ import numpy as np
 
 from proxyd.cli.science.tables import print_table, progress
 from proxyd.errors import InvalidScheduleError, TraceError
+from proxyd.estimation import WEEK_S
 from proxyd.model.chronon import ChrononGrid, Epoch
 from proxyd.simulate.models import model_trace, noisy_events
 from proxyd.simulate.registry import Row, checked_policies, run
 from proxyd.simulate.replay import Terms, split
 from proxyd.simulate.trace import Trace, parse_trace
 
-_WEEK_S = 7 * 86400.0
 _MODEL_WEEKS = 16
 _MOST_CHRONONS = 20_000_000
 _MOST_PROBES = 1e9
@@ -113,7 +113,7 @@ def _budget(options: argparse.Namespace, epoch: Epoch, grid: ChrononGrid, source
     asked = options.probes_per_source_week if options.budget is None else options.budget
     if not 0 <= asked <= _MOST_PROBES:
         raise InvalidScheduleError(f"the budget must lie between 0 and {_MOST_PROBES:g}, not {asked:g}")
-    weeks = len(epoch) * grid.length_s / _WEEK_S
+    weeks = len(epoch) * grid.length_s / WEEK_S
     probes = int(asked * sources * weeks) if options.budget is None else int(asked * len(epoch))
     if probes < 1:
         raise InvalidScheduleError("the budget allows no probe at all; raise it")
@@ -128,7 +128,7 @@ def _entry(row: Row, seconds: float) -> dict[str, object]:
 
 
 def _print(rows: list[tuple[Row, float]], events: int, terms: Terms) -> None:
-    weeks = (terms.stop_s - terms.start_s) / _WEEK_S
+    weeks = (terms.stop_s - terms.start_s) / WEEK_S
     print(f"{terms.sources} sources, {events} events, {weeks:.1f} weeks, budget of {terms.probes} probes")
     print_table(
         ["policy", "probes", "mean delay h", "median h", "p95 h", "completeness", "undiscovered", "peak/slot", "s"],

@@ -150,16 +150,14 @@ def _lives(rng: np.random.Generator, repeats: int) -> Iterator[Figure]:
             grid = [(every, life) for every in _RULES]
             utilities = effective_utility(dataset, fpn(_KEPT), grid=grid, repeats=repeats, rng=rng, closed=closed)
             rows += [(name, every, u) for every, u in zip(_RULES, utilities, strict=True)]
-        yield Figure(
-            f"sup-2{part}-life",
-            f"Utility of SUP over X, {dataset.name}, FPN({_KEPT})",
-            ("life", "X", "effective utility"),
-            tuple(rows),
-            x="X",
-            y=("effective utility",),
-            by="life",
-            note=_life_note(rows),
-        )
+        title = f"Utility of SUP over X, {dataset.name}, FPN({_KEPT})"
+        yield _over_x(f"sup-2{part}-life", title, "life", rows, _life_note(rows))
+
+
+def _over_x(name: str, title: str, by: str, rows: Sequence[tuple[str | float | int, ...]], note: str) -> Figure:
+    """Return a figure of utility over X with a curve for each value of ``by``."""
+    utility = "effective utility"
+    return Figure(name, title, (by, "X", utility), tuple(rows), x="X", y=(utility,), by=by, note=note)
 
 
 def _life_note(rows: Sequence[tuple[str | float | int, ...]]) -> str:
@@ -183,16 +181,8 @@ def _models(rng: np.random.Generator, repeats: int) -> Iterator[Figure]:
         for name, model in models.items():
             utilities = effective_utility(dataset, model, grid=grid, repeats=repeats, rng=rng)
             rows += [(name, every, u) for every, u in zip(_RULES, utilities, strict=True)]
-        yield Figure(
-            f"sup-3{part}-model",
-            f"Utility of SUP over X, {dataset.name}, overwrite",
-            ("model", "X", "effective utility"),
-            tuple(rows),
-            x="X",
-            y=("effective utility",),
-            by="model",
-            note=_model_note(rows),
-        )
+        title = f"Utility of SUP over X, {dataset.name}, overwrite"
+        yield _over_x(f"sup-3{part}-model", title, "model", rows, _model_note(rows))
 
 
 def _model_note(rows: Sequence[tuple[str | float | int, ...]]) -> str:
