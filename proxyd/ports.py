@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from proxyd.model.item import Item
 from proxyd.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.model.profile import Declaration, SecretRef
-from proxyd.rules import Explanation, Observation
+from proxyd.rules import Explanation, Needed, Observation
 from proxyd.scheduling import PlannedProbe
 
 
@@ -35,8 +36,8 @@ class Prober(Protocol):
 class Memory(Protocol):
     """What outlives a probe."""
 
-    async def known_items(self, source_id: str, item_ids: Sequence[str]) -> Mapping[str, str]:
-        """Return the content hashes of those items of a source that are stored."""
+    async def known_items(self, source_id: str, needed: Needed) -> Mapping[str, Item]:
+        """Return the items of a source that are stored and needed, by id; without fields where those are not."""
 
     async def record(self, observation: Observation) -> None:
         """Store all that one probe changed, whole or not at all; returns once it cannot be lost."""

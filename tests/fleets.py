@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 import numpy as np
 
 from proxyd.language import CheckSettings, SourceText, check
 from proxyd.model.chronon import ChrononGrid
-from proxyd.model.item import Item
+from proxyd.model.item import EventKind, Item
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.model.profile import Declaration
-from proxyd.rules import Decider, DeciderSettings, Observation
+from proxyd.rules import Decider, DeciderSettings, Needed, Observation
 from proxyd.scheduling import Budget, PlannerSettings
 
 DOMAIN = """CREATE DOMAIN "D" AS CLASS::RSS(channel.item.title:String, channel.item.link:URL,
@@ -80,18 +80,21 @@ class RecordingMemory:
 
     def __init__(self) -> None:
         self.observations: list[Observation] = []
-        self._hashes: dict[tuple[str, str], str] = {}
+        self._items: dict[str, dict[str, Item]] = {}
 
-    async def known_items(self, source_id: str, item_ids: Sequence[str]) -> Mapping[str, str]:
-        return self.known(source_id, item_ids)
-
-    def known(self, source_id: str, item_ids: Iterable[str]) -> dict[str, str]:
-        return {i: self._hashes[source_id, i] for i in item_ids if (source_id, i) in self._hashes}
+    async def known_items(self, source_id: str, needed: Needed) -> Mapping[str, Item]:
+        known = self._items.get(source_id, {})
+        return {i: each for i, each in known.items() if needed.item_ids is None or i in needed.item_ids}
 
     async def record(self, observation: Observation) -> None:
         self.observations.append(observation)
+        known = self._items.setdefault(observation.state.source_id, {})
+        known.update((item.item_id, item) for item in observation.edited)
         for event in observation.events:
-            self._hashes[observation.state.source_id, event.item.item_id] = event.item.content_hash
+            if event.kind is EventKind.DELETE:
+                del known[event.item.item_id]
+            else:
+                known[event.item.item_id] = event.item
 
 
 class Drive:
@@ -102,7 +105,8 @@ class Drive:
         self.memory = RecordingMemory()
 
     async def see(self, outcome: ProbeOutcome) -> Observation:
-        known = await self.memory.known_items(outcome.source_id, [i.item_id for i in outcome.items])
+        needed = self.decider.needed(outcome)
+        known = await self.memory.known_items(outcome.source_id, needed) if needed is not None else {}
         observation = self.decider.observe(outcome, known)
         assert observation is not None
         await self.memory.record(observation)

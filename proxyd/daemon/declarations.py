@@ -139,8 +139,11 @@ class Declarations:
     async def _recall_pending(self) -> None:
         for stream in list(self._decider.streams.values()):
             if stream.counts[0] > 0 and not stream.pending:
-                items = await self._store.load_items_after(stream.source_id, stream.fired_seq, limit=MAX_PENDING)
-                self._decider.recall(stream, items)
+                kind = self._decider.programs[stream.rule].rule.trigger.kind
+                events = await self._store.load_events_after(
+                    stream.source_id, stream.fired_seq, kind=kind, limit=MAX_PENDING
+                )
+                self._decider.recall(stream, events)
 
     async def reload_if_changed(self) -> None:
         """Reload where a file was added, changed or removed, and nothing has changed since the look before.
@@ -268,8 +271,9 @@ class Declarations:
     async def _replay(self, entry: Backlog, now_s: float) -> None:
         """Run what a source showed before through a new stream; what comes in meanwhile is not its business."""
         source_id = entry.source.source_id
-        items = await self._store.load_items(source_id, entry.program.start_s)
-        step = self._decider.backlog(entry, [item for item in items if item.seq < entry.before_seq], now_s)
+        kind = entry.program.rule.trigger.kind
+        events = await self._store.load_events(source_id, entry.program.start_s, kind=kind)
+        step = self._decider.backlog(entry, [each for each in events if each.seq < entry.before_seq], now_s)
         outcome = ProbeOutcome(source_id, OutcomeKind.SAME_BODY, now_s, now_s)
         await self._store.record_firings(
             Observation(

@@ -144,13 +144,14 @@ class ProbeLoop:
         task.add_done_callback(self._tasks.discard)
 
     async def _probe(self, planned: PlannedProbe) -> None:
-        request = self._decider.request(planned.probe.source_id)
+        request = self._decider.request(planned.probe.source_id, self._clock.time_s())
         if request is None:  # the source was taken out after its probe was planned
             self._drop(planned)
             return
         outcome = await self._prober.probe(request)
         self._metrics.lateness.observe(max(0.0, outcome.started_s - planned.start_s))
-        known = await self._memory.known_items(outcome.source_id, [item.item_id for item in outcome.items])
+        needed = self._decider.needed(outcome)
+        known = await self._memory.known_items(outcome.source_id, needed) if needed is not None else {}
         observation = self._decider.observe(outcome, known, url=request.url)
         if observation is not None:
             await self._memory.record(observation)

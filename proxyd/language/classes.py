@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from proxyd.language.capabilities import Capability
 from proxyd.language.nodes import ClassDeclaration, CreateDomain, FieldDeclaration, Located
 from proxyd.language.problems import Reporter
+from proxyd.language.selectors import selector_problem
 from proxyd.language.words import did_you_mean
 from proxyd.model.expression import ClassName
 from proxyd.model.profile import Domain, Extraction, Field, FieldType, PageClass, Reader
@@ -127,6 +128,8 @@ def _check_extraction(extraction: Located[Extraction], reporter: Reporter) -> No
         reporter.error(f"the {reader.value} selector is empty", extraction.span)
     elif reader is Reader.JSON and not selector.startswith("$"):
         reporter.error(f"a JSON selector starts with $; found {selector!r}", extraction.span)
+    elif (problem := selector_problem(extraction.value)) is not None:
+        reporter.error(f"the {reader.value} selector {selector!r} cannot be read: {problem}", extraction.span)
     reporter.need(_READERS[reader], extraction.span)
 
 

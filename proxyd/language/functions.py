@@ -67,6 +67,7 @@ _TEXT, _NUMBER, _ANY = Family.TEXT, Family.NUMBER, Family.ANY
 FUNCTIONS: Mapping[str, Function] = {
     "ABS": Function((_NUMBER,), 1, None),
     "COALESCE": Function((_ANY,), 1, None, variadic=True),
+    "DIFF": Function((_TEXT, _TEXT), 2, FieldType.STRING),
     "LENGTH": Function((_TEXT,), 1, FieldType.INTEGER),
     "LOWER": Function((_TEXT,), 1, FieldType.STRING),
     "NULLIF": Function((_ANY, _ANY), 2, None),

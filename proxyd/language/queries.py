@@ -49,6 +49,9 @@ def check_trigger(
     page_class = classes.find(trigger.page_class, reporter)
     if page_class is None:
         return None
+    if trigger.kind is EventKind.DELETE and page_class.is_feed:
+        message = f"items slide off the end of a feed, which is no DELETE: {page_class.name} must be a class of pages"
+        reporter.error(message, trigger.page_class.span)
     condition = None
     if trigger.condition is not None:
         scope = Scope([Binding(page_class.name, page_class)], event=trigger.kind, event_class=page_class)

@@ -53,6 +53,10 @@ class UpdateEvent:
         When it happened, in unix seconds: the item's own time, or the best bound where ``exact`` is false.
     seen_s
         When a probe discovered it.
+    item
+        The item as it is since, or as it was where it is gone.
+    old
+        The item as it was before an update; ``None`` for other kinds.
     """
 
     source_id: str
@@ -62,3 +66,4 @@ class UpdateEvent:
     time_s: float
     seen_s: float
     exact: bool
+    old: Item | None = None

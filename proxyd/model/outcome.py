@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from proxyd.model.item import Item
-from proxyd.model.profile import PageClass
+from proxyd.model.profile import Auth, PageClass
 
 
 class OutcomeKind(Enum):
@@ -21,6 +21,8 @@ class OutcomeKind(Enum):
     TIMEOUT = "timeout"
     UNREACHABLE = "unreachable"  # DNS, connection, TLS, cut off in the middle
     BLOCKED = "blocked"  # the network guard refused an address, a scheme or a port
+    DISALLOWED = "disallowed"  # robots.txt forbids it
+    NO_SECRET = "no_secret"  # the secret of its AUTH is not set; nothing was sent
     TOO_LARGE = "too_large"
     TOO_MANY_REDIRECTS = "too_many_redirects"
     EMPTY = "empty"  # a success without a body
@@ -47,13 +49,37 @@ NO_VALIDATORS = Validators()
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """What a prober needs to know of a source; one without a page class is read as a feed."""
+    """What a prober needs to know of a source; one without a page class is read as a feed.
+
+    Parameters
+    ----------
+    url
+        The declared address.
+    moved_url
+        Where the source moved for good, as its redirects said repeatedly; asked instead of ``url``.
+    headers, auth
+        What the profile adds to requests; sent to the origin of the address asked first, never to another one.
+    obeys_robots
+        Whether robots.txt of the host may forbid the probe.
+    """
 
     source_id: str
     url: str
     validators: Validators = NO_VALIDATORS
     body_hash: str | None = None
     page_class: PageClass | None = None
+    moved_url: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    auth: Auth | None = None
+    obeys_robots: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HubLinks:
+    """Where a source can be subscribed to (WebSub): its hubs and the topic they know it by."""
+
+    hubs: tuple[str, ...]
+    topic: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +92,18 @@ class ProbeOutcome:
         Unix seconds at which the first request started and the last byte was handled.
     items
         The whole window of the source in page order, where ``kind`` is CHANGED; otherwise empty.
+    truncated
+        Whether the window held more items than these.
     retry_after_s
         Seconds the origin asked to wait, from ``finished_s``.
     fresh_for_s
         Seconds from ``finished_s`` for which the response says that it stays fresh; ``None`` where it says nothing.
     period_s
         How often the document says that it changes (ttl, updatePeriod); ``None`` where it says nothing or was not read.
+    permanent_url
+        Where redirects of kind 301 and 308 led, up to the first of another kind; ``None`` without any.
+    hub_links
+        What the response or its document says of hubs, where it was read.
     detail
         One line for people: the status, the error or what the document looked like.
     requests
@@ -84,11 +116,14 @@ class ProbeOutcome:
     finished_s: float
     status: int | None = None
     items: tuple[Item, ...] = ()
+    truncated: bool = False
     validators: Validators = NO_VALIDATORS
     body_hash: str | None = None
     retry_after_s: float | None = None
     fresh_for_s: float | None = None
     period_s: float | None = None
+    permanent_url: str | None = None
+    hub_links: HubLinks | None = None
     detail: str = ""
     requests: int = 1
     body_bytes: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -10,6 +11,8 @@ from typing import TypeAlias
 
 from proxyd.model.expression import NO_SPAN, ClassName, Duration, Expression, Select, Span
 from proxyd.model.item import EventKind
+
+_ATTRIBUTE = re.compile(r"(.*?)::attr\(\s*([A-Za-z][\w:.-]*)\s*\)\s*", re.DOTALL)
 
 
 class FieldType(Enum):
@@ -37,6 +40,16 @@ class Extraction:
 
     reader: Reader
     selector: str
+
+
+def css_parts(selector: str) -> tuple[str, str | None]:
+    """Return the CSS of a selector, empty for the row itself, and the attribute it reads instead of the text.
+
+    >>> css_parts("main a::attr(href)"), css_parts("h1")
+    (('main a', 'href'), ('h1', None))
+    """
+    named = _ATTRIBUTE.fullmatch(selector)
+    return (named[1], named[2]) if named else (selector, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias
 from lxml import etree, html
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
-from proxyd.model.profile import Extraction, Field, FieldType, PageClass, Reader
+from proxyd.model.profile import Extraction, Field, FieldType, PageClass, Reader, css_parts
 from proxyd.probing.failures import SelectorError, UnreadableDocumentError
 from proxyd.probing.page_text import text_blocks
 from proxyd.probing.page_values import ParsedPage, Raw, field_selectors, page_of
@@ -28,7 +28,6 @@ _NOT_NESTED = words(
     "area base br col embed hr img input link meta param source track wbr p li td th tr dt dd option optgroup thead "
     "tbody tfoot colgroup html head body rb rt rp"
 )
-_ATTRIBUTE = re.compile(r"(.*?)::attr\(\s*([A-Za-z][\w:.-]*)\s*\)\s*", re.DOTALL)
 _INSIDE = {
     "tr": "<table>",
     "tbody": "<table>",
@@ -63,11 +62,11 @@ class _CssRow:
 
     def value(self, selector: str, field_type: FieldType) -> Raw:
         """Read ``selector::attr(name)`` as the attribute of that name."""
-        named = _ATTRIBUTE.fullmatch(selector)
-        found = self._find(named.group(1) if named else selector)
+        css, attribute = css_parts(selector)
+        found = self._find(css) if css else [self.node]
         if not found:
             return None
-        return found[0].attributes.get(named.group(2).lower()) if named else _element_value(found[0], field_type)
+        return found[0].attributes.get(attribute.lower()) if attribute else _element_value(found[0], field_type)
 
     def outer(self) -> tuple[str, str]:
         return self.node.tag or "", self.node.html or ""

@@ -11,7 +11,7 @@ from proxyd.rules.engine import (
     observe,
     source_rate,
 )
-from proxyd.rules.state import IntervalRecord, Notification, SourceState, StoredItem, StreamState
+from proxyd.rules.state import IntervalRecord, Needed, Notification, SourceState, StoredEvent, StreamState
 from proxyd.rules.values import iso_time
 
 __all__ = [
@@ -20,12 +20,13 @@ __all__ = [
     "DeciderSettings",
     "Explanation",
     "IntervalRecord",
+    "Needed",
     "Notification",
     "Observation",
     "PageContext",
     "RuleProgram",
     "SourceState",
-    "StoredItem",
+    "StoredEvent",
     "StreamState",
     "StreamStep",
     "advance",

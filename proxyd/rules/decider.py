@@ -16,8 +16,9 @@ import numpy as np
 
 from proxyd.estimation import DEFAULT_MEAN_PER_S, PopulationPrior
 from proxyd.model.chronon import Chronon, ChrononGrid, Epoch
+from proxyd.model.item import Item
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
-from proxyd.model.profile import EMPTY_DECLARATION, Declaration, PolicyName, Source
+from proxyd.model.profile import EMPTY_DECLARATION, Declaration, PageClass, PolicyName, Source
 from proxyd.politeness import HostThrottle, PolitenessBudget, ProbeLog, throttled
 from proxyd.rules.engine import (
     Observation,
@@ -26,11 +27,13 @@ from proxyd.rules.engine import (
     StreamStep,
     advance,
     compile_rule,
+    needed,
     observe,
     pending_events,
     source_rate,
 )
-from proxyd.rules.state import SourceState, StoredItem, StreamState
+from proxyd.rules.origins import moved_url, validators
+from proxyd.rules.state import Needed, SourceState, StoredEvent, StreamState
 from proxyd.scheduling import Demands, FixedDemand, IntervalDemand, Page, PlannedProbe, Planner, PlannerSettings
 
 
@@ -154,7 +157,7 @@ class Decider:
         self._place_pages(now_s)
         return backlog
 
-    def backlog(self, entry: Backlog, stored: Sequence[StoredItem], now_s: float) -> StreamStep:
+    def backlog(self, entry: Backlog, stored: Sequence[StoredEvent], now_s: float) -> StreamStep:
         """Replay a source's stored items through a new stream and return what fired."""
         key = (entry.program.rule.name, entry.source.source_id)
         context = replace(self._context(entry.source), now_s=now_s)
@@ -162,7 +165,7 @@ class Decider:
         self.streams[key] = step.stream
         return step
 
-    def recall(self, stream: StreamState, stored: Sequence[StoredItem]) -> None:
+    def recall(self, stream: StreamState, stored: Sequence[StoredEvent]) -> None:
         """Give a restored stream back the events since it last fired, from the stored items since then."""
         program = self.programs[stream.rule]
         pending = pending_events(program, stream.source_id, stored)
@@ -182,15 +185,32 @@ class Decider:
                 self.planner.reschedule(source_id, now)
         return self.planner.choose(now)
 
-    def request(self, source_id: str) -> ProbeRequest | None:
+    def request(self, source_id: str, now_s: float) -> ProbeRequest | None:
         """Return what the prober needs, ``None`` where the source is gone meanwhile."""
         source = self.declaration.sources.get(source_id)
         if source is None:
             return None
-        state = self._state(source)
-        return ProbeRequest(source_id, source.url, state.validators, state.body_hash)
+        state, page_class = self._state(source), self._page_class(source)
+        return ProbeRequest(
+            source_id,
+            source.url,
+            validators(state, now_s=now_s, rate_per_s=self._rate_per_s(source, now_s)),
+            state.body_hash,
+            page_class,
+            moved_url(state),
+            source.headers,
+            source.auth,
+            obeys_robots=not page_class.is_feed if source.robots is None else source.robots,
+        )
 
-    def observe(self, outcome: ProbeOutcome, known: Mapping[str, str], *, url: str | None = None) -> Observation | None:
+    def needed(self, outcome: ProbeOutcome) -> Needed | None:
+        """Return which stored items ``observe`` needs to be told of, ``None`` where none."""
+        source = self.declaration.sources.get(outcome.source_id)
+        return None if source is None else needed(self._context(source), outcome)
+
+    def observe(
+        self, outcome: ProbeOutcome, known: Mapping[str, Item], *, url: str | None = None
+    ) -> Observation | None:
         """Return what an outcome changes and take it in.
 
         ``None`` where the source is gone or, if ``url`` says what was probed, has another address meanwhile.
@@ -268,6 +288,9 @@ class Decider:
         # Another address is another page, but its events go on in the same numbered stream.
         return SourceState(source.source_id, source.url, next_seq=known.next_seq if known is not None else 1)
 
+    def _page_class(self, source: Source) -> PageClass:
+        return self.declaration.domains[source.domain].classes[source.page_class]
+
     def _set_state(self, state: SourceState) -> None:
         old = self.states.get(state.source_id)
         self._prior.replace(
@@ -280,6 +303,7 @@ class Decider:
         names = self._rules_of.get(source.source_id, ())
         return PageContext(
             source=source,
+            page_class=self._page_class(source),
             state=self._state(source),
             rules=[(self.programs[name], self.streams[name, source.source_id]) for name in names],
             grid=self.settings.grid,
@@ -287,7 +311,6 @@ class Decider:
             spacing_s=self._politeness(source).spacing_s,
             freshness_cap_s=0.0 if source.freshness is False else self.settings.freshness_cap_s,
             prior_per_s=self._prior.rate_per_s(),
-            fields=self.declaration.domains[source.domain].classes[source.page_class].fields,
         )
 
     def _rate_per_s(self, source: Source, now_s: float) -> float:

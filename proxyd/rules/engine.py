@@ -15,12 +15,14 @@ import numpy as np
 from proxyd.estimation import Evidence, GammaRate
 from proxyd.model.chronon import Chronon, ChrononGrid
 from proxyd.model.item import EventKind, Item, UpdateEvent
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.model.profile import Declaration, Field, NotificationRule, Source
+from proxyd.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
+from proxyd.model.profile import Declaration, NotificationRule, PageClass, Source
 from proxyd.politeness import BackOff, back_off, fresh_until_s
-from proxyd.rules.events import Discovery, discover, unchanged
+from proxyd.rules.events import Discovery, Shape, View, discover, unchanged
+from proxyd.rules.expression import Row
+from proxyd.rules.origins import after_document, after_redirects, has_vanished, is_missing
 from proxyd.rules.query import QueryProgram, compile_query
-from proxyd.rules.state import MAX_PENDING, IntervalRecord, Notification, SourceState, StoredItem, StreamState
+from proxyd.rules.state import MAX_PENDING, IntervalRecord, Needed, Notification, SourceState, StoredEvent, StreamState
 from proxyd.rules.trigger import TriggerProgram, compile_trigger
 from proxyd.rules.values import coerce, iso_time
 
@@ -70,6 +72,7 @@ class PageContext:
     """Everything an observation of one source depends on but the outcome itself."""
 
     source: Source
+    page_class: PageClass
     state: SourceState
     rules: Sequence[tuple[RuleProgram, StreamState]]
     grid: ChrononGrid
@@ -77,8 +80,21 @@ class PageContext:
     spacing_s: float
     prior_per_s: float
     freshness_cap_s: float = 0.0
-    fields: Sequence[Field] = ()
     now_s: float | None = None  # when history is replayed; what a probe finds is notified when it is seen
+
+    @property
+    def shape(self) -> Shape:
+        """What the source's items are together."""
+        return Shape.of(self.page_class)
+
+    @property
+    def has_updates(self) -> bool:
+        """Whether a rule waits for updates of items."""
+        return any(program.rule.trigger.kind is EventKind.UPDATE for program, _ in self.rules)
+
+    def rate(self) -> GammaRate:
+        """Return the rate estimate of the source as it stands."""
+        return source_rate(self.state, self.source, half_life_s=self.half_life_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +103,7 @@ class Observation:
 
     state: SourceState
     outcome: ProbeOutcome
-    events: tuple[StoredItem, ...] = ()
+    events: tuple[StoredEvent, ...] = ()
     edited: tuple[Item, ...] = ()
     present: tuple[str, ...] = ()
     streams: tuple[StreamState, ...] = ()
@@ -112,22 +128,29 @@ class StreamStep:
     notifications: tuple[Notification, ...] = field(default=())
 
 
+def needed(context: PageContext, outcome: ProbeOutcome) -> Needed | None:
+    """Return which stored items it takes to observe an outcome, ``None`` where it takes none."""
+    if context.shape is Shape.FEED:
+        item_ids = tuple(item.item_id for item in outcome.items)
+        return Needed(item_ids, context.has_updates) if item_ids else None
+    return Needed(None, fields=True) if outcome.kind is OutcomeKind.CHANGED or is_missing(outcome) else None
+
+
 def observe(
-    context: PageContext, outcome: ProbeOutcome, known: Mapping[str, str], *, rng: np.random.Generator
+    context: PageContext, outcome: ProbeOutcome, known: Mapping[str, Item], *, rng: np.random.Generator
 ) -> Observation:
-    """Return what ``outcome`` changed; ``known`` maps those of its item ids that are stored to their content hash."""
+    """Return what ``outcome`` changed; ``known`` holds the stored items that are ``needed``, by id."""
     state = _after_probe(context, outcome, rng)
-    if not outcome.kind.is_success:
-        return Observation(state, outcome)
-    seen_s = outcome.finished_s
-    rate = source_rate(context.state, context.source, half_life_s=context.half_life_s)
-    if outcome.kind is OutcomeKind.CHANGED:
-        rate_per_s = rate.rate_per_s(seen_s, prior_per_s=context.prior_per_s)
-        found = discover(outcome.items, known, context.state, seen_s=seen_s, rate_per_s=rate_per_s)
+    if outcome.kind.is_success:
+        found = _found(context, outcome, known)
+        state = _after_success(state, outcome, found)
+    elif context.shape is not Shape.FEED and has_vanished(state, outcome):
+        found = _found(context, outcome, known)
+        state = _after_vanishing(state, outcome, found)
     else:
-        found = unchanged(context.state, seen_s=seen_s)
-    state = _after_success(state, outcome, found)
+        return Observation(state, outcome)
     if found.evidence is not None:
+        rate = context.rate()
         rate.update(found.evidence, prior_per_s=context.prior_per_s)
         state = replace(state, rate_events=rate.events, rate_exposure_s=rate.exposure_s, rate_as_of_s=rate.as_of_s)
     steps = [advance(program, stream, found.events, context) for program, stream in context.rules]
@@ -146,11 +169,20 @@ def observe(
     )
 
 
+def _found(context: PageContext, outcome: ProbeOutcome, known: Mapping[str, Item]) -> Discovery:
+    seen_s = outcome.finished_s
+    if outcome.kind in {OutcomeKind.SAME_BODY, OutcomeKind.NOT_MODIFIED}:
+        return unchanged(context.state, seen_s=seen_s)
+    view = View(context.shape, known, context.has_updates, is_whole=not outcome.truncated)
+    rate_per_s = context.rate().rate_per_s(seen_s, prior_per_s=context.prior_per_s)
+    return discover(outcome.items, view, context.state, seen_s=seen_s, rate_per_s=rate_per_s)
+
+
 def _unfit_values(context: PageContext, item: Item) -> int:
     """Count the item's values that do not fit the type their class declares: rules read them as null."""
     return sum(
         value is not None and coerce(value, declared.type, path=declared.path.lower()) is None
-        for declared in context.fields
+        for declared in context.page_class.fields
         for value in [item.fields.get(declared.path.lower())]
     )
 
@@ -163,21 +195,25 @@ def source_rate(state: SourceState, source: Source, *, half_life_s: float) -> Ga
     return GammaRate(half_life_s, state.rate_events, state.rate_exposure_s, state.rate_as_of_s, expected)
 
 
-def advance(program: RuleProgram, stream: StreamState, found: Sequence[StoredItem], context: PageContext) -> StreamStep:
+def advance(
+    program: RuleProgram, stream: StreamState, found: Sequence[StoredEvent], context: PageContext
+) -> StreamStep:
     """Return the stream after the events ``found`` by one probe, taken one by one in their order.
 
     Firings in one chronon share one interval: updates in one chronon are one event for the measures. Seeds count where
     they are known to be younger than START; what lies outside [START, END) does not count at all.
     """
-    events = [_event(item, context.source.source_id) for item in found if _counts(program, item)]
     intervals: list[IntervalRecord] = []
     notifications: list[Notification] = []
-    for position, event in enumerate(events):
+    for position, stored in enumerate(found):
+        if not _counts(program, stored):
+            continue
+        event = stored.event(context.source.source_id)
         counts, fires = program.trigger.step(stream.counts, event)
         pending = (*stream.pending, _remembered(program, event))[-MAX_PENDING:]
         stream = replace(stream, counts=counts, pending=pending)
         if fires:
-            record = _interval(program, event, events[position + 1 :], context.grid)
+            record = _interval(program, event, found[position + 1 :], context.grid)
             opened = not intervals or record.start != intervals[-1].start
             if opened:
                 intervals.append(record)
@@ -186,24 +222,31 @@ def advance(program: RuleProgram, stream: StreamState, found: Sequence[StoredIte
     return StreamStep(stream, tuple(intervals), tuple(notifications))
 
 
-def pending_events(program: RuleProgram, source_id: str, stored: Sequence[StoredItem]) -> tuple[UpdateEvent, ...]:
+def pending_events(program: RuleProgram, source_id: str, stored: Sequence[StoredEvent]) -> tuple[UpdateEvent, ...]:
     """Return those of the stored items that count for a rule, as events."""
-    counted = [_event(item, source_id) for item in stored if _counts(program, item)]
+    counted = [each.event(source_id) for each in stored if _counts(program, each)]
     return tuple(_remembered(program, event) for event in counted[-MAX_PENDING:])
 
 
 def _remembered(program: RuleProgram, event: UpdateEvent) -> UpdateEvent:
     """Return an event with the fields its rule's query reads: a rule that seldom fires keeps many of them."""
-    fields = {path: event.item.fields.get(path) for path in program.query.paths}
-    return replace(event, item=replace(event.item, fields=fields))
+    query = program.query
+    paths, old_paths = query.paths, query.old_paths
+    if event.kind is EventKind.DELETE:
+        paths = paths | old_paths
+    old = event.old and replace(event.old, fields={path: event.old.fields.get(path) for path in old_paths})
+    fields = {path: event.item.fields.get(path) for path in paths}
+    return replace(event, item=replace(event.item, fields=fields), old=old)
 
 
-def _counts(program: RuleProgram, item: StoredItem) -> bool:
-    """Whether an item is an event inside the rule's period.
+def _counts(program: RuleProgram, item: StoredEvent) -> bool:
+    """Whether something that happened is an event of the rule's kind inside its period.
 
     Many feeds cut times to whole seconds: what appeared in the second of START and was not there before counts.
     """
-    published_s = item.item.published_s
+    if item.kind is not program.rule.trigger.kind:
+        return False
+    published_s = item.item.published_s if item.kind is EventKind.INSERT else None
     if item.seed and published_s is None:
         return False
     started = item.event_s >= program.start_s
@@ -212,23 +255,20 @@ def _counts(program: RuleProgram, item: StoredItem) -> bool:
     return started and item.event_s < program.end_s
 
 
-def _event(stored: StoredItem, source_id: str) -> UpdateEvent:
-    return UpdateEvent(
-        source_id, stored.seq, EventKind.INSERT, stored.item, stored.event_s, stored.seen_s, stored.exact
-    )
-
-
 def _interval(
-    program: RuleProgram, event: UpdateEvent, later: Sequence[UpdateEvent], grid: ChrononGrid
+    program: RuleProgram, event: UpdateEvent, later: Sequence[StoredEvent], grid: ChrononGrid
 ) -> IntervalRecord:
-    """Return the actual interval that ``event`` opened and whether the probe that found it came in time."""
+    """Return the actual interval that ``event`` opened and whether the probe that found it came in time.
+
+    Whatever happens to the page ``later`` overwrites it, of whatever kind it is.
+    """
     start = grid.chronon_at(event.time_s)
     probed = grid.chronon_at(event.seen_s)
     deadline: Chronon | None
     if program.life_s is not None:
         deadline = start + grid.ceil(program.life_s)
     else:
-        chronons = (grid.chronon_at(other.time_s) for other in later)
+        chronons = (grid.chronon_at(other.event_s) for other in later)
         deadline = next((chronon - 1 for chronon in chronons if chronon > start), None)
     return IntervalRecord(
         rule=program.rule.name,
@@ -273,7 +313,7 @@ def _notification(
             "end": None if record.deadline is None else iso_time(grid.start_s(record.deadline + 1)),
         },
         "late": not record.captured,
-        "items": program.query.run([pending.item.fields for pending in stream.pending]),
+        "items": program.query.run([Row.of(pending) for pending in stream.pending]),
     }
     body = {"type": "proxyd.notification", "timestamp": iso_time(event.seen_s), "data": data}
     return Notification(
@@ -293,7 +333,7 @@ def _after_probe(context: PageContext, outcome: ProbeOutcome, rng: np.random.Gen
     waited = back_off(previous, outcome, spacing_s=context.spacing_s, rng=rng)
     period_s = outcome.period_s if outcome.kind is OutcomeKind.CHANGED else context.state.period_s
     return replace(
-        context.state,
+        after_redirects(context.state, outcome),
         last_start_s=outcome.started_s,
         last_outcome=outcome.kind.value,
         last_detail=outcome.detail,
@@ -301,10 +341,25 @@ def _after_probe(context: PageContext, outcome: ProbeOutcome, rng: np.random.Gen
         not_before_s=waited.not_before_s,
         fresh_until_s=fresh_until_s(outcome, period_s=period_s, cap_s=context.freshness_cap_s),
         period_s=period_s,
+        missing=context.state.missing + 1 if is_missing(outcome) else 0,
+    )
+
+
+def _after_vanishing(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> SourceState:
+    """Remember a page that is not there: it was seen, as nothing, and is read anew if it comes back."""
+    return replace(
+        state,
+        validators=NO_VALIDATORS,
+        body_hash=None,
+        first_contact_s=outcome.finished_s if state.first_contact_s is None else state.first_contact_s,
+        last_success_s=outcome.finished_s,
+        next_seq=state.next_seq + len(found.events),
+        lost_items=state.lost_items + found.lost_items,
     )
 
 
 def _after_success(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> SourceState:
+    state = after_document(state, outcome, found)
     times = [e.item.published_s for e in found.events if e.item.published_s is not None and e.exact]
     newest = max([*times, *([] if state.newest_s is None else [state.newest_s])], default=None)
     read = outcome.kind is OutcomeKind.CHANGED

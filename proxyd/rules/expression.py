@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial, singledispatchmethod
 from math import isfinite
+from types import MappingProxyType
 from typing import TypeAlias
 
 import re2
@@ -24,18 +25,27 @@ from proxyd.model.expression import (
     Literal,
     Unary,
 )
-from proxyd.model.item import Value
+from proxyd.model.item import EventKind, UpdateEvent, Value
 from proxyd.model.profile import FieldType, PageClass
 from proxyd.rules.functions import FUNCTIONS
 from proxyd.rules.values import coerce, parse_iso
 
+_NO_FIELDS: Mapping[str, Value] = MappingProxyType({})
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What an expression sees: fields by lower-case path, and the values of its aggregates."""
+    """What an expression sees: fields by lower-case path, those before an update, and the values of its aggregates."""
 
     fields: Mapping[str, Value]
     aggregates: Sequence[Value] = ()
+    old: Mapping[str, Value] = field(default_factory=lambda: _NO_FIELDS)
+
+    @classmethod
+    def of(cls, event: UpdateEvent, aggregates: Sequence[Value] = ()) -> Row:
+        """Return what an expression sees of an event; what is gone is all ``OLD``."""
+        before = event.item if event.kind is EventKind.DELETE else event.old
+        return cls(event.item.fields, aggregates, _NO_FIELDS if before is None else before.fields)
 
 
 Closure: TypeAlias = Callable[[Row], Value]
@@ -45,13 +55,14 @@ class Compiler:
     """Turns checked expressions over one page class into closures.
 
     ``aggregates`` collects the distinct aggregates met, in the order in which ``Row.aggregates`` must hold them, and
-    ``paths`` the lower-case paths of the fields read.
+    ``paths`` and ``old_paths`` the lower-case paths of the fields read, of the item and of what it was before.
     """
 
     def __init__(self, page_class: PageClass) -> None:
         self._types = {f.path.lower(): f.type for f in page_class.fields}
         self.aggregates: list[Aggregate] = []
         self.paths: set[str] = set()
+        self.old_paths: set[str] = set()
 
     @singledispatchmethod
     def compile(self, expression: Expression) -> Closure:
@@ -69,8 +80,11 @@ class Compiler:
     @compile.register
     def _column(self, node: Column) -> Closure:
         path = node.path.lower()
-        self.paths.add(path)
         field_type = self._types.get(path, FieldType.STRING)
+        if node.qualifier == "OLD":
+            self.old_paths.add(path)
+            return lambda row: coerce(row.old.get(path), field_type, path=path)
+        self.paths.add(path)
         return lambda row: coerce(row.fields.get(path), field_type, path=path)
 
     @compile.register

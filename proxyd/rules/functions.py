@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import floor
 
+from proxyd.model.blocks import diff_blocks
 from proxyd.model.item import Value
 
 
@@ -54,4 +55,5 @@ FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "ROUND": _strict(_round),
     "COALESCE": _coalesce,
     "NULLIF": _nullif,
+    "DIFF": _strict(lambda old, new: "\n".join(map(str, diff_blocks(str(old), str(new))))),
 }

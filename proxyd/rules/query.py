@@ -30,7 +30,7 @@ class _Output:
 
 @dataclass(frozen=True, slots=True)
 class QueryProgram:
-    """A compiled query over one page class; ``paths`` are the fields it reads."""
+    """A compiled query over one page class; ``paths`` and ``old_paths`` are the fields it reads."""
 
     outputs: tuple[_Output, ...]
     where: Closure | None
@@ -38,10 +38,11 @@ class QueryProgram:
     limit: int | None
     distinct: bool
     paths: frozenset[str]
+    old_paths: frozenset[str]
 
-    def run(self, rows: Sequence[Mapping[str, Value]]) -> list[dict[str, Value]]:
+    def run(self, rows: Sequence[Row]) -> list[dict[str, Value]]:
         """Return the result, at most ``MAX_ROWS`` rows; times are ISO 8601."""
-        kept = [row for row in map(Row, rows) if self.where is None or is_true(self.where(row))]
+        kept = [row for row in rows if self.where is None or is_true(self.where(row))]
         for order in reversed(self.order):
             kept.sort(key=lambda row, o=order: _sort_key(o, row), reverse=order.descending)  # type: ignore[misc]
         result = [self._project(row) for row in kept]
@@ -69,6 +70,7 @@ def compile_query(query: Select, page_class: PageClass) -> QueryProgram:
         limit=query.limit,
         distinct=query.distinct,
         paths=frozenset(compiler.paths),
+        old_paths=frozenset(compiler.old_paths),
     )
 
 
@@ -80,9 +82,12 @@ def _aliased(expression: Expression, aliases: Mapping[str, Expression]) -> Expre
 
 def _output(compiler: Compiler, column: OutputColumn, types: Mapping[str, FieldType], number: int) -> _Output:
     expression = column.expression
-    path = expression.path if isinstance(expression, Column) else None
-    is_time = path is not None and types.get(path.lower()) is FieldType.TIMESTAMP
-    return _Output(column.alias or path or f"column{number}", compiler.compile(expression), is_time)
+    if not isinstance(expression, Column):
+        return _Output(column.alias or f"column{number}", compiler.compile(expression), is_time=False)
+    path = expression.path
+    shown = f"{expression.qualifier}.{path}" if expression.qualifier in {"OLD", "NEW"} else path
+    is_time = types.get(path.lower()) is FieldType.TIMESTAMP
+    return _Output(column.alias or shown, compiler.compile(expression), is_time)
 
 
 def _show(output: _Output, value: Value) -> Value:

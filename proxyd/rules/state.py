@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from proxyd.model.chronon import Chronon
-from proxyd.model.item import Item, UpdateEvent
+from proxyd.model.item import EventKind, Item, UpdateEvent
 from proxyd.model.outcome import NO_VALIDATORS, Validators
 from proxyd.model.profile import Delivery
 
@@ -31,7 +31,15 @@ class SourceState:
     rate_events, rate_exposure_s, rate_as_of_s
         Discounted evidence of its update rate.
     lost_items
-        Items estimated to have slid off the feed unseen.
+        Items estimated to have slid off the feed, or to have been overwritten, unseen.
+    moved_url, moved_times
+        Where its permanent redirects lead, and how many probes in a row they led there.
+    full_s, not_modified
+        When its document was last sent whole (unix seconds), and the 304s since.
+    doubts, distrust_until_s
+        Whole documents in a row that showed what a 304 had denied, and until when no 304 is believed.
+    missing
+        Probes in a row that found no such page (404, 410).
     """
 
     source_id: str
@@ -53,6 +61,13 @@ class SourceState:
     rate_exposure_s: float = 0.0
     rate_as_of_s: float | None = None
     lost_items: float = 0.0
+    moved_url: str | None = None
+    moved_times: int = 0
+    full_s: float | None = None
+    not_modified: int = 0
+    doubts: int = 0
+    distrust_until_s: float = 0.0
+    missing: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +119,18 @@ class Notification:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredItem:
-    """An item of a source and the event it was: ``seed`` where it was there at first contact."""
+class StoredEvent:
+    """An event of a source as it is kept: what happened to which item, and when.
+
+    Parameters
+    ----------
+    item
+        As it is since; as it was where it is gone.
+    seed
+        Whether it was there at first contact.
+    old
+        As it was before an update.
+    """
 
     seq: int
     item: Item
@@ -113,3 +138,17 @@ class StoredItem:
     seen_s: float
     exact: bool
     seed: bool
+    kind: EventKind = EventKind.INSERT
+    old: Item | None = None
+
+    def event(self, source_id: str) -> UpdateEvent:
+        """Return it as the event that rules see."""
+        return UpdateEvent(source_id, self.seq, self.kind, self.item, self.event_s, self.seen_s, self.exact, self.old)
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """Which stored items a decision needs: those of ``item_ids`` (``None``: all), with their ``fields`` or without."""
+
+    item_ids: tuple[str, ...] | None
+    fields: bool

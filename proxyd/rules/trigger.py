@@ -31,14 +31,14 @@ class TriggerProgram:
 
     def step(self, counts: tuple[int, ...], event: UpdateEvent) -> tuple[tuple[int, ...], bool]:
         """Return the counts after ``event`` and whether the rule fires on it."""
-        row = Row(event.item.fields)
+        row = Row.of(event)
         counts = tuple(
             count + (1 if condition is None or is_true(condition(row)) else 0)
             for count, condition in zip(counts, self.filters, strict=True)
         )
         if self.condition is None:
             return counts, True
-        return counts, is_true(self.condition(Row(event.item.fields, counts[1:])))
+        return counts, is_true(self.condition(Row.of(event, counts[1:])))
 
 
 def compile_trigger(trigger: Trigger, page_class: PageClass) -> TriggerProgram:

@@ -9,11 +9,11 @@ from typing import Any
 from sqlalchemy import Row
 
 from proxyd.model.chronon import ChrononGrid
-from proxyd.model.item import Item
+from proxyd.model.item import EventKind, Item
 from proxyd.model.outcome import Validators
 from proxyd.model.profile import WebhookDelivery
 from proxyd.rules import Observation
-from proxyd.rules.state import IntervalRecord, Notification, SourceState, StoredItem, StreamState
+from proxyd.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
 
 _STATE_FIELDS = tuple(field.name for field in fields(SourceState) if field.name != "validators")
 
@@ -31,14 +31,19 @@ def source_state(row: Row[Any]) -> SourceState:
     return SourceState(**values, validators=validators)
 
 
-def item_row(source_id: str, stored: StoredItem) -> dict[str, Any]:
+def fields_text(item: Item) -> str:
+    """Return the fields of an item as text."""
+    return json.dumps(dict(item.fields), ensure_ascii=False)
+
+
+def item_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
     """Return a row of ``items``."""
     return {
         "source_id": source_id,
         "seq": stored.seq,
         "item_id": stored.item.item_id,
         "content_hash": stored.item.content_hash,
-        "fields": json.dumps(dict(stored.item.fields), ensure_ascii=False),
+        "fields": fields_text(stored.item),
         "published_s": stored.item.published_s,
         "event_s": stored.event_s,
         "seen_s": stored.seen_s,
@@ -54,7 +59,7 @@ def edit_row(observation: Observation, item: Item) -> dict[str, Any]:
         "of_source": observation.state.source_id,
         "of_item": item.item_id,
         "hash": item.content_hash,
-        "text": json.dumps(dict(item.fields), ensure_ascii=False),
+        "text": fields_text(item),
     }
 
 
@@ -67,10 +72,47 @@ def present_row(observation: Observation, item_id: str) -> dict[str, Any]:
     }
 
 
-def stored_item(row: Row[Any]) -> StoredItem:
-    """Return the item that ``item_row`` wrote."""
-    item = Item(row.item_id, json.loads(row.fields), row.published_s, row.content_hash)
-    return StoredItem(row.seq, item, row.event_s, row.seen_s, row.exact, row.seed)
+def gone_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
+    """Return the parameters that note when an item went."""
+    return {"of_source": source_id, "of_item": stored.item.item_id, "seen_at_s": stored.seen_s}
+
+
+def item(row: Row[Any]) -> Item:
+    """Return an item of a row of ``items`` or ``changes``; one that was read without fields has none."""
+    fields = getattr(row, "fields", None)
+    return Item(row.item_id, json.loads(fields) if fields else {}, row.published_s, row.content_hash)
+
+
+def inserted(row: Row[Any]) -> StoredEvent:
+    """Return the event that ``item_row`` wrote."""
+    return StoredEvent(row.seq, item(row), row.event_s, row.seen_s, row.exact, row.seed)
+
+
+def change_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
+    """Return a row of ``changes``."""
+    return {
+        "source_id": source_id,
+        "seq": stored.seq,
+        "kind": stored.kind.value,
+        "item_id": stored.item.item_id,
+        "content_hash": stored.item.content_hash,
+        "fields": fields_text(stored.item),
+        "old_hash": stored.old.content_hash if stored.old else None,
+        "old_fields": fields_text(stored.old) if stored.old else None,
+        "published_s": stored.item.published_s,
+        "event_s": stored.event_s,
+        "seen_s": stored.seen_s,
+        "exact": stored.exact,
+    }
+
+
+def changed(row: Row[Any]) -> StoredEvent:
+    """Return the event that ``change_row`` wrote."""
+    old = None
+    if row.old_fields is not None:
+        old = Item(row.item_id, json.loads(row.old_fields), row.published_s, row.old_hash)
+    kind = EventKind(row.kind)
+    return StoredEvent(row.seq, item(row), row.event_s, row.seen_s, row.exact, seed=False, kind=kind, old=old)
 
 
 def stream_row(stream: StreamState) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +30,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from proxyd.errors import ConflictError, NotFoundError
 from proxyd.model.chronon import ChrononGrid
+from proxyd.model.item import EventKind, Item
 from proxyd.model.profile import NotificationRule
 from proxyd.ports import Delivery, Token
-from proxyd.rules import Observation, SourceState, StoredItem, StreamState
+from proxyd.rules import Needed, Observation, SourceState, StoredEvent, StreamState
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.engine import migrate, sqlite_engines, store_errors
@@ -48,12 +49,17 @@ def _upsert(table: Table) -> Executable:
     return statement.on_conflict_do_update(index_elements=keys, set_=changed)
 
 
-_of_item = and_(t.items.c.source_id == bindparam("of_source"), t.items.c.item_id == bindparam("of_item"))
+_of_item = and_(
+    t.items.c.source_id == bindparam("of_source"),
+    t.items.c.item_id == bindparam("of_item"),
+    t.items.c.gone_s.is_(None),
+)
 _UPSERT_SOURCE, _UPSERT_STREAM = _upsert(t.sources), _upsert(t.streams)
-_INSERT_ITEM, _INSERT_INTERVAL = insert(t.items), insert(t.intervals)
+_INSERT_ITEM, _INSERT_CHANGE, _INSERT_INTERVAL = insert(t.items), insert(t.changes), insert(t.intervals)
 _INSERT_NOTIFICATION, _INSERT_OUTBOX = insert(t.notifications), insert(t.outbox)
 _EDIT_ITEM = update(t.items).where(_of_item).values(content_hash=bindparam("hash"), fields=bindparam("text"))
 _MARK_PRESENT = update(t.items).where(_of_item).values(present_s=bindparam("seen_at_s"))
+_MARK_GONE = update(t.items).where(_of_item).values(gone_s=bindparam("seen_at_s"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,27 +133,32 @@ class SqlStore:
         """Return every stream by (rule, source), without its pending events."""
         return {(row.rule, row.source_id): rows.stream_state(row) for row in await self._all(select(t.streams))}
 
-    async def load_items_after(self, source_id: str, seq: int, *, limit: int) -> list[StoredItem]:
-        """Return the newest ``limit`` items of a source with numbers after ``seq``, in their order."""
-        query = select(t.items).where(t.items.c.source_id == source_id, t.items.c.seq > seq)
-        newest = await self._all(query.order_by(t.items.c.seq.desc()).limit(limit))
-        return [rows.stored_item(row) for row in reversed(newest)]
+    async def load_events_after(self, source_id: str, seq: int, *, kind: EventKind, limit: int) -> list[StoredEvent]:
+        """Return the newest ``limit`` events of a kind of a source with numbers after ``seq``, in their order."""
+        query, event = _events(source_id, kind)
+        table = query.get_final_froms()[0]
+        newest = await self._all(query.where(table.c.seq > seq).order_by(table.c.seq.desc()).limit(limit))
+        return [event(row) for row in reversed(newest)]
 
-    async def known_items(self, source_id: str, item_ids: Sequence[str]) -> dict[str, str]:
-        """Return the content hashes of those items of a source that are stored."""
-        known: dict[str, str] = {}
-        for begin in range(0, len(item_ids), _CHUNK):
-            chunk = item_ids[begin : begin + _CHUNK]
-            query = select(t.items.c.item_id, t.items.c.content_hash).where(
-                t.items.c.source_id == source_id, t.items.c.item_id.in_(chunk)
-            )
-            known |= {row.item_id: row.content_hash for row in await self._all(query)}
+    async def load_events(self, source_id: str, since_s: float, *, kind: EventKind) -> list[StoredEvent]:
+        """Return the stored events of a kind of a source whose time is not before ``since_s``, in their order."""
+        query, event = _events(source_id, kind)
+        table = query.get_final_froms()[0]
+        found = await self._all(query.where(table.c.event_s >= since_s).order_by(table.c.seq))
+        return [event(row) for row in found]
+
+    async def known_items(self, source_id: str, needed: Needed) -> dict[str, Item]:
+        """Return the items of a source that are stored and needed, by id; without fields where those are not."""
+        c = t.items.c
+        columns = [c.item_id, c.content_hash, c.published_s, *([c.fields] if needed.fields else [])]
+        query = select(*columns).where(c.source_id == source_id, c.gone_s.is_(None)).order_by(c.seq)
+        if needed.item_ids is None:
+            return {row.item_id: rows.item(row) for row in await self._all(query)}
+        known: dict[str, Item] = {}
+        for begin in range(0, len(needed.item_ids), _CHUNK):
+            chunk = query.where(c.item_id.in_(needed.item_ids[begin : begin + _CHUNK]))
+            known |= {row.item_id: rows.item(row) for row in await self._all(chunk)}
         return known
-
-    async def load_items(self, source_id: str, since_s: float) -> list[StoredItem]:
-        """Return the stored items of a source whose time is not before ``since_s``, in their order."""
-        query = select(t.items).where(t.items.c.source_id == source_id, t.items.c.event_s >= since_s)
-        return [rows.stored_item(row) for row in await self._all(query.order_by(t.items.c.seq))]
 
     async def record(self, observation: Observation) -> None:
         """Store all that one probe changed, in one transaction; returns once it is committed.
@@ -166,8 +177,13 @@ class SqlStore:
         if not observations:
             return
         await connection.execute(_UPSERT_SOURCE, [rows.source_row(o.state) for o in observations])
-        new = [rows.item_row(o.state.source_id, event) for o in observations for event in o.events]
-        await _execute_many(connection, _INSERT_ITEM, new)
+        events = [(o.state.source_id, event) for o in observations for event in o.events]
+        gone = [rows.gone_row(*each) for each in events if each[1].kind is EventKind.DELETE]
+        await _execute_many(connection, _MARK_GONE, gone)
+        inserted = [rows.item_row(*each) for each in events if each[1].kind is EventKind.INSERT]
+        await _execute_many(connection, _INSERT_ITEM, inserted)
+        changed = [rows.change_row(*each) for each in events if each[1].kind is not EventKind.INSERT]
+        await _execute_many(connection, _INSERT_CHANGE, changed)
         await _execute_many(connection, _EDIT_ITEM, [rows.edit_row(o, item) for o in observations for item in o.edited])
         present = [rows.present_row(o, item_id) for o in observations for item_id in o.present]
         await _execute_many(connection, _MARK_PRESENT, present)
@@ -324,7 +340,11 @@ class SqlStore:
         horizon = now_s - retention_s
         pending = select(t.outbox.c.notification_id).where(t.outbox.c.state == "pending")
         statements = [
-            delete(t.items).where(t.items.c.present_s < horizon, t.items.c.present_s < _newest_window()),
+            delete(t.items).where(
+                t.items.c.present_s < horizon,
+                or_(t.items.c.present_s < _newest_window(), t.items.c.gone_s.is_not(None)),
+            ),
+            delete(t.changes).where(t.changes.c.seen_s < horizon),
             delete(t.intervals).where(t.intervals.c.probed_s < horizon),
             delete(t.notifications).where(
                 and_(t.notifications.c.created_s < horizon, t.notifications.c.notification_id.not_in(pending))
@@ -383,6 +403,13 @@ async def _execute_chunks(
 ) -> None:
     if names:
         await connection.execute(delete(table).where(column == bindparam("stale")), [{"stale": n} for n in names])
+
+
+def _events(source_id: str, kind: EventKind) -> tuple[Select[*tuple[Any, ...]], Callable[[Any], StoredEvent]]:
+    """Return a query of a source's events of a kind, and what makes an event of a row."""
+    if kind is EventKind.INSERT:
+        return select(t.items).where(t.items.c.source_id == source_id), rows.inserted
+    return select(t.changes).where(t.changes.c.source_id == source_id, t.changes.c.kind == kind.value), rows.changed
 
 
 def _newest_window() -> ColumnElement[float]:

@@ -59,6 +59,13 @@ sources = Table(
     Column("rate_exposure_s", Float, nullable=False),
     Column("rate_as_of_s", Float),
     Column("lost_items", Float, nullable=False),
+    Column("moved_url", Text),
+    Column("moved_times", Integer, nullable=False, server_default="0"),
+    Column("full_s", Float),
+    Column("not_modified", Integer, nullable=False, server_default="0"),
+    Column("doubts", Integer, nullable=False, server_default="0"),
+    Column("distrust_until_s", Float, nullable=False, server_default="0"),
+    Column("missing", Integer, nullable=False, server_default="0"),
 )
 
 items = Table(
@@ -75,8 +82,35 @@ items = Table(
     Column("present_s", Float, nullable=False),
     Column("exact", Boolean, nullable=False),
     Column("seed", Boolean, nullable=False),
-    UniqueConstraint("source_id", "item_id", name="uq_items_identity"),
+    Column("gone_s", Float),
     Index("ix_items_present", "source_id", "present_s"),
+)
+_is_there = items.c.gone_s.is_(None)
+Index(  # an item that went and comes back is another row
+    "uq_items_there",
+    items.c.source_id,
+    items.c.item_id,
+    unique=True,
+    sqlite_where=_is_there,
+    postgresql_where=_is_there,
+)
+
+changes = Table(  # updates and deletions of items; ``items`` are the insertions
+    "changes",
+    metadata,
+    Column("source_id", String, primary_key=True),
+    Column("seq", Integer, primary_key=True),
+    Column("kind", String, nullable=False),  # update or delete
+    Column("item_id", Text, nullable=False),
+    Column("content_hash", String, nullable=False),
+    Column("fields", Text, nullable=False),
+    Column("old_hash", String),
+    Column("old_fields", Text),
+    Column("published_s", Float),
+    Column("event_s", Float, nullable=False),
+    Column("seen_s", Float, nullable=False),
+    Column("exact", Boolean, nullable=False),
+    Index("ix_changes_seen", "seen_s"),
 )
 
 streams = Table(

@@ -14,11 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from proxyd.errors import ConflictError, NotFoundError, StoreError
 from proxyd.model.chronon import ChrononGrid
-from proxyd.model.item import Item
+from proxyd.model.item import EventKind, Item
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, Validators
 from proxyd.model.profile import SecretRef, WebhookDelivery
 from proxyd.ports import Token
-from proxyd.rules import IntervalRecord, Notification, Observation, SourceState, StoredItem, StreamState
+from proxyd.rules import IntervalRecord, Needed, Notification, Observation, SourceState, StoredEvent, StreamState
 from proxyd.store import SqlStore, StoredText, open_store, owner_lock
 from proxyd.store.tables import sources
 from tests.fleets import declaration, rule, source
@@ -33,8 +33,8 @@ async def store(tmp_path: Path) -> AsyncIterator[SqlStore]:
         yield opened
 
 
-def stored(seq: int, name: str, *, at_s: float = 1.0) -> StoredItem:
-    return StoredItem(seq, Item(name, {"channel.item.title": name}, at_s, "h" + name), at_s, 2.0, True, False)
+def stored(seq: int, name: str, *, at_s: float = 1.0) -> StoredEvent:
+    return StoredEvent(seq, Item(name, {"channel.item.title": name}, at_s, "h" + name), at_s, 2.0, True, False)
 
 
 def notification(name: str, *, rule_name: str = "r", created_s: float = 2.0, endpoints: int = 1) -> Notification:
@@ -42,7 +42,7 @@ def notification(name: str, *, rule_name: str = "r", created_s: float = 2.0, end
     return Notification(name, rule_name, "s", 1.0, created_s, False, name.encode(), deliveries)
 
 
-def observation(*sent: Notification, events: tuple[StoredItem, ...] = ()) -> Observation:
+def observation(*sent: Notification, events: tuple[StoredEvent, ...] = ()) -> Observation:
     state = SourceState("s", "https://s.example/", Validators('W/"é"', None), "abc", 1.0, next_seq=1 + len(events))
     return Observation(
         state,
@@ -60,9 +60,25 @@ async def test_an_observation_comes_back_as_it_was(store: SqlStore) -> None:
     await store.record(seen)
     assert await store.load_states() == {"s": seen.state}
     assert await store.load_streams() == {("r", "s"): seen.streams[0]}
-    assert await store.known_items("s", ["a", "b", "c"]) == {"a": "ha", "b": "hb"}
-    assert await store.load_items_after("s", 1, limit=9) == [stored(2, "b")]
-    assert await store.load_items("s", 0.0) == [stored(1, "a"), stored(2, "b")]
+    needed = Needed(("a", "b", "c"), fields=True)
+    assert await store.known_items("s", needed) == {name: stored(1, name).item for name in "ab"}
+    assert (await store.known_items("s", replace(needed, fields=False)))["a"].fields == {}
+    assert await store.load_events_after("s", 1, kind=EventKind.INSERT, limit=9) == [stored(2, "b")]
+    assert await store.load_events("s", 0.0, kind=EventKind.INSERT) == [stored(1, "a"), stored(2, "b")]
+
+
+async def test_updates_and_deletions_come_back_as_they_were_and_what_went_may_come_again(store: SqlStore) -> None:
+    await store.record(observation(events=(stored(1, "a"), stored(2, "b"))))
+    new = replace(stored(3, "a").item, fields={"x": 1}, content_hash="other")
+    update = replace(stored(3, "a"), item=new, kind=EventKind.UPDATE, old=stored(1, "a").item)
+    gone = replace(stored(4, "b"), kind=EventKind.DELETE)
+    await store.record(replace(observation(events=(update, gone)), edited=(new,), present=("a",)))
+    assert await store.known_items("s", Needed(None, fields=True)) == {"a": new}
+    assert await store.load_events("s", 0.0, kind=EventKind.UPDATE) == [update]
+    assert await store.load_events_after("s", 2, kind=EventKind.DELETE, limit=9) == [gone]
+    await store.record(observation(events=(stored(5, "b"),)))
+    assert set(await store.known_items("s", Needed(None, fields=False))) == {"a", "b"}
+    assert [event.seq for event in await store.load_events("s", 0.0, kind=EventKind.INSERT)] == [1, 2, 5]
 
 
 async def test_an_observation_is_stored_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -80,14 +96,14 @@ async def test_an_observation_is_stored_whole_or_not_at_all(tmp_path: Path) -> N
     with pytest.raises(StoreError, match="UNIQUE"):
         await run()
     async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as opened:
-        assert await opened.known_items("s", ["a", "b", "c"]) == {"a": "ha"}
+        assert set(await opened.known_items("s", Needed(("a", "b", "c"), fields=False))) == {"a"}
         assert (await opened.outbox_depth())[0] == 0
 
 
 async def test_more_items_than_a_statement_takes_are_known(store: SqlStore) -> None:
     events = tuple(stored(n, f"i{n}") for n in range(1, 1301))
     await store.record(observation(events=events))
-    assert len(await store.known_items("s", [e.item.item_id for e in events])) == 1300
+    assert len(await store.known_items("s", Needed(tuple(e.item.item_id for e in events), fields=False))) == 1300
 
 
 async def test_a_rule_keeps_its_now_until_its_fingerprint_changes(store: SqlStore) -> None:
@@ -172,7 +188,7 @@ async def test_the_window_a_source_showed_last_is_known_however_long_ago_that_wa
     later = replace(observation(), outcome=replace(OUTCOME, finished_s=500.0), present=("still there",))
     await store.record(later)
     await store.expire(1e9, retention_s=100.0)
-    assert await store.known_items("s", ["gone", "still there"]) == {"still there": "hstill there"}
+    assert set(await store.known_items("s", Needed(("gone", "still there"), fields=False))) == {"still there"}
 
 
 async def test_two_profiles_that_name_one_address_send_there_once(store: SqlStore) -> None:

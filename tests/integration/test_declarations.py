@@ -13,7 +13,8 @@ from proxyd.daemon import Declarations
 from proxyd.language import CheckSettings
 from proxyd.metrics import Metrics
 from proxyd.model.chronon import ChrononGrid
-from proxyd.rules import Decider
+from proxyd.model.item import EventKind
+from proxyd.rules import Decider, Needed
 from proxyd.store import SqlStore, open_store
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, changed, decider, declaration, item, rule, source
@@ -48,7 +49,7 @@ def profile(name: str) -> str:
 
 async def see(store: SqlStore, found: Decider, *names: str, at_s: float) -> None:
     outcome = changed("s", [item(name, at_s - 1) for name in names], at_s)
-    known = await store.known_items("s", names)
+    known = await store.known_items("s", Needed(names, fields=False))
     observation = found.observe(outcome, known)
     assert observation is not None
     await store.record(observation)
@@ -96,7 +97,7 @@ async def test_a_changed_condition_leaves_no_stream_of_the_old_one_behind(world:
     await declarations.start()
     await see(world.store, found, at_s=T0 + 10)
     await see(world.store, found, "x", at_s=T0 + 20)
-    old = found.observe(changed("s", [item("y", T0 + 25)], T0 + 30), {"x": "hash x"})
+    old = found.observe(changed("s", [item("y", T0 + 25)], T0 + 30), {"x": item("x", T0 + 20)})
     assert old is not None
     recorded = asyncio.create_task(world.store.record(old))
     (world.folder / "a.profile").write_text(
@@ -115,13 +116,13 @@ async def test_history_that_comes_in_while_it_is_replayed_fires_once(world: Worl
     declarations, found = world.fresh()
     await declarations.start()
     await see(world.store, found, "a", "b", at_s=T0 + 10)
-    load = world.store.load_items
+    load = world.store.load_events
 
-    async def load_late(source_id: str, since_s: float):  # type: ignore[no-untyped-def]
+    async def load_late(source_id: str, since_s: float, *, kind: EventKind):  # type: ignore[no-untyped-def]
         await see(world.store, found, "c", at_s=T0 + 60)
-        return await load(source_id, since_s)
+        return await load(source_id, since_s, kind=kind)
 
-    world.store.load_items = load_late  # type: ignore[method-assign]
+    world.store.load_events = load_late  # type: ignore[method-assign]
     (world.folder / "b.profile").write_text(rule("early").replace("START NOW", 'START NOW - "1 HOUR"'))
     assert await declarations.reload()
     listed = await world.store.list_notifications(before=None, limit=9, rule="early")

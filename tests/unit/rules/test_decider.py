@@ -70,7 +70,7 @@ async def test_another_address_is_another_page_whose_events_are_numbered_on() ->
     await drive.see(changed("a", [item("x", T0 - 5)], T0))
     moved = declaration(source("a", host="elsewhere.example"), rule("r"))
     drive.decider.declare(moved, {"r": T0}, T0 + 10)
-    request = drive.decider.request("a")
+    request = drive.decider.request("a", T0)
     assert request is not None
     assert request.body_hash is None
     again = await drive.see(changed("a", [item("y", T0 - 5)], T0 + 20))
@@ -169,7 +169,7 @@ async def test_feedback_adds_a_probe_where_too_few_items_were_found() -> None:
 
 async def test_an_answer_of_the_old_address_says_nothing_of_the_new_one() -> None:
     drive = Drive(decider(declaration(source("a"), rule("r")), now_s=T0))
-    asked = drive.decider.request("a")
+    asked = drive.decider.request("a", T0)
     assert asked is not None
     drive.decider.declare(declaration(source("a", host="new.example"), rule("r")), {"r": T0}, T0 + 10)
     assert drive.decider.observe(changed("a", [item("x", T0)], T0 + 20), {}, url=asked.url) is None
@@ -178,7 +178,7 @@ async def test_an_answer_of_the_old_address_says_nothing_of_the_new_one() -> Non
 def test_the_new_address_is_contacted_though_the_old_one_just_answered() -> None:
     found = decider(declaration(source("a"), rule("r")), now_s=T0, settings={"source_spacing_s": 10.0})
     assert found.choose(NOW)
-    asked = found.request("a")
+    asked = found.request("a", T0)
     assert asked is not None
     found.declare(declaration(source("a", host="new.example"), rule("r")), {"r": T0}, T0 + 1)
     late = changed("a", [], T0 + 5)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from proxyd.language import FUNCTIONS as DECLARED
 from proxyd.language import CheckSettings, SourceText, check
 from proxyd.model.item import Value
+from proxyd.rules.expression import Row
 from proxyd.rules.functions import FUNCTIONS
 from proxyd.rules.query import compile_query
 from tests.fleets import rule, source
@@ -32,7 +33,7 @@ def run(query: str, rows: list[dict[str, Value]]) -> list[dict[str, Value]]:
     checked = check([SourceText("t", statements)], CheckSettings())
     assert checked.declaration is not None, [str(e) for e in checked.errors]
     page_class = checked.declaration.domains["D"].classes["RSS"]
-    return compile_query(checked.declaration.rules["r"].query, page_class).run(rows)
+    return compile_query(checked.declaration.rules["r"].query, page_class).run([Row(row) for row in rows])
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,88 @@
+"""What a source's answers say about its origin: where it moved, whether its 304s are true, whether it is there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from proxyd.model.item import EventKind
+from proxyd.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome, Validators
+from proxyd.rules.events import Discovery
+from proxyd.rules.state import SourceState
+
+MOVED_AFTER = 3  # probes in a row that a permanent redirect must lead to the same place
+MISSING_AFTER = 2  # probes in a row that a page must not be found; "gone" (410) counts at once
+EXPECTED_CHANGES = 5.0  # a quiet time in which so many were expected asks for the whole document
+MOST_NOT_MODIFIED = 50  # 304s in a row after which it is asked for anyway
+FEWEST_NOT_MODIFIED = 3
+DISTRUST_S = 30 * 86400.0
+_SURE_S = 60.0  # by how much an item must be older than the 304 that denied it
+_MISSING = frozenset({404, 410})
+
+
+def moved_url(state: SourceState) -> str | None:
+    """Return where to ask instead of the declared address, ``None`` where it did not move for good."""
+    return state.moved_url if state.moved_times >= MOVED_AFTER else None
+
+
+def validators(state: SourceState, *, now_s: float, rate_per_s: float) -> Validators:
+    """Return what to ask with: nothing where a 304 would not be believed.
+
+    Some servers answer 304 whatever they are asked. So the whole document is fetched now and then: after a quiet time
+    in which the source's own rate expects several changes, or after many 304s. It is a small share of the probes: a
+    source that is quiet for long has a low rate, and a changed one is sent whole anyway.
+    """
+    if now_s < state.distrust_until_s:
+        return NO_VALIDATORS
+    quiet_s = 0.0 if state.full_s is None else now_s - state.full_s
+    is_odd = state.not_modified >= FEWEST_NOT_MODIFIED and rate_per_s * quiet_s >= EXPECTED_CHANGES
+    return NO_VALIDATORS if is_odd or state.not_modified >= MOST_NOT_MODIFIED else state.validators
+
+
+def after_redirects(state: SourceState, outcome: ProbeOutcome) -> SourceState:
+    """Count how often a permanent redirect led to the same place; believe the declared address again if that fails."""
+    if not outcome.kind.is_success:
+        is_temporary = outcome.kind in {OutcomeKind.THROTTLED, OutcomeKind.TIMEOUT, OutcomeKind.NO_SECRET}
+        return state if is_temporary else replace(state, moved_url=None, moved_times=0)
+    if outcome.permanent_url is None:
+        was_asked_there = state.moved_times >= MOVED_AFTER
+        return state if was_asked_there else replace(state, moved_url=None, moved_times=0)
+    times = state.moved_times + 1 if outcome.permanent_url == state.moved_url else 1
+    return replace(state, moved_url=outcome.permanent_url, moved_times=times)
+
+
+def after_document(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> SourceState:
+    """Count 304s, and doubt them where a whole document shows what they denied.
+
+    The same validators on other content are proof. New items dated between the last whole document and the last 304
+    may have been backdated: it takes two such documents in a row.
+    """
+    if outcome.kind is OutcomeKind.NOT_MODIFIED:
+        return replace(state, not_modified=state.not_modified + 1)
+    after = replace(state, full_s=outcome.finished_s, not_modified=0)
+    if state.not_modified == 0 or outcome.kind is not OutcomeKind.CHANGED:
+        return after
+    has_same = outcome.validators == state.validators != NO_VALIDATORS
+    if found.events and has_same:
+        return replace(after, doubts=0, distrust_until_s=outcome.finished_s + DISTRUST_S)
+    doubts = state.doubts + 1 if _was_denied(state, found) else 0
+    if doubts >= 2:
+        return replace(after, doubts=0, distrust_until_s=outcome.finished_s + DISTRUST_S)
+    return replace(after, doubts=doubts)
+
+
+def _was_denied(state: SourceState, found: Discovery) -> bool:
+    if state.full_s is None or state.last_success_s is None:
+        return False
+    until_s = state.last_success_s - _SURE_S
+    times = [event.item.published_s for event in found.events if event.kind is EventKind.INSERT]
+    return any(time_s is not None and state.full_s < time_s < until_s for time_s in times)
+
+
+def is_missing(outcome: ProbeOutcome) -> bool:
+    """Return whether the origin says that there is no such page."""
+    return outcome.status in _MISSING
+
+
+def has_vanished(state: SourceState, outcome: ProbeOutcome) -> bool:
+    """Return whether a page is gone; ``state`` counts this probe already. One 404 may be a mistake of the origin."""
+    return outcome.kind is OutcomeKind.GONE or (is_missing(outcome) and state.missing >= MISSING_AFTER)

@@ -1,2 +1,0 @@
-CREATE DOMAIN "D" AS
-CLASS::A(id:String FROM JSON '$.id');

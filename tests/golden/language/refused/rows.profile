@@ -1,2 +1,0 @@
-CREATE DOMAIN "D" AS
-CLASS::A EACH JSON '$.x[*]' KEY id (id:String FROM JSON '$.id');

@@ -1,0 +1,26 @@
+CREATE DOMAIN "Pages" AS
+CLASS::QUOTE(symbol:String FROM JSON '$.symbol', last:Decimal FROM JSON '$.last')
+CLASS::NOTICE(heading:String FROM CSS 'main h1', link:URL FROM CSS 'main a::attr(href)', body:String FROM XPATH '//main')
+CLASS::PAGE
+CLASS::QUAKE EACH JSON '$.features[*]' KEY id (id:String FROM JSON '$.id', mag:Decimal FROM JSON '$.properties.mag');
+CREATE SOURCE "quote" OF QUOTE AT 'https://example.org/quote.json' AUTH BEARER SECRET ENV 'SECRET_QUOTES' HEADER 'Accept-Language' 'de';
+CREATE SOURCE "notice" OF NOTICE AT 'https://example.org/notice' ROBOTS IGNORE;
+CREATE SOURCE "page" OF PAGE AT 'https://example.org/page';
+CREATE SOURCE "quakes" OF QUAKE AT 'https://example.org/quakes.json' AUTH BASIC 'reader' SECRET FILE 'quakes';
+CREATE PROFILE "Watching" AS (DOMAIN "Pages", USER "u1");
+INSERT NOTIFICATION "Price" INTO "Watching"
+SET QUERY "SELECT symbol, OLD.last, NEW.last FROM QUOTE"
+SET TRIGGER "ON UPDATE TO QUOTE WHEN ABS(NEW.last - OLD.last) > 0.5"
+START NOW END NEVER SET UTILITY STRICT;
+INSERT NOTIFICATION "Text" INTO "Watching"
+SET QUERY "SELECT DIFF(OLD.text, NEW.text) AS difference FROM PAGE"
+SET TRIGGER "ON UPDATE TO PAGE"
+START NOW END NEVER SET UTILITY STRICT;
+INSERT NOTIFICATION "Gone" INTO "Watching"
+SET QUERY "SELECT id, OLD.mag FROM QUAKE"
+SET TRIGGER "ON DELETE TO QUAKE WHEN OLD.mag >= 5"
+START NOW END NEVER SET UTILITY STRICT;
+INSERT NOTIFICATION "New" INTO "Watching"
+SET QUERY "SELECT * FROM QUAKE"
+SET TRIGGER "ON INSERT TO QUAKE WHEN NEW.mag >= 5"
+START NOW END NEVER SET UTILITY STRICT;
