@@ -1,13 +1,17 @@
 """Politeness rules: when the next request may start. Pure; nothing here waits."""
 
 from proxyd.politeness.backoff import BackOff, back_off
+from proxyd.politeness.connectivity import Connectivity
 from proxyd.politeness.freshness import fresh_until_s
+from proxyd.politeness.hosts import HostBudgets
 from proxyd.politeness.retry import retry_after_s
 from proxyd.politeness.spacing import PolitenessBudget, ProbeLog
 from proxyd.politeness.throttle import HostThrottle, throttled
 
 __all__ = [
     "BackOff",
+    "Connectivity",
+    "HostBudgets",
     "HostThrottle",
     "PolitenessBudget",
     "ProbeLog",

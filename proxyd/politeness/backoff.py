@@ -22,17 +22,21 @@ class BackOff:
     not_before_s: float = 0.0
 
 
-def back_off(previous: BackOff, outcome: ProbeOutcome, *, spacing_s: float, rng: np.random.Generator) -> BackOff:
+def back_off(
+    previous: BackOff, outcome: ProbeOutcome, *, spacing_s: float, rng: np.random.Generator, counts: bool = True
+) -> BackOff:
     """Return the back-off after ``outcome``.
 
     A success forgets the failures. A throttle waits what the origin asked (Retry-After), or 60 s doubling to a day.
     What is gone for good (410) waits a day at once, any other failure its source's spacing doubling to a day. All but
     Retry-After's own share get up to 10 % of jitter on top, so that what failed together does not come back together;
-    the wait is never shorter than asked.
+    the wait is never shorter than asked. A failure that does not count (the fault is ours) waits the spacing.
     """
     if outcome.kind.is_success:
         asked = outcome.retry_after_s or 0.0
         return BackOff(0, outcome.finished_s + min(asked, LONGEST_S) if asked else 0.0)
+    if not counts:
+        return BackOff(previous.failures, outcome.finished_s + spacing_s * (1.0 + JITTER * float(rng.random())))
     failures = previous.failures + 1
     first = _FIRST_WAIT_S.get(outcome.kind, spacing_s)
     wait = min(LONGEST_S, first * 2.0 ** min(failures - 1, 32))

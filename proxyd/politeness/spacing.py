@@ -1,4 +1,4 @@
-"""How often one source may be asked: least spacing and probes per window."""
+"""How often one source, or one host, may be asked: least spacing and probes per window."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PolitenessBudget:
 
 @dataclass(slots=True)
 class ProbeLog:
-    """The starts of a source's recent probes, as many as its budget needs to remember.
+    """The starts of a source's or host's recent probes, as many as its budget needs to remember.
 
     >>> log = ProbeLog(PolitenessBudget(spacing_s=10.0, probes=2, window_s=100.0))
     >>> log.record(0.0); log.record(10.0)
@@ -47,6 +47,13 @@ class ProbeLog:
         """Forget the last start: it was planned and did not come."""
         if self.starts_s:
             self.starts_s.pop()
+
+    def correct(self, planned_s: float, start_s: float | None) -> None:
+        """Correct a start that was planned: it came at ``start_s``, or not at all."""
+        if planned_s in self.starts_s:
+            self.starts_s.remove(planned_s)
+            if start_s is not None:
+                self.starts_s = deque(sorted([*self.starts_s, start_s]))
 
     def earliest_s(self) -> float:
         """Return the earliest start of the next probe, minus infinity where any time will do."""

@@ -7,7 +7,7 @@ explanations come out.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from urllib.parse import urlsplit
@@ -19,7 +19,7 @@ from proxyd.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.model.item import Item
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.model.profile import EMPTY_DECLARATION, Declaration, PageClass, PolicyName, Source
-from proxyd.politeness import HostThrottle, PolitenessBudget, ProbeLog, throttled
+from proxyd.politeness import Connectivity, HostThrottle, PolitenessBudget, ProbeLog, throttled
 from proxyd.rules.engine import (
     Observation,
     PageContext,
@@ -51,6 +51,8 @@ class DeciderSettings:
         Longest time for which an origin's word is taken that nothing changes, in seconds.
     half_life_s
         Age at which evidence of an update rate counts half, in seconds.
+    throttle_scope
+        From a host to what a throttle of it silences; by default the host alone.
     """
 
     planner: PlannerSettings
@@ -59,6 +61,7 @@ class DeciderSettings:
     half_life_s: float = 4 * 604800.0
     freshness_cap_s: float = 21600.0
     prior_mean_per_s: float = DEFAULT_MEAN_PER_S
+    throttle_scope: Callable[[str], str] = str
 
     @property
     def grid(self) -> ChrononGrid:
@@ -106,6 +109,7 @@ class Decider:
         self.programs: dict[str, RuleProgram] = {}
         self.states: dict[str, SourceState] = {}
         self._throttles: dict[str, HostThrottle] = {}
+        self.connection = Connectivity()
         self.streams: dict[tuple[str, str], StreamState] = {}
         self.planner = Planner(settings.planner)
         self._prior = PopulationPrior(settings.prior_mean_per_s)
@@ -218,7 +222,8 @@ class Decider:
         source = self.declaration.sources.get(outcome.source_id)
         if source is None or (url is not None and url != source.url):
             return None
-        context = self._context(source)
+        self.connection.take_in(_host(source.url), outcome)
+        context = replace(self._context(source), is_excused=self.connection.excuses(outcome))
         observation = observe(context, outcome, known, rng=self._rng)
         self._set_state(observation.state)
         for stream in observation.streams:
@@ -243,12 +248,19 @@ class Decider:
         if page.last_seen_s is None and outcome.kind.is_success:
             self._anchor(page, outcome.finished_s, anew=True)
         if outcome.kind is OutcomeKind.THROTTLED:
-            before = self._throttles.get(page.host, HostThrottle())
+            before = self._throttles.get(page.throttle_scope, HostThrottle())
             now_s, asked_s = outcome.finished_s, outcome.retry_after_s
-            self._throttles[page.host] = after = throttled(before, now_s=now_s, asked_s=asked_s, rng=self._rng)
-            self.planner.block_host(page.host, after.until_s)
+            after = throttled(before, now_s=now_s, asked_s=asked_s, rng=self._rng)
+            self._throttles[page.throttle_scope] = after
+            self.planner.block(page.throttle_scope, after.until_s)
         elif outcome.kind.is_success:
-            self._throttles.pop(page.host, None)
+            self._throttles.pop(page.throttle_scope, None)
+        self._move(page, observation.state)
+
+    def _move(self, page: Page, state: SourceState) -> None:
+        """Count a source that moved for good to another host with that host's sources."""
+        page.host = _host(moved_url(state) or state.url)
+        page.throttle_scope = self.settings.throttle_scope(page.host)
 
     # -- explanations
 
@@ -339,14 +351,20 @@ class Decider:
         """Return the page of a source, with what the planner already knew of it."""
         old = self.planner.pages.get(source.source_id)
         state = self._state(source)
+        host = _host(moved_url(state) or source.url)
+        scope = self.settings.throttle_scope(host)
         log = ProbeLog(self._politeness(source), old.log.starts_s if old else deque())
         if not log.starts_s and state.last_start_s is not None:
             # only the last start is remembered over a restart: assume that the whole window was used then
             for _ in range(log.budget.probes or 1):
                 log.record(state.last_start_s)
+            self.planner.hosts.remember(host, state.last_start_s)
+            if state.last_outcome == OutcomeKind.THROTTLED.value:
+                self.planner.block(scope, state.not_before_s)
         return Page(
             source_id=source.source_id,
-            host=(urlsplit(source.url).hostname or "").rstrip("."),
+            host=host,
+            throttle_scope=scope,
             log=log,
             demands=self._demands(source, now_s, old.demands if old else Demands()),
             rate_per_s=self._rate_per_s(source, now_s),
@@ -402,6 +420,10 @@ class Decider:
         for demand in page.demands.intervals:
             count = self.streams[demand.rule, page.source_id].counts[0]
             demand.follow(now_s, rate_per_s=page.rate_per_s, count=count, fired=demand.rule in fired)
+
+
+def _host(url: str) -> str:
+    return (urlsplit(url).hostname or "").rstrip(".")
 
 
 def effective_policy(program: RuleProgram) -> PolicyName:

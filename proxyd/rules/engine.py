@@ -80,6 +80,7 @@ class PageContext:
     spacing_s: float
     prior_per_s: float
     freshness_cap_s: float = 0.0
+    is_excused: bool = False  # whether a failure is not the source's
     now_s: float | None = None  # when history is replayed; what a probe finds is notified when it is seen
 
     @property
@@ -330,7 +331,7 @@ def _notification(
 
 def _after_probe(context: PageContext, outcome: ProbeOutcome, rng: np.random.Generator) -> SourceState:
     previous = BackOff(context.state.failures, context.state.not_before_s)
-    waited = back_off(previous, outcome, spacing_s=context.spacing_s, rng=rng)
+    waited = back_off(previous, outcome, spacing_s=context.spacing_s, rng=rng, counts=not context.is_excused)
     period_s = outcome.period_s if outcome.kind is OutcomeKind.CHANGED else context.state.period_s
     return replace(
         after_redirects(context.state, outcome),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from proxyd.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.model.schedule import Probe, Reason
-from proxyd.politeness import ProbeLog
+from proxyd.politeness import HostBudgets, PolitenessBudget, ProbeLog
 from proxyd.scheduling import detection
 from proxyd.scheduling.budget import Budget
 from proxyd.scheduling.demand import Demands
@@ -24,6 +25,9 @@ FRESHNESS = "freshness"
 HOST_THROTTLED, OVER_BUDGET = "throttled host", "budget"
 CONSTRAINTS = (BACK_OFF, SOURCE_POLITENESS, HOST_POLITENESS, HOST_THROTTLED, OVER_BUDGET, FRESHNESS)
 _ROUNDING_S = 1e-6  # sums of 0.2 s miss the start of a chronon by a little
+_SPREAD = (
+    0.9  # the part of a chronon in which probes start: the last ones must not fall out of it when the loop is late
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,8 @@ class PlannerSettings:
         Item-seconds of delay that a detection probe must save.
     host_spacing_s
         Least time between the starts of two probes of a host, in seconds.
+    host_probes, host_window_s
+        Most probes of a host in any such time, in seconds; ``None`` where their number is not limited.
 
     Examples
     --------
@@ -51,6 +57,13 @@ class PlannerSettings:
     spend: bool = False
     price_item_s: float = 360.0
     host_spacing_s: float = 1.0
+    host_probes: int | None = None
+    host_window_s: float = 0.0
+
+    @property
+    def host_budget(self) -> PolitenessBudget:
+        """The politeness budget of every host."""
+        return PolitenessBudget(self.host_spacing_s, self.host_probes, self.host_window_s)
 
 
 @dataclass(slots=True)
@@ -65,6 +78,8 @@ class Page:
         Back-off and Retry-After: no probe starts earlier.
     fresh_until_s
         Before when the origin says that nothing changes.
+    throttle_scope
+        What a throttle of this source silences: its host where it is empty, else a group of hosts.
     postponed
         How often each constraint held a probe back, by its name.
 
@@ -85,6 +100,7 @@ class Page:
     last_seen_s: float | None = None
     not_before_s: float = 0.0
     fresh_until_s: float = 0.0
+    throttle_scope: str = ""
     wake: Chronon = 0
     postponed: dict[str, int] = field(default_factory=dict)
 
@@ -113,6 +129,26 @@ class PlannedProbe:
 
     probe: Probe
     start_s: float
+
+
+class _Pace:
+    """Spreads the starts over a chronon of ``capacity`` equal parts, so that the fleet never bursts."""
+
+    def __init__(self, start_s: float, length_s: float, capacity: int) -> None:
+        self._start_s = start_s
+        self._part_s = _SPREAD * length_s / max(1, capacity)
+        self._free = list(range(capacity))
+
+    def take(self, at_s: float) -> float | None:
+        """Return the start of a probe that may start at ``at_s``; ``None`` where the budget is used up.
+
+        It is in the first free part from then on; where none is left, one of the earlier parts pays for it.
+        """
+        if not self._free:
+            return None
+        index = bisect_left(self._free, int((at_s - self._start_s) / self._part_s))
+        part = self._free.pop(min(index, len(self._free) - 1))
+        return max(at_s, self._start_s + part * self._part_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +182,8 @@ class Planner:
     def __init__(self, settings: PlannerSettings) -> None:
         self.settings = settings
         self.pages: dict[str, Page] = {}
-        self.host_free_s: dict[str, float] = {}
-        self._host_blocked_s: dict[str, float] = {}
-        self._host_started_s: dict[str, float] = {}
+        self.hosts = HostBudgets(settings.host_budget)
+        self._blocked_s: dict[str, float] = {}
         self._in_flight: dict[str, Chronon] = {}
         self.held_back: dict[str, int] = {}
         self._sleeping: list[tuple[Chronon, str]] = []
@@ -175,12 +210,8 @@ class Planner:
         page = self.pages.get(planned.probe.source_id)
         if page is None:
             return now_s
-        at_s = max(now_s, self._host_started_s.get(page.host, -inf) + self.settings.host_spacing_s)
+        at_s = self.hosts.start(page.host, planned.start_s, now_s)
         if at_s <= now_s:
-            self._host_started_s[page.host] = now_s
-            self.host_free_s[page.host] = max(
-                self.host_free_s.get(page.host, -inf), now_s + self.settings.host_spacing_s
-            )
             page.log.move_last(now_s)
         return at_s
 
@@ -201,11 +232,12 @@ class Planner:
         page = self.pages.get(planned.probe.source_id)
         if page is not None:
             page.log.take_back()
+            self.hosts.take_back(page.host, planned.start_s)
         self.finished(planned.probe.source_id, now_s, seen=False)
 
-    def block_host(self, host: str, until_s: float) -> None:
-        """Let no probe of ``host`` start before ``until_s``."""
-        self._host_blocked_s[host] = max(until_s, self._host_blocked_s.get(host, -inf))
+    def block(self, throttle_scope: str, until_s: float) -> None:
+        """Let no probe of a throttle scope start before ``until_s``."""
+        self._blocked_s[throttle_scope] = max(until_s, self._blocked_s.get(throttle_scope, -inf))
 
     def reschedule(self, source_id: str, now: Chronon) -> None:
         """Find out anew when to look at a page, after its rate, demands or back-off changed."""
@@ -229,14 +261,14 @@ class Planner:
         self.held_back = {}
         start_s = self.settings.grid.start_s(now)
         stop_s = self.settings.grid.start_s(now + 1)
-        capacity = self.capacity(now)
+        pace = _Pace(start_s, stop_s - start_s, self.capacity(now))
         chosen: list[PlannedProbe] = []
         for candidate in sorted(self._candidates(now), key=lambda c: c.rank):
             page = candidate.page
-            at_s = max(page.allowed_s(), self._host_start_s(page.host, start_s))
-            if at_s >= stop_s - _ROUNDING_S:
+            earliest_s = max(start_s, self.earliest_s(page))
+            if earliest_s >= stop_s - _ROUNDING_S:
                 self._postpone(page, self.blocked_by(page, stop_s - _ROUNDING_S) or HOST_POLITENESS)
-            elif len(chosen) >= capacity:
+            elif (at_s := pace.take(earliest_s)) is None:
                 self._postpone(page, OVER_BUDGET)
             else:
                 chosen.append(self._take(candidate, now, at_s))
@@ -271,9 +303,9 @@ class Planner:
         if page is None:
             return None
         alone = Planner(self.settings)
-        alone._host_blocked_s = {page.host: self._host_blocked_s.get(page.host, -inf)}
+        alone._blocked_s = {page.throttle_scope or page.host: self._blocked_until_s(page)}
         alone.put(deepcopy(page), epoch.start)
-        earliest_s = max(page.allowed_s(), self._host_blocked_s.get(page.host, -inf), 0.0)
+        earliest_s = max(page.allowed_s(), self._blocked_until_s(page), 0.0)
         start = min(max(epoch.start, self.settings.grid.chronon_at(earliest_s)), epoch.stop)
         return next(iter(alone.preview(Epoch(start, epoch.stop), limit=1)), None)
 
@@ -285,14 +317,13 @@ class Planner:
 
     def earliest_s(self, page: Page) -> float:
         """Return the earliest start that the page and its host allow, in unix seconds."""
-        host_s = max(self.host_free_s.get(page.host, -inf), self._host_blocked_s.get(page.host, -inf))
-        return max(page.allowed_s(), host_s)
+        return max(page.allowed_s(), self.hosts.earliest_s(page.host), self._blocked_until_s(page))
 
     def blocked_by(self, page: Page, now_s: float) -> str | None:
         """Return the constraint that forbids a start of the page at ``now_s``."""
         if (own := page.blocked_by(now_s)) is not None:
             return own
-        if self._host_blocked_s.get(page.host, -inf) > now_s:
+        if self._blocked_until_s(page) > now_s:
             return HOST_THROTTLED
         return HOST_POLITENESS if self.earliest_s(page) > now_s else None
 
@@ -389,15 +420,15 @@ class Planner:
         rank = (group, -detection.index(page.rate_per_s, waited_s), 0.0, page.source_id)
         return _Candidate(rank, page, reason, page.demands.detecting[0])
 
-    def _host_start_s(self, host: str, start_s: float) -> float:
-        return max(start_s, self.host_free_s.get(host, -inf), self._host_blocked_s.get(host, -inf))
+    def _blocked_until_s(self, page: Page) -> float:
+        return self._blocked_s.get(page.throttle_scope or page.host, -inf)
 
     def _take(self, candidate: _Candidate, now: Chronon, at_s: float) -> PlannedProbe:
         page = candidate.page
         is_first = page.last_seen_s is None and not page.log.starts_s
         self._in_flight[page.source_id] = now
         page.log.record(at_s)
-        self.host_free_s[page.host] = at_s + self.settings.host_spacing_s
+        self.hosts.plan(page.host, at_s)
         self._awake.discard(page.source_id)
         reason = Reason.FIRST_CONTACT if is_first else candidate.reason
         probe = Probe(page.source_id, now, reason, candidate.rule, page.rate_per_s * 86400.0)

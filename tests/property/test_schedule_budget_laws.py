@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxyd.daemon import ProbeLoop
 from proxyd.metrics import Metrics
 from proxyd.model.chronon import Epoch
+from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.rules import Decider
 from proxyd.scheduling import Budget, PlannedProbe
 from tests.fakes import FakeClock, settle
-from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, rule, source
+from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, rule, source, unchanged
 
+Fate: TypeAlias = "Callable[[float], OutcomeKind | None]"
 START_S = 1_000_000_000.0
 CHRONON_S = 10.0
 CHRONONS = 40
+HOST_WINDOW_S = 90.0
 POLICIES = (
     "",
     "SET LIFE OVERWRITE",
@@ -50,6 +56,7 @@ class Fleet:
     every: tuple[int, ...]
     budget_per_s: float
     host_spacing_s: float
+    host_probes: int | None
     spend: bool
     seed: int
 
@@ -69,6 +76,8 @@ class Fleet:
             budget=Budget(self.budget_per_s),
             settings={"source_spacing_s": 30.0, "epoch_s": 200.0},
             host_spacing_s=self.host_spacing_s,
+            host_probes=self.host_probes,
+            host_window_s=HOST_WINDOW_S,
             spend=self.spend,
             price_item_s=20.0,
         )
@@ -92,6 +101,7 @@ def fleets(draw: st.DrawFn) -> Fleet:
         every=tuple(draw(st.lists(st.integers(1, 3), min_size=rules, max_size=rules))),
         budget_per_s=draw(st.sampled_from([0.05, 0.2, 0.35, 1.0])),
         host_spacing_s=draw(st.sampled_from([0.0, 1.0, 7.0, 25.0])),
+        host_probes=draw(st.sampled_from([None, 1, 3])),
         spend=draw(st.booleans()),
         seed=draw(st.integers(0, 2**32 - 1)),
     )
@@ -112,6 +122,9 @@ def assert_within_budgets(fleet: Fleet, found: Decider, starts: list[tuple[float
     for host in set(hosts.values()):
         own = sorted(at_s for at_s, name in starts if hosts[name] == host)
         assert all(later - earlier >= fleet.host_spacing_s - 1e-6 for earlier, later in pairwise(own))
+        if fleet.host_probes is not None:
+            windows = zip(own, own[fleet.host_probes :], strict=False)
+            assert all(later - earlier >= HOST_WINDOW_S - 1e-6 for earlier, later in windows)
 
 
 class RecordingDecider:
@@ -129,12 +142,31 @@ class RecordingDecider:
         found.choose = remember  # type: ignore[method-assign]
 
 
-async def run_daemon(fleet: Fleet, stalls: list[int]) -> tuple[Decider, RecordingDecider, PoissonOrigin, Metrics]:
+class FailingOrigin(PoissonOrigin):
+    """An origin that is silent, throttles and fails as ``fate`` decides."""
+
+    def __init__(self, times_s: Mapping[str, Sequence[float]], time_s: Callable[[], float], fate: Fate) -> None:
+        super().__init__(times_s, time_s)
+        self._fate = fate
+
+    async def probe(self, request: ProbeRequest) -> ProbeOutcome:
+        outcome = await super().probe(request)
+        kind = self._fate(outcome.finished_s)
+        return outcome if kind is None else ProbeOutcome(request.source_id, kind, outcome.started_s, outcome.finished_s)
+
+
+def healthy(time_s: float) -> None:
+    """Answer."""
+
+
+async def run_daemon(
+    fleet: Fleet, stalls: Sequence[int] = (), fate: Fate = healthy
+) -> tuple[Decider, RecordingDecider, PoissonOrigin, Metrics]:
     """Run the real probe loop under a fake clock; it stalls for whole chronons where told to."""
     clock, metrics = FakeClock(START_S), Metrics()
     found = fleet.decider()
     recorded = RecordingDecider(found)
-    origin = PoissonOrigin(fleet.times_s(), clock.time_s)
+    origin = FailingOrigin(fleet.times_s(), clock.time_s, fate)
     loop = ProbeLoop(found, origin, RecordingMemory(), clock, metrics, lambda: None)
     task = asyncio.create_task(loop.run())
     await settle()
@@ -151,7 +183,7 @@ async def run_daemon(fleet: Fleet, stalls: list[int]) -> tuple[Decider, Recordin
 @given(fleet=fleets())
 @settings(max_examples=60)
 async def test_the_daemon_issues_exactly_the_probes_that_were_planned(fleet: Fleet) -> None:
-    found, recorded, origin, metrics = await run_daemon(fleet, [])
+    found, recorded, origin, metrics = await run_daemon(fleet)
     end_s = START_S + CHRONONS * CHRONON_S
     planned = [(p.start_s, p.probe.source_id) for p in recorded.planned if p.start_s < end_s]
     assert [(round(at_s, 6), name) for at_s, name in origin.started if at_s < end_s] == [
@@ -166,6 +198,66 @@ async def test_the_daemon_issues_exactly_the_probes_that_were_planned(fleet: Fle
 async def test_a_stalled_daemon_makes_nothing_up_and_breaks_no_budget(fleet: Fleet, stalls: list[int]) -> None:
     found, _, origin, _ = await run_daemon(fleet, stalls)
     assert_within_budgets(fleet, found, origin.started)
+
+
+@given(fleet=fleets(), kinds=st.lists(st.sampled_from([None, *OutcomeKind]), min_size=3, max_size=9))
+@settings(max_examples=60)
+async def test_no_failure_and_no_retry_breaks_a_budget(fleet: Fleet, kinds: list[OutcomeKind | None]) -> None:
+    found, _, origin, _ = await run_daemon(fleet, fate=lambda at_s: kinds[int(at_s // 7) % len(kinds)])
+    assert_within_budgets(fleet, found, origin.started)
+
+
+@given(fleet=fleets(), after=st.integers(1, CHRONONS - 1))
+@settings(max_examples=40)
+def test_a_restart_breaks_no_budget(fleet: Fleet, after: int) -> None:
+    """What is remembered over a restart is each source's last start: no source and no host is asked too soon."""
+    first, starts = fleet.decider(), []
+    now = first.settings.grid.chronon_at(START_S)
+    for found, chronons in ((first, range(now, now + after)), (fleet.decider(), range(now + after, now + CHRONONS))):
+        if found is not first:
+            found.restore(first.states, {})
+            found.declare(found.declaration, dict.fromkeys(found.declaration.rules, START_S), START_S)
+        for chronon in chronons:
+            for planned in found.choose(chronon):
+                starts.append((planned.start_s, planned.probe.source_id))
+                found.planner.start(planned, planned.start_s)
+                outcome = unchanged(planned.probe.source_id, planned.start_s)
+                found.finished(outcome, found.observe(outcome, {}))
+        last = found
+    assert_within_budgets(fleet, last, starts)
+
+
+@given(fleet=fleets())
+@settings(max_examples=30)
+async def test_an_outage_blames_no_source_and_ends_without_a_burst(fleet: Fleet) -> None:
+    """Nobody answers for 200 s: once that is plain nobody's failures count, and what comes then keeps the budgets."""
+    found, _, origin, _ = await run_daemon(
+        fleet, fate=lambda at_s: OutcomeKind.TIMEOUT if 100 <= at_s - START_S < 300 else None
+    )
+    assert_within_budgets(fleet, found, origin.started)
+    if found.connection.is_down:
+        assert len(set(fleet.hosts)) >= 3
+
+
+def test_while_nobody_answers_failures_do_not_count() -> None:
+    hosts = ("a", "b", "c", "d")
+    found = decider(declaration(*[source(host, host=f"{host}.example") for host in hosts], rule("r")), now_s=START_S)
+    for round_s in (0.0, 1000.0, 2000.0):
+        for n, host in enumerate(hosts):
+            at_s = START_S + round_s + n
+            outcome = ProbeOutcome(host, OutcomeKind.UNREACHABLE, at_s, at_s)
+            found.finished(outcome, found.observe(outcome, {}))
+    assert [found.states[host].failures for host in hosts] == [1, 1, 0, 0]
+    assert all(found.states[host].not_before_s <= START_S + 2003.0 + 330.0 for host in hosts)
+
+
+def test_the_probes_of_a_chronon_are_spread_over_it() -> None:
+    names = [f"s{n}" for n in range(30)]
+    sources = [source(name, host=f"{name}.example") for name in names]
+    found = decider(declaration(*sources, rule("r")), now_s=START_S, budget=Budget(2.0))
+    chosen = found.choose(found.settings.grid.chronon_at(START_S))
+    starts = [planned.start_s - START_S for planned in chosen]
+    assert starts == pytest.approx([0.45 * n for n in range(20)])
 
 
 @given(fleet=fleets())
