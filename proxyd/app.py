@@ -16,15 +16,15 @@ from aiohttp import ClientSession
 from proxyd.api import ApiSettings, new_token, serve_api
 from proxyd.clock import SystemClock
 from proxyd.config import SecretStore, Settings, socket_address
-from proxyd.daemon import Daemon, DaemonControl, DaemonSettings, Declarations, ProbeLoop
+from proxyd.daemon import Daemon, DaemonControl, DaemonSettings, Declarations, ProbeLoop, Pushes, PushParts
 from proxyd.language import CheckSettings
 from proxyd.metrics import Metrics
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.net import Guard, HostTokens, make_session
+from proxyd.net import Guard, HostTokens, ThrottleScopes, make_session
 from proxyd.notify import Dispatcher, DispatcherSettings, WebhookChannel
 from proxyd.ports import Channel, Clock, Prober
-from proxyd.probing import Fetcher, FetchLimits, HttpProber, ParserPool, Trip
+from proxyd.probing import Fetcher, FetchLimits, HttpProber, HubClient, ParserPool, Robots, Trip, robots_limits
 from proxyd.rules import Decider, DeciderSettings
 from proxyd.scheduling import PlannerSettings
 from proxyd.store import SqlStore, open_store, owner_lock
@@ -34,11 +34,16 @@ _RESOLVER_THREADS = 64
 
 def check_settings(settings: Settings) -> CheckSettings:
     """Return what the language's checker needs of the settings."""
-    return CheckSettings(secret_env_prefix=settings.secret_env_prefix, chronon_s=settings.chronon)
+    return CheckSettings(
+        secret_env_prefix=settings.secret_env_prefix,
+        chronon_s=settings.chronon,
+        can_subscribe=bool(settings.public_url),
+    )
 
 
 def decider_settings(settings: Settings) -> DeciderSettings:
     """Return what every decision depends on."""
+    host_probes, host_window_s = settings.host_window
     planner = PlannerSettings(
         grid=ChrononGrid(settings.chronon),
         budget=settings.budget,
@@ -46,6 +51,9 @@ def decider_settings(settings: Settings) -> DeciderSettings:
         spend=settings.objective == "spend",
         price_item_s=settings.probe_price * 3600.0,
         host_spacing_s=settings.host_spacing,
+        host_probes=host_probes,
+        host_window_s=host_window_s,
+        safety_s=settings.websub_safety,
     )
     return DeciderSettings(
         planner=planner,
@@ -53,6 +61,8 @@ def decider_settings(settings: Settings) -> DeciderSettings:
         source_spacing_s=settings.source_spacing,
         half_life_s=settings.rate_half_life,
         freshness_cap_s=settings.freshness_cap,
+        subscribes=bool(settings.public_url),
+        throttle_scope=ThrottleScopes(by_domain=settings.throttle_scope == "domain", groups=settings.groups),
     )
 
 
@@ -63,6 +73,7 @@ class Parts:
     clock: Clock
     store: SqlStore
     prober: Prober
+    pushes: PushParts
     channel: Channel
     secrets: SecretStore
     rng: np.random.Generator
@@ -85,10 +96,12 @@ def build(settings: Settings, parts: Parts) -> tuple[Daemon, DaemonControl]:
         DispatcherSettings(settings.delivery_hold, settings.delivery_concurrency),
     )
     probes = ProbeLoop(decider, parts.prober, parts.store, parts.clock, metrics, dispatcher.wake)
+    pushes = Pushes(decider, probes, parts.store, parts.clock, metrics, parts.pushes)
     daemon = Daemon(
         declarations,
         parts.store,
         probes,
+        pushes,
         dispatcher,
         parts.clock,
         DaemonSettings(settings.reload_interval, settings.drain_timeout, settings.retention, settings.backup),
@@ -99,6 +112,7 @@ def build(settings: Settings, parts: Parts) -> tuple[Daemon, DaemonControl]:
         parts.store,
         dispatcher,
         probes,
+        pushes,
         parts.channel,
         parts.secrets,
         parts.clock,
@@ -114,19 +128,31 @@ class Network:
     guard: Guard
     session: ClientSession
     prober: HttpProber
+    parser: ParserPool
 
 
 @asynccontextmanager
 async def open_network(settings: Settings, clock: Clock) -> AsyncIterator[Network]:
     """Open the network session and the parsers; close them in the reverse order."""
-    guard = Guard(settings.networks)
+    guard = Guard(settings.networks, settings.allow_ports)
     async with (
-        make_session(guard, contact=settings.contact) as session,
+        make_session(guard, contact=settings.contact, proxy=settings.proxy) as session,
         ParserPool(workers=settings.parser_processes, timeout_s=settings.parser_timeout) as parser,
     ):
-        tokens = HostTokens(clock, settings.host_spacing)
+        tokens = HostTokens(clock, settings.host_spacing, concurrency=settings.host_concurrency)
         limits = FetchLimits(total_s=settings.probe_timeout, body_bytes=settings.max_body_bytes)
-        yield Network(guard, session, HttpProber(Fetcher(session, guard, tokens, clock, limits), parser, clock))
+        prober = HttpProber(
+            Fetcher(session, guard, tokens, clock, limits),
+            parser,
+            clock,
+            resolve_secret=SecretStore(settings).resolve,
+            robots=Robots(
+                Fetcher(session, guard, tokens, clock, robots_limits(limits)),
+                clock,
+                crawl_delay_cap_s=settings.crawl_delay_cap,
+            ),
+        )
+        yield Network(guard, session, prober, parser)
 
 
 async def probe_once(settings: Settings, url: str, trip: Trip) -> ProbeOutcome:
@@ -147,6 +173,7 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
             clock=clock,
             store=store,
             prober=network.prober,
+            pushes=PushParts(HubClient(network.session, network.guard), network.parser, settings.public_url),
             channel=WebhookChannel(network.session, network.guard, clock, timeout_s=settings.delivery_timeout),
             secrets=SecretStore(settings),
             rng=np.random.default_rng(),  # noqa: TID251 - the one place that makes one

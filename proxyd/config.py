@@ -14,6 +14,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
+from urllib.parse import urlsplit
 from zoneinfo import available_timezones
 
 from pydantic import (
@@ -90,6 +91,18 @@ def parse_rate(text: str) -> float:
     return float(match[1]) / _RATE_PERIODS[match[2]]
 
 
+def parse_window(text: str) -> tuple[int, float]:
+    """Return the number and the seconds of ``30/min``: at most so many in any such time.
+
+    >>> parse_window("30/min")
+    (30, 60.0)
+    """
+    match = re.fullmatch(r"\s*(\d{1,9})\s*/\s*([a-z]+)\s*", text)
+    if match is None or match[2] not in _RATE_PERIODS or int(match[1]) < 1:
+        raise ValueError(f"{text.strip()!r} is not a budget such as 30/min, 1/s or 600/h")
+    return int(match[1]), _RATE_PERIODS[match[2]]
+
+
 def parse_budget(value: object) -> Budget:
     """Return a budget from ``60/min`` or by hour of day from ``08-18 30/min, 60/min``.
 
@@ -133,6 +146,41 @@ def _networks(values: list[str]) -> list[str]:
     return values
 
 
+def _proxy(value: str) -> str:
+    if not value:
+        return value
+    try:
+        parts = urlsplit(value)
+        is_proxy = parts.scheme == "http" and bool(parts.hostname) and (parts.port or 0) >= 0
+    except ValueError:
+        is_proxy = False
+    if not is_proxy or parts.path not in {"", "/"} or parts.query or parts.fragment:
+        raise ValueError("this is no address such as http://proxy.example:3128")  # without the value: it may be secret
+    return value
+
+
+def _without_credentials(url: str) -> str:
+    """Return an address for people.
+
+    >>> _without_credentials("http://me:secret@proxy.example:3128")
+    'http://[hidden]@proxy.example:3128'
+    """
+    return re.sub(r"//.*@", "//[hidden]@", url)
+
+
+def _window(value: str) -> str:
+    if value:
+        parse_window(value)
+    return value
+
+
+def _public_url(value: str) -> str:
+    parts = urlsplit(value)
+    if value and (parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment):
+        raise ValueError(f"{value!r} is no address such as https://proxyd.example.org")
+    return value
+
+
 def _zone(value: str) -> str:
     if value not in available_timezones():
         raise ValueError(f"{value!r} is not a time zone such as Europe/Berlin")
@@ -159,6 +207,7 @@ def _positive(value: float) -> float:
     return value
 
 
+Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(format_duration)]
 PositiveSeconds = Annotated[Seconds, AfterValidator(_positive)]
 BudgetSetting = Annotated[Budget, BeforeValidator(parse_budget), PlainSerializer(format_budget)]
@@ -167,7 +216,7 @@ BudgetSetting = Annotated[Budget, BeforeValidator(parse_budget), PlainSerializer
 class Settings(BaseModel):
     """All settings of the daemon; durations are held in seconds."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, hide_input_in_errors=True)
 
     profiles: Path = Field(Path("profiles"), description="directory of *.profile files")
     database: Annotated[str, AfterValidator(_database)] = Field(
@@ -188,6 +237,17 @@ class Settings(BaseModel):
     epoch: PositiveSeconds = Field(86400.0, description="how far the rolling plan looks ahead")
     source_spacing: PositiveSeconds = Field(300.0, description="least time between two probes of a source")
     host_spacing: Seconds = Field(1.0, description="least time between two requests to a host")
+    host_concurrency: Annotated[int, Field(ge=1, le=64)] = Field(1, description="most requests to a host at once")
+    crawl_delay_cap: Seconds = Field(60.0, description="longest Crawl-delay of a robots.txt that is kept to")
+    host_budget: Annotated[str, AfterValidator(_window)] = Field(
+        "", description="most probes of a host in any such time, e.g. 30/min; empty: as many as its spacing allows"
+    )
+    throttle_scope: Literal["host", "domain"] = Field(
+        "host", description="what a 429 or 503 silences: the host, or all hosts of its registrable domain"
+    )
+    throttle_groups: Annotated[list[str], BeforeValidator(_split_list)] = Field(
+        default_factory=list, description="hosts that are throttled together, e.g. a.example|b.example"
+    )
     rate_half_life: PositiveSeconds = Field(4 * 604800.0, description="age at which evidence counts half")
     freshness_cap: Seconds = Field(
         21600.0, description="longest time for which max-age, Expires, ttl and updatePeriod put off a probe; 0: ignore"
@@ -199,6 +259,21 @@ class Settings(BaseModel):
     contact: str = Field("", description="address for operators of sources, sent in User-Agent")
     allow_networks: Annotated[list[str], BeforeValidator(_split_list), AfterValidator(_networks)] = Field(
         default_factory=list, description="private networks that may be connected to, e.g. 127.0.0.0/8"
+    )
+    allow_ports: Annotated[list[Port], BeforeValidator(_split_list)] = Field(
+        default_factory=list, description="the only ports that are asked; empty: all but those of other protocols"
+    )
+    proxy: Annotated[str, AfterValidator(_proxy), PlainSerializer(_without_credentials)] = Field(
+        "",
+        repr=False,
+        description="http:// address of a proxy for all requests, with user and password only by PROXYD_PROXY_FILE or "
+        "PROXYD_PROXY; the proxy looks names up again, so only it can refuse one that was rebound since the check",
+    )
+    public_url: Annotated[str, AfterValidator(_public_url)] = Field(
+        "", description="address under which WebSub hubs reach this daemon's /websub/, e.g. https://proxyd.example.org"
+    )
+    websub_safety: PositiveSeconds = Field(
+        21600.0, description="time between two probes of a source whose hub pushes, to see that it pushes everything"
     )
     secret_env_prefix: Annotated[str, Field(min_length=1)] = Field(
         "SECRET_", description="environment variables that profiles may name as secrets start with this"
@@ -230,13 +305,23 @@ class Settings(BaseModel):
         return tuple(ip_network(value) for value in self.allow_networks)
 
     @property
+    def host_window(self) -> tuple[int | None, float]:
+        """``host_budget``: a number of probes and seconds."""
+        return parse_window(self.host_budget) if self.host_budget else (None, 0.0)
+
+    @property
+    def groups(self) -> list[list[str]]:
+        """``throttle_groups``, each as its hosts."""
+        return [[host.strip().lower() for host in group.split("|") if host.strip()] for group in self.throttle_groups]
+
+    @property
     def listen_address(self) -> tuple[str, int]:
         """Host and port of ``listen``."""
         host, _, port = self.listen.rpartition(":")
         return host.strip("[]"), int(port)
 
     def describe(self) -> dict[str, object]:
-        """Return every setting as a file or variable would spell it. There are no secrets among them."""
+        """Return every setting as a file or variable would spell it, without the credentials of the proxy."""
         return self.model_dump(mode="json")
 
 
@@ -278,10 +363,13 @@ def _from_file(file: Path | None, env: Mapping[str, str], problems: list[str]) -
             problems.append(f"{path}: no such settings file")
         return {}
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         problems.append(f"{path}: {error}")
         return {}
+    if "@" in str(values.get("proxy", "")):
+        problems.append("proxy: credentials belong in PROXYD_PROXY or PROXYD_PROXY_FILE, not in the settings file")
+    return values
 
 
 def _from_environment(env: Mapping[str, str], problems: list[str]) -> dict[str, Any]:

@@ -46,6 +46,14 @@ class Metrics:
         self.unfit_values = Counter(
             "proxyd_unfit_values", "Field values that did not fit their declared type and read as null.", registry=r
         )
+        self.pushes = Counter("proxyd_pushes", "Documents pushed by hubs, by result.", ["result"], registry=r)
+        for result in ("accepted", "unsigned", "unreadable"):
+            self.pushes.labels(result)
+        self.subscriptions = Gauge("proxyd_subscriptions", "Sources whose hub pushes.", registry=r)
+        self.connection_up = Gauge(
+            "proxyd_connection_up", "0 while no host answers: the fault is then taken to be ours.", registry=r
+        )
+        self.connection_up.set(1)
         self.item_delay = Histogram(
             "proxyd_item_delay_seconds", "Published to seen, of items with a time.", buckets=_FINE_DELAYS_S, registry=r
         )

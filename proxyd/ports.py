@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from proxyd.model.item import Item
 from proxyd.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.model.profile import Declaration, SecretRef
+from proxyd.model.profile import Declaration, PageClass, SecretRef
 from proxyd.rules import Explanation, Needed, Observation
 from proxyd.scheduling import PlannedProbe
 
@@ -41,6 +41,28 @@ class Memory(Protocol):
 
     async def record(self, observation: Observation) -> None:
         """Store all that one probe changed, whole or not at all; returns once it cannot be lost."""
+
+
+class Hub(Protocol):
+    """Asks a WebSub hub for what it can do."""
+
+    async def request(self, url: str, form: Mapping[str, str]) -> None:
+        """Send a request; return once the hub accepted it, else raise ``ProbeError``."""
+
+
+class PushParser(Protocol):
+    """Reads what a hub pushed."""
+
+    async def parse(self, body: bytes, content_type: str | None, url: str, page_class: PageClass | None) -> ParsedItems:
+        """Return its items or raise ``ProbeError``."""
+
+
+class ParsedItems(Protocol):
+    """The items of a document."""
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """In page order."""
 
 
 class Channel(Protocol):
@@ -176,6 +198,12 @@ class Control(Protocol):
 
     async def find_token(self, token_id: str) -> Token | None:
         """Return the token of that id, or ``None``."""
+
+    async def verify_push(self, callback_id: str, query: Mapping[str, str]) -> str | None:
+        """Return the challenge where a hub asks rightly whether it may push, ``None`` where it may not."""
+
+    async def push(self, callback_id: str, content_type: str | None, signature: str | None, body: bytes) -> bool:
+        """Take in what a hub pushed; return whether there is such a subscription."""
 
     async def metrics(self) -> bytes:
         """Return the metrics in Prometheus' text format, gauges fresh."""

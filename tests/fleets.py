@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -49,7 +50,7 @@ def decider(
     now_s: float,
     chronon_s: float = 10.0,
     budget: Budget = ONE_A_SECOND,
-    settings: Mapping[str, float] | None = None,
+    settings: Mapping[str, Any] | None = None,
     **planner: object,
 ) -> Decider:
     """Return a decider that accepted ``declared`` at ``now_s``."""

@@ -1,4 +1,4 @@
-"""Updates and deletions of items, and what is known of a source's origin."""
+"""Updates and deletions of items, what is known of a source's origin, and its subscription at a hub."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -47,11 +47,29 @@ def upgrade() -> None:
         sources.add_column(sa.Column("doubts", sa.Integer(), nullable=False, server_default="0"))
         sources.add_column(sa.Column("distrust_until_s", sa.Float(), nullable=False, server_default="0"))
         sources.add_column(sa.Column("missing", sa.Integer(), nullable=False, server_default="0"))
+        sources.add_column(sa.Column("last_push_s", sa.Float(), nullable=True))
+    op.create_table(
+        "subscriptions",
+        sa.Column("source_id", sa.String(), nullable=False),
+        sa.Column("hub", sa.Text(), nullable=False),
+        sa.Column("topic", sa.Text(), nullable=False),
+        sa.Column("status", sa.String(), nullable=False),
+        sa.Column("callback_id", sa.String(), nullable=False),
+        sa.Column("secret", sa.String(), nullable=False),
+        sa.Column("due_s", sa.Float(), nullable=False),
+        sa.Column("lease_until_s", sa.Float(), nullable=False),
+        sa.Column("failures", sa.Integer(), nullable=False),
+        sa.Column("misses", sa.Integer(), nullable=False),
+        sa.Column("pushes", sa.Integer(), nullable=False),
+        sa.Column("last_push_s", sa.Float(), nullable=True),
+        sa.PrimaryKeyConstraint("source_id"),
+    )
 
 
 def downgrade() -> None:
+    op.drop_table("subscriptions")
     with op.batch_alter_table("sources") as sources:
-        names = ("missing", "distrust_until_s", "doubts", "not_modified", "full_s", "moved_times", "moved_url")
+        names = ("last_push_s", "missing", "distrust_until_s", "doubts", "not_modified", "full_s", "moved_times", "moved_url")
         for name in names:
             sources.drop_column(name)
     op.drop_table("changes")

@@ -7,7 +7,7 @@ from typing import Any
 
 from proxyd.model.profile import Declaration, NotificationRule, Profile
 from proxyd.ports import Control
-from proxyd.rules import Explanation, iso_time
+from proxyd.rules import Explanation, iso_time, moved_url
 from proxyd.scheduling import PlannedProbe
 
 
@@ -67,6 +67,7 @@ def _summary(found: Explanation) -> list[str]:
         probe = found.next_probe.probe
         rule = f" for rule {probe.rule}" if probe.rule else ""
         lines.append(f"next probe: {iso_time(found.next_probe.start_s)}, because of {probe.reason.value}{rule}")
+    lines += _origin_lines(found)
     if found.blocked_by and found.earliest_s:
         lines.append(f"held back by {found.blocked_by} until {iso_time(found.earliest_s)}")
     if found.unmet_intervals:
@@ -74,6 +75,21 @@ def _summary(found: Explanation) -> list[str]:
     if found.postponed:
         counts = ", ".join(f"{name} {count} times" for name, count in sorted(found.postponed.items()))
         lines.append(f"postponed so far by: {counts}")
+    return lines
+
+
+def _origin_lines(found: Explanation) -> list[str]:
+    """Return what was learned of the source's origin."""
+    state, subscription = found.state, found.subscription
+    lines = []
+    if (moved := moved_url(state)) is not None:
+        lines.append(f"moved for good, asked at: {moved}")
+    if state.distrust_until_s > (state.last_start_s or 0.0):
+        lines.append(f"its 304s are not believed until {iso_time(state.distrust_until_s)}: one was untrue")
+    if subscription is not None:
+        until = f" until {iso_time(subscription.lease_until_s)}" if subscription.lease_until_s else ""
+        pushes = f"{subscription.pushes} pushes so far"
+        lines.append(f"hub: {subscription.hub}, subscription {subscription.status.value}{until}, {pushes}")
     return lines
 
 

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from proxyd.api import payloads
 from proxyd.api.auth import new_token, require
+from proxyd.api.callbacks import CALLBACK_PATH, Callbacks
 from proxyd.api.problems import BadRequestError, Handler, problem, problems
 from proxyd.errors import NotFoundError
 from proxyd.ports import Control
@@ -145,6 +146,9 @@ def make_app(control: Control, *, trusted: bool) -> web.Application:
     """Return the application; where ``trusted`` (the Unix socket, guarded by its file mode) no token is asked for."""
     app = web.Application(middlewares=[problems], client_max_size=_MAX_BODY)
     routes = Routes(control)
+    callbacks = Callbacks(control)
+    app.router.add_get(CALLBACK_PATH, callbacks.verify, allow_head=False)
+    app.router.add_post(CALLBACK_PATH, callbacks.push)
     for method, path, scope, handler in _table(routes):
         guarded = handler if trusted or scope is None else require(scope, control, handler)
         app.router.add_route(method, path, guarded)

@@ -15,10 +15,10 @@ from proxyd.config import load
 from proxyd.language.quoting import quote_name, quote_text
 from proxyd.model.item import Item
 from proxyd.model.outcome import ProbeOutcome
-from proxyd.probing import Exchange, Trip
+from proxyd.probing import HIDDEN, Exchange, Trip
 
 _SHOWN = 10
-_SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization", "set-cookie"})
+_SECRET_HEADERS = frozenset({"set-cookie"})
 
 
 def probe(options: argparse.Namespace) -> int:
@@ -46,12 +46,15 @@ def _entry(outcome: ProbeOutcome, trip: Trip, *, debug: bool) -> dict[str, objec
         "retry_after_s": outcome.retry_after_s,
         "fresh_for_s": outcome.fresh_for_s,
         "period_s": outcome.period_s,
+        "permanent_url": outcome.permanent_url,
+        "hubs": [] if outcome.hub_links is None else list(outcome.hub_links.hubs),
+        "topic": None if outcome.hub_links is None else outcome.hub_links.topic,
         "items": [_item(item) for item in outcome.items],
         "create_source": _statement(outcome) if outcome.items else None,
     }
     if debug:
         entry["exchanges"] = [
-            {"url": e.url, "sent": _shown(e.sent.items()), "status": e.status, "received": _shown(e.received)}
+            {"url": e.url, "sent": list(e.sent.items()), "status": e.status, "received": _shown(e.received)}
             for e in trip.exchanges
         ]
     return entry
@@ -90,13 +93,15 @@ def _notes(outcome: ProbeOutcome) -> list[tuple[str, str]]:
         ("asks to wait", _seconds(outcome.retry_after_s)),
         ("fresh for", _seconds(outcome.fresh_for_s)),
         ("says it changes every", _seconds(outcome.period_s)),
+        ("moved for good to", outcome.permanent_url),
+        ("hubs", None if outcome.hub_links is None else ", ".join(outcome.hub_links.hubs)),
     ]
     return [(name, value) for name, value in values if value is not None]
 
 
 def _print_exchange(exchange: Exchange) -> None:
     print(f"> GET {exchange.url}")
-    for name, value in _shown(exchange.sent.items()):
+    for name, value in exchange.sent.items():
         print(f"> {name}: {value}")
     print(f"< {exchange.status or 'no response'}")
     for name, value in _shown(exchange.received):
@@ -104,8 +109,8 @@ def _print_exchange(exchange: Exchange) -> None:
 
 
 def _shown(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return headers without what is secret in them."""
-    return [(name, "(hidden)" if name.lower() in _SECRET_HEADERS else value) for name, value in headers]
+    """Return headers of a response without what is secret in them; those sent come without."""
+    return [(name, HIDDEN if name.lower() in _SECRET_HEADERS else value) for name, value in headers]
 
 
 def _statement(outcome: ProbeOutcome) -> str:

@@ -4,6 +4,7 @@ from proxyd.daemon.control import DaemonControl
 from proxyd.daemon.daemon import Daemon, DaemonSettings
 from proxyd.daemon.declarations import Declarations, read_directory, read_text
 from proxyd.daemon.probing import ProbeLoop
+from proxyd.daemon.pushes import Pushes, PushParts
 
 __all__ = [
     "Daemon",
@@ -11,6 +12,8 @@ __all__ = [
     "DaemonSettings",
     "Declarations",
     "ProbeLoop",
+    "PushParts",
+    "Pushes",
     "read_directory",
     "read_text",
 ]

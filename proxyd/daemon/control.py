@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from proxyd.config import SecretStore
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.probing import ProbeLoop
+from proxyd.daemon.pushes import Pushes
 from proxyd.errors import DeliveryError, NotFoundError, StoreError
 from proxyd.metrics import Metrics
 from proxyd.model.profile import Declaration, WebhookDelivery
@@ -32,6 +34,7 @@ class DaemonControl:
     store: SqlStore
     dispatcher: Dispatcher
     probes: ProbeLoop
+    pushes: Pushes
     channel: Channel
     secrets: SecretStore
     clock: Clock
@@ -107,6 +110,14 @@ class DaemonControl:
     async def find_token(self, token_id: str) -> Token | None:
         """Return the token of that id, or ``None``."""
         return await self.store.find_token(token_id)
+
+    async def verify_push(self, callback_id: str, query: Mapping[str, str]) -> str | None:
+        """Return the challenge where a hub asks rightly, ``None`` where it may not push."""
+        return await self.pushes.verify(callback_id, query)
+
+    async def push(self, callback_id: str, content_type: str | None, signature: str | None, body: bytes) -> bool:
+        """Take in what a hub pushed; return whether there is such a subscription."""
+        return await self.pushes.push(callback_id, content_type, signature, body)
 
     async def metrics(self) -> bytes:
         """Return the metrics with fresh gauges."""

@@ -12,6 +12,7 @@ from proxyd.clock import sleep_or_wake
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.housekeeping import housekeeping
 from proxyd.daemon.probing import ProbeLoop
+from proxyd.daemon.pushes import Pushes
 from proxyd.notify import Dispatcher
 from proxyd.ports import Clock
 from proxyd.store import SqlStore
@@ -37,6 +38,7 @@ class Daemon:
         declarations: Declarations,
         store: SqlStore,
         probes: ProbeLoop,
+        pushes: Pushes,
         dispatcher: Dispatcher,
         clock: Clock,
         settings: DaemonSettings,
@@ -44,6 +46,7 @@ class Daemon:
         self._declarations = declarations
         self._store = store
         self._probes = probes
+        self._pushes = pushes
         self._dispatcher = dispatcher
         self._clock = clock
         self._settings = settings
@@ -70,6 +73,7 @@ class Daemon:
             async with asyncio.TaskGroup() as loops:  # all that writes; the writer outlives it
                 loops.create_task(self._watch_profiles(), name="profiles")
                 loops.create_task(self._probes.run(), name="probes")
+                loops.create_task(self._pushes.run(), name="pushes")
                 loops.create_task(self._dispatcher.run(), name="deliveries")
                 declared = self._declarations.current
                 log.info("running", rules=len(declared.rules), sources=len(declared.sources))
@@ -83,6 +87,7 @@ class Daemon:
 
     async def _drain(self) -> None:
         log.info("draining")
+        self._pushes.stop()
         timeout_s = self._settings.drain_timeout_s
         await asyncio.gather(self._probes.drain(timeout_s), self._dispatcher.drain(timeout_s))
 

@@ -246,7 +246,8 @@ class Declarations:
         accepted = await self._store.accept(stored, declaration.rules.values(), now_s)
         changes = self._changes(declaration, accepted)
         if not self._started.is_set():
-            self._decider.restore(await self._store.load_states(), await self._store.load_streams())
+            states, streams = await self._store.load_states(), await self._store.load_streams()
+            self._decider.restore(states, streams, await self._store.load_subscriptions())
         backlog = self._decider.declare(declaration, accepted, now_s)
         self._files, self._api = list(files), dict(api)
         self._statements = [(text.file, s) for text in texts for s in parse(text.text, text.file).statements]

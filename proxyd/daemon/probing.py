@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -73,7 +74,9 @@ class ProbeLoop:
         self._chosen: Chronon | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._draining = False
+        self._is_up = True
         self._used = _BudgetUse()
         self.last_chosen_s = float("-inf")
 
@@ -150,18 +153,36 @@ class ProbeLoop:
             return
         outcome = await self._prober.probe(request)
         self._metrics.lateness.observe(max(0.0, outcome.started_s - planned.start_s))
-        needed = self._decider.needed(outcome)
-        known = await self._memory.known_items(outcome.source_id, needed) if needed is not None else {}
-        observation = self._decider.observe(outcome, known, url=request.url)
-        if observation is not None:
-            await self._memory.record(observation)
-            self._count(observation)
-        self._decider.finished(outcome, observation)
+        await self.take_in(outcome, url=request.url)
+
+    async def take_in(self, outcome: ProbeOutcome, *, url: str | None = None) -> bool:
+        """Observe an outcome and record it; one of a source after the other, for a push may come during a probe.
+
+        Returns whether the source is still there, at ``url`` if that is given.
+        """
+        async with self._turns.setdefault(outcome.source_id, asyncio.Lock()):
+            needed = self._decider.needed(outcome)
+            known = await self._memory.known_items(outcome.source_id, needed) if needed is not None else {}
+            observation = self._decider.observe(outcome, known, url=url)
+            if observation is not None:
+                await self._memory.record(observation)
+                self._count(observation)
+            self._decider.finished(outcome, observation)
+        return observation is not None
+
+    def _note_connection(self) -> None:
+        is_up = not self._decider.connection.is_down
+        if is_up != self._is_up:
+            self._is_up = is_up
+            self._metrics.connection_up.set(is_up)
+            log.warning("a host answers again" if is_up else "no host answers: failures do not count meanwhile")
 
     def _count(self, observation: Observation) -> None:
         outcome: ProbeOutcome = observation.outcome
         metrics = self._metrics
-        metrics.probes.labels(outcome.kind.value).inc()
+        if not outcome.is_push:
+            metrics.probes.labels(outcome.kind.value).inc()
+        self._note_connection()
         if not outcome.kind.is_success:
             state = observation.state
             again_s = round(state.not_before_s - outcome.finished_s, 1)

@@ -87,6 +87,7 @@ EXECUTABLE: Capabilities = frozenset(
         Capability.FRESHNESS,
         Capability.HEADER,
         Capability.AUTH,
+        Capability.WEBSUB,
         Capability.ROBOTS,
         Capability.ON_INSERT,
         Capability.ON_UPDATE,
@@ -119,6 +120,8 @@ class CheckSettings:
         Names after SECRET ENV must start with it, so that a rule cannot send out other variables.
     chronon_s
         Length of a chronon; durations are compared with it.
+    can_subscribe
+        Whether hubs can reach the daemon; WEBSUB ON has no effect otherwise.
     from_api
         Whether DROP may stand in the texts. The caller acts on it; the checker passes over it.
     executable
@@ -127,5 +130,6 @@ class CheckSettings:
 
     secret_env_prefix: str = "SECRET_"
     chronon_s: float = 10.0
+    can_subscribe: bool = True
     from_api: bool = False
     executable: Capabilities = EXECUTABLE

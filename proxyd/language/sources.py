@@ -66,6 +66,10 @@ def _check_options(statement: CreateSource, reporter: Reporter, values: Values) 
     for header in statement.headers:
         if reporter.need(Capability.HEADER, header.span):
             values.header(*header.value, header.span)
+    _check_switches(statement, reporter, values)
+
+
+def _check_switches(statement: CreateSource, reporter: Reporter, values: Values) -> None:
     for capability, option in (
         (Capability.FRESHNESS, statement.freshness),
         (Capability.WEBSUB, statement.websub),
@@ -73,6 +77,8 @@ def _check_options(statement: CreateSource, reporter: Reporter, values: Values) 
     ):
         if option is not None:
             reporter.need(capability, option.span)
+    if statement.websub is not None and statement.websub.value:
+        values.websub(statement.websub.span)
 
 
 def _check_politeness(politeness: Located[Politeness], values: Values) -> None:

@@ -118,6 +118,11 @@ class Values:
         if problem:
             self._reporter.error(f"{problem}: expected an address such as 'https://example.org/feed'", span)
 
+    def websub(self, span: Span) -> None:
+        """Warn of WEBSUB ON where no hub can reach the daemon."""
+        if not self._settings.can_subscribe:
+            self._reporter.warn("WEBSUB ON has no effect while the setting public_url is empty", span)
+
     def zone(self, zone: str, span: Span) -> None:
         """Report a name that is not an IANA time zone."""
         if zone not in _zones():

@@ -108,6 +108,8 @@ class ProbeOutcome:
         One line for people: the status, the error or what the document looked like.
     requests
         HTTP requests that were started, redirects included.
+    is_push
+        Whether nobody asked: a hub pushed it. The items of a feed are then only what is new.
     """
 
     source_id: str
@@ -127,3 +129,4 @@ class ProbeOutcome:
     detail: str = ""
     requests: int = 1
     body_bytes: int = 0
+    is_push: bool = False

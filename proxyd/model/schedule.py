@@ -18,6 +18,7 @@ class Reason(Enum):
     DETECTION = "detection"
     SPEND = "spare budget"
     RETRY = "retry"
+    SAFETY = "safety"  # the source's hub pushes; does it push everything?
 
 
 @dataclass(frozen=True, slots=True)

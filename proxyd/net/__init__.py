@@ -2,6 +2,8 @@
 
 from proxyd.net.guard import Guard, GuardedResolver, RefusedConnectionError, refusal, refusal_in
 from proxyd.net.hosts import HostTokens
+from proxyd.net.links import Link, absolute, read_links
+from proxyd.net.scopes import ThrottleScopes
 from proxyd.net.session import SessionLimits, make_session, user_agent
 from proxyd.net.wire import describe, fresh_for_s, http_date_s, one_line, read_some, retry_after_s
 
@@ -9,13 +11,17 @@ __all__ = [
     "Guard",
     "GuardedResolver",
     "HostTokens",
+    "Link",
     "RefusedConnectionError",
     "SessionLimits",
+    "ThrottleScopes",
+    "absolute",
     "describe",
     "fresh_for_s",
     "http_date_s",
     "make_session",
     "one_line",
+    "read_links",
     "read_some",
     "refusal",
     "refusal_in",

@@ -1,11 +1,17 @@
 """The network guard: which addresses and URLs proxyd may talk to, for probes and webhooks alike.
 
-It decides twice. The resolver drops refused addresses of a name, so that the allowed ones are tried. The socket
-factory looks at the address actually connected, whatever produced it: an IP literal, a redirect, a rebound name.
+It decides three times. Of a URL it reads an address in every form that some resolver might take for one; a host that
+ends in a number and is none, or that holds odd characters, is refused. The resolver drops refused addresses of a name,
+so that the allowed ones are tried. The socket factory looks at the address actually connected, whatever produced it: an
+IP literal, a redirect, a rebound name.
+
+Behind an outbound proxy it sees only the proxy's address. Then ``check_target`` looks a name up before each request and
+refuses it if any of its addresses is refused; that the proxy resolves it to the same addresses cannot be made sure.
 """
 
 from __future__ import annotations
 
+import re
 import socket
 from ipaddress import (
     IPv4Address,
@@ -21,7 +27,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from proxyd.errors import BlockedAddressError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from yarl import URL
 
@@ -80,6 +86,8 @@ _WRAPPERS: tuple[tuple[IPv6Network, str], ...] = tuple(
         ("::/96", "IPv4-compatible"),
     )
 )
+_NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?")
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 # Ports of other protocols that a request could speak to by accident (the "bad ports" of the Fetch standard).
 # fmt: off
 _REFUSED_PORTS = frozenset({
@@ -150,6 +158,43 @@ def _listed_reason(address: Address) -> str | None:
     return None
 
 
+def written_address(host: str) -> Address | None:
+    """Return the address that a host is written as, ``None`` for a name; raise BlockedAddressError for neither.
+
+    IPv4 is read as browsers read it: one to four numbers, each decimal, octal or hexadecimal.
+
+    >>> written_address("2130706433"), written_address("0x7f.1"), written_address("0177.0.0.1.")
+    (IPv4Address('127.0.0.1'), IPv4Address('127.0.0.1'), IPv4Address('127.0.0.1'))
+    >>> written_address("::1"), written_address("example.org")
+    (IPv6Address('::1'), None)
+    """
+    try:
+        if ":" in host:
+            return ip_address(host)
+        if _NAME.fullmatch(host) is None:
+            raise BlockedAddressError("a host takes letters, digits, hyphens and dots only")
+        labels = host.removesuffix(".").lower().split(".")
+        return _short_form([_number(label) for label in labels]) if _NUMBER.fullmatch(labels[-1]) else None
+    except ValueError as error:
+        raise BlockedAddressError("the host looks like an address and is none") from error
+
+
+def _number(label: str) -> int:
+    if _NUMBER.fullmatch(label) is None:
+        raise ValueError("not a number")
+    if label.startswith("0x"):
+        return int(label[2:] or "0", 16)
+    return int(label, 8 if label.startswith("0") else 10)
+
+
+def _short_form(numbers: Sequence[int]) -> IPv4Address:
+    """Return the address of one to four numbers, of which the last fills the bytes that are left."""
+    *leading, last = numbers
+    if len(leading) > 3 or any(number > 255 for number in leading) or last >= 256 ** (4 - len(leading)):
+        raise ValueError("out of range")
+    return IPv4Address(sum(number << (24 - 8 * place) for place, number in enumerate(leading)) + last)
+
+
 class Guard:
     """Refuses URLs and addresses that are none of proxyd's business.
 
@@ -157,10 +202,13 @@ class Guard:
     ----------
     allow
         Networks that are reachable whatever they are.
+    allow_ports
+        The only ports that may be asked; empty: all but those of other protocols.
     """
 
-    def __init__(self, allow: Sequence[Network] = ()) -> None:
+    def __init__(self, allow: Sequence[Network] = (), allow_ports: Collection[int] = ()) -> None:
         self._allow = tuple(allow)
+        self._ports = frozenset(allow_ports)
 
     def refusal(self, address: Address) -> str | None:
         """Return why an address is refused, or ``None``."""
@@ -174,8 +222,26 @@ class Guard:
             raise BlockedAddressError("a URL with credentials is refused")
         if not url.raw_host:
             raise BlockedAddressError("a URL without a host is refused")
-        if url.port in _REFUSED_PORTS:
+        self._check_address(written_address(url.raw_host))
+        if self._ports and url.port not in self._ports:
+            raise BlockedAddressError(f"port {url.port} is none of allow_ports")
+        if not self._ports and url.port in _REFUSED_PORTS:
             raise BlockedAddressError(f"port {url.port} belongs to another protocol")
+
+    async def check_target(self, url: URL, resolver: AbstractResolver) -> None:
+        """Raise RefusedConnectionError where the host of a URL is, or has among its addresses, a refused one."""
+        host = url.raw_host or ""
+        written = written_address(host)
+        if written is not None:
+            self._check_address(written)
+            return
+        for found in await resolver.resolve(host, url.port or 0, socket.AF_UNSPEC):
+            self._check_address(ip_address(found["host"]))
+
+    def _check_address(self, address: Address | None) -> None:
+        reason = None if address is None else self.refusal(address)
+        if reason is not None:
+            raise RefusedConnectionError(f"{address} is refused: {reason}")
 
     def open_socket(self, info: AddrInfo) -> socket.socket:
         """Return a socket for an allowed address; raise RefusedConnectionError for any other.

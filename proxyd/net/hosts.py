@@ -1,12 +1,15 @@
-"""Tokens that space the requests to a host."""
+"""Tokens that space the requests to a host, and turns that let few of them run at once."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from proxyd.ports import Clock
 
 _SWEEP_AT = 1024
@@ -14,8 +17,9 @@ _SWEEP_AT = 1024
 
 @dataclass(slots=True)
 class _Lane:
-    """One host: who holds the lock is next; ``users`` counts the holder and the queue."""
+    """One host: who holds the lock is next; ``users`` counts who runs, the holder and the queue."""
 
+    slots: asyncio.Semaphore
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
     granted_s: float | None = None
@@ -28,12 +32,15 @@ class HostTokens:
     ----------
     spacing_s
         Least time between the starts of two requests to the same host.
+    concurrency
+        Most turns at one host at once; tokens alone are not limited by it.
     idle_s
         A host nobody asked for in this time may be forgotten; memory grows with the hosts of that time only.
     """
 
-    def __init__(self, clock: Clock, spacing_s: float, *, idle_s: float = 600.0) -> None:
+    def __init__(self, clock: Clock, spacing_s: float, *, concurrency: int = 1, idle_s: float = 600.0) -> None:
         self._clock = clock
+        self._concurrency = concurrency
         self._spacing_s = spacing_s
         self._keep_s = max(idle_s, spacing_s)
         self._lanes: dict[str, _Lane] = {}
@@ -60,6 +67,21 @@ class HostTokens:
         finally:
             lane.users -= 1
 
+    @asynccontextmanager
+    async def turn(self, host: str, spacing_s: float = 0.0) -> AsyncIterator[None]:
+        """Wait for a place at ``host`` and its token, and hold the place while the block runs.
+
+        Nobody may wait for another turn inside the block: two callers would wait for each other.
+        """
+        lane = self._lane(_canonical(host))
+        lane.users += 1
+        try:
+            async with lane.slots:
+                await self.take(host, spacing_s)
+                yield
+        finally:
+            lane.users -= 1
+
     async def _wait_until(self, granted_s: float | None, gap_s: float) -> None:
         if granted_s is None:
             return
@@ -71,7 +93,7 @@ class HostTokens:
         if lane is None:
             if len(self._lanes) >= self._sweep_at:
                 self._forget_idle()
-            lane = self._lanes[host] = _Lane()
+            lane = self._lanes[host] = _Lane(asyncio.Semaphore(self._concurrency))
         return lane
 
     def _forget_idle(self) -> None:

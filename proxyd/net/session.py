@@ -52,15 +52,20 @@ async def make_session(
     contact: str,
     limits: SessionLimits | None = None,
     resolver: AbstractResolver | None = None,
+    proxy: str = "",
 ) -> AsyncIterator[aiohttp.ClientSession]:
-    """Open a session that connects to allowed addresses only.
+    """Open a session that connects to allowed addresses only, or through ``proxy`` to whatever may be asked.
+
+    The address of the proxy is allowed by being given; it may hold credentials, which no message repeats.
 
     It has no total timeout and reads bodies without a bound: callers set both. Names are resolved by threads of the
     loop's default executor, which the application makes large enough.
     """
-    limits = limits or SessionLimits()
+    limits, resolver = limits or SessionLimits(), resolver or aiohttp.ThreadedResolver()
     session = aiohttp.ClientSession(
-        connector=_connector(guard, limits, resolver or aiohttp.ThreadedResolver()),
+        connector=_connector(None if proxy else guard, limits, resolver),
+        proxy=proxy or None,
+        middlewares=(_checking(guard, resolver),) if proxy else (),
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": user_agent(contact), "Accept-Encoding": "gzip, deflate"},
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=limits.connect_timeout_s),
@@ -73,12 +78,23 @@ async def make_session(
         yield session
 
 
-def _connector(guard: Guard, limits: SessionLimits, resolver: AbstractResolver) -> aiohttp.TCPConnector:
+def _connector(guard: Guard | None, limits: SessionLimits, resolver: AbstractResolver) -> aiohttp.TCPConnector:
+    """Return a connector that is guarded, or one that connects to a proxy alone."""
     return aiohttp.TCPConnector(
-        resolver=GuardedResolver(guard, resolver),
-        socket_factory=guard.open_socket,
+        resolver=resolver if guard is None else GuardedResolver(guard, resolver),
+        socket_factory=None if guard is None else guard.open_socket,
         limit=limits.connections,
         limit_per_host=limits.connections_per_host,
         use_dns_cache=True,
         ttl_dns_cache=int(limits.dns_ttl_s),
     )
+
+
+def _checking(guard: Guard, resolver: AbstractResolver) -> aiohttp.ClientMiddlewareType:
+    """Return what looks at every target before the proxy is asked for it."""
+
+    async def check(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        await guard.check_target(request.url, resolver)
+        return await handler(request)
+
+    return check

@@ -103,7 +103,9 @@ def one_line(text: str, limit: int = 300) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """Return one line that says what went wrong with a connection."""
+    """Return one line that says what went wrong with a connection, without the credentials of a proxy."""
+    if isinstance(error, aiohttp.ClientHttpProxyError):  # its own text holds the proxy's address
+        return one_line(f"the proxy answered {error.status} {error.message}")
     if isinstance(error, aiohttp.ClientConnectorError):
         return one_line(f"{error.host}: {error.os_error}")
     return one_line(str(error)) or type(error).__name__

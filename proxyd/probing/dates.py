@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 _Text = TypeVar("_Text")
 
 _RFC822 = re.compile(r"(?:[A-Za-z]{3,9},?\s+)?\d{1,2}[\s-][A-Za-z]{3,9}[\s-]\d{2,4}\s+\d{1,2}:\d{2}")
+_MONTH_NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
+_PLAIN_RFC822 = re.compile(
+    r"(?:[A-Z][a-z]{2}, )?([0-9]{1,2}) ([A-Z][a-z]{2}) ([12][0-9]{3}) ([0-9]{2}):([0-9]{2}):([0-9]{2}) "
+    r"(?:GMT|([+-])([0-9]{2})([0-9]{2}))"
+)
 _ISO8601 = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}|\d{8}[Tt]\d{4}|\d{4}-?[Ww]\d{2}")
 _UNIX = re.compile(r"(?:\d{9,10}|\d{12,13})$")  # seconds or milliseconds
 
@@ -49,8 +55,23 @@ def _unix_s(text: str) -> float:
 
 
 def _rfc822_s(text: str) -> float | None:
+    plain = _attempt(_plain_rfc822_s, text)
+    if plain is not None:
+        return plain
     parts = parsedate_tz(text)
     return None if parts is None else float(mktime_tz(parts))
+
+
+def _plain_rfc822_s(text: str) -> float | None:
+    """Return unix seconds of the commonest form, several times faster; none for what needs a closer look."""
+    found = _PLAIN_RFC822.fullmatch(text)
+    if found is None or found[2] not in _MONTHS or text.endswith("-0000"):
+        return None
+    moment = datetime(
+        int(found[3]), _MONTHS[found[2]], int(found[1]), int(found[4]), int(found[5]), int(found[6]), tzinfo=UTC
+    )
+    offset_s = 3600 * int(found[8] or 0) + 60 * int(found[9] or 0)
+    return moment.timestamp() + (offset_s if found[7] == "-" else -offset_s)
 
 
 def _from_tuple(parsed: Sequence[int]) -> float:

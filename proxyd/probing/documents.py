@@ -26,6 +26,11 @@ _BYTE_ORDER_MARKS = (
 )
 _PLAIN = frozenset({"utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "iso-8859-15", "latin-1", "windows-1252"})
 _WEB_PAGE = re.compile(rb"<(?:!doctype\s+html|html|head|body)[\s>]", re.IGNORECASE)
+_PATH = r"\w.~%/+@:,!$&'()*=-"
+_ABSOLUTE = re.compile(
+    rf"https?://[A-Za-z0-9.-]+(?::\d{{1,5}})?(?:/[{_PATH}]*)?(?:\?[{_PATH}?;]+)?(?:#[{_PATH}?;]+)?",
+    re.ASCII,
+)  # what joining changes nothing in
 _FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml", "application/rdf+xml", "application/feed+json"})
 
 
@@ -122,6 +127,8 @@ def _is_feed_link(values: dict[str, str]) -> bool:
 
 def absolute(base: str, link: str) -> str | None:
     """Return a link made absolute, or ``None`` where it cannot be read."""
+    if _ABSOLUTE.fullmatch(link) and base.isascii() and "[" not in base and "]" not in base:
+        return link
     try:
         return urljoin(base, link)
     except ValueError:

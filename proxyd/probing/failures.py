@@ -5,7 +5,11 @@
     FetchError
     |- TooLargeError            the decoded body is longer than allowed
     |- TooManyRedirectsError
+    |- DisallowedError          robots.txt forbids it
+    |- NoSecretError            the secret of its AUTH is not set
     `- DecompressionBombError   UNSAFE: a small body that decodes to a huge one
+    FetchTimeoutError
+    `- QueueTimeoutError        others held the host for too long
     FeedParseError
     |- EmptyDocumentError
     |- NotAFeedError            with the feeds a web page links to
@@ -33,6 +37,18 @@ class TooLargeError(FetchError):
 
 class TooManyRedirectsError(FetchError):
     """The redirects do not end."""
+
+
+class DisallowedError(FetchError):
+    """The robots.txt of the host forbids it."""
+
+
+class NoSecretError(FetchError):
+    """The secret is not set."""
+
+
+class QueueTimeoutError(FetchTimeoutError):
+    """The queue of the host is too long."""
 
 
 class DecompressionBombError(FetchError):
@@ -75,6 +91,8 @@ class ParserFailedError(FeedParseError):
 
 _KINDS: tuple[tuple[type[ProbeError], OutcomeKind], ...] = (
     (BlockedAddressError, OutcomeKind.BLOCKED),
+    (DisallowedError, OutcomeKind.DISALLOWED),
+    (NoSecretError, OutcomeKind.NO_SECRET),
     (TooLargeError, OutcomeKind.TOO_LARGE),
     (TooManyRedirectsError, OutcomeKind.TOO_MANY_REDIRECTS),
     (DecompressionBombError, OutcomeKind.UNSAFE),

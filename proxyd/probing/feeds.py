@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from itertools import islice
@@ -23,20 +22,24 @@ from proxyd.probing.documents import (
     xml_content_type,
 )
 from proxyd.probing.failures import EmptyDocumentError, NotAFeedError, ParserFailedError, UnsafeDocumentError
-from proxyd.probing.feed_items import Channel, Entry, ParsedFeed, distinct
+from proxyd.probing.fast_feeds import parse_clean_feed
+from proxyd.probing.feed_items import (
+    Channel,
+    Entry,
+    ParsedFeed,
+    distinct,
+    identity_of,
+    number_of,
+    period_s,
+    self_link,
+    web_links,
+)
 from proxyd.probing.json_feed import parse_json_feed
 from proxyd.probing.json_text import looks_like_json
 from proxyd.probing.sitemaps import is_sitemap, parse_sitemap
-from proxyd.probing.texts import MOST_ITEMS, capped, clean, digest, safe_link, short_identity
+from proxyd.probing.texts import MOST_ITEMS, capped, clean, safe_link
 
 _Entry: TypeAlias = Mapping[str, Any]
-_PERIODS_S = {
-    "hourly": 3600.0,
-    "daily": 86400.0,
-    "weekly": 7 * 86400.0,
-    "monthly": 30 * 86400.0,
-    "yearly": 365 * 86400.0,
-}
 
 
 def parse_feed(body: bytes, content_type: str | None = None, url: str = "", language: str | None = None) -> ParsedFeed:
@@ -54,6 +57,14 @@ def parse_feed(body: bytes, content_type: str | None = None, url: str = "", lang
     EmptyDocumentError, UnsafeDocumentError, NotAFeedError
         The document is refused before it is parsed, or holds no feed.
     """
+    fast = None if language else parse_clean_feed(body, content_type, url)
+    return parse_any_feed(body, content_type, url, language) if fast is None else fast
+
+
+def parse_any_feed(
+    body: bytes, content_type: str | None = None, url: str = "", language: str | None = None
+) -> ParsedFeed:
+    """Return what ``parse_feed`` does, without the fast path, which must equal it."""
     if is_empty(body):
         raise EmptyDocumentError
     if looks_like_json(body):
@@ -103,16 +114,23 @@ def _feed(document: _Entry, url: str) -> ParsedFeed:
     channel_fields = _channel(channel, url).fields()
     entries: Sequence[_Entry] = document["entries"]
     items = tuple(islice(_items(entries, channel_fields, url), MOST_ITEMS))
+    ttl_minutes = number_of(_text(channel, "ttl"))
     return ParsedFeed(
         items=items,
         version=document["version"],
         title=capped(_text(channel, "title")),
         link=capped(_link(channel, url)),
-        ttl_minutes=_number(_text(channel, "ttl")),
-        period_s=_period_s(channel),
+        ttl_minutes=ttl_minutes,
+        period_s=period_s(ttl_minutes, _text(channel, "sy_updateperiod"), _text(channel, "sy_updatefrequency")),
         trouble=_trouble(document),
         truncated=len(entries) > MOST_ITEMS,
+        hubs=web_links(url, _hrefs(channel, "hub")),
+        self_url=self_link(url, _hrefs(channel, "self")),
     )
+
+
+def _hrefs(channel: _Entry, relation: str) -> Iterator[str | None]:
+    return (_text(link, "href") for link in _dicts(channel, "links") if relation in str(link.get("rel")).split())
 
 
 def _trouble(document: _Entry) -> str:
@@ -121,23 +139,13 @@ def _trouble(document: _Entry) -> str:
     return clean(f"{type(error).__name__}: {error}")[:300] if isinstance(error, SAXException) else ""
 
 
-def _period_s(channel: _Entry) -> float | None:
-    """Return ``ttl``, else ``sy:updatePeriod`` over ``sy:updateFrequency``, in seconds."""
-    ttl = _number(_text(channel, "ttl"))
-    if ttl is not None:
-        return ttl * 60.0
-    period_s = _PERIODS_S.get((_text(channel, "sy_updateperiod") or "").lower())
-    times = _number(_text(channel, "sy_updatefrequency"))
-    return None if period_s is None else period_s / (times or 1.0)
-
-
 def _channel(channel: _Entry, url: str) -> Channel:
     return Channel(
         title=_text(channel, "title"),
         link=_link(channel, url),
         description=_text(channel, "subtitle"),
         language=_text(channel, "language"),
-        ttl_minutes=_number(_text(channel, "ttl")),
+        ttl_minutes=number_of(_text(channel, "ttl")),
     )
 
 
@@ -163,11 +171,8 @@ def _entry(entry: _Entry, url: str) -> Entry:
 
 
 def _identity(entry: _Entry) -> str:
-    """Return the guid, else the link as written, else a hash; long ones are hashed."""
-    identity = _text(entry, "id") or _text(entry, "link")
-    if identity is None:
-        return "hash:" + digest([_text(entry, "title"), _text(entry, "summary") or _content(entry)])
-    return short_identity(identity)
+    title, text = _text(entry, "title"), _text(entry, "summary") or _content(entry)
+    return identity_of(_text(entry, "id"), _text(entry, "link"), title, text)
 
 
 def _text(entry: _Entry, key: str) -> str | None:
@@ -178,10 +183,6 @@ def _text(entry: _Entry, key: str) -> str | None:
 
 def _as_dict(entry: _Entry) -> dict[str, Any]:
     return entry if isinstance(entry, dict) else dict(entry)
-
-
-def _number(text: str | None) -> float | None:
-    return float(text) if text is not None and re.fullmatch(r"\d{1,9}", text) else None
 
 
 def _content(entry: _Entry) -> str | None:

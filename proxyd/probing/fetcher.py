@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import aiohttp
+from multidict import CIMultiDict
 from yarl import URL
 
 from proxyd.errors import FetchError, FetchTimeoutError
-from proxyd.model.outcome import Validators
+from proxyd.model.outcome import NO_VALIDATORS, Validators
 from proxyd.net import describe, fresh_for_s, one_line, refusal_in, retry_after_s
-from proxyd.probing.decoding import read_decoded
-from proxyd.probing.failures import TooLargeError, TooManyRedirectsError
+from proxyd.probing.decoding import Decoder, read_decoded
+from proxyd.probing.failures import QueueTimeoutError, TooLargeError, TooManyRedirectsError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from multidict import CIMultiDictProxy
 
@@ -30,6 +31,21 @@ ACCEPT = (
 )
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PERMANENT = frozenset({301, 308})
+HIDDEN = "[hidden]"
+_SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
+_OWN_HEADERS = _SECRET_HEADERS | {
+    "accept-encoding",
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "if-modified-since",
+    "if-none-match",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +57,25 @@ class FetchLimits:
     total_s
         Connecting, redirects and bodies together; waiting for host tokens does not count.
     queue_s
-        Longest wait for the token of one host.
+        Longest wait for a turn at one host.
     body_bytes
         Longest body after decoding.
     redirects
         Most hops after the first request.
+    cut
+        Whether a body that is too long is cut rather than refused.
     """
 
     total_s: float = 30.0
     queue_s: float = 600.0
     body_bytes: int = 10 * 1024 * 1024
     redirects: int = 5
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request and the head of its response; ``status`` is ``None`` where none came."""
+    """One request, without its secrets, and the head of its response; ``status`` is ``None`` where none came."""
 
     url: str
     sent: Mapping[str, str]
@@ -72,10 +91,59 @@ class Trip:
     started_s: float | None = None
     body_bytes: int = 0
     exchanges: list[Exchange] = field(default_factory=list)
+    crawl_delay_s: float | None = None
 
     def count_bytes(self, number: int) -> None:
         """Add decoded bytes."""
         self.body_bytes += number
+
+    def begin(self, exchange: Exchange, now_s: float) -> None:
+        """Note a request that is about to be sent."""
+        self.requests += 1
+        self.started_s = now_s if self.started_s is None else self.started_s
+        self.exchanges.append(exchange)
+
+    def add_detour(self, other: Trip) -> None:
+        """Add the requests of a fetch that this one needed; its bytes are not of the document."""
+        self.requests += other.requests
+        self.started_s = other.started_s if self.started_s is None else self.started_s
+        self.exchanges.extend(other.exchanges)
+
+
+class Gate(Protocol):
+    """What is asked before every request of a fetch, redirects included."""
+
+    async def __call__(self, url: URL, trip: Trip, /) -> float:
+        """Return the least seconds since the last request to the host, or raise a ProbeError to forbid this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    """What to fetch, and what to send with it.
+
+    Parameters
+    ----------
+    headers, authorization
+        Sent to the origin of ``home`` alone. Headers that a request needs for itself are left out.
+    home
+        The address they are meant for; ``None`` is ``url``.
+    gate
+        Asked before every request, the first one included.
+    """
+
+    url: str
+    validators: Validators = NO_VALIDATORS
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    authorization: str | None = field(default=None, repr=False)
+    home: str | None = None
+    gate: Gate | None = None
+
+
+class Fetch(Protocol):
+    """What probes and robots.txt are fetched with."""
+
+    async def fetch(self, request: FetchRequest, trip: Trip | None = None) -> FetchResponse:
+        """Return the last response or raise a ProbeError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +203,7 @@ class Fetcher:
         self._clock = clock
         self._limits = limits or FetchLimits()
 
-    async def fetch(self, url: str, validators: Validators | None = None, trip: Trip | None = None) -> FetchResponse:
+    async def fetch(self, request: FetchRequest, trip: Trip | None = None) -> FetchResponse:
         """Return the response after redirects, whatever its status.
 
         Raises
@@ -145,14 +213,13 @@ class Fetcher:
         FetchTimeoutError
             It took longer than allowed, or a host's queue was too long.
         FetchError
-            The response could not be obtained, was cut off, too long or redirected without end.
+            The response could not be obtained, was cut off, too long or redirected without end; or what the gate
+            of the request raises.
         """
-        trip = trip if trip is not None else Trip()
-        budget = _Budget(self._limits.total_s)
-        headers = _request_headers(validators or Validators())
-        target, permanent_url, only_permanent = _parse_url(url), None, True
+        course = _Course(request, trip if trip is not None else Trip(), _Budget(self._limits.total_s))
+        target, permanent_url, only_permanent = _parse_url(request.url), None, True
         for _ in range(self._limits.redirects + 1):
-            hop = await self._hop(target, headers, budget, trip)
+            hop = await self._hop(target, course)
             if isinstance(hop, FetchResponse):
                 return _with_permanent(hop, permanent_url)
             only_permanent = only_permanent and hop.permanent
@@ -160,30 +227,37 @@ class Fetcher:
             target = hop.url
         raise TooManyRedirectsError(f"more than {self._limits.redirects} redirects")
 
-    async def _hop(self, url: URL, headers: Mapping[str, str], budget: _Budget, trip: Trip) -> _Hop:
+    async def _hop(self, url: URL, course: _Course) -> _Hop:
         self._guard.check_url(url)
-        await self._take_token(url)
-        trip.requests += 1
-        if trip.started_s is None:
-            trip.started_s = self._clock.time_s()
-        trip.exchanges.append(Exchange(str(url), headers))
+        gate = course.request.gate
+        spacing_s = 0.0 if gate is None else await gate(url, course.trip)
+        async with self._turn(url, spacing_s):
+            return await self._exchange(url, course)
+
+    @asynccontextmanager
+    async def _turn(self, url: URL, spacing_s: float) -> AsyncIterator[None]:
+        async with AsyncExitStack() as held:
+            try:
+                async with asyncio.timeout(self._limits.queue_s):
+                    await held.enter_async_context(self._tokens.turn(url.raw_host or "", spacing_s))
+            except TimeoutError as error:
+                message = f"the queue of {url.raw_host} is longer than {self._limits.queue_s:g} s"
+                raise QueueTimeoutError(message) from error
+            yield
+
+    async def _exchange(self, url: URL, course: _Course) -> _Hop:
+        headers, trip = course.headers_for(url), course.trip
+        trip.begin(Exchange(str(url), course.shown(headers)), self._clock.time_s())
         async with (
-            budget.spending(),
+            course.budget.spending(),
             _client_errors(),
             self._session.get(url, headers=headers, allow_redirects=False, auto_decompress=False) as response,
         ):
-            received = tuple(response.headers.items())
-            trip.exchanges[-1] = Exchange(str(url), response.request_info.headers, response.status, received)
+            sent, received = course.shown(response.request_info.headers), tuple(response.headers.items())
+            trip.exchanges[-1] = Exchange(str(url), sent, response.status, received)
             if response.status in _REDIRECTS and "Location" in response.headers:
                 return _Redirect(_next_url(response), response.status in _PERMANENT)
             return await self._response(response, trip)
-
-    async def _take_token(self, url: URL) -> None:
-        try:
-            async with asyncio.timeout(self._limits.queue_s):
-                await self._tokens.take(url.raw_host or "")
-        except TimeoutError as error:
-            raise FetchTimeoutError(f"the queue of {url.raw_host} is longer than {self._limits.queue_s:g} s") from error
 
     async def _response(self, response: aiohttp.ClientResponse, trip: Trip) -> FetchResponse:
         body = b""
@@ -202,6 +276,8 @@ class Fetcher:
     async def _body(self, response: aiohttp.ClientResponse, trip: Trip) -> bytes:
         limit = self._limits.body_bytes
         encoding = response.headers.get("Content-Encoding", "")
+        if self._limits.cut:
+            return await _beginning(response.content.iter_any(), encoding, limit, trip.count_bytes)
         announced = response.content_length
         if announced is not None and announced > limit:
             raise TooLargeError(f"{announced} bytes are announced, {limit} are allowed")
@@ -229,6 +305,56 @@ class _Budget:
             self._left_s -= loop.time() - began_s
 
 
+class _Course:
+    """One fetch under way: what was asked, what it has done and what it may still cost."""
+
+    def __init__(self, request: FetchRequest, trip: Trip, budget: _Budget) -> None:
+        self.request = request
+        self.trip = trip
+        self.budget = budget
+        self._home = _origin(_parse_url(request.home or request.url))
+        self._private = {name: value for name, value in request.headers if _is_addable(name, value)}
+        if request.authorization is not None:
+            self._private["Authorization"] = request.authorization
+        self._hidden = _SECRET_HEADERS | {name.lower() for name in self._private}
+
+    def headers_for(self, url: URL) -> CIMultiDict[str]:
+        """Return what to send to an address."""
+        headers = _request_headers(self.request.validators)
+        if _origin(url) == self._home:
+            headers.update(self._private)
+        return headers
+
+    def shown(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Return headers for people: none of the values that may be secret."""
+        return {name: HIDDEN if name.lower() in self._hidden else value for name, value in headers.items()}
+
+
+def _origin(url: URL) -> tuple[str, str, int | None]:
+    return url.scheme, (url.raw_host or "").lower(), url.port
+
+
+def _is_addable(name: str, value: str) -> bool:
+    """Whether a header may be added; the language refuses the others with a reason."""
+    return name.isascii() and name.lower() not in _OWN_HEADERS and value.isascii() and value.isprintable()
+
+
+async def _beginning(chunks: AsyncIterator[bytes], encoding: str, limit: int, count: Callable[[int], None]) -> bytes:
+    """Return the decoded body, or its first ``limit`` bytes where it is longer, without reading further."""
+    decoder = Decoder(encoding)
+    pieces: list[bytes] = []
+    room = limit
+    async for chunk in chunks:
+        for piece in decoder.decode(chunk):
+            count(len(piece))
+            pieces.append(piece[:room])
+            room -= len(piece)
+            if room <= 0:
+                return b"".join(pieces)
+    decoder.finish()
+    return b"".join(pieces)
+
+
 @asynccontextmanager
 async def _client_errors() -> AsyncIterator[None]:
     """Turn what the HTTP client raises into the ProbeError family."""
@@ -242,8 +368,8 @@ async def _client_errors() -> AsyncIterator[None]:
         raise refusal_in(error) or FetchError(describe(error)) from error
 
 
-def _request_headers(validators: Validators) -> dict[str, str]:
-    headers = {"Accept": ACCEPT}
+def _request_headers(validators: Validators) -> CIMultiDict[str]:
+    headers = CIMultiDict({"Accept": ACCEPT})
     if (etag := _sendable(validators.etag)) is not None:
         headers["If-None-Match"] = etag
     if (last_modified := _sendable(validators.last_modified)) is not None:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator
 from proxyd.model.item import Item
 from proxyd.probing.dates import time_s
 from proxyd.probing.failures import NotAFeedError
-from proxyd.probing.feed_items import Channel, Entry, ParsedFeed, distinct
+from proxyd.probing.feed_items import Channel, Entry, ParsedFeed, distinct, self_link, web_links
 from proxyd.probing.json_text import Json, load_json
 from proxyd.probing.texts import MOST_ITEMS, capped, clean, safe_link, short_identity
 
@@ -57,6 +57,11 @@ class _Attachment(BaseModel):
     url: _Text = None
 
 
+class _Hub(BaseModel):
+    type: _Text = None
+    url: _Text = None
+
+
 def _author(value: object) -> object:
     return value if isinstance(value, dict) else None
 
@@ -92,6 +97,8 @@ class _Feed(_Written):
     home_page_url: _Text = None
     description: _Text = None
     language: _Text = None
+    feed_url: _Text = None
+    hubs: _Objects[_Hub] = []
     expired: Annotated[bool, BeforeValidator(lambda value: value is True)] = False
 
 
@@ -119,6 +126,8 @@ def parse_json_feed(body: bytes, content_type: str | None = None, url: str = "")
         link=capped(_link(url, feed.home_page_url)),
         trouble=_trouble(feed, document),
         truncated=len(entries) > MOST_ITEMS,
+        hubs=web_links(url, (hub.url for hub in feed.hubs if (hub.type or "").lower() == "websub")),
+        self_url=self_link(url, [feed.feed_url]),
     )
 
 

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from proxyd.errors import ProbeError
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest, Validators
-from proxyd.net import one_line
-from proxyd.probing.failures import kind_of
-from proxyd.probing.fetcher import FetchResponse, Trip
+from proxyd.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
+from proxyd.net import absolute, one_line, read_links
+from proxyd.probing.failures import NoSecretError, kind_of
+from proxyd.probing.feed_items import ParsedFeed
+from proxyd.probing.fetcher import FetchRequest, FetchResponse, Trip
 from proxyd.probing.page_values import ParsedPage
 
 if TYPE_CHECKING:
-    from proxyd.model.profile import PageClass
-    from proxyd.ports import Clock
+    from proxyd.model.profile import Auth, PageClass
+    from proxyd.ports import Clock, ResolveSecret
+    from proxyd.probing.fetcher import Fetch, Gate
     from proxyd.probing.pages import ParsedDocument
 
 _READABLE = frozenset({200, 203, 204, 205})
 _THROTTLED = frozenset({429, 503})
-
-
-class Fetch(Protocol):
-    """What the prober fetches with."""
-
-    async def fetch(self, url: str, validators: Validators | None = None, trip: Trip | None = None) -> FetchResponse:
-        """Return the last response or raise a ProbeError."""
+_MOST_HUBS = 10
 
 
 class Parse(Protocol):
@@ -52,21 +49,49 @@ class HttpProber:
 
     ``validators`` and ``body_hash`` of an outcome are always what the next request should carry: those of the
     document if it was read, otherwise those of the request.
+
+    Parameters
+    ----------
+    resolve_secret
+        Finds the secrets of sources; without it none is set.
+    robots
+        Asked before every request of a probe that obeys robots.txt; without it nothing forbids one.
     """
 
-    def __init__(self, fetcher: Fetch, parser: Parse, clock: Clock) -> None:
+    def __init__(
+        self,
+        fetcher: Fetch,
+        parser: Parse,
+        clock: Clock,
+        *,
+        resolve_secret: ResolveSecret = lambda _: None,
+        robots: Gate | None = None,
+    ) -> None:
         self._fetcher = fetcher
         self._parser = parser
         self._clock = clock
+        self._resolve_secret = resolve_secret
+        self._robots = robots
 
     async def probe(self, request: ProbeRequest, trip: Trip | None = None) -> ProbeOutcome:
         """Fetch and read one source once; ``trip`` is told what was sent and received on the way."""
         probe = _Probe(request, trip if trip is not None else Trip(), self._clock.time_s())
         try:
-            response = await self._fetcher.fetch(request.url, request.validators, probe.trip)
+            response = await self._fetcher.fetch(self._asked(request), probe.trip)
             return await self._read(probe, response)
         except ProbeError as error:
             return self._failed(probe, error)
+
+    def _asked(self, request: ProbeRequest) -> FetchRequest:
+        """Return what to fetch; what the profile adds is meant for the declared address, wherever it moved."""
+        return FetchRequest(
+            request.moved_url or request.url,
+            request.validators,
+            request.headers,
+            None if request.auth is None else authorization(request.auth, self._resolve_secret),
+            home=request.url,
+            gate=self._robots if request.obeys_robots else None,
+        )
 
     async def _read(self, probe: _Probe, response: FetchResponse) -> ProbeOutcome:
         status = response.status
@@ -89,7 +114,12 @@ class HttpProber:
                 response.body, response.headers.get("Content-Type"), response.url, probe.request.page_class
             )
         except ProbeError as error:
-            return replace(self._failed(probe, error), status=response.status, retry_after_s=response.retry_after_s)
+            return replace(
+                self._failed(probe, error),
+                status=response.status,
+                retry_after_s=response.retry_after_s,
+                permanent_url=response.permanent_url,
+            )
         return self._changed(probe, response, body_hash, document)
 
     def _changed(self, probe: _Probe, response: FetchResponse, body_hash: str, read: ParsedDocument) -> ProbeOutcome:
@@ -97,23 +127,26 @@ class HttpProber:
         return replace(
             outcome,
             items=read.items,
+            truncated=read.truncated,
             validators=response.validators,
             body_hash=body_hash,
             period_s=read.period_s,
+            hub_links=hub_links(response, read),
         )
 
     def _same_body(self, probe: _Probe, response: FetchResponse) -> ProbeOutcome:
         outcome = self._outcome(probe, OutcomeKind.SAME_BODY, response, "the same bytes as before")
-        return replace(outcome, validators=response.validators)
+        return replace(outcome, validators=response.validators, hub_links=hub_links(response))
 
     def _not_modified(self, probe: _Probe, response: FetchResponse) -> ProbeOutcome:
         outcome = self._outcome(probe, OutcomeKind.NOT_MODIFIED, response, "304")
         sent, received = probe.request.validators, response.validators
         kept = Validators(received.etag or sent.etag, received.last_modified or sent.last_modified)
-        return replace(outcome, validators=kept)
+        return replace(outcome, validators=kept, hub_links=hub_links(response))
 
     def _throttled(self, probe: _Probe, response: FetchResponse) -> ProbeOutcome:
-        return self._outcome(probe, OutcomeKind.THROTTLED, response, f"status {response.status}")
+        outcome = self._outcome(probe, OutcomeKind.THROTTLED, response, f"status {response.status}")
+        return replace(outcome, permanent_url=None)
 
     def _gone(self, probe: _Probe, response: FetchResponse) -> ProbeOutcome:
         return self._outcome(probe, OutcomeKind.GONE, response, "status 410: gone for good")
@@ -138,10 +171,16 @@ class HttpProber:
             body_hash=probe.request.body_hash,
             retry_after_s=None if response is None else response.retry_after_s,
             fresh_for_s=None if response is None else response.fresh_for_s,
-            detail=one_line(detail),
+            permanent_url=None if response is None else response.permanent_url,
+            detail=one_line(detail + _asked_delay(probe.trip)),
             requests=probe.trip.requests,
             body_bytes=probe.trip.body_bytes,
         )
+
+
+def _asked_delay(trip: Trip) -> str:
+    """Return what people should know of a Crawl-delay: it is why probes of the host are slow."""
+    return f"; robots.txt asks for {trip.crawl_delay_s:g} s between requests" if trip.crawl_delay_s else ""
 
 
 def _changed_detail(document: ParsedDocument) -> str:
@@ -154,3 +193,35 @@ def _changed_detail(document: ParsedDocument) -> str:
     if document.trouble:
         parts.append(f"trouble: {document.trouble}")
     return "; ".join(parts)
+
+
+def authorization(auth: Auth, resolve_secret: ResolveSecret) -> str:
+    """Return the value of the Authorization header; raise NoSecretError, which never shows a secret."""
+    name = f"SECRET {auth.secret.kind.upper()} {auth.secret.name!r}"
+    secret = resolve_secret(auth.secret)
+    if not secret:
+        raise NoSecretError(f"{name} is not set; nothing was sent")
+    if auth.user is not None:
+        return "Basic " + base64.b64encode(auth.user.encode() + b":" + secret).decode()
+    token = secret.strip()
+    if not token.isascii() or not token.decode("ascii").isprintable():
+        raise NoSecretError(f"{name} holds characters that no header takes; nothing was sent")
+    return "Bearer " + token.decode("ascii")
+
+
+def hub_links(response: FetchResponse, read: ParsedDocument | None = None) -> HubLinks | None:
+    """Return the hubs that a response and its document name, those of the response first; ``None`` without any.
+
+    The topic is what either calls itself, else where the response came from.
+    """
+    links = read_links(response.headers.getall("Link", ()), response.url)
+    hubs = [link.url for link in links if "hub" in link.relations]
+    selves = [link.url for link in links if "self" in link.relations]
+    if isinstance(read, ParsedFeed):
+        named = (absolute(hub, response.url) for hub in read.hubs)
+        hubs += [hub for hub in named if hub is not None]
+        own = None if read.self_url is None else absolute(read.self_url, response.url)
+        selves += [] if own is None else [own]
+    if not hubs:
+        return None
+    return HubLinks(tuple(dict.fromkeys(hubs))[:_MOST_HUBS], selves[0] if selves else response.url)

@@ -45,12 +45,11 @@ def digest(texts: Iterable[str | None]) -> str:
     >>> digest(["ab", None]) == digest(["a", "b"])
     False
     """
-    total = hashlib.sha256()
+    parts: list[bytes] = []
     for text in texts:
         data = b"" if text is None else text.encode("utf-8", "surrogatepass")
-        total.update(b"%d:" % (-1 if text is None else len(data)))
-        total.update(data)
-    return total.hexdigest()
+        parts += (b"-1:" if text is None else b"%d:" % len(data), data)
+    return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 def short_identity(text: str) -> str:

@@ -11,7 +11,9 @@ from proxyd.rules.engine import (
     observe,
     source_rate,
 )
+from proxyd.rules.origins import moved_url
 from proxyd.rules.state import IntervalRecord, Needed, Notification, SourceState, StoredEvent, StreamState
+from proxyd.rules.subscriptions import Subscription, SubscriptionStatus
 from proxyd.rules.values import iso_time
 
 __all__ = [
@@ -29,9 +31,12 @@ __all__ = [
     "StoredEvent",
     "StreamState",
     "StreamStep",
+    "Subscription",
+    "SubscriptionStatus",
     "advance",
     "compile_rule",
     "iso_time",
+    "moved_url",
     "observe",
     "source_rate",
 ]

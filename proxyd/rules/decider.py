@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -34,6 +35,7 @@ from proxyd.rules.engine import (
 )
 from proxyd.rules.origins import moved_url, validators
 from proxyd.rules.state import Needed, SourceState, StoredEvent, StreamState
+from proxyd.rules.subscriptions import Subscription, discovered, probed, pushed
 from proxyd.scheduling import Demands, FixedDemand, IntervalDemand, Page, PlannedProbe, Planner, PlannerSettings
 
 
@@ -51,6 +53,8 @@ class DeciderSettings:
         Longest time for which an origin's word is taken that nothing changes, in seconds.
     half_life_s
         Age at which evidence of an update rate counts half, in seconds.
+    subscribes
+        Whether hubs can reach the daemon; without it no source is subscribed to.
     throttle_scope
         From a host to what a throttle of it silences; by default the host alone.
     """
@@ -61,6 +65,7 @@ class DeciderSettings:
     half_life_s: float = 4 * 604800.0
     freshness_cap_s: float = 21600.0
     prior_mean_per_s: float = DEFAULT_MEAN_PER_S
+    subscribes: bool = False
     throttle_scope: Callable[[str], str] = str
 
     @property
@@ -86,6 +91,7 @@ class Explanation:
     postponed: Mapping[str, int]
     unmet_intervals: int
     state: SourceState
+    subscription: Subscription | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +117,25 @@ class Decider:
         self._throttles: dict[str, HostThrottle] = {}
         self.connection = Connectivity()
         self.streams: dict[tuple[str, str], StreamState] = {}
+        self.subscriptions: dict[str, Subscription] = {}
         self.planner = Planner(settings.planner)
         self._prior = PopulationPrior(settings.prior_mean_per_s)
-        self._rng = rng
+        self.rng = rng
         self._rules_of: dict[str, list[str]] = {}
         self._next_anchor_s = 0.0
         self._next_period_s = inf
 
     # -- declarations
 
-    def restore(self, states: Mapping[str, SourceState], streams: Mapping[tuple[str, str], StreamState]) -> None:
+    def restore(
+        self,
+        states: Mapping[str, SourceState],
+        streams: Mapping[tuple[str, str], StreamState],
+        subscriptions: Mapping[str, Subscription] = MappingProxyType({}),
+    ) -> None:
         """Take over what a store remembers; to be called before the first ``declare``."""
         self.streams = dict(streams)
+        self.subscriptions = dict(subscriptions)
         for state in states.values():
             self._set_state(state)
 
@@ -224,7 +237,8 @@ class Decider:
             return None
         self.connection.take_in(_host(source.url), outcome)
         context = replace(self._context(source), is_excused=self.connection.excuses(outcome))
-        observation = observe(context, outcome, known, rng=self._rng)
+        observation = observe(context, outcome, known, rng=self.rng)
+        observation = replace(observation, subscription=self._follow_hub(source, outcome, observation))
         self._set_state(observation.state)
         for stream in observation.streams:
             self.streams[stream.rule, stream.source_id] = stream
@@ -236,12 +250,16 @@ class Decider:
         if page is not None and observation is not None:
             self._take_in(page, outcome, observation)
         seen = observation is not None and outcome.kind.is_success
-        self.planner.finished(outcome.source_id, outcome.finished_s, seen=seen)
+        if outcome.is_push:
+            self.planner.pushed(outcome.source_id, outcome.finished_s)
+        else:
+            self.planner.finished(outcome.source_id, outcome.finished_s, seen=seen)
         if page is not None and observation is not None:
             self._feed_back(page, observation, outcome.finished_s)
             self.planner.reschedule(outcome.source_id, self.settings.grid.chronon_at(outcome.finished_s))
 
     def _take_in(self, page: Page, outcome: ProbeOutcome, observation: Observation) -> None:
+        page.pushed_until_s = self._pushed_until_s(page.source_id)
         page.not_before_s = observation.state.not_before_s
         page.fresh_until_s = observation.state.fresh_until_s
         page.rate_per_s = self._rate_per_s(self.declaration.sources[page.source_id], outcome.finished_s)
@@ -250,12 +268,52 @@ class Decider:
         if outcome.kind is OutcomeKind.THROTTLED:
             before = self._throttles.get(page.throttle_scope, HostThrottle())
             now_s, asked_s = outcome.finished_s, outcome.retry_after_s
-            after = throttled(before, now_s=now_s, asked_s=asked_s, rng=self._rng)
+            after = throttled(before, now_s=now_s, asked_s=asked_s, rng=self.rng)
             self._throttles[page.throttle_scope] = after
             self.planner.block(page.throttle_scope, after.until_s)
         elif outcome.kind.is_success:
             self._throttles.pop(page.throttle_scope, None)
         self._move(page, observation.state)
+
+    # -- hubs
+
+    def _follow_hub(self, source: Source, outcome: ProbeOutcome, observation: Observation) -> Subscription | None:
+        """Return the source's subscription where the outcome changed it."""
+        before = self.subscriptions.get(source.source_id)
+        after = before
+        is_read = outcome.kind is OutcomeKind.CHANGED  # only then it may say what it calls itself
+        if outcome.hub_links is not None and (is_read or before is None) and self.subscribes_to(source.source_id):
+            after = discovered(before, source.source_id, outcome.hub_links, now_s=outcome.finished_s)
+        if after is not None and outcome.is_push:
+            after = pushed(after, now_s=outcome.finished_s)
+        elif after is not None:
+            after = probed(after, observation.events, started_s=outcome.started_s)
+        if after is None or after == before:
+            return None
+        self.subscriptions[source.source_id] = after
+        return after
+
+    def due_subscriptions(self, now_s: float) -> list[Subscription]:
+        """Return the subscriptions at whose hubs something is to be asked for."""
+        wanted = [self.subscriptions.get(source_id) for source_id in self._rules_of]
+        return [each for each in wanted if each and self.subscribes_to(each.source_id) and each.is_due(now_s)]
+
+    def subscribes_to(self, source_id: str) -> bool:
+        """Return whether a source may be subscribed to: declared, asked for by a rule, and not with WEBSUB OFF."""
+        source = self.declaration.sources.get(source_id) if source_id in self._rules_of else None
+        return self.settings.subscribes and source is not None and source.websub is not False
+
+    def subscribed(self, subscription: Subscription, now_s: float) -> None:
+        """Take in what became of a subscription: whether its hub pushes decides what is probed."""
+        self.subscriptions[subscription.source_id] = subscription
+        page = self.planner.pages.get(subscription.source_id)
+        if page is not None:
+            page.pushed_until_s = self._pushed_until_s(page.source_id)
+            self.planner.reschedule(page.source_id, self.settings.grid.chronon_at(now_s))
+
+    def _pushed_until_s(self, source_id: str) -> float:
+        known = self.subscriptions.get(source_id)
+        return known.lease_until_s if known is not None and self.subscribes_to(source_id) else 0.0
 
     def _move(self, page: Page, state: SourceState) -> None:
         """Count a source that moved for good to another host with that host's sources."""
@@ -289,6 +347,7 @@ class Decider:
             postponed=dict(page.postponed) if page else {},
             unmet_intervals=sum(demand.unmet for demand in page.demands.intervals) if page else 0,
             state=self._state(source),
+            subscription=self.subscriptions.get(source_id),
         )
 
     # -- how
@@ -371,6 +430,7 @@ class Decider:
             last_seen_s=state.last_success_s,
             not_before_s=state.not_before_s,
             fresh_until_s=state.fresh_until_s,
+            pushed_until_s=self._pushed_until_s(source.source_id),
             postponed=old.postponed if old else {},
         )
 

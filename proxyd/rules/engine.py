@@ -23,6 +23,7 @@ from proxyd.rules.expression import Row
 from proxyd.rules.origins import after_document, after_redirects, has_vanished, is_missing
 from proxyd.rules.query import QueryProgram, compile_query
 from proxyd.rules.state import MAX_PENDING, IntervalRecord, Needed, Notification, SourceState, StoredEvent, StreamState
+from proxyd.rules.subscriptions import Subscription
 from proxyd.rules.trigger import TriggerProgram, compile_trigger
 from proxyd.rules.values import coerce, iso_time
 
@@ -113,6 +114,7 @@ class Observation:
     evidence: Evidence | None = None
     lost_items: float = 0.0
     unfit_values: int = 0
+    subscription: Subscription | None = None
 
     @property
     def delays_s(self) -> list[float]:
@@ -141,8 +143,11 @@ def observe(
     context: PageContext, outcome: ProbeOutcome, known: Mapping[str, Item], *, rng: np.random.Generator
 ) -> Observation:
     """Return what ``outcome`` changed; ``known`` holds the stored items that are ``needed``, by id."""
-    state = _after_probe(context, outcome, rng)
-    if outcome.kind.is_success:
+    state = context.state if outcome.is_push else _after_probe(context, outcome, rng)
+    if outcome.is_push:
+        found = _found(context, outcome, known)
+        state = _after_push(state, outcome, found)
+    elif outcome.kind.is_success:
         found = _found(context, outcome, known)
         state = _after_success(state, outcome, found)
     elif context.shape is not Shape.FEED and has_vanished(state, outcome):
@@ -160,7 +165,7 @@ def observe(
         outcome=outcome,
         events=found.events,
         edited=found.edited,
-        present=tuple(item.item_id for item in outcome.items),
+        present=() if outcome.is_push else tuple(item.item_id for item in outcome.items),
         streams=tuple(step.stream for step in steps),
         intervals=tuple(record for step in steps for record in step.intervals),
         notifications=tuple(sent for step in steps for sent in step.notifications),
@@ -174,7 +179,7 @@ def _found(context: PageContext, outcome: ProbeOutcome, known: Mapping[str, Item
     seen_s = outcome.finished_s
     if outcome.kind in {OutcomeKind.SAME_BODY, OutcomeKind.NOT_MODIFIED}:
         return unchanged(context.state, seen_s=seen_s)
-    view = View(context.shape, known, context.has_updates, is_whole=not outcome.truncated)
+    view = View(context.shape, known, context.has_updates, not outcome.truncated, outcome.is_push)
     rate_per_s = context.rate().rate_per_s(seen_s, prior_per_s=context.prior_per_s)
     return discover(outcome.items, view, context.state, seen_s=seen_s, rate_per_s=rate_per_s)
 
@@ -359,10 +364,23 @@ def _after_vanishing(state: SourceState, outcome: ProbeOutcome, found: Discovery
     )
 
 
+def _after_push(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> SourceState:
+    """Remember a push: it says nothing of the document that the next probe compares with."""
+    return replace(
+        state,
+        last_push_s=outcome.finished_s,
+        newest_s=_newest_s(state, found),
+        next_seq=state.next_seq + len(found.events),
+    )
+
+
+def _newest_s(state: SourceState, found: Discovery) -> float | None:
+    times = [e.item.published_s for e in found.events if e.item.published_s is not None and e.exact]
+    return max([*times, *([] if state.newest_s is None else [state.newest_s])], default=None)
+
+
 def _after_success(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> SourceState:
     state = after_document(state, outcome, found)
-    times = [e.item.published_s for e in found.events if e.item.published_s is not None and e.exact]
-    newest = max([*times, *([] if state.newest_s is None else [state.newest_s])], default=None)
     read = outcome.kind is OutcomeKind.CHANGED
     return replace(
         state,
@@ -370,7 +388,7 @@ def _after_success(state: SourceState, outcome: ProbeOutcome, found: Discovery) 
         body_hash=outcome.body_hash if read else state.body_hash,
         first_contact_s=outcome.finished_s if state.first_contact_s is None and read else state.first_contact_s,
         last_success_s=outcome.finished_s,
-        newest_s=newest,
+        newest_s=_newest_s(state, found),
         next_seq=state.next_seq + len(found.events),
         lost_items=state.lost_items + found.lost_items,
     )

@@ -44,12 +44,15 @@ class View:
         Whether items of other content are events: they always are where the shape is no feed.
     is_whole
         Whether the items found are all there were.
+    is_pushed
+        Whether a hub pushed them: of a feed then only what is new.
     """
 
     shape: Shape
     known: Mapping[str, Item]
     has_updates: bool = False
     is_whole: bool = True
+    is_pushed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +97,18 @@ def discover(items: Sequence[Item], view: View, state: SourceState, *, seen_s: f
     edited = tuple(item for item in items if _is_edited(item, view.known))
     if state.first_contact_s is None or state.last_success_s is None:
         return Discovery(_seeds(new, state, seen_s), edited, _seed_evidence(new, seen_s))
-    since_s = state.last_success_s
-    events = _ordered(list(_changes(items, view)), state, since_s, seen_s)
+    events = _ordered(list(_changes(items, view)), state, state.last_success_s, seen_s)
+    since_s = state.watched_s or state.last_success_s
     if view.shape is Shape.PAGE:
         return _page(events, edited, since_s, seen_s, rate_per_s)
-    lost = _lost_items(items, new, state, seen_s=seen_s, rate_per_s=rate_per_s) if view.shape is Shape.FEED else None
+    can_overflow = view.shape is Shape.FEED and not view.is_pushed
+    lost = _lost_items(items, new, state, seen_s=seen_s, rate_per_s=rate_per_s) if can_overflow else None
     return Discovery(events, edited, _evidence(events, since_s, seen_s, overflowed=lost is not None), lost or 0.0)
 
 
 def unchanged(state: SourceState, *, seen_s: float) -> Discovery:
     """Return what a probe says that found the source as it was."""
-    since_s = state.last_success_s
+    since_s = state.watched_s
     return Discovery(evidence=None if since_s is None else ItemCount(since_s, seen_s, 0))
 
 
@@ -196,7 +200,7 @@ def _seed_evidence(items: Sequence[Item], seen_s: float) -> Evidence | None:
 
 
 def _evidence(events: Sequence[StoredEvent], since_s: float, seen_s: float, *, overflowed: bool) -> Evidence:
-    if events and not overflowed and all(event.exact for event in events):
+    if events and not overflowed and all(event.exact and event.event_s >= since_s for event in events):
         return ItemTimes(since_s, seen_s, tuple(event.event_s for event in events))
     return ItemCount(since_s, seen_s, len(events), at_least=overflowed)
 

@@ -40,6 +40,8 @@ class SourceState:
         Whole documents in a row that showed what a 304 had denied, and until when no 304 is believed.
     missing
         Probes in a row that found no such page (404, 410).
+    last_push_s
+        When its hub pushed last.
     """
 
     source_id: str
@@ -68,6 +70,14 @@ class SourceState:
     doubts: int = 0
     distrust_until_s: float = 0.0
     missing: int = 0
+    last_push_s: float | None = None
+
+    @property
+    def watched_s(self) -> float | None:
+        """Until when its events are known, from probes and pushes; ``None`` before first contact."""
+        if self.last_success_s is None:
+            return None
+        return max(self.last_success_s, self.last_push_s or self.last_success_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ class PlannerSettings:
         Item-seconds of delay that a detection probe must save.
     host_spacing_s
         Least time between the starts of two probes of a host, in seconds.
+    safety_s
+        Time between two probes of a source whose hub pushes, in seconds.
     host_probes, host_window_s
         Most probes of a host in any such time, in seconds; ``None`` where their number is not limited.
 
@@ -57,6 +59,7 @@ class PlannerSettings:
     spend: bool = False
     price_item_s: float = 360.0
     host_spacing_s: float = 1.0
+    safety_s: float = 21600.0
     host_probes: int | None = None
     host_window_s: float = 0.0
 
@@ -78,6 +81,8 @@ class Page:
         Back-off and Retry-After: no probe starts earlier.
     fresh_until_s
         Before when the origin says that nothing changes.
+    pushed_until_s
+        Before when a hub pushes what is new: then only safety probes and fixed ones are made.
     throttle_scope
         What a throttle of this source silences: its host where it is empty, else a group of hosts.
     postponed
@@ -100,6 +105,7 @@ class Page:
     last_seen_s: float | None = None
     not_before_s: float = 0.0
     fresh_until_s: float = 0.0
+    pushed_until_s: float = 0.0
     throttle_scope: str = ""
     wake: Chronon = 0
     postponed: dict[str, int] = field(default_factory=dict)
@@ -227,6 +233,14 @@ class Planner:
                 page.demands.probed(chronon)
         self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
+    def pushed(self, source_id: str, now_s: float) -> None:
+        """Note that a hub showed what is new at a source: as good as a probe, and free."""
+        page = self.pages.get(source_id)
+        if page is not None:
+            page.last_seen_s = max(now_s, page.last_seen_s or 0.0)
+            page.demands.probed(self.settings.grid.chronon_at(now_s))
+            self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
+
     def drop(self, planned: PlannedProbe, now_s: float) -> None:
         """Note that a planned probe was never started; what asked for it asks again."""
         page = self.pages.get(planned.probe.source_id)
@@ -340,13 +354,15 @@ class Planner:
         """Return the first chronon at which the page could be a candidate."""
         if not page.demands:
             return now + 10**9
-        wakes: list[float] = []
+        wakes: list[float] = [d.pending(now).start for d in page.demands.fixed]
         if page.last_seen_s is None:
             wakes.append(now)
-        wakes += [d.pending(now).deadline - LOOKAHEAD_CHRONONS for d in page.demands.intervals if d.rate_per_s > 0]
-        wakes += [d.pending(now).start for d in page.demands.fixed]
-        if (due_s := self._detection_due_s(page)) < inf:
-            wakes.append(self.settings.grid.ceil(due_s))
+        if self._is_pushed(page, now):
+            wakes.append(self.settings.grid.ceil(min(self._safety_due_s(page), page.pushed_until_s)))
+        else:
+            wakes += [d.pending(now).deadline - LOOKAHEAD_CHRONONS for d in page.demands.intervals if d.rate_per_s > 0]
+            if (due_s := self._detection_due_s(page)) < inf:
+                wakes.append(self.settings.grid.ceil(due_s))
         earliest = self.settings.grid.chronon_at(page.allowed_s()) if not isinf(page.allowed_s()) else now
         return int(max(now, earliest, min(wakes, default=now + 10**9)))
 
@@ -354,6 +370,13 @@ class Planner:
         if not page.demands.detecting or page.last_seen_s is None:
             return inf
         return page.last_seen_s + detection.due_after_s(page.rate_per_s, price_item_s=self.settings.price_item_s)
+
+    def _is_pushed(self, page: Page, now: Chronon) -> bool:
+        return page.last_seen_s is not None and page.pushed_until_s > self.settings.grid.start_s(now)
+
+    def _safety_due_s(self, page: Page) -> float:
+        asked_s = page.log.starts_s[-1] if page.log.starts_s else page.last_seen_s or 0.0
+        return asked_s + self.settings.safety_s
 
     def _candidates(self, now: Chronon) -> Iterable[_Candidate]:
         pages = [self.pages[s] for s in sorted(self._awake) if s not in self._in_flight]
@@ -370,7 +393,8 @@ class Planner:
 
     def _interval_candidates(self, pages: Iterable[Page], now: Chronon) -> dict[str, _Candidate]:
         """Pages whose interval cannot wait longer if all are to be served, and fixed probes that are due."""
-        waiting = [(page, d, d.pending(now)) for page in pages for d in page.demands.intervals if d.rate_per_s > 0]
+        planned = [page for page in pages if not self._is_pushed(page, now)]
+        waiting = [(page, d, d.pending(now)) for page in planned for d in page.demands.intervals if d.rate_per_s > 0]
         jobs = [job for job in waiting if job[2].deadline <= now + LOOKAHEAD_CHRONONS]
         slots = latest_slots([job[2] for job in jobs], self._open_capacity(now), now=now)
         ranked: dict[str, _Candidate] = {}
@@ -397,6 +421,10 @@ class Planner:
         if page.last_seen_s is None:
             reason = Reason.RETRY if page.log.starts_s else Reason.FIRST_CONTACT
             return _Candidate((1, page.not_before_s, 0.0, page.source_id), page, reason, page.demands.first_rule)
+        if self._is_pushed(page, now):
+            is_due = now_s + 1e-9 >= self._safety_due_s(page)
+            rank = (2, 0.0, 0.0, page.source_id)
+            return _Candidate(rank, page, Reason.SAFETY, page.demands.first_rule) if is_due else None
         if page.demands.detecting and now_s + 1e-9 >= self._detection_due_s(page):
             return self._detection_candidate(page, now_s, 2, Reason.DETECTION)
         return None
@@ -409,6 +437,7 @@ class Planner:
                 or page.source_id in self._in_flight
                 or not page.demands.detecting
                 or page.last_seen_s is None
+                or self._is_pushed(page, now)
             ):
                 continue
             if page.allowed_s() < self.settings.grid.start_s(now + 1):

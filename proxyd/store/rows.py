@@ -12,9 +12,10 @@ from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind, Item
 from proxyd.model.outcome import Validators
 from proxyd.model.profile import WebhookDelivery
-from proxyd.rules import Observation
+from proxyd.rules import Observation, Subscription, SubscriptionStatus
 from proxyd.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
 
+_SUBSCRIPTION_FIELDS = tuple(field.name for field in fields(Subscription))
 _STATE_FIELDS = tuple(field.name for field in fields(SourceState) if field.name != "validators")
 
 
@@ -113,6 +114,16 @@ def changed(row: Row[Any]) -> StoredEvent:
         old = Item(row.item_id, json.loads(row.old_fields), row.published_s, row.old_hash)
     kind = EventKind(row.kind)
     return StoredEvent(row.seq, item(row), row.event_s, row.seen_s, row.exact, seed=False, kind=kind, old=old)
+
+
+def subscription_row(subscription: Subscription) -> dict[str, Any]:
+    """Return a row of ``subscriptions``."""
+    return {name: getattr(subscription, name) for name in _SUBSCRIPTION_FIELDS} | {"status": subscription.status.value}
+
+
+def subscription(row: Row[Any]) -> Subscription:
+    """Return the subscription that ``subscription_row`` wrote."""
+    return Subscription(**row._asdict() | {"status": SubscriptionStatus(row.status)})
 
 
 def stream_row(stream: StreamState) -> dict[str, Any]:

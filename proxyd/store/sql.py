@@ -33,7 +33,7 @@ from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind, Item
 from proxyd.model.profile import NotificationRule
 from proxyd.ports import Delivery, Token
-from proxyd.rules import Needed, Observation, SourceState, StoredEvent, StreamState
+from proxyd.rules import Needed, Observation, SourceState, StoredEvent, StreamState, Subscription
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.engine import migrate, sqlite_engines, store_errors
@@ -55,6 +55,7 @@ _of_item = and_(
     t.items.c.gone_s.is_(None),
 )
 _UPSERT_SOURCE, _UPSERT_STREAM = _upsert(t.sources), _upsert(t.streams)
+_UPSERT_SUBSCRIPTION = _upsert(t.subscriptions)
 _INSERT_ITEM, _INSERT_CHANGE, _INSERT_INTERVAL = insert(t.items), insert(t.changes), insert(t.intervals)
 _INSERT_NOTIFICATION, _INSERT_OUTBOX = insert(t.notifications), insert(t.outbox)
 _EDIT_ITEM = update(t.items).where(_of_item).values(content_hash=bindparam("hash"), fields=bindparam("text"))
@@ -187,6 +188,8 @@ class SqlStore:
         await _execute_many(connection, _EDIT_ITEM, [rows.edit_row(o, item) for o in observations for item in o.edited])
         present = [rows.present_row(o, item_id) for o in observations for item_id in o.present]
         await _execute_many(connection, _MARK_PRESENT, present)
+        subscribed = [rows.subscription_row(o.subscription) for o in observations if o.subscription is not None]
+        await _execute_many(connection, _UPSERT_SUBSCRIPTION, subscribed)
         await self._record_firings(connection, observations)
 
     async def _record_firings(self, connection: AsyncConnection, observations: Sequence[Observation]) -> None:
@@ -197,6 +200,22 @@ class SqlStore:
         await _execute_many(connection, _INSERT_INTERVAL, intervals)
         await _execute_many(connection, _INSERT_NOTIFICATION, [rows.notification_row(one) for one in sent])
         await _execute_many(connection, _INSERT_OUTBOX, [row for one in sent for row in rows.outbox_rows(one)])
+
+    # -- subscriptions
+
+    async def load_subscriptions(self) -> dict[str, Subscription]:
+        """Return every subscription by source."""
+        return {row.source_id: rows.subscription(row) for row in await self._all(select(t.subscriptions))}
+
+    async def save_subscription(self, subscription: Subscription) -> None:
+        """Store a subscription."""
+        values = [rows.subscription_row(subscription)]
+        await self.writer.submit(lambda connection: connection.execute(_UPSERT_SUBSCRIPTION, values))
+
+    async def forget_subscription(self, source_id: str) -> None:
+        """Delete a source's subscription."""
+        statement = delete(t.subscriptions).where(t.subscriptions.c.source_id == source_id)
+        await self.writer.submit(lambda connection: connection.execute(statement))
 
     # -- the outbox
 

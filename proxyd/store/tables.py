@@ -66,6 +66,24 @@ sources = Table(
     Column("doubts", Integer, nullable=False, server_default="0"),
     Column("distrust_until_s", Float, nullable=False, server_default="0"),
     Column("missing", Integer, nullable=False, server_default="0"),
+    Column("last_push_s", Float),
+)
+
+subscriptions = Table(
+    "subscriptions",
+    metadata,
+    Column("source_id", String, primary_key=True),
+    Column("hub", Text, nullable=False),
+    Column("topic", Text, nullable=False),
+    Column("status", String, nullable=False),
+    Column("callback_id", String, nullable=False),
+    Column("secret", String, nullable=False),
+    Column("due_s", Float, nullable=False),
+    Column("lease_until_s", Float, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("misses", Integer, nullable=False),
+    Column("pushes", Integer, nullable=False),
+    Column("last_push_s", Float),
 )
 
 items = Table(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +16,11 @@ from proxyd.api import ApiSettings, make_app, new_token, serve_api
 from proxyd.app import Parts, build
 from proxyd.client import ApiError, Client
 from proxyd.config import SecretStore, load, socket_address
-from proxyd.daemon import DaemonControl
-from proxyd.errors import ConfigError, DeliveryError
+from proxyd.daemon import DaemonControl, PushParts
+from proxyd.errors import ConfigError, DeliveryError, FetchError
 from proxyd.model.chronon import ChrononGrid
+from proxyd.model.profile import PageClass
+from proxyd.probing.feed_items import ParsedFeed
 from proxyd.store import open_store
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, PoissonOrigin, rule, source
@@ -34,6 +36,16 @@ class RefusingChannel:
         self, notification_id: str, url: str, secret: bytes | str, body: bytes, attempt_time_s: float
     ) -> None:
         raise DeliveryError("status 500")
+
+
+class NoHub:
+    async def request(self, url: str, form: Mapping[str, str]) -> None:
+        raise FetchError
+
+
+class NoParser:
+    async def parse(self, body: bytes, content_type: str | None, url: str, page_class: PageClass | None) -> ParsedFeed:
+        raise FetchError
 
 
 @dataclass
@@ -61,6 +73,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
             clock=clock,
             store=store,
             prober=PoissonOrigin({}, clock.time_s),
+            pushes=PushParts(NoHub(), NoParser(), ""),
             channel=RefusingChannel(),
             secrets=SecretStore(settings, {"SECRET_A": "x"}),
             rng=np.random.default_rng(1),

@@ -1,154 +1,191 @@
-"""Every way of writing the local machine is refused, and a listener on it sees nobody arrive."""
+"""Every way of writing the local machine or a private network is refused, and a listener there sees nobody arrive.
+
+It holds for probes, for robots.txt and for webhooks: asked directly, by a redirect, by a name, and by a name that
+changes its address in between.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from ipaddress import ip_network
-from typing import ClassVar
 
 import pytest
 import pytest_asyncio
-from aiohttp import ThreadedResolver
-from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.abc import AbstractResolver
 
+from proxyd.errors import DeliveryError
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
-from proxyd.model.profile import PageClass
-from proxyd.net import Guard, HostTokens, make_session
-from proxyd.probing import Fetcher, FetchLimits, HttpProber, ParsedDocument, parse_document
+from proxyd.net import Guard, HostTokens, SessionLimits, make_session
+from proxyd.notify.webhook import WebhookChannel
+from proxyd.probing import (
+    Fetcher,
+    FetchLimits,
+    HttpProber,
+    Robots,
+    robots_limits,
+)
+from tests.addresses import NAMES, REFUSED, NamesResolver, RebindingResolver
 from tests.fakes import FakeClock
+from tests.origin import InlineParser
 
 FEED = b"<rss version='2.0'><channel></channel></rss>"
-HOSTS = [
-    "127.0.0.1",
-    "127.0.0.1.",
-    "127.1",
-    "127.0.1",
-    "127.255.255.254",
-    "0",
-    "0.0.0.0",
-    "2130706433",
-    "0x7f000001",
-    "0x7f.1",
-    "0x7f.0x0.0x0.0x1",
-    "0177.0.0.1",
-    "017700000001",
-    "00000000177.0.0.1",
-    "localhost",
-    "LOCALHOST",
-    "localhost.",
-    "\u2460\u2461\u2466.0.0.1",
-    "\uff11\uff12\uff17.0.0.1",
-    "127\u30020\u30020\u30021",
-    "[::1]",
-    "[0:0:0:0:0:0:0:1]",
-    "[::]",
-    "[::127.0.0.1]",
-    "[::7f00:1]",
-    "[::ffff:127.0.0.1]",
-    "[::ffff:7f00:1]",
-    "[::ffff:0:127.0.0.1]",
-    "[64:ff9b::127.0.0.1]",
-    "[64:ff9b:1::7f00:1]",
-    "[2002:7f00:1::]",
-    "[2001:0:7f00:1::80ff:fffe]",
-    "[fe80::1%25lo]",
-    "[fec0::1]",
-    "[fd00::1]",
-    "[ff02::1]",
-    "10.0.0.1",
-    "100.64.0.1",
-    "169.254.169.254",
-    "172.16.0.1",
-    "192.168.0.1",
-    "198.18.0.1",
-    "224.0.0.1",
-    "255.255.255.255",
-    "name.of.loopback.example",
-    "mixed.inside.example",
-]
-
-
-class NamesResolver(AbstractResolver):
-    """Knows the names of these tests; numbers in odd forms go to the system's own resolver."""
-
-    names: ClassVar = {
-        "name.of.loopback.example": ["127.0.0.1"],
-        "mixed.inside.example": ["10.0.0.1", "::1", "169.254.169.254"],
-        "mixed.example": ["10.0.0.1", "127.0.0.1"],
-    }
-
-    def __init__(self) -> None:
-        self._system = ThreadedResolver()
-        self.lookups = 0
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        self.lookups += 1
-        results: list[ResolveResult] = []
-        for address in self.names.get(host, [host]):
-            results += await self._system.resolve(address, port, family)
-        return results
-
-    async def close(self) -> None:
-        await self._system.close()
+LIMITS = FetchLimits(total_s=5.0)
+DOOR = Guard([ip_network("127.0.0.2/32")])  # the one address that may be asked: what answers there leads inside
+ONCE = SessionLimits(dns_ttl_s=0)
 
 
 @dataclass
 class Listener:
+    """A server of one answer that notes what it is asked for."""
+
     port: int
-    arrivals: int = 0
+    answers: dict[str, bytes] = field(default_factory=dict)
+    paths: list[str] = field(default_factory=list)
+
+    def redirects(self, path: str, location: str) -> None:
+        head = f"HTTP/1.1 302 Found\r\nConnection: close\r\nContent-Length: 0\r\nLocation: {location}\r\n\r\n"
+        self.answers[path] = head.encode()
+
+    def answer(self, path: str) -> bytes:
+        found = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(FEED), FEED)
+        missing = b"HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        return self.answers.get(path, missing if path == "/robots.txt" else found)
 
 
-@pytest_asyncio.fixture
-async def listener() -> AsyncIterator[Listener]:
+@asynccontextmanager
+async def listening(*hosts: str, port: int = 0) -> AsyncIterator[Listener]:
+    """Listen on one port, a free one by default, of every host that this machine has."""
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        here.arrivals += 1
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(FEED), FEED))
+        head = await reader.readuntil(b"\r\n\r\n")
+        here.paths.append(head.split()[1].decode())
+        writer.write(here.answer(here.paths[-1]))
         await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(serve, "0.0.0.0", 0)
-    here = Listener(server.sockets[0].getsockname()[1])
-    yield here
-    server.close()
-    await server.wait_closed()
+    here = Listener(port)
+    servers: list[asyncio.Server] = []
+    for host in hosts:
+        if ":" in host and not _has_ipv6():
+            continue
+        servers.append(await asyncio.start_server(serve, host, here.port))
+        here.port = servers[0].sockets[0].getsockname()[1]
+    try:
+        yield here
+    finally:
+        for server in servers:
+            server.close()
+            await server.wait_closed()
 
 
-class InlineParser:
-    async def parse(
-        self, body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None
-    ) -> ParsedDocument:
-        return parse_document(body, content_type, url, page_class)
+def _has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
 
 
-async def probe(url: str, guard: Guard) -> ProbeOutcome:
+@pytest_asyncio.fixture
+async def inside() -> AsyncIterator[Listener]:
+    """Listen on every address of this machine."""
+    async with listening("0.0.0.0", "::") as here:
+        yield here
+
+
+@pytest_asyncio.fixture
+async def door() -> AsyncIterator[Listener]:
+    async with listening("127.0.0.2") as here:
+        yield here
+
+
+async def probe(
+    url: str, guard: Guard, *, obeys_robots: bool = False, resolver: AbstractResolver | None = None
+) -> ProbeOutcome:
     clock = FakeClock()
-    async with make_session(guard, contact="x", resolver=NamesResolver()) as session:
-        fetcher = Fetcher(session, guard, HostTokens(clock, 0), clock, FetchLimits(total_s=5.0))
-        return await HttpProber(fetcher, InlineParser(), clock).probe(ProbeRequest("s", url))
+    tokens = HostTokens(clock, 0)
+    async with make_session(guard, contact="x", resolver=resolver or NamesResolver(), limits=ONCE) as session:
+        robots = Robots(Fetcher(session, guard, tokens, clock, robots_limits(LIMITS)), clock)
+        prober = HttpProber(Fetcher(session, guard, tokens, clock, LIMITS), InlineParser(), clock, robots=robots)
+        return await prober.probe(ProbeRequest("s", url, obeys_robots=obeys_robots))
 
 
-@pytest.mark.parametrize("host", HOSTS)
-async def test_refused_and_nobody_arrives(host: str, listener: Listener) -> None:
-    outcome = await probe(f"http://{host}:{listener.port}/", Guard())
-    assert listener.arrivals == 0
-    assert outcome.kind in {OutcomeKind.BLOCKED, OutcomeKind.UNREACHABLE}
-    unusable = outcome.kind is OutcomeKind.UNREACHABLE
-    assert not unusable or "refused" not in outcome.detail
+async def deliver(url: str, guard: Guard, *, times: int = 1, resolver: AbstractResolver | None = None) -> None:
+    async with make_session(guard, contact="x", resolver=resolver or NamesResolver(), limits=ONCE) as session:
+        channel = WebhookChannel(session, guard, FakeClock(), timeout_s=5.0)
+        for _ in range(times):
+            await channel.deliver("m", url, "secret", b"{}", 1e9)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0x7f.1", "name.of.loopback.example", "mixed.example"])
-async def test_the_allow_list_lets_loopback_through(host: str, listener: Listener) -> None:
-    outcome = await probe(f"http://{host}:{listener.port}/", Guard([ip_network("127.0.0.0/8")]))
-    assert (outcome.kind, listener.arrivals) == (OutcomeKind.CHANGED, 1)
+@pytest.mark.parametrize("obeys_robots", [False, True], ids=["page", "robots"])
+@pytest.mark.parametrize("host", REFUSED)
+async def test_a_probe_of_it_is_blocked(host: str, obeys_robots: bool, inside: Listener) -> None:
+    outcome = await probe(f"http://{host}:{inside.port}/", Guard(), obeys_robots=obeys_robots)
+    assert (outcome.kind, inside.paths) == (OutcomeKind.BLOCKED, [])
 
 
-async def test_a_name_with_only_refused_addresses_is_blocked_and_says_why(listener: Listener) -> None:
-    outcome = await probe(f"http://mixed.inside.example:{listener.port}/", Guard())
+@pytest.mark.parametrize("host", REFUSED)
+async def test_a_redirect_to_it_is_blocked(host: str, inside: Listener, door: Listener) -> None:
+    door.redirects("/feed", f"http://{host}:{inside.port}/")
+    outcome = await probe(f"http://127.0.0.2:{door.port}/feed", DOOR)
+    assert (outcome.kind, inside.paths, door.paths) == (OutcomeKind.BLOCKED, [], ["/feed"])
+
+
+@pytest.mark.parametrize("host", REFUSED)
+async def test_a_robots_file_that_redirects_to_it_is_blocked(host: str, inside: Listener, door: Listener) -> None:
+    door.redirects("/robots.txt", f"http://{host}:{inside.port}/robots.txt")
+    outcome = await probe(f"http://127.0.0.2:{door.port}/feed", DOOR, obeys_robots=True)
+    assert (outcome.kind, inside.paths, door.paths) == (OutcomeKind.BLOCKED, [], ["/robots.txt"])
+
+
+@pytest.mark.parametrize("host", REFUSED)
+async def test_a_webhook_to_it_is_given_up_at_once(host: str, inside: Listener) -> None:
+    with pytest.raises(DeliveryError) as caught:
+        await deliver(f"http://{host}:{inside.port}/", Guard())
+    assert not caught.value.retryable
+    assert inside.paths == []
+
+
+async def test_a_webhook_does_not_follow_a_redirect(inside: Listener, door: Listener) -> None:
+    door.redirects("/hook", f"http://127.0.0.1:{inside.port}/")
+    with pytest.raises(DeliveryError, match="302"):
+        await deliver(f"http://127.0.0.2:{door.port}/hook", DOOR)
+    assert inside.paths == []
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1", "169.254.169.254", "10.0.0.1"])
+async def test_a_name_that_changes_its_address_reaches_nothing_inside(address: str, door: Listener) -> None:
+    async with listening("127.0.0.1", "::1", port=door.port) as elsewhere:
+        url = f"http://rebinding.example:{door.port}"
+        door.redirects("/feed", "/again")
+        hop = await probe(f"{url}/feed", DOOR, resolver=RebindingResolver("127.0.0.2", address))
+        page = await probe(f"{url}/feed", DOOR, obeys_robots=True, resolver=RebindingResolver("127.0.0.2", address))
+        with pytest.raises(DeliveryError) as caught:
+            await deliver(f"{url}/hook", DOOR, times=2, resolver=RebindingResolver("127.0.0.2", address))
+        assert elsewhere.paths == []
+    assert (hop.kind, page.kind, caught.value.retryable) == (OutcomeKind.BLOCKED, OutcomeKind.BLOCKED, False)
+    assert door.paths == ["/feed", "/robots.txt", "/hook"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0x7f.1", "loopback.of.example", "mixed.example"])
+async def test_the_allow_list_lets_loopback_through(host: str, inside: Listener) -> None:
+    guard = Guard([ip_network("127.0.0.0/8")])
+    resolver = NamesResolver(mixed_example=("10.0.0.1", "127.0.0.1"))
+    outcome = await probe(f"http://{host}:{inside.port}/", guard, resolver=resolver)
+    assert (outcome.kind, len(inside.paths)) == (OutcomeKind.CHANGED, 1)
+
+
+async def test_a_name_with_only_refused_addresses_is_blocked_and_says_why() -> None:
+    outcome = await probe("http://inside.of.example/", Guard())
     assert outcome.kind is OutcomeKind.BLOCKED
-    assert outcome.detail == "mixed.inside.example has no allowed address, 10.0.0.1 is refused: private"
+    assert outcome.detail == "inside.of.example has no allowed address, 10.0.0.1 is refused: private"
+
+
+def test_the_list_is_long_enough_to_mean_something() -> None:
+    assert len(set(REFUSED)) == len(REFUSED) > 100
+    assert len(NAMES) > 10

@@ -20,7 +20,7 @@ from aiohttp.abc import ResolveResult
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.model.profile import Extraction, Field, FieldType, PageClass, Reader
 from proxyd.net import Guard, HostTokens, SessionLimits, make_session
-from proxyd.probing import Fetcher, FetchLimits, HttpProber, ParsedDocument, parse_document
+from proxyd.probing import Fetcher, FetchLimits, FetchRequest, HttpProber, ParsedDocument, parse_document
 from proxyd.probing.failures import ParserFailedError
 from tests.fakes import FakeClock, settle
 
@@ -264,8 +264,8 @@ async def test_the_permanent_part_of_a_chain_is_told() -> None:
     async with serving(redirecting(routes)) as origin, make_session(LOOPBACK, contact="x") as session:
         clock = FakeClock()
         fetcher = Fetcher(session, LOOPBACK, HostTokens(clock, 0), clock)
-        chain = await fetcher.fetch(origin.url + "/a")
-        temporary = await fetcher.fetch(origin.url + "/c")
+        chain = await fetcher.fetch(FetchRequest(origin.url + "/a"))
+        temporary = await fetcher.fetch(FetchRequest(origin.url + "/c"))
     assert (chain.permanent_url, chain.url) == (origin.url + "/c", origin.url + "/e")
     assert temporary.permanent_url is None
 

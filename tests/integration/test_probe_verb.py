@@ -70,7 +70,7 @@ def test_every_hop_is_shown_and_secrets_are_not(origin: str, capsys: pytest.Capt
     assert f"> GET {origin}/moved" in shown
     assert "< 301" in shown
     assert f"> GET {origin}/feed" in shown
-    assert "< Set-Cookie: (hidden)" in shown
+    assert "< Set-Cookie: [hidden]" in shown
     assert "secret" not in shown
 
 

@@ -122,6 +122,13 @@ def test_the_allow_list_wins_but_what_is_inside_is_judged_too(address: str, netw
         ("http://:hunter2@example.org/", "credentials"),
         ("http://example.org:25/", "port 25"),
         ("http://example.org:6667/", "port 6667"),
+        ("http://0x7f.1/", "127.0.0.1 is refused: loopback"),
+        ("http://[::1]/", "::1 is refused: loopback"),
+        ("http://127.0.0.1.5/", "looks like an address and is none"),
+        ("http://1.2.3.256/", "looks like an address and is none"),
+        ("http://1_0.8.8.8/", "looks like an address and is none"),
+        ("http://127.0.0.1%00.example.org/", "letters, digits"),
+        ("http://a..b/", "letters, digits"),
     ],
 )
 def test_urls_that_are_refused_before_any_lookup(url: str, message: str) -> None:
@@ -133,6 +140,33 @@ def test_urls_that_are_refused_before_any_lookup(url: str, message: str) -> None
 @pytest.mark.parametrize("url", ["http://example.org/", "https://example.org:8443/a?b", "HTTP://EXAMPLE.org"])
 def test_urls_that_pass(url: str) -> None:
     Guard().check_url(URL(url))
+
+
+@pytest.mark.parametrize(
+    "url", ["http://8.8.8.8/", "http://0x8.8.8.8/", "http://[2606:4700::1111]/", "http://a_b.example./"]
+)
+def test_hosts_that_pass(url: str) -> None:
+    Guard().check_url(URL(url))
+
+
+def test_listed_ports_are_the_only_ones() -> None:
+    guard = Guard(allow_ports=[443, 25])
+    for url in ("https://example.org/", "http://example.org:25/"):
+        guard.check_url(URL(url))
+    with pytest.raises(BlockedAddressError, match="port 80 is none of allow_ports"):
+        guard.check_url(URL("http://example.org/"))
+
+
+async def test_a_target_behind_a_proxy_is_refused_where_any_of_its_addresses_is() -> None:
+    guard = Guard()
+    await guard.check_target(URL("http://a.example/"), FixedResolver("8.8.8.8", "2606:4700::1111"))
+    await guard.check_target(URL("http://8.8.8.8/"), FixedResolver("10.0.0.1"))
+    for url, resolver in (
+        ("http://a.example/", FixedResolver("8.8.8.8", "10.0.0.1")),
+        ("http://0xa.1/", FixedResolver("8.8.8.8")),
+    ):
+        with pytest.raises(BlockedAddressError, match=r"10\.0\.0\.1 is refused: private"):
+            await guard.check_target(URL(url), resolver)
 
 
 def test_the_socket_factory_refuses_by_address() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections import defaultdict
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -106,6 +107,100 @@ async def test_a_host_somebody_waits_for_is_not_forgotten() -> None:
     await clock.advance(60.0)
     await asyncio.gather(waiting, late)
     assert log == [("busy", 100.0), ("busy", 105.0)]
+
+
+async def _hold(tokens: HostTokens, host: str, log: list[str], name: str, release: asyncio.Event) -> None:
+    async with tokens.turn(host):
+        log.append(name)
+        await release.wait()
+
+
+async def test_one_turn_at_a_time_in_order_and_hosts_do_not_wait_for_each_other() -> None:
+    tokens, log, first, rest = HostTokens(FakeClock(), 0.0), list[str](), asyncio.Event(), asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_hold(tokens, "a.example", log, "a1", first))
+        group.create_task(_hold(tokens, "A.Example.", log, "a2", rest))
+        group.create_task(_hold(tokens, "a.example", log, "a3", rest))
+        group.create_task(_hold(tokens, "b.example", log, "b1", rest))
+        await settle()
+        assert log == ["a1", "b1"]
+        rest.set()
+        await settle()
+        assert log == ["a1", "b1"]
+        first.set()
+    assert log == ["a1", "b1", "a2", "a3"]
+
+
+async def test_several_turns_at_once_where_they_are_allowed() -> None:
+    tokens, log, release = HostTokens(FakeClock(), 0.0, concurrency=2), list[str](), asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        for name in "abc":
+            group.create_task(_hold(tokens, "h", log, name, release))
+        await settle()
+        assert log == ["a", "b"]
+        release.set()
+    assert log == ["a", "b", "c"]
+
+
+async def test_a_token_alone_does_not_wait_for_turns() -> None:
+    tokens, log, release = HostTokens(FakeClock(), 0.0), list[str](), asyncio.Event()
+    holding = asyncio.create_task(_hold(tokens, "h", log, "holder", release), name="holder")
+    await settle()
+    await tokens.take("h")
+    release.set()
+    await holding
+
+
+async def test_turns_are_spaced_as_tokens_are() -> None:
+    clock, starts = FakeClock(monotonic_s=0.0), list[float]()
+    tokens = HostTokens(clock, 5.0)
+
+    async def ask(spacing_s: float) -> None:
+        async with tokens.turn("h", spacing_s):
+            starts.append(clock.monotonic_s())
+
+    async with asyncio.TaskGroup() as group:
+        for spacing_s in (0.0, 20.0, 0.0):
+            group.create_task(ask(spacing_s))
+        await clock.advance(60.0)
+    assert starts == [0.0, 20.0, 25.0]
+
+
+async def test_a_turn_comes_back_from_an_error_from_a_holder_and_from_a_waiter_who_are_cancelled() -> None:
+    clock, log, never = FakeClock(), list[str](), asyncio.Event()
+    tokens = HostTokens(clock, 5.0)
+    with pytest.raises(ZeroDivisionError):
+        async with tokens.turn("h"):
+            raise ZeroDivisionError
+    spaced = asyncio.create_task(_hold(tokens, "h", log, "spaced", never), name="waits for the token")
+    queued = asyncio.create_task(_hold(tokens, "h", log, "queued", never), name="waits for the turn")
+    await settle()
+    queued.cancel()
+    spaced.cancel()
+    await settle()
+    holder = asyncio.create_task(_hold(tokens, "h", log, "holder", never), name="holds the turn")
+    await clock.advance(5.0)
+    holder.cancel()
+    last = asyncio.create_task(_hold(tokens, "h", log, "last", never), name="last")
+    await clock.advance(5.0)
+    assert log == ["holder", "last"]
+    last.cancel()
+    await asyncio.gather(spaced, queued, holder, last, return_exceptions=True)
+
+
+async def test_a_host_whose_turn_is_held_is_not_forgotten() -> None:
+    clock, log, release = FakeClock(), list[str](), asyncio.Event()
+    tokens = HostTokens(clock, 0.0, idle_s=1.0)
+    holding = asyncio.create_task(_hold(tokens, "busy", log, "holder", release), name="holder")
+    await settle()
+    await clock.advance(100.0)
+    for number in range(1100):
+        await tokens.take(f"other{number}")
+    waiting = asyncio.create_task(_hold(tokens, "busy", log, "waiter", release), name="waiter")
+    await settle()
+    assert log == ["holder"]
+    release.set()
+    await asyncio.gather(holding, waiting)
 
 
 @settings(max_examples=60, deadline=None)

@@ -14,7 +14,7 @@ from proxyd.language import CheckSettings, SourceText, check
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind, Item, Value
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.rules import Decider, DeciderSettings, Observation, StoredEvent
+from proxyd.rules import Decider, DeciderSettings, Observation
 from proxyd.scheduling import Budget, PlannerSettings
 from tests.fleets import Drive, changed, unchanged
 
@@ -207,13 +207,9 @@ async def test_pending_updates_are_recalled_with_what_they_were_before() -> None
     )
     seen = await found.see(changed("s", [row("a", 2)], T0 + 100))
     stream = found.decider.streams["r", "s"]
-    found.decider.recall(replace(stream, pending=()), [StoredEvent(*_values(seen.events[0]))])
+    found.decider.recall(replace(stream, pending=()), [seen.events[0]])
     again = await found.see(changed("s", [row("a", 3)], T0 + 200))
     assert rows(again) == [[{"was": 1, "n": 2}, {"was": 2, "n": 3}]]
-
-
-def _values(event: StoredEvent) -> tuple[object, ...]:
-    return tuple(getattr(event, name) for name in StoredEvent.__dataclass_fields__)
 
 
 async def test_an_unchanged_page_says_that_nothing_happened() -> None:

@@ -4,7 +4,7 @@ CLASS::NOTICE(heading:String FROM CSS 'main h1', link:URL FROM CSS 'main a::attr
 CLASS::PAGE
 CLASS::QUAKE EACH JSON '$.features[*]' KEY id (id:String FROM JSON '$.id', mag:Decimal FROM JSON '$.properties.mag');
 CREATE SOURCE "quote" OF QUOTE AT 'https://example.org/quote.json' AUTH BEARER SECRET ENV 'SECRET_QUOTES' HEADER 'Accept-Language' 'de';
-CREATE SOURCE "notice" OF NOTICE AT 'https://example.org/notice' ROBOTS IGNORE;
+CREATE SOURCE "notice" OF NOTICE AT 'https://example.org/notice' ROBOTS IGNORE WEBSUB OFF;
 CREATE SOURCE "page" OF PAGE AT 'https://example.org/page';
 CREATE SOURCE "quakes" OF QUAKE AT 'https://example.org/quakes.json' AUTH BASIC 'reader' SECRET FILE 'quakes';
 CREATE PROFILE "Watching" AS (DOMAIN "Pages", USER "u1");

@@ -1,0 +1,45 @@
+"""Where WebSub hubs call: no token is asked for, the address itself cannot be guessed."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from proxyd.ports import Control
+
+CALLBACK_PATH = "/websub/{callback_id:[A-Za-z0-9_-]{16,64}}"
+_MOST_BYTES = 4 * 1024 * 1024
+
+
+class Callbacks:
+    """Handlers of what hubs ask and push."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    async def verify(self, request: web.Request) -> web.Response:
+        """Echo the challenge of a subscription that was asked for."""
+        challenge = await self._control.verify_push(request.match_info["callback_id"], dict(request.query))
+        if challenge is None:
+            raise web.HTTPNotFound(text="no such subscription")
+        return web.Response(text=challenge, content_type="text/plain", headers={"X-Content-Type-Options": "nosniff"})
+
+    async def push(self, request: web.Request) -> web.Response:
+        """Take in a document; a hub that is not subscribed to is told to stop (410)."""
+        body = await _body(request)
+        known = await self._control.push(
+            request.match_info["callback_id"],
+            request.headers.get("Content-Type"),
+            request.headers.get("X-Hub-Signature"),
+            body,
+        )
+        return web.Response(status=202 if known else 410)
+
+
+async def _body(request: web.Request) -> bytes:
+    pieces, size = [], 0
+    async for piece in request.content.iter_any():
+        size += len(piece)
+        if size > _MOST_BYTES:
+            raise web.HTTPRequestEntityTooLarge(max_size=_MOST_BYTES, actual_size=size)
+        pieces.append(piece)
+    return b"".join(pieces)

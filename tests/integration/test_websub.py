@@ -1,0 +1,361 @@
+"""WebSub against a hub of our own over real sockets: verification, signed pushes, leases, and hubs that miss items."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import io
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from email.utils import formatdate
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import aiohttp
+import numpy as np
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer, unused_port
+
+from proxyd.api import make_app
+from proxyd.app import Parts, build
+from proxyd.config import SecretStore, load
+from proxyd.daemon import DaemonControl, Declarations, PushParts
+from proxyd.model.chronon import ChrononGrid
+from proxyd.model.item import Item
+from proxyd.model.outcome import HubLinks
+from proxyd.model.profile import PageClass
+from proxyd.model.schedule import Reason
+from proxyd.net import Guard, make_session
+from proxyd.probing import HubClient
+from proxyd.probing.pages import ParsedDocument, parse_document
+from proxyd.rules import Subscription, SubscriptionStatus
+from proxyd.scheduling import PlannedProbe
+from proxyd.store import SqlStore, open_store
+from tests.fakes import FakeClock
+from tests.fleets import DOMAIN, PoissonOrigin, changed, item, rule, source
+
+T0 = 1_000_000_000.0
+DAY_S = 86400.0
+TOPIC = "https://example.org/feed"
+FEED = """<?xml version="1.0"?><rss version="2.0"><channel><title>f</title>
+<item><guid>{0}</guid><title>{0}</title><pubDate>{1}</pubDate></item></channel></rss>"""
+
+
+class InlineParser:
+    async def parse(
+        self, body: bytes, content_type: str | None, url: str, page_class: PageClass | None
+    ) -> ParsedDocument:
+        return parse_document(body, content_type, url, page_class)
+
+
+@dataclass
+class FakeHub:
+    """A hub: it answers a request as ``status`` says and verifies it at once, unless it is told not to."""
+
+    status: int = 202
+    lease_s: int = 864000
+    verifies: bool = True
+    denies: bool = False
+    asked: list[dict[str, str]] = field(default_factory=list)
+    challenges: list[tuple[int, str]] = field(default_factory=list)
+    url: str = ""
+
+    async def handle(self, request: web.Request) -> web.Response:
+        form = {name: values[0] for name, values in parse_qs(await request.text()).items()}
+        self.asked.append(form)
+        if self.status == 202 and self.verifies:
+            await self.verify(form)
+        return web.Response(status=self.status)
+
+    async def verify(self, form: dict[str, str], **changes: str) -> tuple[int, str]:
+        """Call back; ``changes`` replace parts of the query."""
+        query = {
+            "hub.mode": "denied" if self.denies else form["hub.mode"],
+            "hub.topic": form["hub.topic"],
+            "hub.challenge": "c<h>allenge",
+            "hub.lease_seconds": str(self.lease_s),
+        }
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(form["hub.callback"], params=query | changes) as answer,
+        ):
+            assert answer.status == 404 or answer.content_type == "text/plain"
+            self.challenges.append((answer.status, await answer.text()))
+        return self.challenges[-1]
+
+    async def push(self, name: str, published: str, *, method: str = "sha256", secret: str | None = None) -> int:
+        """Push a feed with one item to the callback asked for last."""
+        form = self.asked[-1]
+        body = FEED.format(name, published).encode()
+        digest = hmac.new((form["hub.secret"] if secret is None else secret).encode(), body, method).hexdigest()
+        headers = {"Content-Type": "application/rss+xml", "X-Hub-Signature": f"{method}={digest}"}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(form["hub.callback"], data=body, headers=headers) as answer,
+        ):
+            return answer.status
+
+
+@dataclass
+class World:
+    """A daemon without its loops: a source that names the hub, and steps that tests take by hand."""
+
+    control: DaemonControl
+    clock: FakeClock
+    hub: FakeHub
+    store: SqlStore
+    seen: list[Item] = field(default_factory=list)
+
+    @property
+    def subscription(self) -> Subscription:
+        return self.control.decider.subscriptions["s"]
+
+    async def probe(self, *items: Item) -> None:
+        """Probe the source: it shows ``items`` on top of what it showed before."""
+        self.seen[:0] = items
+        outcome = replace(changed("s", self.seen, self.clock.time_s()), hub_links=HubLinks((self.hub.url,), TOPIC))
+        assert await self.control.probes.take_in(outcome)
+
+    async def look(self, *, after_s: float = 0.0) -> None:
+        self.clock.jump(after_s)
+        await self.control.pushes.look()
+
+    async def notified(self) -> list[str]:
+        rows = await self.store.list_notifications(before=None, limit=99, rule="r")
+        return [row["body"].decode() for row in reversed(rows)]
+
+    def next_probe(self) -> PlannedProbe:
+        """Return why and when the source is probed next."""
+        explained = self.control.explain("s")
+        assert explained is not None
+        assert explained.next_probe is not None
+        return explained.next_probe
+
+    def status(self) -> SubscriptionStatus:
+        return self.subscription.status
+
+
+async def open_world(tmp_path: Path, hub: FakeHub, options: str = "", rules: str = "") -> AsyncIterator[World]:
+    server = TestServer(_app(hub))
+    await server.start_server()
+    hub.url = str(server.make_url("/hub"))
+    folder, port = tmp_path / "profiles", unused_port()
+    folder.mkdir(exist_ok=True)
+    (folder / "a.profile").write_text(DOMAIN + source("s", options=options) + (rules or rule("r")))
+    settings = load(environ={}, profiles=folder, public_url=f"http://127.0.0.1:{port}", allow_networks=["127.0.0.0/8"])
+    clock, guard = FakeClock(T0), Guard(settings.networks)
+    async with (
+        open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store,
+        store.writer.running(),
+        make_session(guard, contact="") as session,
+    ):
+        parts = Parts(
+            clock=clock,
+            store=store,
+            prober=PoissonOrigin({}, clock.time_s),
+            pushes=PushParts(HubClient(session, guard), InlineParser(), settings.public_url),
+            channel=None,  # type: ignore[arg-type]
+            secrets=SecretStore(settings, {}),
+            rng=np.random.default_rng(1),
+        )
+        _, control = build(settings, parts)
+        await control.declarations.start()
+        async with TestClient(TestServer(make_app(control, trusted=False), port=port)):
+            yield World(control, clock, hub, store)
+    await server.close()
+
+
+def _app(hub: FakeHub) -> web.Application:
+    app = web.Application()
+    app.router.add_post("/hub", hub.handle)
+    return app
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async for opened in open_world(tmp_path, FakeHub()):
+        yield opened
+
+
+@pytest.fixture
+async def subscribed(world: World) -> World:
+    await world.probe(item("old", T0 - 3600))
+    await world.look()
+    assert world.status() is SubscriptionStatus.ACTIVE
+    return world
+
+
+def _gmt(time_s: float) -> str:
+    return formatdate(time_s, usegmt=True)
+
+
+async def test_a_hub_that_a_source_names_is_asked_and_verifies_before_it_answers(subscribed: World) -> None:
+    (form,) = subscribed.hub.asked
+    assert (form["hub.mode"], form["hub.topic"], form["hub.lease_seconds"]) == ("subscribe", TOPIC, "864000")
+    assert len(form["hub.secret"]) >= 32
+    assert subscribed.hub.challenges == [(200, "c<h>allenge")]
+    assert subscribed.subscription.lease_until_s == T0 + 10 * DAY_S
+    assert (await subscribed.store.load_subscriptions())["s"] == subscribed.subscription
+
+
+async def test_while_a_hub_pushes_only_safety_probes_are_planned(subscribed: World) -> None:
+    await subscribed.probe(*[item(f"n{n}", T0 - 60 * n) for n in range(30)])
+    planned = subscribed.next_probe()
+    assert planned.probe.reason is Reason.SAFETY
+    assert planned.start_s == pytest.approx(T0 + 6 * 3600.0, abs=10.0)
+
+
+@pytest.mark.parametrize("method", ["sha1", "sha256", "sha384", "sha512"])
+async def test_a_signed_push_is_notified_at_once(subscribed: World, method: str) -> None:
+    subscribed.clock.jump(100.0)
+    assert await subscribed.hub.push("new", _gmt(T0 + 95), method=method) == 202
+    (body,) = await subscribed.notified()
+    assert '"channel.item.title":"new"' in body
+    assert subscribed.control.decider.states["s"].last_push_s == T0 + 100
+    assert subscribed.control.registry.registry.get_sample_value("proxyd_pushes_total", {"result": "accepted"}) == 1
+
+
+async def test_a_pushed_item_is_not_new_again_to_the_next_probe(subscribed: World) -> None:
+    subscribed.clock.jump(100.0)
+    await subscribed.hub.push("new", _gmt(T0 + 95))
+    subscribed.clock.jump(6 * 3600.0)
+    await subscribed.probe(replace(item("new", T0 + 95)))
+    assert len(await subscribed.notified()) == 1
+    assert subscribed.subscription.misses == 0
+
+
+@pytest.mark.parametrize("secret", ["", "guessed"])
+async def test_a_push_that_is_not_signed_rightly_is_ignored(subscribed: World, secret: str) -> None:
+    assert await subscribed.hub.push("forged", _gmt(T0), secret=secret) == 202
+    assert await subscribed.notified() == []
+    assert subscribed.control.registry.registry.get_sample_value("proxyd_pushes_total", {"result": "unsigned"}) == 1
+
+
+async def test_a_hub_cannot_verify_what_was_not_asked_for(subscribed: World) -> None:
+    form = subscribed.hub.asked[-1]
+    assert (await subscribed.hub.verify(form, **{"hub.topic": "https://example.org/other"}))[0] == 404
+    assert (await subscribed.hub.verify(form, **{"hub.mode": "unsubscribe"}))[0] == 404
+    unknown = form | {"hub.callback": form["hub.callback"][:-4] + "AAAA"}
+    assert (await subscribed.hub.verify(unknown))[0] == 404
+    subscribed.hub.asked.append(unknown)
+    assert await subscribed.hub.push("x", _gmt(T0)) == 410
+
+
+async def test_a_lease_is_renewed_at_two_thirds_with_the_same_callback(subscribed: World) -> None:
+    await subscribed.look(after_s=6.6 * DAY_S)
+    assert len(subscribed.hub.asked) == 1
+    await subscribed.look(after_s=0.1 * DAY_S)
+    assert len(subscribed.hub.asked) == 2
+    assert subscribed.hub.asked[0]["hub.callback"] == subscribed.hub.asked[1]["hub.callback"]
+    assert subscribed.subscription.lease_until_s == pytest.approx(T0 + 16.7 * DAY_S, abs=60.0)
+
+
+async def test_probes_come_back_when_a_lease_ends_that_the_hub_does_not_renew(subscribed: World) -> None:
+    subscribed.hub.status = 500
+    await subscribed.look(after_s=7 * DAY_S)
+    assert subscribed.subscription.failures == 1
+    subscribed.clock.jump(3.5 * DAY_S)
+    await subscribed.probe()
+    assert subscribed.next_probe().probe.reason is Reason.DETECTION
+
+
+async def test_a_hub_that_misses_items_twice_is_left_for_a_week(subscribed: World) -> None:
+    for round_number in (1, 2):
+        subscribed.clock.jump(6 * 3600.0)
+        assert subscribed.subscription.misses == round_number - 1
+        await subscribed.probe(item(f"missed {round_number}", subscribed.clock.time_s() - 3600))
+    assert subscribed.status() is SubscriptionStatus.DEMOTED
+    assert subscribed.next_probe().probe.reason is Reason.DETECTION
+    assert len(await subscribed.notified()) == 2
+    await subscribed.look(after_s=8 * DAY_S)
+    assert subscribed.status() is SubscriptionStatus.ACTIVE
+
+
+async def test_a_hub_may_deny_and_is_asked_again_after_a_day(world: World) -> None:
+    world.hub.denies = True
+    await world.probe(item("old", T0 - 60))
+    await world.look()
+    assert world.status() is SubscriptionStatus.DENIED
+    await world.look(after_s=0.9 * DAY_S)
+    assert len(world.hub.asked) == 1
+    await world.look(after_s=0.2 * DAY_S)
+    assert len(world.hub.asked) == 2
+
+
+async def test_a_hub_that_fails_is_asked_again_with_growing_waits(world: World) -> None:
+    world.hub.status = 503
+    await world.probe(item("old", T0 - 60))
+    waits = []
+    for _ in range(4):
+        await world.look(after_s=max(0.0, world.subscription.due_s - world.clock.time_s()))
+        waits.append(world.subscription.due_s - world.clock.time_s())
+    assert [300 <= waits[0] <= 330, 600 <= waits[1] <= 660, 1200 <= waits[2] <= 1320] == [True] * 3
+    assert world.subscription.failures == len(world.hub.asked) == 4
+
+
+async def test_a_request_that_is_never_verified_is_repeated_and_probes_go_on(world: World) -> None:
+    world.hub.verifies = False
+    await world.probe(item("old", T0 - 60), item("older", T0 - 600))
+    await world.look()
+    assert world.status() is SubscriptionStatus.REQUESTED
+    assert world.next_probe().probe.reason is Reason.DETECTION
+    await world.look(after_s=3601.0)
+    assert len(world.hub.asked) == 2
+
+
+async def test_a_source_with_websub_off_is_never_subscribed_to(tmp_path: Path) -> None:
+    async for world in open_world(tmp_path, FakeHub(), options="WEBSUB OFF"):
+        await world.probe(item("old", T0 - 60))
+        await world.look()
+        assert world.hub.asked == []
+        assert world.control.decider.subscriptions == {}
+
+
+async def test_a_source_that_is_taken_out_is_unsubscribed_from(subscribed: World) -> None:
+    declarations: Declarations = subscribed.control.declarations
+    await _rewrite(declarations, DOMAIN + source("other") + rule("r"))
+    await subscribed.look()
+    assert [form["hub.mode"] for form in subscribed.hub.asked] == ["subscribe", "unsubscribe"]
+    assert subscribed.hub.challenges[-1] == (200, "c<h>allenge")
+    assert await subscribed.store.load_subscriptions() == {}
+
+
+async def _rewrite(declarations: Declarations, text: str) -> None:
+    folder: Path = declarations._folder
+    (folder / "a.profile").write_text(text)
+    assert await declarations.reload()
+
+
+async def test_a_subscription_outlives_a_restart(subscribed: World, tmp_path: Path) -> None:
+    known = subscribed.subscription
+    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as again:
+        assert (await again.load_subscriptions())["s"] == known
+
+
+async def test_a_push_during_a_probe_stores_its_item_once(subscribed: World) -> None:
+    """Both see the new item while neither is recorded: one after the other they agree on whose it is."""
+    subscribed.clock.jump(100.0)
+    new = item("new", T0 + 95)
+    answers = await asyncio.gather(subscribed.hub.push("new", _gmt(T0 + 95)), subscribed.probe(new))
+    assert answers[0] == 202
+    assert len(await subscribed.notified()) == 1
+
+
+async def test_a_push_that_is_no_feed_is_counted_and_ignored(subscribed: World) -> None:
+    form = subscribed.hub.asked[-1]
+    body = b"<html><body>sorry</body></html>"
+    signature = "sha256=" + hmac.new(form["hub.secret"].encode(), body, hashlib.sha256).hexdigest()
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(form["hub.callback"], data=body, headers={"X-Hub-Signature": signature}) as answer,
+    ):
+        assert answer.status == 202
+    assert subscribed.control.registry.registry.get_sample_value("proxyd_pushes_total", {"result": "unreadable"}) == 1
+
+
+async def test_a_push_that_is_too_long_is_refused(subscribed: World) -> None:
+    form, body = subscribed.hub.asked[-1], io.BytesIO(b"x" * (5 << 20))
+    async with aiohttp.ClientSession() as session, session.post(form["hub.callback"], data=body) as answer:
+        assert answer.status == 413
