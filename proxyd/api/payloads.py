@@ -7,7 +7,7 @@ from typing import Any
 
 from proxyd.model.profile import Declaration, NotificationRule, Profile
 from proxyd.ports import Control
-from proxyd.rules import Explanation, iso_time, moved_url
+from proxyd.rules import Explanation, iso_time
 from proxyd.scheduling import PlannedProbe
 
 
@@ -82,8 +82,8 @@ def _origin_lines(found: Explanation) -> list[str]:
     """Return what was learned of the source's origin."""
     state, subscription = found.state, found.subscription
     lines = []
-    if (moved := moved_url(state)) is not None:
-        lines.append(f"moved for good, asked at: {moved}")
+    if found.moved_url is not None:
+        lines.append(f"moved for good, asked at: {found.moved_url}")
     if state.distrust_until_s > (state.last_start_s or 0.0):
         lines.append(f"its 304s are not believed until {iso_time(state.distrust_until_s)}: one was untrue")
     if subscription is not None:

@@ -34,7 +34,8 @@ class Connectivity:
     def take_in(self, host: str, outcome: ProbeOutcome) -> None:
         """Note how a probe of ``host`` ended."""
         if outcome.kind in _SILENT:
-            self._silent.add(host)
+            if outcome.requests:
+                self._silent.add(host)
         elif outcome.kind not in _NOT_ASKED:
             self._silent.clear()
 
@@ -44,5 +45,5 @@ class Connectivity:
         return len(self._silent) >= SILENT_HOSTS
 
     def excuses(self, outcome: ProbeOutcome) -> bool:
-        """Return whether a failure is not the source's."""
-        return self.is_down and outcome.kind in _SILENT
+        """Return whether a failure is not the source's: nobody answers, or our own queue was too long to ask."""
+        return outcome.kind in _SILENT and (self.is_down or outcome.requests == 0)

@@ -33,14 +33,16 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PERMANENT = frozenset({301, 308})
 HIDDEN = "[hidden]"
 _SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
-_OWN_HEADERS = _SECRET_HEADERS | {
+_OWN_HEADERS = {
     "accept-encoding",
+    "authorization",
     "connection",
     "content-length",
     "expect",
     "host",
     "if-modified-since",
     "if-none-match",
+    "proxy-authorization",
     "te",
     "transfer-encoding",
     "upgrade",

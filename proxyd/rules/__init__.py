@@ -11,7 +11,6 @@ from proxyd.rules.engine import (
     observe,
     source_rate,
 )
-from proxyd.rules.origins import moved_url
 from proxyd.rules.state import IntervalRecord, Needed, Notification, SourceState, StoredEvent, StreamState
 from proxyd.rules.subscriptions import Subscription, SubscriptionStatus
 from proxyd.rules.values import iso_time
@@ -36,7 +35,6 @@ __all__ = [
     "advance",
     "compile_rule",
     "iso_time",
-    "moved_url",
     "observe",
     "source_rate",
 ]

@@ -91,6 +91,7 @@ class Explanation:
     postponed: Mapping[str, int]
     unmet_intervals: int
     state: SourceState
+    moved_url: str | None = None
     subscription: Subscription | None = None
 
 
@@ -214,7 +215,7 @@ class Decider:
             validators(state, now_s=now_s, rate_per_s=self._rate_per_s(source, now_s)),
             state.body_hash,
             page_class,
-            moved_url(state),
+            moved_url(state, source),
             source.headers,
             source.auth,
             obeys_robots=not page_class.is_feed if source.robots is None else source.robots,
@@ -317,7 +318,8 @@ class Decider:
 
     def _move(self, page: Page, state: SourceState) -> None:
         """Count a source that moved for good to another host with that host's sources."""
-        page.host = _host(moved_url(state) or state.url)
+        source = self.declaration.sources[page.source_id]
+        page.host = _host(moved_url(state, source) or source.url)
         page.throttle_scope = self.settings.throttle_scope(page.host)
 
     # -- explanations
@@ -347,6 +349,7 @@ class Decider:
             postponed=dict(page.postponed) if page else {},
             unmet_intervals=sum(demand.unmet for demand in page.demands.intervals) if page else 0,
             state=self._state(source),
+            moved_url=moved_url(self._state(source), source),
             subscription=self.subscriptions.get(source_id),
         )
 
@@ -410,7 +413,7 @@ class Decider:
         """Return the page of a source, with what the planner already knew of it."""
         old = self.planner.pages.get(source.source_id)
         state = self._state(source)
-        host = _host(moved_url(state) or source.url)
+        host = _host(moved_url(state, source) or source.url)
         scope = self.settings.throttle_scope(host)
         log = ProbeLog(self._politeness(source), old.log.starts_s if old else deque())
         if not log.starts_s and state.last_start_s is not None:

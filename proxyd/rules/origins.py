@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from proxyd.model.item import EventKind
 from proxyd.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome, Validators
+from proxyd.model.profile import Source
 from proxyd.rules.events import Discovery
 from proxyd.rules.state import SourceState
 
@@ -19,9 +20,13 @@ _SURE_S = 60.0  # by how much an item must be older than the 304 that denied it
 _MISSING = frozenset({404, 410})
 
 
-def moved_url(state: SourceState) -> str | None:
-    """Return where to ask instead of the declared address, ``None`` where it did not move for good."""
-    return state.moved_url if state.moved_times >= MOVED_AFTER else None
+def moved_url(state: SourceState, source: Source) -> str | None:
+    """Return where to ask instead of the declared address, ``None`` where it did not move for good.
+
+    What a profile adds to requests (HEADER, AUTH) is meant for the declared address: it is asked first for ever.
+    """
+    has_secrets = bool(source.headers or source.auth)
+    return state.moved_url if state.moved_times >= MOVED_AFTER and not has_secrets else None
 
 
 def validators(state: SourceState, *, now_s: float, rate_per_s: float) -> Validators:

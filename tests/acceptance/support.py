@@ -213,7 +213,7 @@ class Arrival:
 
     @property
     def guids(self) -> list[str]:
-        return [str(item["channel.item.guid"]) for item in self.data.get("items", [])]
+        return [str(item["channel.item.guid"]) for item in self.data.get("items", []) if "channel.item.guid" in item]
 
 
 class Receiver:

@@ -7,14 +7,23 @@ from dataclasses import replace
 import pytest
 
 from proxyd.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome, Validators
+from proxyd.model.profile import Source
 from proxyd.rules import SourceState
-from proxyd.rules.origins import MOST_NOT_MODIFIED, after_redirects, moved_url, validators
+from proxyd.rules.origins import MOST_NOT_MODIFIED, after_redirects, validators
+from proxyd.rules.origins import moved_url as moved_url_of
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source, unchanged
 
 T0 = 1_000_000_000.0
 TAG = Validators(etag='"one"')
 STATE = SourceState("s", "https://example.org/s", TAG, full_s=T0)
 NEW = "https://new.example/s"
+
+
+SOURCE = Source("s", "RSS", "D", "https://example.org/s")
+
+
+def moved_url(state: SourceState, source: Source = SOURCE) -> str | None:
+    return moved_url_of(state, source)
 
 
 def redirected(to: str | None, kind: OutcomeKind = OutcomeKind.NOT_MODIFIED) -> ProbeOutcome:
@@ -49,6 +58,11 @@ def test_anything_else_in_between_starts_the_count_again(answer: ProbeOutcome) -
 def test_the_declared_address_is_asked_again_where_the_new_one_fails(kind: OutcomeKind, where: str | None) -> None:
     state = replace(STATE, moved_url=NEW, moved_times=3)
     assert moved_url(after_redirects(state, redirected(None, kind))) == where
+
+
+def test_a_source_with_secrets_is_asked_where_they_were_meant_for() -> None:
+    moved = replace(STATE, moved_url=NEW, moved_times=3)
+    assert moved_url(moved, replace(SOURCE, headers=(("X-Key", "k"),))) is None
 
 
 def test_a_quiet_time_that_the_rate_does_not_expect_asks_for_the_whole_document() -> None:
