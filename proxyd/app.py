@@ -16,8 +16,18 @@ from aiohttp import ClientSession
 from proxyd.api import ApiSettings, new_token, serve_api
 from proxyd.clock import SystemClock
 from proxyd.config import SecretStore, Settings, socket_address
-from proxyd.daemon import Daemon, DaemonControl, DaemonSettings, Declarations, ProbeLoop, Pushes, PushParts
-from proxyd.language import CheckSettings
+from proxyd.daemon import (
+    Daemon,
+    DaemonControl,
+    DaemonSettings,
+    Declarations,
+    ProbeLoop,
+    Pushes,
+    PushParts,
+    read_directory,
+)
+from proxyd.errors import NotFoundError, ProfileError
+from proxyd.language import CheckSettings, check
 from proxyd.metrics import Metrics
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.outcome import ProbeOutcome, ProbeRequest
@@ -25,7 +35,7 @@ from proxyd.net import Guard, HostTokens, ThrottleScopes, make_session
 from proxyd.notify import Dispatcher, DispatcherSettings, WebhookChannel
 from proxyd.ports import Channel, Clock, Prober
 from proxyd.probing import Fetcher, FetchLimits, HttpProber, HubClient, ParserPool, Robots, Trip, robots_limits
-from proxyd.rules import Decider, DeciderSettings
+from proxyd.rules import Decider, DeciderSettings, probe_request
 from proxyd.scheduling import PlannerSettings
 from proxyd.store import SqlStore, open_store, owner_lock
 
@@ -155,10 +165,31 @@ async def open_network(settings: Settings, clock: Clock) -> AsyncIterator[Networ
         yield Network(guard, session, prober, parser)
 
 
-async def probe_once(settings: Settings, url: str, trip: Trip) -> ProbeOutcome:
-    """Return how one probe of ``url`` ends, without a daemon and without a store."""
+def request_of(settings: Settings, target: str) -> ProbeRequest:
+    """Return what probes an address as a feed, or a source of the profiles as it is declared.
+
+    Raises
+    ------
+    NotFoundError
+        ``target`` is neither an address nor the name of a source.
+    ConfigError, ProfileError
+        The profiles cannot be read.
+    """
+    if "://" in target:
+        return ProbeRequest(target, target)
+    checked = check(read_directory(settings.profiles), check_settings(settings))
+    if checked.declaration is None:
+        raise ProfileError(checked.errors)
+    source = checked.declaration.sources.get(target)
+    if source is None:
+        raise NotFoundError(f"{target!r} is no address such as https://example.org/feed, and no source of the profiles")
+    return probe_request(source, checked.declaration)
+
+
+async def probe_once(settings: Settings, request: ProbeRequest, trip: Trip) -> ProbeOutcome:
+    """Return how one probe ends, without a daemon and without a store."""
     async with open_network(settings, SystemClock()) as network:
-        return await network.prober.probe(ProbeRequest(url, url), trip)
+        return await network.prober.probe(request, trip)
 
 
 @asynccontextmanager

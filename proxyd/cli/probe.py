@@ -10,34 +10,37 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
-from proxyd.app import probe_once
+from proxyd.app import probe_once, request_of
 from proxyd.config import load
 from proxyd.language.quoting import quote_name, quote_text
 from proxyd.model.item import Item
-from proxyd.model.outcome import ProbeOutcome
+from proxyd.model.outcome import ProbeOutcome, ProbeRequest
+from proxyd.net import one_line
 from proxyd.probing import HIDDEN, Exchange, Trip
 
 _SHOWN = 10
+_LINE = 160
 _SECRET_HEADERS = frozenset({"set-cookie"})
 
 
 def probe(options: argparse.Namespace) -> int:
     """Probe once; exit 0 where the probe saw the source."""
-    trip = Trip()
-    outcome = asyncio.run(probe_once(load(options.config), options.url, trip))
+    settings, trip = load(options.config), Trip()
+    request = request_of(settings, options.target)
+    outcome = asyncio.run(probe_once(settings, request, trip))
     if options.json:
-        print(json.dumps(_entry(outcome, trip, debug=options.debug), indent=2))
+        print(json.dumps(_entry(request, outcome, trip, debug=options.debug), indent=2))
     else:
-        _print(outcome, trip, debug=options.debug)
+        _print(request, outcome, trip, debug=options.debug)
     return 0 if outcome.kind.is_success else 1
 
 
-def _entry(outcome: ProbeOutcome, trip: Trip, *, debug: bool) -> dict[str, object]:
+def _entry(request: ProbeRequest, outcome: ProbeOutcome, trip: Trip, *, debug: bool) -> dict[str, object]:
     entry: dict[str, object] = {
         "outcome": outcome.kind.value,
         "detail": outcome.detail,
         "status": outcome.status,
-        "url": trip.exchanges[-1].url if trip.exchanges else outcome.source_id,
+        "url": trip.exchanges[-1].url if trip.exchanges else request.url,
         "requests": outcome.requests,
         "seconds": round(outcome.finished_s - outcome.started_s, 3),
         "body_bytes": outcome.body_bytes,
@@ -50,7 +53,7 @@ def _entry(outcome: ProbeOutcome, trip: Trip, *, debug: bool) -> dict[str, objec
         "hubs": [] if outcome.hub_links is None else list(outcome.hub_links.hubs),
         "topic": None if outcome.hub_links is None else outcome.hub_links.topic,
         "items": [_item(item) for item in outcome.items],
-        "create_source": _statement(outcome) if outcome.items else None,
+        "create_source": _statement(outcome) if outcome.items and request.page_class is None else None,
     }
     if debug:
         entry["exchanges"] = [
@@ -66,10 +69,11 @@ def _item(item: Item) -> dict[str, object]:
         "published": _time(item.published_s),
         "title": item.fields.get("channel.item.title"),
         "link": item.fields.get("channel.item.link"),
+        "fields": {path: value for path, value in item.fields.items() if not path.startswith("channel.")},
     }
 
 
-def _print(outcome: ProbeOutcome, trip: Trip, *, debug: bool) -> None:
+def _print(request: ProbeRequest, outcome: ProbeOutcome, trip: Trip, *, debug: bool) -> None:
     if debug:
         for exchange in trip.exchanges:
             _print_exchange(exchange)
@@ -79,11 +83,18 @@ def _print(outcome: ProbeOutcome, trip: Trip, *, debug: bool) -> None:
     for name, value in _notes(outcome):
         print(f"{name}: {value}")
     for item in outcome.items[:_SHOWN]:
-        print(f"  {_time(item.published_s) or 'no time':20}  {item.fields.get('channel.item.title') or item.item_id}")
+        print(f"  {_line(item)}")
     if len(outcome.items) > _SHOWN:
         print(f"  and {len(outcome.items) - _SHOWN} more")
-    if outcome.items:
+    if outcome.items and request.page_class is None:
         print(_statement(outcome))
+
+
+def _line(item: Item) -> str:
+    """Return an item in one line: of a feed its time and title, of a page its fields."""
+    if "channel.item.title" in item.fields:
+        return f"{_time(item.published_s) or 'no time':20}  {item.fields['channel.item.title'] or item.item_id}"
+    return one_line(", ".join(f"{path}={value}" for path, value in item.fields.items()), _LINE)
 
 
 def _notes(outcome: ProbeOutcome) -> list[tuple[str, str]]:

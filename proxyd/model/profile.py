@@ -318,5 +318,9 @@ class Declaration:
     profiles: Mapping[str, Profile]
     rules: Mapping[str, NotificationRule]
 
+    def page_class(self, source: Source) -> PageClass:
+        """Return the class of a source."""
+        return self.domains[source.domain].classes[source.page_class]
+
 
 EMPTY_DECLARATION = Declaration({}, {}, {}, {})

@@ -74,7 +74,7 @@ def parse_any_feed(
     if is_sitemap(body):
         return parse_sitemap(body, content_type, url)
     document = _parse(body, content_type, language)
-    if not document.get("version"):
+    if not document.get("version") and (not document["entries"] or is_web_page(body)):
         raise _not_a_feed(body, url)
     return _feed(document, url)
 
@@ -117,7 +117,7 @@ def _feed(document: _Entry, url: str) -> ParsedFeed:
     ttl_minutes = number_of(_text(channel, "ttl"))
     return ParsedFeed(
         items=items,
-        version=document["version"],
+        version=document["version"] or "unnamed",  # feedparser reads CDF without giving it a version
         title=capped(_text(channel, "title")),
         link=capped(_link(channel, url)),
         ttl_minutes=ttl_minutes,

@@ -11,6 +11,7 @@ from proxyd.rules.engine import (
     observe,
     source_rate,
 )
+from proxyd.rules.origins import probe_request
 from proxyd.rules.state import IntervalRecord, Needed, Notification, SourceState, StoredEvent, StreamState
 from proxyd.rules.subscriptions import Subscription, SubscriptionStatus
 from proxyd.rules.values import iso_time
@@ -36,5 +37,6 @@ __all__ = [
     "compile_rule",
     "iso_time",
     "observe",
+    "probe_request",
     "source_rate",
 ]

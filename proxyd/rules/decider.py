@@ -19,7 +19,7 @@ from proxyd.estimation import DEFAULT_MEAN_PER_S, PopulationPrior
 from proxyd.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.model.item import Item
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
-from proxyd.model.profile import EMPTY_DECLARATION, Declaration, PageClass, PolicyName, Source
+from proxyd.model.profile import EMPTY_DECLARATION, Declaration, PolicyName, Source
 from proxyd.politeness import Connectivity, HostThrottle, PolitenessBudget, ProbeLog, throttled
 from proxyd.rules.engine import (
     Observation,
@@ -33,7 +33,7 @@ from proxyd.rules.engine import (
     pending_events,
     source_rate,
 )
-from proxyd.rules.origins import moved_url, validators
+from proxyd.rules.origins import moved_url, probe_request, validators
 from proxyd.rules.state import Needed, SourceState, StoredEvent, StreamState
 from proxyd.rules.subscriptions import Subscription, discovered, probed, pushed
 from proxyd.scheduling import Demands, FixedDemand, IntervalDemand, Page, PlannedProbe, Planner, PlannerSettings
@@ -208,17 +208,12 @@ class Decider:
         source = self.declaration.sources.get(source_id)
         if source is None:
             return None
-        state, page_class = self._state(source), self._page_class(source)
-        return ProbeRequest(
-            source_id,
-            source.url,
-            validators(state, now_s=now_s, rate_per_s=self._rate_per_s(source, now_s)),
-            state.body_hash,
-            page_class,
-            moved_url(state, source),
-            source.headers,
-            source.auth,
-            obeys_robots=not page_class.is_feed if source.robots is None else source.robots,
+        state = self._state(source)
+        return replace(
+            probe_request(source, self.declaration),
+            validators=validators(state, now_s=now_s, rate_per_s=self._rate_per_s(source, now_s)),
+            body_hash=state.body_hash,
+            moved_url=moved_url(state, source),
         )
 
     def needed(self, outcome: ProbeOutcome) -> Needed | None:
@@ -362,9 +357,6 @@ class Decider:
         # Another address is another page, but its events go on in the same numbered stream.
         return SourceState(source.source_id, source.url, next_seq=known.next_seq if known is not None else 1)
 
-    def _page_class(self, source: Source) -> PageClass:
-        return self.declaration.domains[source.domain].classes[source.page_class]
-
     def _set_state(self, state: SourceState) -> None:
         old = self.states.get(state.source_id)
         self._prior.replace(
@@ -377,7 +369,7 @@ class Decider:
         names = self._rules_of.get(source.source_id, ())
         return PageContext(
             source=source,
-            page_class=self._page_class(source),
+            page_class=self.declaration.page_class(source),
             state=self._state(source),
             rules=[(self.programs[name], self.streams[name, source.source_id]) for name in names],
             grid=self.settings.grid,

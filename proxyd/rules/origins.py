@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from proxyd.model.item import EventKind
-from proxyd.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome, Validators
-from proxyd.model.profile import Source
+from proxyd.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
+from proxyd.model.profile import Declaration, Source
 from proxyd.rules.events import Discovery
 from proxyd.rules.state import SourceState
 
@@ -18,6 +18,20 @@ FEWEST_NOT_MODIFIED = 3
 DISTRUST_S = 30 * 86400.0
 _SURE_S = 60.0  # by how much an item must be older than the 304 that denied it
 _MISSING = frozenset({404, 410})
+
+
+def probe_request(source: Source, declaration: Declaration) -> ProbeRequest:
+    """Return the request of a source of which nothing is known yet; pages obey robots.txt unless told otherwise."""
+    page_class = declaration.page_class(source)
+    obeys_robots = not page_class.is_feed if source.robots is None else source.robots
+    return ProbeRequest(
+        source.source_id,
+        source.url,
+        page_class=page_class,
+        headers=source.headers,
+        auth=source.auth,
+        obeys_robots=obeys_robots,
+    )
 
 
 def moved_url(state: SourceState, source: Source) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -49,6 +50,24 @@ def origin(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+DECLARED = """CREATE DOMAIN "D" AS CLASS::HI(text:String FROM CSS 'body', feed:URL FROM CSS 'link::attr(href)');
+CREATE SOURCE "hi" OF HI AT '{origin}/page';
+"""
+
+
+def test_a_declared_source_is_read_as_its_class(
+    origin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.profile").write_text(DECLARED.format(origin=origin))
+    monkeypatch.setenv("PROXYD_PROFILES", str(tmp_path))
+    assert main(["probe", "hi"]) == 0
+    shown = capsys.readouterr().out
+    assert f"text=Hi, feed={origin}/feed" in shown
+    assert "CREATE SOURCE" not in shown
+    assert main(["probe", "ho"]) == 1
+    assert "no source of the profiles" in capsys.readouterr().err
 
 
 def test_a_feed_is_shown_with_the_statement_that_declares_it(origin: str, capsys: pytest.CaptureFixture[str]) -> None:

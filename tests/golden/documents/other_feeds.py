@@ -39,6 +39,10 @@ ATOM = [
     ),
     text_case("no namespace", atom("<entry><id>urn:1</id><title>a</title></entry>", "")),
     text_case(
+        "channel definition format",
+        '<?xml version="1.0"?><CHANNEL><ITEM HREF="http://example.org/1"><TITLE>a</TITLE></ITEM></CHANNEL>',
+    ),
+    text_case(
         "a prefix for the namespace",
         '<a:feed xmlns:a="http://www.w3.org/2005/Atom"><a:entry><a:id>urn:1</a:id>'
         "<a:title>a</a:title></a:entry></a:feed>",
