@@ -58,9 +58,9 @@ class Pushes:
     async def look(self) -> None:
         """Ask the hubs for all that is due."""
         await self._leave_undeclared()
-        for subscription in self._decider.due_subscriptions(self._clock.time_s()):
+        for subscription in self._decider.hubs.due(self._clock.time_s()):
             await self._subscribe(subscription)
-        self._metrics.subscriptions.set(self._count_active())
+        self._metrics.subscriptions.set(self._decider.hubs.count_active(self._clock.time_s()))
 
     def stop(self) -> None:
         """Ask hubs for nothing more; returns at once."""
@@ -73,7 +73,7 @@ class Pushes:
         mode, topic = query.get("hub.mode"), query.get("hub.topic")
         if mode == "unsubscribe":
             return query.get("hub.challenge") if self._leaving.get(callback_id) == topic else None
-        known = self._find(callback_id)
+        known = self._decider.hubs.called(callback_id)
         if known is None or topic != known.topic:
             return None
         now_s = self._clock.time_s()
@@ -89,7 +89,7 @@ class Pushes:
 
     async def push(self, callback_id: str, content_type: str | None, signature: str | None, body: bytes) -> bool:
         """Take in what a hub pushed; what is not signed rightly is ignored. Return whether we subscribed at all."""
-        known = self._find(callback_id)
+        known = self._decider.hubs.called(callback_id)
         if known is None:
             return False
         if not is_signed(body, signature, known.secret):
@@ -141,9 +141,8 @@ class Pushes:
             await self._keep_unless_changed(wanted, lambda: requested(wanted, now_s=now_s))
 
     async def _leave_undeclared(self) -> None:
-        gone = [s for s in self._decider.subscriptions.values() if not self._decider.subscribes_to(s.source_id)]
-        for subscription in gone:
-            del self._decider.subscriptions[subscription.source_id]
+        for subscription in self._decider.hubs.strangers():
+            self._decider.hubs.drop(subscription.source_id)
             await self._store.forget_subscription(subscription.source_id)
             if subscription.callback_id:
                 await self._unsubscribe(subscription)
@@ -167,22 +166,14 @@ class Pushes:
 
     # -- how
 
-    def _find(self, callback_id: str) -> Subscription | None:
-        found = (s for s in self._decider.subscriptions.values() if s.callback_id)
-        return next((s for s in found if hmac.compare_digest(s.callback_id, callback_id)), None)
-
     async def _keep(self, subscription: Subscription) -> None:
         self._decider.subscribed(subscription, self._clock.time_s())
         await self._store.save_subscription(subscription)
 
     async def _keep_unless_changed(self, asked: Subscription, after: Callable[[], Subscription]) -> None:
         """Take in what became of a request, unless the hub has verified or denied it meanwhile."""
-        if self._decider.subscriptions.get(asked.source_id) == asked:
+        if self._decider.hubs.of(asked.source_id) == asked:
             await self._keep(after())
-
-    def _count_active(self) -> int:
-        now_s = self._clock.time_s()
-        return sum(subscription.is_active(now_s) for subscription in self._decider.subscriptions.values())
 
 
 def is_signed(body: bytes, signature: str | None, secret: str) -> bool:

@@ -19,8 +19,9 @@ from proxyd.estimation import DEFAULT_MEAN_PER_S, PopulationPrior
 from proxyd.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.model.item import Item
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
-from proxyd.model.profile import EMPTY_DECLARATION, Declaration, PolicyName, Source
+from proxyd.model.profile import EMPTY_DECLARATION, Declaration, Source
 from proxyd.politeness import Connectivity, HostThrottle, PolitenessBudget, ProbeLog, throttled
+from proxyd.rules.demands import demands_of
 from proxyd.rules.engine import (
     Observation,
     PageContext,
@@ -35,8 +36,8 @@ from proxyd.rules.engine import (
 )
 from proxyd.rules.origins import moved_url, probe_request, validators
 from proxyd.rules.state import Needed, SourceState, StoredEvent, StreamState
-from proxyd.rules.subscriptions import Subscription, discovered, probed, pushed
-from proxyd.scheduling import Demands, FixedDemand, IntervalDemand, Page, PlannedProbe, Planner, PlannerSettings
+from proxyd.rules.subscriptions import Hubs, Subscription
+from proxyd.scheduling import Demands, Page, PlannedProbe, Planner, PlannerSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class Decider:
         self._throttles: dict[str, HostThrottle] = {}
         self.connection = Connectivity()
         self.streams: dict[tuple[str, str], StreamState] = {}
-        self.subscriptions: dict[str, Subscription] = {}
+        self.hubs = Hubs()
         self.planner = Planner(settings.planner)
         self._prior = PopulationPrior(settings.prior_mean_per_s)
         self.rng = rng
@@ -136,7 +137,7 @@ class Decider:
     ) -> None:
         """Take over what a store remembers; to be called before the first ``declare``."""
         self.streams = dict(streams)
-        self.subscriptions = dict(subscriptions)
+        self.hubs = Hubs(subscriptions)
         for state in states.values():
             self._set_state(state)
 
@@ -172,6 +173,8 @@ class Decider:
                     known = self.states.get(source_id)
                     if known is not None and known.first_contact_s is not None and program.start_s < program.accepted_s:
                         backlog.append(Backlog(program, declaration.sources[source_id], known.next_seq))
+        if self.settings.subscribes:
+            self.hubs.allow(name for name in self._rules_of if declaration.sources[name].websub is not False)
         self._place_pages(now_s)
         return backlog
 
@@ -234,7 +237,7 @@ class Decider:
         self.connection.take_in(_host(source.url), outcome)
         context = replace(self._context(source), is_excused=self.connection.excuses(outcome))
         observation = observe(context, outcome, known, rng=self.rng)
-        observation = replace(observation, subscription=self._follow_hub(source, outcome, observation))
+        observation = replace(observation, subscription=self.hubs.follow(outcome, observation.events))
         self._set_state(observation.state)
         for stream in observation.streams:
             self.streams[stream.rule, stream.source_id] = stream
@@ -255,7 +258,7 @@ class Decider:
             self.planner.reschedule(outcome.source_id, self.settings.grid.chronon_at(outcome.finished_s))
 
     def _take_in(self, page: Page, outcome: ProbeOutcome, observation: Observation) -> None:
-        page.pushed_until_s = self._pushed_until_s(page.source_id)
+        page.pushed_until_s = self.hubs.pushes_until_s(page.source_id)
         page.not_before_s = observation.state.not_before_s
         page.fresh_until_s = observation.state.fresh_until_s
         page.rate_per_s = self._rate_per_s(self.declaration.sources[page.source_id], outcome.finished_s)
@@ -273,43 +276,13 @@ class Decider:
 
     # -- hubs
 
-    def _follow_hub(self, source: Source, outcome: ProbeOutcome, observation: Observation) -> Subscription | None:
-        """Return the source's subscription where the outcome changed it."""
-        before = self.subscriptions.get(source.source_id)
-        after = before
-        is_read = outcome.kind is OutcomeKind.CHANGED  # only then it may say what it calls itself
-        if outcome.hub_links is not None and (is_read or before is None) and self.subscribes_to(source.source_id):
-            after = discovered(before, source.source_id, outcome.hub_links, now_s=outcome.finished_s)
-        if after is not None and outcome.is_push:
-            after = pushed(after, now_s=outcome.finished_s)
-        elif after is not None:
-            after = probed(after, observation.events, started_s=outcome.started_s)
-        if after is None or after == before:
-            return None
-        self.subscriptions[source.source_id] = after
-        return after
-
-    def due_subscriptions(self, now_s: float) -> list[Subscription]:
-        """Return the subscriptions at whose hubs something is to be asked for."""
-        wanted = [self.subscriptions.get(source_id) for source_id in self._rules_of]
-        return [each for each in wanted if each and self.subscribes_to(each.source_id) and each.is_due(now_s)]
-
-    def subscribes_to(self, source_id: str) -> bool:
-        """Return whether a source may be subscribed to: declared, asked for by a rule, and not with WEBSUB OFF."""
-        source = self.declaration.sources.get(source_id) if source_id in self._rules_of else None
-        return self.settings.subscribes and source is not None and source.websub is not False
-
     def subscribed(self, subscription: Subscription, now_s: float) -> None:
         """Take in what became of a subscription: whether its hub pushes decides what is probed."""
-        self.subscriptions[subscription.source_id] = subscription
+        self.hubs.keep(subscription)
         page = self.planner.pages.get(subscription.source_id)
         if page is not None:
-            page.pushed_until_s = self._pushed_until_s(page.source_id)
+            page.pushed_until_s = self.hubs.pushes_until_s(page.source_id)
             self.planner.reschedule(page.source_id, self.settings.grid.chronon_at(now_s))
-
-    def _pushed_until_s(self, source_id: str) -> float:
-        known = self.subscriptions.get(source_id)
-        return known.lease_until_s if known is not None and self.subscribes_to(source_id) else 0.0
 
     def _move(self, page: Page, state: SourceState) -> None:
         """Count a source that moved for good to another host with that host's sources."""
@@ -345,7 +318,7 @@ class Decider:
             unmet_intervals=sum(demand.unmet for demand in page.demands.intervals) if page else 0,
             state=self._state(source),
             moved_url=moved_url(self._state(source), source),
-            subscription=self.subscriptions.get(source_id),
+            subscription=self.hubs.of(source_id),
         )
 
     # -- how
@@ -422,68 +395,40 @@ class Decider:
             log=log,
             demands=self._demands(source, now_s, old.demands if old else Demands()),
             rate_per_s=self._rate_per_s(source, now_s),
-            last_seen_s=state.last_success_s,
+            last_seen_s=state.watched_s,
             not_before_s=state.not_before_s,
             fresh_until_s=state.fresh_until_s,
-            pushed_until_s=self._pushed_until_s(source.source_id),
+            pushed_until_s=self.hubs.pushes_until_s(source.source_id),
             postponed=old.postponed if old else {},
         )
 
     def _demands(self, source: Source, now_s: float, old: Demands) -> Demands:
         """Return what the active rules ask of a page; what was asked before goes on where it was."""
-        demands = Demands()
-        for name in self._rules_of.get(source.source_id, ()):
-            program = self.programs[name]
-            if not program.is_active(now_s):
-                continue
-            kind = effective_policy(program)
-            if kind in {PolicyName.SUP, PolicyName.FBSUP}:
-                demands.intervals.append(self._interval_demand(program, source, now_s, old))
-            elif kind is PolicyName.UNIFORM:
-                demands.fixed.append(self._fixed_demand(program, now_s, old))
-            else:
-                demands.detecting.append(name)
-        return demands
+        programs = [self.programs[name] for name in self._rules_of.get(source.source_id, ())]
+        return demands_of(
+            [program for program in programs if program.is_active(now_s)],
+            {program.rule.name: self._count(program.rule.name, source.source_id) for program in programs},
+            old,
+            rate_per_s=self._rate_per_s(source, now_s),
+            now_s=now_s,
+            grid=self.settings.grid,
+        )
 
-    def _interval_demand(self, program: RuleProgram, source: Source, now_s: float, old: Demands) -> IntervalDemand:
-        feedback = effective_policy(program) is PolicyName.FBSUP
-        name, firing = program.rule.name, program.trigger.firing
-        demand = IntervalDemand(name, firing, program.life_s, feedback, self.settings.grid)
-        for before in old.intervals:
-            if before.asks_the_same(demand):
-                return before
-        count = self.streams[name, source.source_id].counts[0]
-        demand.anchor(now_s, rate_per_s=self._rate_per_s(source, now_s), count=count)
-        return demand
-
-    def _fixed_demand(self, program: RuleProgram, now_s: float, old: Demands) -> FixedDemand:
-        grid, length = self.settings.grid, program.rule.policy.period
-        period = max(1, grid.ceil(length.in_seconds(chronon_s=grid.length_s))) if length else 1
-        for before in old.fixed:
-            if (before.rule, before.period) == (program.rule.name, period):
-                return before
-        return FixedDemand(program.rule.name, period, grid.chronon_at(now_s))
+    def _count(self, rule: str, source_id: str) -> int:
+        return self.streams[rule, source_id].counts[0]
 
     def _anchor(self, page: Page, now_s: float, *, anew: bool = False) -> None:
         """Lay intervals anew; but for ``anew`` only where one came and went, else a slow source's never comes."""
         for demand in page.demands.intervals:
             lay = demand.anchor if anew else demand.renew
-            lay(now_s, rate_per_s=page.rate_per_s, count=self.streams[demand.rule, page.source_id].counts[0])
+            lay(now_s, rate_per_s=page.rate_per_s, count=self._count(demand.rule, page.source_id))
 
     def _feed_back(self, page: Page, observation: Observation, now_s: float) -> None:
         fired = {record.rule for record in observation.intervals}
         for demand in page.demands.intervals:
-            count = self.streams[demand.rule, page.source_id].counts[0]
+            count = self._count(demand.rule, page.source_id)
             demand.follow(now_s, rate_per_s=page.rate_per_s, count=count, fired=demand.rule in fired)
 
 
 def _host(url: str) -> str:
     return (urlsplit(url).hostname or "").rstrip(".")
-
-
-def effective_policy(program: RuleProgram) -> PolicyName:
-    """Return the policy that AUTO stands for: fbSUP where the rule sets a life, else detection by the index."""
-    policy = program.rule.policy.name
-    if policy is not PolicyName.AUTO:
-        return policy
-    return PolicyName.FBSUP if program.rule.life is not None else PolicyName.INDEX

@@ -6,14 +6,16 @@ everything, and a hub that missed items twice in a row is left for a week.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from hmac import compare_digest
+from types import MappingProxyType
 
 import numpy as np
 
 from proxyd.model.item import EventKind
-from proxyd.model.outcome import HubLinks
+from proxyd.model.outcome import HubLinks, OutcomeKind, ProbeOutcome
 from proxyd.rules.state import StoredEvent
 
 LEASE_S = 10 * 86400.0  # what is asked for
@@ -145,3 +147,64 @@ def probed(known: Subscription, found: Sequence[StoredEvent], *, started_s: floa
         due_s=started_s + DEMOTED_S,
         lease_until_s=0.0,
     )
+
+
+class Hubs:
+    """The subscriptions of the sources, and which sources may have one."""
+
+    def __init__(self, known: Mapping[str, Subscription] = MappingProxyType({})) -> None:
+        self._known = dict(known)
+        self._allowed: frozenset[str] = frozenset()
+
+    def allow(self, source_ids: Iterable[str]) -> None:
+        """Let only these sources be subscribed to; the others are ``strangers`` from now on."""
+        self._allowed = frozenset(source_ids)
+
+    def of(self, source_id: str) -> Subscription | None:
+        """Return a source's subscription, if it has one."""
+        return self._known.get(source_id)
+
+    def called(self, callback_id: str) -> Subscription | None:
+        """Return the subscription whose callback has that id, compared in a time that tells nothing."""
+        named = (each for each in self._known.values() if each.callback_id)
+        return next((each for each in named if compare_digest(each.callback_id, callback_id)), None)
+
+    def keep(self, subscription: Subscription) -> None:
+        """Take in what became of a subscription."""
+        self._known[subscription.source_id] = subscription
+
+    def drop(self, source_id: str) -> None:
+        """Forget a source's subscription."""
+        del self._known[source_id]
+
+    def due(self, now_s: float) -> list[Subscription]:
+        """Return the subscriptions at whose hubs something is to be asked for."""
+        return [each for each in self._known.values() if each.source_id in self._allowed and each.is_due(now_s)]
+
+    def strangers(self) -> list[Subscription]:
+        """Return the subscriptions of sources that may not have one any more."""
+        return [each for each in self._known.values() if each.source_id not in self._allowed]
+
+    def count_active(self, now_s: float) -> int:
+        """Return how many sources' hubs push."""
+        return sum(each.is_active(now_s) for each in self._known.values())
+
+    def pushes_until_s(self, source_id: str) -> float:
+        """Return until when a source's hub pushes, in unix seconds; 0 where none does."""
+        known = self._known.get(source_id)
+        return known.lease_until_s if known is not None and source_id in self._allowed else 0.0
+
+    def follow(self, outcome: ProbeOutcome, found: Sequence[StoredEvent]) -> Subscription | None:
+        """Return the source's subscription where an outcome, and the events ``found`` by it, changed it."""
+        before = after = self._known.get(outcome.source_id)
+        is_read = outcome.kind is OutcomeKind.CHANGED  # only then it may say what it calls itself
+        if outcome.hub_links is not None and (is_read or before is None) and outcome.source_id in self._allowed:
+            after = discovered(before, outcome.source_id, outcome.hub_links, now_s=outcome.finished_s)
+        if after is not None and outcome.is_push:
+            after = pushed(after, now_s=outcome.finished_s)
+        elif after is not None:
+            after = probed(after, found, started_s=outcome.started_s)
+        if after is None or after == before:
+            return None
+        self.keep(after)
+        return after

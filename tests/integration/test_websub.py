@@ -110,7 +110,9 @@ class World:
 
     @property
     def subscription(self) -> Subscription:
-        return self.control.decider.subscriptions["s"]
+        known = self.control.decider.hubs.of("s")
+        assert known is not None
+        return known
 
     async def probe(self, *items: Item) -> None:
         """Probe the source: it shows ``items`` on top of what it showed before."""
@@ -310,7 +312,7 @@ async def test_a_source_with_websub_off_is_never_subscribed_to(tmp_path: Path) -
         await world.probe(item("old", T0 - 60))
         await world.look()
         assert world.hub.asked == []
-        assert world.control.decider.subscriptions == {}
+        assert world.control.decider.hubs.of("s") is None
 
 
 async def test_a_source_that_is_taken_out_is_unsubscribed_from(subscribed: World) -> None:
