@@ -33,7 +33,7 @@ from proxyd.language.nodes import (
     TimeSpec,
 )
 from proxyd.language.pieces import Complaint
-from proxyd.language.walk import KINDS, children
+from proxyd.model.walk import KINDS, children
 from proxyd.language.words import did_you_mean, get_keyword
 from proxyd.model.expression import Column, Duration, Select, Span, Unit
 from proxyd.model.profile import (

@@ -11,7 +11,7 @@ from proxyd.language.expressions import ExpressionChecker
 from proxyd.language.problems import Reporter
 from proxyd.language.scope import Binding, Scope
 from proxyd.language.values import Values
-from proxyd.language.walk import children, has_aggregate
+from proxyd.model.walk import children, has_aggregate
 from proxyd.model.expression import (
     Aggregate,
     ClassName,

@@ -1,17 +1,10 @@
 """The rule engine: observations in, effects to record out."""
 
 from proxyd.rules.decider import Backlog, Decider, DeciderSettings, Explanation
-from proxyd.rules.engine import (
-    Observation,
-    PageContext,
-    RuleProgram,
-    StreamStep,
-    advance,
-    compile_rule,
-    observe,
-    source_rate,
-)
+from proxyd.rules.engine import Known, Observation, PageContext, observe, source_rate
+from proxyd.rules.joint import JointInterval, Obtained
 from proxyd.rules.origins import probe_request
+from proxyd.rules.programs import RuleProgram, compile_rule
 from proxyd.rules.state import IntervalRecord, Needed, Notification, SourceState, StoredEvent, StreamState
 from proxyd.rules.subscriptions import Subscription, SubscriptionStatus
 from proxyd.rules.values import iso_time

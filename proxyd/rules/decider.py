@@ -7,7 +7,7 @@ explanations come out.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from types import MappingProxyType
@@ -17,27 +17,30 @@ import numpy as np
 
 from proxyd.estimation import DEFAULT_MEAN_PER_S, PopulationPrior
 from proxyd.model.chronon import Chronon, ChrononGrid, Epoch
-from proxyd.model.item import Item
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.model.profile import EMPTY_DECLARATION, Declaration, Source
 from proxyd.politeness import Connectivity, HostThrottle, PolitenessBudget, ProbeLog, throttled
+from proxyd.rules.captures import Captures, CaptureStep
 from proxyd.rules.demands import demands_of
 from proxyd.rules.engine import (
+    NOTHING_KNOWN,
+    Known,
     Observation,
     PageContext,
-    RuleProgram,
-    StreamStep,
-    advance,
-    compile_rule,
+    history_needed,
     needed,
     observe,
-    pending_events,
     source_rate,
+    with_found,
 )
+from proxyd.rules.joint import JointInterval
+from proxyd.rules.notices import History, notice
 from proxyd.rules.origins import moved_url, probe_request, validators
+from proxyd.rules.programs import RuleProgram, compile_rule
 from proxyd.rules.state import Needed, SourceState, StoredEvent, StreamState
+from proxyd.rules.streams import advance, counted, counts, recalled
 from proxyd.rules.subscriptions import Hubs, Subscription
-from proxyd.scheduling import Demands, Page, PlannedProbe, Planner, PlannerSettings
+from proxyd.scheduling import Demands, OnceDemand, Page, PlannedProbe, Planner, PlannerSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,7 @@ class Decider:
         self.connection = Connectivity()
         self.streams: dict[tuple[str, str], StreamState] = {}
         self.hubs = Hubs()
+        self.captures = Captures(settings.grid, self._url_of)
         self.planner = Planner(settings.planner)
         self._prior = PopulationPrior(settings.prior_mean_per_s)
         self.rng = rng
@@ -134,9 +138,11 @@ class Decider:
         states: Mapping[str, SourceState],
         streams: Mapping[tuple[str, str], StreamState],
         subscriptions: Mapping[str, Subscription] = MappingProxyType({}),
+        joint: Iterable[JointInterval] = (),
     ) -> None:
         """Take over what a store remembers; to be called before the first ``declare``."""
         self.streams = dict(streams)
+        self.captures = Captures(self.settings.grid, self._url_of, joint)
         self.hubs = Hubs(subscriptions)
         for state in states.values():
             self._set_state(state)
@@ -159,13 +165,13 @@ class Decider:
             if name not in previous or previous[name].accepted_s == program.accepted_s
         }
         self.streams = {
-            key: stream
-            for key, stream in self.streams.items()
-            if key[0] in kept and len(stream.counts) == len(self.programs[key[0]].trigger.zero)
+            key: stream for key, stream in self.streams.items() if key[0] in kept and self.programs[key[0]].fits(stream)
         }
         self._rules_of = {}
         backlog = []
         for name, program in self.programs.items():
+            if program.trigger.counts_across:
+                self.streams.setdefault((name, ""), program.new_stream(""))
             for source_id in program.rule.source_ids:
                 self._rules_of.setdefault(source_id, []).append(name)
                 if (name, source_id) not in self.streams:
@@ -175,22 +181,45 @@ class Decider:
                         backlog.append(Backlog(program, declaration.sources[source_id], known.next_seq))
         if self.settings.subscribes:
             self.hubs.allow(name for name in self._rules_of if declaration.sources[name].websub is not False)
+        self.captures.declare(self.programs)
         self._place_pages(now_s)
         return backlog
 
-    def backlog(self, entry: Backlog, stored: Sequence[StoredEvent], now_s: float) -> StreamStep:
-        """Replay a source's stored items through a new stream and return what fired."""
-        key = (entry.program.rule.name, entry.source.source_id)
-        context = replace(self._context(entry.source), now_s=now_s)
-        step = advance(entry.program, self.streams[key], stored, context)
-        self.streams[key] = step.stream
-        return step
+    def backlog(self, entry: Backlog, stored: Sequence[StoredEvent], now_s: float) -> Observation:
+        """Replay a source's stored events through a new stream and return what fired, to be recorded.
 
-    def recall(self, stream: StreamState, stored: Sequence[StoredEvent]) -> None:
-        """Give a restored stream back the events since it last fired, from the stored items since then."""
+        Intervals of several pages are long over: their rules count what was, and notify of what comes.
+        """
+        name, source_id = entry.program.rule.name, entry.source.source_id
+        grid, across = self.settings.grid, self.streams.get((name, ""))
+        step = advance(entry.program, self.streams[name, source_id], stored, grid, across)
+        self._keep_streams(step.streams)
+        notices = () if entry.program.is_joint else step.firings
+        return Observation(
+            self.states[source_id],
+            ProbeOutcome(source_id, OutcomeKind.SAME_BODY, now_s, now_s),
+            streams=step.streams,
+            intervals=step.intervals,
+            notifications=tuple(
+                notice(firing, {}, url=entry.source.url, created_s=now_s, grid=grid) for firing in notices
+            ),
+        )
+
+    def recall(self, stream: StreamState, stored: Mapping[str, Sequence[StoredEvent]], now_s: float) -> None:
+        """Give a restored stream back what is not stored with it, from the stored events of its pages.
+
+        These are the events since it last fired, and those that its windows look back on.
+        """
         program = self.programs[stream.rule]
-        pending = pending_events(program, stream.source_id, stored)
-        self.streams[stream.rule, stream.source_id] = replace(stream, pending=pending)
+        found = [(source_id, each) for source_id, events in stored.items() for each in events if counts(program, each)]
+        events = sorted((each.event(source_id) for source_id, each in found), key=lambda e: (e.time_s, e.seq))
+        since = (
+            [e for e in events if e.seen_s > stream.fired_s]
+            if not stream.source_id
+            else [e for e in events if e.seq > stream.fired_seq]
+        )
+        recent = [e for e in events if e.time_s > now_s - program.trigger.longest_s]
+        self.streams[stream.rule, stream.source_id] = recalled(program, stream, since, recent)
 
     # -- probes
 
@@ -222,10 +251,12 @@ class Decider:
     def needed(self, outcome: ProbeOutcome) -> Needed | None:
         """Return which stored items ``observe`` needs to be told of, ``None`` where none."""
         source = self.declaration.sources.get(outcome.source_id)
-        return None if source is None else needed(self._context(source), outcome)
+        if source is None:
+            return None
+        return needed(self._context(source), outcome, completes=bool(self.captures.wanting(source.source_id)))
 
     def observe(
-        self, outcome: ProbeOutcome, known: Mapping[str, Item], *, url: str | None = None
+        self, outcome: ProbeOutcome, known: Known = NOTHING_KNOWN, *, url: str | None = None
     ) -> Observation | None:
         """Return what an outcome changes and take it in.
 
@@ -239,9 +270,8 @@ class Decider:
         observation = observe(context, outcome, known, rng=self.rng)
         observation = replace(observation, subscription=self.hubs.follow(outcome, observation.events))
         self._set_state(observation.state)
-        for stream in observation.streams:
-            self.streams[stream.rule, stream.source_id] = stream
-        return observation
+        self._keep_streams(observation.streams)
+        return self._with_captures(observation, known.history)
 
     def finished(self, outcome: ProbeOutcome, observation: Observation | None) -> None:
         """Let the planner go on with a source after its observation was recorded."""
@@ -273,6 +303,75 @@ class Decider:
         elif outcome.kind.is_success:
             self._throttles.pop(page.throttle_scope, None)
         self._move(page, observation.state)
+
+    # -- intervals of several pages
+
+    def overdue(self, now_s: float) -> list[tuple[JointInterval, Needed | None]]:
+        """Return the intervals that end without some of their pages, and what it takes of the store to say so."""
+        found = self.captures.overdue(now_s)
+        return [(each, history_needed([self.programs[each.rule]], each.event.source_id, now_s)) for each in found]
+
+    def give_up(self, interval: JointInterval, known: Known, now_s: float) -> Observation:
+        """Let such an interval end; return what there is to record."""
+        source_id = interval.event.source_id
+        step = self.captures.give_up(interval, known.history, now_s)
+        outcome = ProbeOutcome(source_id, OutcomeKind.SAME_BODY, now_s, now_s)
+        state = self.states.get(source_id) or SourceState(source_id, self._url_of(source_id))
+        return self._with_steps(Observation(state, outcome), [step])
+
+    def _with_captures(self, observation: Observation, history: History) -> Observation:
+        """Return the observation with what it means for intervals that several pages must capture."""
+        outcome = observation.outcome
+        if outcome.kind is OutcomeKind.CHANGED and not outcome.is_push:
+            self.captures.see(outcome.source_id, outcome.items)
+        steps = self.captures.probed(outcome.source_id, outcome, observation.events, history)
+        for firing in observation.firings:
+            pages = {page: self.declaration.sources[page] for page in firing.program.rule.source_ids}
+            seen = {page: self._state(source).last_success_s for page, source in pages.items()}
+            rates = {page: self._rate_per_s(source, outcome.finished_s) for page, source in pages.items()}
+            steps.append(self.captures.open(firing, seen, rates, with_found(history, firing, observation.events)))
+        return self._with_steps(observation, steps) if steps else observation
+
+    def _with_steps(self, observation: Observation, steps: Sequence[CaptureStep]) -> Observation:
+        streams = {(each.rule, each.source_id): each for each in observation.streams}
+        for step in steps:
+            key = (step.interval.rule, step.interval.event.source_id)
+            streams[key] = counted(self.streams[key], step.records)
+            self._keep_streams([streams[key]])
+            for page in {*step.interval.wanted, *(page.source_id for page in step.interval.obtained)}:
+                self._ask_once(page, observation.outcome.finished_s)
+        sent = [step.notification for step in steps if step.notification is not None]
+        return replace(
+            observation,
+            streams=tuple(streams.values()),
+            intervals=(*observation.intervals, *(record for step in steps for record in step.records)),
+            notifications=(*observation.notifications, *sent),
+            joint=tuple(step.interval for step in steps if not step.is_over),
+            ended=tuple(step.interval.interval_id for step in steps if step.is_over),
+        )
+
+    def _ask_once(self, page_id: str, now_s: float) -> None:
+        """Let a page be probed for the intervals that still want it."""
+        page = self.planner.pages.get(page_id)
+        if page is not None:
+            page.demands.once = self._once(page_id)
+            self.planner.reschedule(page_id, self.settings.grid.chronon_at(now_s))
+
+    def _once(self, page_id: str) -> list[OnceDemand]:
+        grid = self.settings.grid
+        return [
+            OnceDemand(each.rule, each.opened, grid.chronon_at(each.ends_s) if each.deadline is None else each.deadline)
+            for each in self.captures.wanting(page_id)
+            if each.told is None
+        ]
+
+    def _keep_streams(self, streams: Iterable[StreamState]) -> None:
+        for stream in streams:
+            self.streams[stream.rule, stream.source_id] = stream
+
+    def _url_of(self, source_id: str) -> str:
+        source = self.declaration.sources.get(source_id)
+        return "" if source is None else source.url
 
     # -- hubs
 
@@ -345,6 +444,7 @@ class Decider:
             page_class=self.declaration.page_class(source),
             state=self._state(source),
             rules=[(self.programs[name], self.streams[name, source.source_id]) for name in names],
+            across={name: self.streams[name, ""] for name in names if (name, "") in self.streams},
             grid=self.settings.grid,
             half_life_s=self.settings.half_life_s,
             spacing_s=self._politeness(source).spacing_s,
@@ -405,7 +505,8 @@ class Decider:
     def _demands(self, source: Source, now_s: float, old: Demands) -> Demands:
         """Return what the active rules ask of a page; what was asked before goes on where it was."""
         programs = [self.programs[name] for name in self._rules_of.get(source.source_id, ())]
-        return demands_of(
+        programs = [program for program in programs if source.source_id in program.event_sources]
+        demands = demands_of(
             [program for program in programs if program.is_active(now_s)],
             {program.rule.name: self._count(program.rule.name, source.source_id) for program in programs},
             old,
@@ -413,9 +514,11 @@ class Decider:
             now_s=now_s,
             grid=self.settings.grid,
         )
+        demands.once = self._once(source.source_id)
+        return demands
 
     def _count(self, rule: str, source_id: str) -> int:
-        return self.streams[rule, source_id].counts[0]
+        return self.streams[rule, source_id].count
 
     def _anchor(self, page: Page, now_s: float, *, anew: bool = False) -> None:
         """Lay intervals anew; but for ``anew`` only where one came and went, else a slow source's never comes."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.profile import PolicyName
-from proxyd.rules.engine import RuleProgram
+from proxyd.rules.programs import RuleProgram
 from proxyd.scheduling import Demands, FixedDemand, IntervalDemand
 
 

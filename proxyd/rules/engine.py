@@ -5,67 +5,34 @@ Nothing here waits, reads a clock or stores: the daemon applies an ``Observation
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from proxyd.estimation import Evidence, GammaRate
-from proxyd.model.chronon import Chronon, ChrononGrid
-from proxyd.model.item import EventKind, Item, UpdateEvent
+from proxyd.model.chronon import ChrononGrid
+from proxyd.model.item import EventKind, Item
 from proxyd.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
-from proxyd.model.profile import Declaration, NotificationRule, PageClass, Source
+from proxyd.model.profile import PageClass, Source
 from proxyd.politeness import BackOff, back_off, fresh_until_s
 from proxyd.rules.events import Discovery, Shape, View, discover, unchanged
-from proxyd.rules.expression import Row
+from proxyd.rules.joint import JointInterval
+from proxyd.rules.notices import History, notice
 from proxyd.rules.origins import after_document, after_redirects, has_vanished, is_missing
-from proxyd.rules.query import QueryProgram, compile_query
-from proxyd.rules.state import MAX_PENDING, IntervalRecord, Needed, Notification, SourceState, StoredEvent, StreamState
+from proxyd.rules.programs import RuleProgram
+from proxyd.rules.state import (
+    HistoryNeeded,
+    IntervalRecord,
+    Needed,
+    Notification,
+    SourceState,
+    StoredEvent,
+    StreamState,
+)
+from proxyd.rules.streams import Firing, advance
 from proxyd.rules.subscriptions import Subscription
-from proxyd.rules.trigger import TriggerProgram, compile_trigger
-from proxyd.rules.values import coerce, iso_time
-
-
-@dataclass(frozen=True, slots=True)
-class RuleProgram:
-    """A rule ready to run: compiled, its period resolved to unix seconds, its life to chronons."""
-
-    rule: NotificationRule
-    trigger: TriggerProgram
-    query: QueryProgram
-    accepted_s: float
-    start_s: float
-    end_s: float
-    life_s: float | None
-
-    def new_stream(self, source_id: str) -> StreamState:
-        """Return the state of a stream that saw nothing."""
-        return StreamState(self.rule.name, source_id, self.trigger.zero)
-
-    def is_active(self, now_s: float) -> bool:
-        """Whether its period runs: only then are probes made on its behalf."""
-        return self.start_s <= now_s < self.end_s
-
-
-def compile_rule(
-    rule: NotificationRule, declaration: Declaration, *, accepted_s: float, chronon_s: float
-) -> RuleProgram:
-    """Return the program of a checked rule that was first accepted at ``accepted_s`` (its NOW)."""
-    source = declaration.sources[rule.source_ids[0]] if rule.source_ids else None
-    domain = source.domain if source else rule.trigger.page_class.domain or ""
-    page_class = declaration.domains[domain].classes[source.page_class if source else rule.trigger.page_class.name]
-    window = rule.life.window if rule.life else None
-    return RuleProgram(
-        rule=rule,
-        trigger=compile_trigger(rule.trigger, page_class),
-        query=compile_query(rule.query, page_class),
-        accepted_s=accepted_s,
-        start_s=rule.start.resolve(accepted_s, chronon_s=chronon_s),
-        end_s=rule.end.resolve(accepted_s, chronon_s=chronon_s),
-        life_s=window.in_seconds(chronon_s=chronon_s) if window else None,
-    )
+from proxyd.rules.values import coerce
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +43,7 @@ class PageContext:
     page_class: PageClass
     state: SourceState
     rules: Sequence[tuple[RuleProgram, StreamState]]
+    across: Mapping[str, StreamState]
     grid: ChrononGrid
     half_life_s: float
     spacing_s: float
@@ -101,7 +69,15 @@ class PageContext:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one probe changed, to be applied whole or not at all."""
+    """What one probe changed, to be applied whole or not at all.
+
+    Parameters
+    ----------
+    firings
+        Those whose intervals several pages must capture.
+    joint, ended
+        Such intervals, opened or changed, and the ids of those that are over.
+    """
 
     state: SourceState
     outcome: ProbeOutcome
@@ -111,6 +87,9 @@ class Observation:
     streams: tuple[StreamState, ...] = ()
     intervals: tuple[IntervalRecord, ...] = ()
     notifications: tuple[Notification, ...] = ()
+    firings: tuple[Firing, ...] = ()
+    joint: tuple[JointInterval, ...] = ()
+    ended: tuple[str, ...] = ()
     evidence: Evidence | None = None
     lost_items: float = 0.0
     unfit_values: int = 0
@@ -123,26 +102,47 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamStep:
-    """How events moved one stream."""
+class Known:
+    """What is stored and needed: items by id, and histories by rule and number of the table that reads them."""
 
-    stream: StreamState
-    intervals: tuple[IntervalRecord, ...] = ()
-    notifications: tuple[Notification, ...] = field(default=())
-
-
-def needed(context: PageContext, outcome: ProbeOutcome) -> Needed | None:
-    """Return which stored items it takes to observe an outcome, ``None`` where it takes none."""
-    if context.shape is Shape.FEED:
-        item_ids = tuple(item.item_id for item in outcome.items)
-        return Needed(item_ids, context.has_updates) if item_ids else None
-    return Needed(None, fields=True) if outcome.kind is OutcomeKind.CHANGED or is_missing(outcome) else None
+    items: Mapping[str, Item] = field(default_factory=dict)
+    history: History = field(default_factory=dict)
 
 
-def observe(
-    context: PageContext, outcome: ProbeOutcome, known: Mapping[str, Item], *, rng: np.random.Generator
-) -> Observation:
-    """Return what ``outcome`` changed; ``known`` holds the stored items that are ``needed``, by id."""
+NOTHING_KNOWN = Known()
+
+
+def needed(context: PageContext, outcome: ProbeOutcome, *, completes: bool = False) -> Needed | None:
+    """Return what it takes of the store to observe an outcome, ``None`` where it takes nothing.
+
+    ``completes`` says that an interval of several pages waits for this one: then something may fire anyway.
+    """
+    is_feed = context.shape is Shape.FEED
+    programs = [program for program, _ in context.rules]
+    histories = history_needed(programs, context.source.source_id, outcome.finished_s)
+    if is_feed and outcome.items:
+        return replace(histories, item_ids=tuple(item.item_id for item in outcome.items), fields=context.has_updates)
+    if not is_feed and (outcome.kind is OutcomeKind.CHANGED or is_missing(outcome)):
+        return replace(histories, item_ids=None, fields=True)
+    return histories if completes and histories.histories else None
+
+
+def history_needed(programs: Iterable[RuleProgram], source_id: str, now_s: float) -> Needed:
+    """Return the histories that rules read when they fire on a page, and no items."""
+    return Needed((), fields=False, histories=tuple(_histories(programs, source_id, now_s)))
+
+
+def _histories(programs: Iterable[RuleProgram], source_id: str, now_s: float) -> Iterator[HistoryNeeded]:
+    for program in programs:
+        for position, table in enumerate(program.query.tables):
+            if table.over_s is not None:
+                is_own = table.page_class == program.event_class and not program.trigger.counts_across
+                sources = (source_id,) if is_own else program.table_sources[position]
+                yield HistoryNeeded(program.rule.name, position, sources, now_s - table.over_s)
+
+
+def observe(context: PageContext, outcome: ProbeOutcome, known: Known, *, rng: np.random.Generator) -> Observation:
+    """Return what ``outcome`` changed; ``known`` holds what is ``needed``."""
     state = context.state if outcome.is_push else _after_probe(context, outcome, rng)
     if outcome.is_push:
         found = _found(context, outcome, known)
@@ -159,27 +159,56 @@ def observe(
         rate = context.rate()
         rate.update(found.evidence, prior_per_s=context.prior_per_s)
         state = replace(state, rate_events=rate.events, rate_exposure_s=rate.exposure_s, rate_as_of_s=rate.as_of_s)
-    steps = [advance(program, stream, found.events, context) for program, stream in context.rules]
+    steps = [
+        advance(program, stream, found.events, context.grid, context.across.get(program.rule.name))
+        for program, stream in context.rules
+        if context.source.source_id in program.event_sources
+    ]
+    firings = [firing for step in steps for firing in step.firings]
     return Observation(
         state=state,
         outcome=outcome,
         events=found.events,
         edited=found.edited,
         present=() if outcome.is_push else tuple(item.item_id for item in outcome.items),
-        streams=tuple(step.stream for step in steps),
+        streams=tuple(stream for step in steps for stream in step.streams),
         intervals=tuple(record for step in steps for record in step.intervals),
-        notifications=tuple(sent for step in steps for sent in step.notifications),
+        notifications=tuple(_notices(context, firings, found.events, known)),
+        firings=tuple(firing for firing in firings if firing.program.is_joint),
         evidence=found.evidence,
         lost_items=found.lost_items,
         unfit_values=sum(_unfit_values(context, event.item) for event in found.events),
     )
 
 
-def _found(context: PageContext, outcome: ProbeOutcome, known: Mapping[str, Item]) -> Discovery:
+def _notices(
+    context: PageContext, firings: Sequence[Firing], found: Sequence[StoredEvent], known: Known
+) -> Iterator[Notification]:
+    """Yield the notifications of firings that their own page decides; history holds what this probe found too."""
+    for firing in firings:
+        if not firing.program.is_joint:
+            history = with_found(known.history, firing, found)
+            created_s = firing.events[-1].seen_s if context.now_s is None else context.now_s
+            yield notice(firing, history, url=context.source.url, created_s=created_s, grid=context.grid)
+
+
+def with_found(history: History, firing: Firing, found: Sequence[StoredEvent]) -> History:
+    """Return a rule's history with what the probe on which it fired found, up to the event that fired."""
+    program = firing.program
+    now = [e.item.fields for e in found if e.kind is EventKind.INSERT and e.seq <= firing.record.seq]
+    tables = program.query.tables
+    return {
+        (rule, position): [*stored, *now] if tables[position].page_class == program.event_class else stored
+        for (rule, position), stored in history.items()
+        if rule == program.rule.name
+    }
+
+
+def _found(context: PageContext, outcome: ProbeOutcome, known: Known) -> Discovery:
     seen_s = outcome.finished_s
     if outcome.kind in {OutcomeKind.SAME_BODY, OutcomeKind.NOT_MODIFIED}:
         return unchanged(context.state, seen_s=seen_s)
-    view = View(context.shape, known, context.has_updates, not outcome.truncated, outcome.is_push)
+    view = View(context.shape, known.items, context.has_updates, not outcome.truncated, outcome.is_push)
     rate_per_s = context.rate().rate_per_s(seen_s, prior_per_s=context.prior_per_s)
     return discover(outcome.items, view, context.state, seen_s=seen_s, rate_per_s=rate_per_s)
 
@@ -199,139 +228,6 @@ def source_rate(state: SourceState, source: Source, *, half_life_s: float) -> Ga
     if source.expect is not None:
         expected = float(source.expect.amount) / source.expect.per.in_seconds(chronon_s=1.0)
     return GammaRate(half_life_s, state.rate_events, state.rate_exposure_s, state.rate_as_of_s, expected)
-
-
-def advance(
-    program: RuleProgram, stream: StreamState, found: Sequence[StoredEvent], context: PageContext
-) -> StreamStep:
-    """Return the stream after the events ``found`` by one probe, taken one by one in their order.
-
-    Firings in one chronon share one interval: updates in one chronon are one event for the measures. Seeds count where
-    they are known to be younger than START; what lies outside [START, END) does not count at all.
-    """
-    intervals: list[IntervalRecord] = []
-    notifications: list[Notification] = []
-    for position, stored in enumerate(found):
-        if not _counts(program, stored):
-            continue
-        event = stored.event(context.source.source_id)
-        counts, fires = program.trigger.step(stream.counts, event)
-        pending = (*stream.pending, _remembered(program, event))[-MAX_PENDING:]
-        stream = replace(stream, counts=counts, pending=pending)
-        if fires:
-            record = _interval(program, event, found[position + 1 :], context.grid)
-            opened = not intervals or record.start != intervals[-1].start
-            if opened:
-                intervals.append(record)
-            notifications.append(_notification(program, stream, record, context))
-            stream = _fired(stream, record, opened=opened)
-    return StreamStep(stream, tuple(intervals), tuple(notifications))
-
-
-def pending_events(program: RuleProgram, source_id: str, stored: Sequence[StoredEvent]) -> tuple[UpdateEvent, ...]:
-    """Return those of the stored items that count for a rule, as events."""
-    counted = [each.event(source_id) for each in stored if _counts(program, each)]
-    return tuple(_remembered(program, event) for event in counted[-MAX_PENDING:])
-
-
-def _remembered(program: RuleProgram, event: UpdateEvent) -> UpdateEvent:
-    """Return an event with the fields its rule's query reads: a rule that seldom fires keeps many of them."""
-    query = program.query
-    paths, old_paths = query.paths, query.old_paths
-    if event.kind is EventKind.DELETE:
-        paths = paths | old_paths
-    old = event.old and replace(event.old, fields={path: event.old.fields.get(path) for path in old_paths})
-    fields = {path: event.item.fields.get(path) for path in paths}
-    return replace(event, item=replace(event.item, fields=fields), old=old)
-
-
-def _counts(program: RuleProgram, item: StoredEvent) -> bool:
-    """Whether something that happened is an event of the rule's kind inside its period.
-
-    Many feeds cut times to whole seconds: what appeared in the second of START and was not there before counts.
-    """
-    if item.kind is not program.rule.trigger.kind:
-        return False
-    published_s = item.item.published_s if item.kind is EventKind.INSERT else None
-    if item.seed and published_s is None:
-        return False
-    started = item.event_s >= program.start_s
-    if not started and not item.seed and published_s is not None and published_s.is_integer():
-        started = published_s + 1.0 > program.start_s
-    return started and item.event_s < program.end_s
-
-
-def _interval(
-    program: RuleProgram, event: UpdateEvent, later: Sequence[StoredEvent], grid: ChrononGrid
-) -> IntervalRecord:
-    """Return the actual interval that ``event`` opened and whether the probe that found it came in time.
-
-    Whatever happens to the page ``later`` overwrites it, of whatever kind it is.
-    """
-    start = grid.chronon_at(event.time_s)
-    probed = grid.chronon_at(event.seen_s)
-    deadline: Chronon | None
-    if program.life_s is not None:
-        deadline = start + grid.ceil(program.life_s)
-    else:
-        chronons = (grid.chronon_at(other.event_s) for other in later)
-        deadline = next((chronon - 1 for chronon in chronons if chronon > start), None)
-    return IntervalRecord(
-        rule=program.rule.name,
-        source_id=event.source_id,
-        seq=event.seq,
-        start=start,
-        deadline=deadline,
-        probed=probed,
-        captured=deadline is None or probed <= deadline,
-        exact=event.exact,
-        delay_s=max(0.0, event.seen_s - event.time_s),
-    )
-
-
-def _fired(stream: StreamState, record: IntervalRecord, *, opened: bool) -> StreamState:
-    return replace(
-        stream,
-        pending=(),
-        fired_seq=record.seq,
-        captured=stream.captured + (opened and record.captured),
-        missed=stream.missed + (opened and not record.captured),
-    )
-
-
-def _notification(
-    program: RuleProgram, stream: StreamState, record: IntervalRecord, context: PageContext
-) -> Notification:
-    event = stream.pending[-1]
-    rule = program.rule
-    identity = f"{rule.name}\0{program.accepted_s!r}\0{event.source_id}\0{event.item.item_id}\0{event.seq}"
-    notification_id = "ntf_" + hashlib.sha256(identity.encode()).hexdigest()[:32]
-    grid = context.grid
-    data = {
-        "id": notification_id,
-        "rule": rule.name,
-        "profiles": list(rule.profiles),
-        "source": event.source_id,
-        "url": context.source.url,
-        "event": {"kind": event.kind.value, "time": iso_time(event.time_s), "seen": iso_time(event.seen_s)},
-        "interval": {
-            "start": iso_time(grid.start_s(record.start)),
-            "end": None if record.deadline is None else iso_time(grid.start_s(record.deadline + 1)),
-        },
-        "late": not record.captured,
-        "items": program.query.run([Row.of(pending) for pending in stream.pending]),
-    }
-    body = {"type": "proxyd.notification", "timestamp": iso_time(event.seen_s), "data": data}
-    return Notification(
-        notification_id=notification_id,
-        rule=rule.name,
-        source_id=event.source_id,
-        event_s=event.time_s,
-        created_s=event.seen_s if context.now_s is None else context.now_s,
-        late=not record.captured,
-        body=json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(errors="replace"),
-        deliveries=rule.deliveries,
-    )
 
 
 def _after_probe(context: PageContext, outcome: ProbeOutcome, rng: np.random.Generator) -> SourceState:

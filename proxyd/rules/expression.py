@@ -28,38 +28,74 @@ from proxyd.model.expression import (
 from proxyd.model.item import EventKind, UpdateEvent, Value
 from proxyd.model.profile import FieldType, PageClass
 from proxyd.rules.functions import FUNCTIONS
-from proxyd.rules.values import coerce, parse_iso
+from proxyd.rules.values import coerce, is_equal, is_less, parse_iso
 
-_NO_FIELDS: Mapping[str, Value] = MappingProxyType({})
+NO_FIELDS: Mapping[str, Value] = MappingProxyType({})
+_NO_TABLES: Mapping[str, Mapping[str, Value]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What an expression sees: fields by lower-case path, those before an update, and the values of its aggregates."""
+    """What an expression sees.
+
+    Parameters
+    ----------
+    fields
+        Of the one class there is, by lower-case path.
+    aggregates
+        Values of the aggregates, in the compiler's order.
+    new, old
+        Of the event, after and before it; empty where there is no such state.
+    tables
+        Of several classes, by the names they go by.
+    """
 
     fields: Mapping[str, Value]
     aggregates: Sequence[Value] = ()
-    old: Mapping[str, Value] = field(default_factory=lambda: _NO_FIELDS)
+    new: Mapping[str, Value] = field(default_factory=lambda: NO_FIELDS)
+    old: Mapping[str, Value] = field(default_factory=lambda: NO_FIELDS)
+    tables: Mapping[str, Mapping[str, Value]] = field(default_factory=lambda: _NO_TABLES)
 
     @classmethod
-    def of(cls, event: UpdateEvent, aggregates: Sequence[Value] = ()) -> Row:
-        """Return what an expression sees of an event; what is gone is all ``OLD``."""
-        before = event.item if event.kind is EventKind.DELETE else event.old
-        return cls(event.item.fields, aggregates, _NO_FIELDS if before is None else before.fields)
+    def of(cls, event: UpdateEvent, fields: Mapping[str, Value] | None = None) -> Row:
+        """Return what an expression sees of an event, or of other ``fields`` on the occasion of one."""
+        is_gone = event.kind is EventKind.DELETE
+        before = event.item if is_gone else event.old
+        return cls(
+            event.item.fields if fields is None else fields,
+            new=NO_FIELDS if is_gone else event.item.fields,
+            old=NO_FIELDS if before is None else before.fields,
+        )
 
 
 Closure: TypeAlias = Callable[[Row], Value]
 
 
 class Compiler:
-    """Turns checked expressions over one page class into closures.
+    """Turns checked expressions into closures.
 
     ``aggregates`` collects the distinct aggregates met, in the order in which ``Row.aggregates`` must hold them, and
-    ``paths`` and ``old_paths`` the lower-case paths of the fields read, of the item and of what it was before.
+    ``paths`` and ``old_paths`` the lower-case paths of the fields read, of items and of what they were before.
+
+    Parameters
+    ----------
+    event_class
+        The class of the event: of ``OLD`` and ``NEW``, and of all fields where there are no ``tables``.
+    tables
+        Classes by the names they go by, where an expression sees several.
+    own_class
+        The class of the fields that name none, where it is not the event's.
     """
 
-    def __init__(self, page_class: PageClass) -> None:
-        self._types = {f.path.lower(): f.type for f in page_class.fields}
+    def __init__(
+        self,
+        event_class: PageClass,
+        tables: Mapping[str, PageClass] = MappingProxyType({}),
+        own_class: PageClass | None = None,
+    ) -> None:
+        self._event_types = _types(event_class)
+        self._own_types = _types(own_class or event_class)
+        self._table_types = {name: _types(page_class) for name, page_class in tables.items()}
         self.aggregates: list[Aggregate] = []
         self.paths: set[str] = set()
         self.old_paths: set[str] = set()
@@ -79,13 +115,22 @@ class Compiler:
 
     @compile.register
     def _column(self, node: Column) -> Closure:
-        path = node.path.lower()
-        field_type = self._types.get(path, FieldType.STRING)
-        if node.qualifier == "OLD":
+        path, field_type, name = node.path.lower(), self.type_of(node), node.qualifier
+        if name == "OLD":
             self.old_paths.add(path)
             return lambda row: coerce(row.old.get(path), field_type, path=path)
         self.paths.add(path)
+        if name == "NEW":
+            return lambda row: coerce(row.new.get(path), field_type, path=path)
+        if name in self._table_types:
+            return lambda row: coerce(row.tables[name].get(path), field_type, path=path)
         return lambda row: coerce(row.fields.get(path), field_type, path=path)
+
+    def type_of(self, node: Column) -> FieldType:
+        """Return the declared type of a field."""
+        is_event = node.qualifier in {"OLD", "NEW"}
+        types = self._event_types if is_event else self._table_types.get(node.qualifier or "", self._own_types)
+        return types.get(node.path.lower(), FieldType.STRING)
 
     @compile.register
     def _aggregate(self, aggregate: Aggregate) -> Closure:
@@ -116,9 +161,7 @@ class Compiler:
 
     def _operands(self, *nodes: Expression) -> list[Closure]:
         """Compile what is compared; texts compared with a Timestamp are read as ISO 8601."""
-        timestamps = any(
-            isinstance(n, Column) and self._types.get(n.path.lower()) is FieldType.TIMESTAMP for n in nodes
-        )
+        timestamps = any(isinstance(n, Column) and self.type_of(n) is FieldType.TIMESTAMP for n in nodes)
         return [
             self._literal(parse_iso(n.value))
             if timestamps and isinstance(n, Literal) and isinstance(n.value, str)
@@ -171,6 +214,10 @@ class Compiler:
         return lambda row: function(*(argument(row) for argument in arguments))
 
 
+def _types(page_class: PageClass) -> dict[str, FieldType]:
+    return {field.path.lower(): field.type for field in page_class.fields}
+
+
 def is_true(value: Value) -> bool:
     """Return whether a condition holds; unknown does not.
 
@@ -208,25 +255,9 @@ def _negative(value: Value) -> Value:
 def _in(value: Value, options: Sequence[Value]) -> Value:
     if value is None:
         return None
-    if any(option is not None and _equal(value, option) for option in options):
+    if any(option is not None and is_equal(value, option) for option in options):
         return True
     return None if any(option is None for option in options) else False
-
-
-def _comparable(left: Value, right: Value) -> tuple[float, float] | tuple[str, str]:
-    if isinstance(left, int | float) and isinstance(right, int | float):
-        return left, right
-    return str(left), str(right)
-
-
-def _equal(left: Value, right: Value) -> bool:
-    a, b = _comparable(left, right)
-    return a == b
-
-
-def _less(left: Value, right: Value) -> bool:
-    a, b = _comparable(left, right)
-    return a < b  # type: ignore[operator]  # both numbers or both texts
 
 
 def _arithmetic(operator: str, left: Value, right: Value) -> Value:
@@ -263,13 +294,13 @@ _ARITHMETIC: Mapping[str, Callable[[float, float], float]] = {
 
 
 _BINARY: Mapping[str, Callable[[Value, Value], Value]] = {
-    "=": _equal,
-    "<>": lambda a, b: not _equal(a, b),
-    "!=": lambda a, b: not _equal(a, b),
-    "<": _less,
-    ">": lambda a, b: _less(b, a),
-    "<=": lambda a, b: not _less(b, a),
-    ">=": lambda a, b: not _less(a, b),
+    "=": is_equal,
+    "<>": lambda a, b: not is_equal(a, b),
+    "!=": lambda a, b: not is_equal(a, b),
+    "<": is_less,
+    ">": lambda a, b: is_less(b, a),
+    "<=": lambda a, b: not is_less(b, a),
+    ">=": lambda a, b: not is_less(a, b),
     "||": lambda a, b: str(a) + str(b),
     "REGEXP": lambda a, b: re2.search(str(b), str(a)) is not None,
     **{op: partial(_arithmetic, op) for op in _ARITHMETIC},

@@ -8,6 +8,7 @@ from proxyd.model.chronon import Chronon
 from proxyd.model.item import EventKind, Item, UpdateEvent
 from proxyd.model.outcome import NO_VALIDATORS, Validators
 from proxyd.model.profile import Delivery
+from proxyd.rules.aggregates import Total, Window
 
 MAX_PENDING = 1000
 
@@ -82,18 +83,39 @@ class SourceState:
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """One rule on one page: its counts since START and the events since it last fired.
+    """One rule on one page, or (``source_id`` empty) on all pages of its class: what it holds since START.
 
-    ``pending`` is rebuilt from the stored items after ``fired_seq``; only the newest ``MAX_PENDING`` are kept.
+    Parameters
+    ----------
+    totals
+        Of the trigger's aggregates; the first is ``COUNT(*)``.
+    fired_seq, fired_s
+        The event on which it last fired, and when that was seen (unix seconds).
+    captured, missed
+        Intervals, by their fate.
+    utility
+        Gained so far, of 1 for each interval.
+    pending
+        The events since it last fired, rebuilt from stored ones; only the newest ``MAX_PENDING`` are kept.
+    windows
+        Of the aggregates that look back a time, rebuilt likewise.
     """
 
     rule: str
     source_id: str
-    counts: tuple[int, ...]
+    totals: tuple[Total, ...]
     fired_seq: int = 0
+    fired_s: float = 0.0
     captured: int = 0
     missed: int = 0
+    utility: float = 0.0
     pending: tuple[UpdateEvent, ...] = field(default=(), compare=False)
+    windows: tuple[Window | None, ...] = field(default=(), compare=False)
+
+    @property
+    def count(self) -> int:
+        """Events since START."""
+        return self.totals[0].count
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +123,7 @@ class IntervalRecord:
     """An actual execution interval and its fate; ``deadline`` is ``None`` where nothing has ended it yet.
 
     ``exact`` says whether the event's time was the item's own; otherwise it is a bound from the probes around it.
+    ``utility`` is what was gained, of 1.
     """
 
     rule: str
@@ -112,6 +135,7 @@ class IntervalRecord:
     captured: bool
     exact: bool
     delay_s: float
+    utility: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +181,19 @@ class StoredEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryNeeded:
+    """The insertions of some sources since a time, for a table of a rule's query."""
+
+    rule: str
+    position: int
+    source_ids: tuple[str, ...]
+    since_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Needed:
-    """Which stored items a decision needs: those of ``item_ids`` (``None``: all), with their ``fields`` or without."""
+    """What a decision needs of the store: items of ``item_ids`` (``None``: all), with ``fields`` or not, and histories."""
 
     item_ids: tuple[str, ...] | None
     fields: bool
+    histories: tuple[HistoryNeeded, ...] = ()

@@ -1,7 +1,7 @@
 """Schedules and policies: what to probe when, decided without reading a clock or touching the world."""
 
 from proxyd.scheduling.budget import Budget, BudgetHours
-from proxyd.scheduling.demand import Demands, FixedDemand, IntervalDemand
+from proxyd.scheduling.demand import Demands, FixedDemand, IntervalDemand, OnceDemand
 from proxyd.scheduling.edf import latest_slots
 from proxyd.scheduling.intervals import Firing, PlannedInterval, expected_interval
 from proxyd.scheduling.planner import CONSTRAINTS, Page, PlannedProbe, Planner, PlannerSettings
@@ -14,6 +14,7 @@ __all__ = [
     "Firing",
     "FixedDemand",
     "IntervalDemand",
+    "OnceDemand",
     "Page",
     "PlannedInterval",
     "PlannedProbe",

@@ -165,6 +165,26 @@ class FixedDemand:
             self.next_due += ((chronon - self.next_due) // self.period + 1) * self.period
 
 
+@dataclass(frozen=True, slots=True)
+class OnceDemand:
+    """One probe between two chronons, both inside: an interval that an event on another page opened.
+
+    Examples
+    --------
+    >>> OnceDemand("r", opened=3, deadline=5).pending
+    PlannedInterval(start=3, deadline=5)
+    """
+
+    rule: str
+    opened: Chronon
+    deadline: Chronon
+
+    @property
+    def pending(self) -> PlannedInterval:
+        """The chronons in which the probe is wanted."""
+        return PlannedInterval(self.opened, self.deadline)
+
+
 @dataclass(slots=True)
 class Demands:
     """Everything the rules of one page ask of it.
@@ -179,6 +199,7 @@ class Demands:
     intervals: list[IntervalDemand] = field(default_factory=list)
     fixed: list[FixedDemand] = field(default_factory=list)
     detecting: list[str] = field(default_factory=list)
+    once: list[OnceDemand] = field(default_factory=list)
 
     def probed(self, chronon: Chronon) -> None:
         """Note a probe for all of them: one probe serves every rule."""
@@ -190,8 +211,9 @@ class Demands:
     @property
     def first_rule(self) -> str | None:
         """A rule to name where no single one asked."""
-        named = [*self.detecting, *(d.rule for d in self.intervals), *(d.rule for d in self.fixed)]
+        asking = [*self.intervals, *self.fixed, *self.once]
+        named = [*self.detecting, *(demand.rule for demand in asking)]
         return named[0] if named else None
 
     def __bool__(self) -> bool:
-        return bool(self.intervals or self.fixed or self.detecting)
+        return bool(self.intervals or self.fixed or self.detecting or self.once)

@@ -355,6 +355,7 @@ class Planner:
         if not page.demands:
             return now + 10**9
         wakes: list[float] = [d.pending(now).start for d in page.demands.fixed]
+        wakes += [d.opened for d in page.demands.once]
         if page.last_seen_s is None:
             wakes.append(now)
         if self._is_pushed(page, now):
@@ -405,11 +406,11 @@ class Planner:
                 rank = _deadline_rank(interval, page)
                 ranked[page.source_id] = _Candidate(rank, page, reason, demand.rule)
         for page in pages:
-            for fixed in page.demands.fixed:
-                interval = fixed.pending(now)
+            asked = [(d.pending(now), Reason.FIXED, d.rule) for d in page.demands.fixed]
+            asked += [(d.pending, Reason.INTERVAL, d.rule) for d in page.demands.once]
+            for interval, reason, rule in asked:
                 if interval.start <= now and _sooner(interval, ranked.get(page.source_id)):
-                    rank = _deadline_rank(interval, page)
-                    ranked[page.source_id] = _Candidate(rank, page, Reason.FIXED, fixed.rule)
+                    ranked[page.source_id] = _Candidate(_deadline_rank(interval, page), page, reason, rule)
         return ranked
 
     def _open_capacity(self, now: Chronon) -> Callable[[Chronon], int]:
