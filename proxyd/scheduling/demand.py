@@ -211,8 +211,8 @@ class Demands:
     @property
     def first_rule(self) -> str | None:
         """A rule to name where no single one asked."""
-        asking = [*self.intervals, *self.fixed, *self.once]
-        named = [*self.detecting, *(demand.rule for demand in asking)]
+        named = [*self.detecting, *(d.rule for d in self.intervals), *(d.rule for d in self.fixed)]
+        named += [d.rule for d in self.once]
         return named[0] if named else None
 
     def __bool__(self) -> bool:
