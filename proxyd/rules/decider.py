@@ -20,7 +20,7 @@ from proxyd.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.model.item import Item
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.model.profile import EMPTY_DECLARATION, Declaration, Source
-from proxyd.politeness import Connectivity, HostThrottle, PolitenessBudget, ProbeLog, throttled
+from proxyd.politeness import Connectivity, PolitenessBudget, ProbeLog, Throttles
 from proxyd.rules.demands import demands_of
 from proxyd.rules.engine import (
     Observation,
@@ -34,9 +34,9 @@ from proxyd.rules.engine import (
     pending_events,
     source_rate,
 )
-from proxyd.rules.origins import moved_url, probe_request, validators
+from proxyd.rules.origins import moved_url, probe_request, reading_of, validators
 from proxyd.rules.state import Needed, SourceState, StoredEvent, StreamState
-from proxyd.rules.subscriptions import Hubs, Subscription
+from proxyd.rules.subscriptions import Hubs, Subscription, refused
 from proxyd.scheduling import Demands, Page, PlannedProbe, Planner, PlannerSettings
 
 
@@ -116,7 +116,7 @@ class Decider:
         self.declaration = EMPTY_DECLARATION
         self.programs: dict[str, RuleProgram] = {}
         self.states: dict[str, SourceState] = {}
-        self._throttles: dict[str, HostThrottle] = {}
+        self._throttles = Throttles()
         self.connection = Connectivity()
         self.streams: dict[tuple[str, str], StreamState] = {}
         self.hubs = Hubs()
@@ -174,7 +174,8 @@ class Decider:
                     if known is not None and known.first_contact_s is not None and program.start_s < program.accepted_s:
                         backlog.append(Backlog(program, declaration.sources[source_id], known.next_seq))
         if self.settings.subscribes:
-            self.hubs.allow(name for name in self._rules_of if declaration.sources[name].websub is not False)
+            sources = (declaration.sources[source_id] for source_id in self._rules_of)
+            self.hubs.allow({source.source_id: source.url for source in sources if source.websub is not False})
         self._place_pages(now_s)
         return backlog
 
@@ -225,14 +226,14 @@ class Decider:
         return None if source is None else needed(self._context(source), outcome)
 
     def observe(
-        self, outcome: ProbeOutcome, known: Mapping[str, Item], *, url: str | None = None
+        self, outcome: ProbeOutcome, known: Mapping[str, Item], *, reading: str | None = None
     ) -> Observation | None:
         """Return what an outcome changes and take it in.
 
-        ``None`` where the source is gone or, if ``url`` says what was probed, has another address meanwhile.
+        ``None`` where the source is gone or, if ``reading`` says what was probed and how it was read, has changed.
         """
         source = self.declaration.sources.get(outcome.source_id)
-        if source is None or (url is not None and url != source.url):
+        if source is None or (reading is not None and reading != self._reading(source)):
             return None
         self.connection.take_in(_host(source.url), outcome)
         context = replace(self._context(source), is_excused=self.connection.excuses(outcome))
@@ -264,17 +265,18 @@ class Decider:
         page.rate_per_s = self._rate_per_s(self.declaration.sources[page.source_id], outcome.finished_s)
         if page.last_seen_s is None and outcome.kind.is_success:
             self._anchor(page, outcome.finished_s, anew=True)
-        if outcome.kind is OutcomeKind.THROTTLED:
-            before = self._throttles.get(page.throttle_scope, HostThrottle())
-            now_s, asked_s = outcome.finished_s, outcome.retry_after_s
-            after = throttled(before, now_s=now_s, asked_s=asked_s, rng=self.rng)
-            self._throttles[page.throttle_scope] = after
-            self.planner.block(page.throttle_scope, after.until_s)
-        elif outcome.kind.is_success:
-            self._throttles.pop(page.throttle_scope, None)
+        scope = self.settings.throttle_scope(outcome.answered_by or page.host)
+        if (until_s := self._throttles.take_in(scope, outcome, self.rng)) is not None:
+            self.planner.block(scope, until_s)
         self._move(page, observation.state)
+        if outcome.crawl_delay_s is not None:
+            self.planner.hosts.space(page.host, outcome.crawl_delay_s)
 
     # -- hubs
+
+    def hub_refused(self, subscription: Subscription, now_s: float) -> Subscription:
+        """Return a subscription after its hub refused a request."""
+        return refused(subscription, now_s=now_s, rng=self.rng)
 
     def subscribed(self, subscription: Subscription, now_s: float) -> None:
         """Take in what became of a subscription: whether its hub pushes decides what is probed."""
@@ -324,11 +326,17 @@ class Decider:
     # -- how
 
     def _state(self, source: Source) -> SourceState:
-        known = self.states.get(source.source_id)
-        if known is not None and known.url == source.url:
+        known, reading = self.states.get(source.source_id), self._reading(source)
+        if known is not None and known.reading == reading:
             return known
-        # Another address is another page, but its events go on in the same numbered stream.
-        return SourceState(source.source_id, source.url, next_seq=known.next_seq if known is not None else 1)
+        if known is not None and not known.reading and known.url == source.url:  # from before readings were kept
+            return replace(known, reading=reading)
+        # Another address, or another reading, is another page, but its events go on in the same numbered stream.
+        next_seq = known.next_seq if known is not None else 1
+        return SourceState(source.source_id, source.url, next_seq=next_seq, reading=reading)
+
+    def _reading(self, source: Source) -> str:
+        return reading_of(source, self.declaration.page_class(source))
 
     def _set_state(self, state: SourceState) -> None:
         old = self.states.get(state.source_id)
@@ -371,6 +379,7 @@ class Decider:
             self.planner.remove(source_id)
         for source_id in self._rules_of:
             self.planner.put(self._page(self.declaration.sources[source_id], now_s), now)
+        self.planner.forget_hosts(now_s)
         edges = [edge for program in self.programs.values() for edge in (program.start_s, program.end_s)]
         self._next_period_s = min((edge for edge in edges if edge > now_s), default=inf)
 

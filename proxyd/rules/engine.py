@@ -22,7 +22,16 @@ from proxyd.rules.events import Discovery, Shape, View, discover, unchanged
 from proxyd.rules.expression import Row
 from proxyd.rules.origins import after_document, after_redirects, has_vanished, is_missing
 from proxyd.rules.query import QueryProgram, compile_query
-from proxyd.rules.state import MAX_PENDING, IntervalRecord, Needed, Notification, SourceState, StoredEvent, StreamState
+from proxyd.rules.state import (
+    MAX_PENDING,
+    MAX_PENDING_CHARACTERS,
+    IntervalRecord,
+    Needed,
+    Notification,
+    SourceState,
+    StoredEvent,
+    StreamState,
+)
 from proxyd.rules.subscriptions import Subscription
 from proxyd.rules.trigger import TriggerProgram, compile_trigger
 from proxyd.rules.values import coerce, iso_time
@@ -94,6 +103,12 @@ class PageContext:
         """Whether a rule waits for updates of items."""
         return any(program.rule.trigger.kind is EventKind.UPDATE for program, _ in self.rules)
 
+    @property
+    def starts_afresh(self) -> bool:
+        """Whether what is stored of the source's items was of another page, or of another reading of this one."""
+        is_new = self.state.first_contact_s is None and self.state.next_seq > 1
+        return is_new and self.shape is not Shape.FEED
+
     def rate(self) -> GammaRate:
         """Return the rate estimate of the source as it stands."""
         return source_rate(self.state, self.source, half_life_s=self.half_life_s)
@@ -101,7 +116,11 @@ class PageContext:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one probe changed, to be applied whole or not at all."""
+    """What one probe changed, to be applied whole or not at all.
+
+    ``starts_afresh`` where what is stored of the source's items was of another page; ``kept_kinds`` are the kinds of
+    events that rules wait for: of others only the items' present state is stored.
+    """
 
     state: SourceState
     outcome: ProbeOutcome
@@ -115,6 +134,8 @@ class Observation:
     lost_items: float = 0.0
     unfit_values: int = 0
     subscription: Subscription | None = None
+    starts_afresh: bool = False
+    kept_kinds: frozenset[EventKind] = frozenset(EventKind)
 
     @property
     def delays_s(self) -> list[float]:
@@ -133,9 +154,11 @@ class StreamStep:
 
 def needed(context: PageContext, outcome: ProbeOutcome) -> Needed | None:
     """Return which stored items it takes to observe an outcome, ``None`` where it takes none."""
+    item_ids = tuple(item.item_id for item in outcome.items)
     if context.shape is Shape.FEED:
-        item_ids = tuple(item.item_id for item in outcome.items)
         return Needed(item_ids, context.has_updates) if item_ids else None
+    if outcome.truncated:  # rows that are not shown are not gone, and there may be any number of them
+        return Needed(item_ids, fields=True)
     return Needed(None, fields=True) if outcome.kind is OutcomeKind.CHANGED or is_missing(outcome) else None
 
 
@@ -143,10 +166,12 @@ def observe(
     context: PageContext, outcome: ProbeOutcome, known: Mapping[str, Item], *, rng: np.random.Generator
 ) -> Observation:
     """Return what ``outcome`` changed; ``known`` holds the stored items that are ``needed``, by id."""
+    if _is_outdated(context, outcome):
+        outcome = replace(outcome, kind=OutcomeKind.SAME_BODY, items=(), validators=NO_VALIDATORS, body_hash=None)
     state = context.state if outcome.is_push else _after_probe(context, outcome, rng)
     if outcome.is_push:
         found = _found(context, outcome, known)
-        state = _after_push(state, outcome, found)
+        state = _after_push(state, outcome, found, context.shape)
     elif outcome.kind.is_success:
         found = _found(context, outcome, known)
         state = _after_success(state, outcome, found)
@@ -171,15 +196,30 @@ def observe(
         notifications=tuple(sent for step in steps for sent in step.notifications),
         evidence=found.evidence,
         lost_items=found.lost_items,
-        unfit_values=sum(_unfit_values(context, event.item) for event in found.events),
+        unfit_values=outcome.misfits + sum(_unfit_values(context, event.item) for event in found.events),
+        starts_afresh=context.starts_afresh,
+        kept_kinds=frozenset(program.rule.trigger.kind for program, _ in context.rules),
     )
+
+
+def _is_outdated(context: PageContext, outcome: ProbeOutcome) -> bool:
+    """Whether a probe read a page before a hub pushed what it is now."""
+    pushed_s = context.state.last_push_s
+    is_older = pushed_s is not None and not outcome.is_push and outcome.started_s < pushed_s
+    return is_older and context.shape is not Shape.FEED and outcome.kind is OutcomeKind.CHANGED
 
 
 def _found(context: PageContext, outcome: ProbeOutcome, known: Mapping[str, Item]) -> Discovery:
     seen_s = outcome.finished_s
     if outcome.kind in {OutcomeKind.SAME_BODY, OutcomeKind.NOT_MODIFIED}:
         return unchanged(context.state, seen_s=seen_s)
-    view = View(context.shape, known, context.has_updates, not outcome.truncated, outcome.is_push)
+    view = View(
+        context.shape,
+        {} if context.starts_afresh else known,
+        context.has_updates,
+        not outcome.truncated,
+        outcome.is_push,
+    )
     rate_per_s = context.rate().rate_per_s(seen_s, prior_per_s=context.prior_per_s)
     return discover(outcome.items, view, context.state, seen_s=seen_s, rate_per_s=rate_per_s)
 
@@ -216,7 +256,7 @@ def advance(
             continue
         event = stored.event(context.source.source_id)
         counts, fires = program.trigger.step(stream.counts, event)
-        pending = (*stream.pending, _remembered(program, event))[-MAX_PENDING:]
+        pending = bounded((*stream.pending, _remembered(program, event)))
         stream = replace(stream, counts=counts, pending=pending)
         if fires:
             record = _interval(program, event, found[position + 1 :], context.grid)
@@ -231,7 +271,25 @@ def advance(
 def pending_events(program: RuleProgram, source_id: str, stored: Sequence[StoredEvent]) -> tuple[UpdateEvent, ...]:
     """Return those of the stored items that count for a rule, as events."""
     counted = [each.event(source_id) for each in stored if _counts(program, each)]
-    return tuple(_remembered(program, event) for event in counted[-MAX_PENDING:])
+    return bounded(tuple(_remembered(program, event) for event in counted[-MAX_PENDING:]))
+
+
+def bounded(pending: tuple[UpdateEvent, ...]) -> tuple[UpdateEvent, ...]:
+    """Return the newest events that a stream remembers: so many, and of so many characters."""
+    pending = pending[-MAX_PENDING:]
+    if not pending or _characters(pending[-1]) * MAX_PENDING <= MAX_PENDING_CHARACTERS:
+        return pending
+    left = MAX_PENDING_CHARACTERS
+    for number, event in enumerate(reversed(pending)):
+        left -= _characters(event)
+        if left < 0 and number:
+            return pending[len(pending) - number :]
+    return pending
+
+
+def _characters(event: UpdateEvent) -> int:
+    versions = (event.item, event.old) if event.old is not None else (event.item,)
+    return sum(len(value) for each in versions for value in each.fields.values() if isinstance(value, str))
 
 
 def _remembered(program: RuleProgram, event: UpdateEvent) -> UpdateEvent:
@@ -364,10 +422,13 @@ def _after_vanishing(state: SourceState, outcome: ProbeOutcome, found: Discovery
     )
 
 
-def _after_push(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> SourceState:
-    """Remember a push: it says nothing of the document that the next probe compares with."""
+def _after_push(state: SourceState, outcome: ProbeOutcome, found: Discovery, shape: Shape) -> SourceState:
+    """Remember a push: of a feed it says nothing of the document that the next probe compares with."""
+    is_feed = shape is Shape.FEED
     return replace(
         state,
+        validators=state.validators if is_feed else NO_VALIDATORS,
+        body_hash=state.body_hash if is_feed else None,
         last_push_s=outcome.finished_s,
         newest_s=_newest_s(state, found),
         next_seq=state.next_seq + len(found.events),
