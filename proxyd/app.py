@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from math import ceil
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import structlog
 from aiohttp import ClientSession
 
 from proxyd.api import ApiSettings, new_token, serve_api
@@ -31,7 +34,15 @@ from proxyd.language import CheckSettings, check
 from proxyd.metrics import Metrics
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.net import Guard, HostTokens, ThrottleScopes, make_session
+from proxyd.net import (
+    Guard,
+    HostTokens,
+    SessionLimits,
+    ThrottleScopes,
+    make_session,
+    raise_open_files,
+    room_for_connections,
+)
 from proxyd.notify import Dispatcher, DispatcherSettings, WebhookChannel
 from proxyd.ports import Channel, Clock, Prober
 from proxyd.probing import Fetcher, FetchLimits, HttpProber, HubClient, ParserPool, Robots, Trip, robots_limits
@@ -40,6 +51,8 @@ from proxyd.scheduling import PlannerSettings
 from proxyd.store import SqlStore, open_store, owner_lock
 
 _RESOLVER_THREADS = 64
+_YOUNG_OBJECTS = 50_000
+log = structlog.get_logger("app")
 
 
 def check_settings(settings: Settings) -> CheckSettings:
@@ -139,17 +152,40 @@ class Network:
     session: ClientSession
     prober: HttpProber
     parser: ParserPool
+    hubs: HubClient
+
+
+def session_limits(settings: Settings, open_files: int) -> SessionLimits:
+    """Return what the session may use at once: all open files but a few, for slow origins must not hold up others.
+
+    Warns where origins that answer nothing could use them up: what comes next would be taken for unreachable.
+    """
+    limits = SessionLimits(room_for_connections(open_files), connections_per_host=max(8, settings.host_concurrency))
+    most_per_s = max([settings.budget.per_s, *(hours.per_s for hours in settings.budget.hours)])
+    open_at_most = most_per_s * (settings.probe_timeout + limits.keepalive_s)
+    if open_at_most > limits.connections:
+        advice = "raise the limit of open files, or lower budget or probe_timeout"
+        log.warning("too few open files for the budget", open_files=open_files, needed=ceil(open_at_most), do=advice)
+    return limits
 
 
 @asynccontextmanager
 async def open_network(settings: Settings, clock: Clock) -> AsyncIterator[Network]:
     """Open the network session and the parsers; close them in the reverse order."""
     guard = Guard(settings.networks, settings.allow_ports)
+    allowed = session_limits(settings, raise_open_files())
     async with (
-        make_session(guard, contact=settings.contact, proxy=settings.proxy) as session,
+        make_session(guard, contact=settings.contact, proxy=settings.proxy, limits=allowed) as session,
         ParserPool(workers=settings.parser_processes, timeout_s=settings.parser_timeout) as parser,
     ):
-        tokens = HostTokens(clock, settings.host_spacing, concurrency=settings.host_concurrency)
+        probes, window_s = settings.host_window
+        tokens = HostTokens(
+            clock,
+            settings.host_spacing,
+            probes=probes,
+            window_s=window_s,
+            concurrency=settings.host_concurrency,
+        )
         limits = FetchLimits(total_s=settings.probe_timeout, body_bytes=settings.max_body_bytes)
         prober = HttpProber(
             Fetcher(session, guard, tokens, clock, limits),
@@ -162,7 +198,7 @@ async def open_network(settings: Settings, clock: Clock) -> AsyncIterator[Networ
                 crawl_delay_cap_s=settings.crawl_delay_cap,
             ),
         )
-        yield Network(guard, session, prober, parser)
+        yield Network(guard, session, prober, parser, HubClient(session, guard, tokens))
 
 
 def request_of(settings: Settings, target: str) -> ProbeRequest:
@@ -204,15 +240,21 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
             clock=clock,
             store=store,
             prober=network.prober,
-            pushes=PushParts(HubClient(network.session, network.guard), network.parser, settings.public_url),
+            pushes=PushParts(network.hubs, network.parser, settings.public_url),
             channel=WebhookChannel(network.session, network.guard, clock, timeout_s=settings.delivery_timeout),
             secrets=SecretStore(settings),
             rng=np.random.default_rng(),  # noqa: TID251 - the one place that makes one
         )
 
 
+def spare_collector() -> None:
+    """Let the garbage collector look less often: each look stops the event loop, and probes leave few cycles."""
+    gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
+
+
 async def serve(settings: Settings, *, started: Callable[[Daemon], None] | None = None) -> None:
     """Run the daemon until SIGTERM or SIGINT; ``started`` is called with it before it runs."""
+    spare_collector()
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_RESOLVER_THREADS, thread_name_prefix="io"))
     with owner_lock(settings.database_path):
         async with open_parts(settings) as parts:

@@ -18,6 +18,7 @@
     |  |  `- BlockedAddressError        the network guard refused the connected address
     |  |- FetchTimeoutError
     |  `- FeedParseError
+    |- BusyError                        ask again a little later
     |- DeliveryError                    retryable: the outbox decides from it
     `- StoreError
        |- NotFoundError(LookupError)
@@ -163,6 +164,10 @@ class FetchTimeoutError(ProbeError):
 
 class FeedParseError(ProbeError):
     """The document is not a feed."""
+
+
+class BusyError(ProxydError):
+    """Too much is going on: ask again a little later."""
 
 
 class DeliveryError(ProxydError):

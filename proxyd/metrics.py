@@ -47,7 +47,7 @@ class Metrics:
             "proxyd_unfit_values", "Field values that did not fit their declared type and read as null.", registry=r
         )
         self.pushes = Counter("proxyd_pushes", "Documents pushed by hubs, by result.", ["result"], registry=r)
-        for result in ("accepted", "unsigned", "unreadable"):
+        for result in ("accepted", "unsigned", "unreadable", "ignored"):
             self.pushes.labels(result)
         self.subscriptions = Gauge("proxyd_subscriptions", "Sources whose hub pushes.", registry=r)
         self.connection_up = Gauge(

@@ -64,6 +64,10 @@ class ParsedItems(Protocol):
     def items(self) -> tuple[Item, ...]:
         """In page order."""
 
+    @property
+    def truncated(self) -> bool:
+        """Whether there were more."""
+
 
 class Channel(Protocol):
     """Sends a notification to a receiver, once."""
@@ -202,8 +206,11 @@ class Control(Protocol):
     async def verify_push(self, callback_id: str, query: Mapping[str, str]) -> str | None:
         """Return the challenge where a hub asks rightly whether it may push, ``None`` where it may not."""
 
-    async def push(self, callback_id: str, content_type: str | None, signature: str | None, body: bytes) -> bool:
-        """Take in what a hub pushed; return whether there is such a subscription."""
+    def is_subscribed(self, callback_id: str) -> bool:
+        """Return whether a hub that calls there is subscribed to; raises ``BusyError`` before that is known."""
+
+    async def push(self, callback_id: str, content_type: str | None, signature: str | None, body: bytes) -> None:
+        """Take in what a hub pushed; raises ``BusyError`` where it should come again later."""
 
     async def metrics(self) -> bytes:
         """Return the metrics in Prometheus' text format, gauges fresh."""

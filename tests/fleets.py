@@ -90,6 +90,8 @@ class RecordingMemory:
     async def record(self, observation: Observation) -> None:
         self.observations.append(observation)
         known = self._items.setdefault(observation.state.source_id, {})
+        if observation.starts_afresh:
+            known.clear()
         known.update((item.item_id, item) for item in observation.edited)
         for event in observation.events:
             if event.kind is EventKind.DELETE:

@@ -40,6 +40,7 @@ def upgrade() -> None:
     )
     op.create_index("ix_changes_seen", "changes", ["seen_s"], unique=False)
     with op.batch_alter_table("sources") as sources:
+        sources.add_column(sa.Column("reading", sa.String(), nullable=False, server_default=""))
         sources.add_column(sa.Column("moved_url", sa.Text(), nullable=True))
         sources.add_column(sa.Column("moved_times", sa.Integer(), nullable=False, server_default="0"))
         sources.add_column(sa.Column("full_s", sa.Float(), nullable=True))
@@ -51,11 +52,15 @@ def upgrade() -> None:
     op.create_table(
         "subscriptions",
         sa.Column("source_id", sa.String(), nullable=False),
+        sa.Column("url", sa.Text(), nullable=False),
         sa.Column("hub", sa.Text(), nullable=False),
         sa.Column("topic", sa.Text(), nullable=False),
         sa.Column("status", sa.String(), nullable=False),
         sa.Column("callback_id", sa.String(), nullable=False),
         sa.Column("secret", sa.String(), nullable=False),
+        sa.Column("is_asked", sa.Boolean(), nullable=False),
+        sa.Column("verified_s", sa.Float(), nullable=False),
+        sa.Column("chosen_s", sa.Float(), nullable=False),
         sa.Column("due_s", sa.Float(), nullable=False),
         sa.Column("lease_until_s", sa.Float(), nullable=False),
         sa.Column("failures", sa.Integer(), nullable=False),
@@ -69,8 +74,8 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_table("subscriptions")
     with op.batch_alter_table("sources") as sources:
-        names = ("last_push_s", "missing", "distrust_until_s", "doubts", "not_modified", "full_s", "moved_times", "moved_url")
-        for name in names:
+        names = ("missing", "distrust_until_s", "doubts", "not_modified", "full_s", "moved_times", "moved_url")
+        for name in ("last_push_s", *names, "reading"):
             sources.drop_column(name)
     op.drop_table("changes")
     op.drop_index("uq_items_there", "items")

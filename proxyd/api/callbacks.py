@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from proxyd.errors import BusyError
 from proxyd.ports import Control
 
 CALLBACK_PATH = "/websub/{callback_id:[A-Za-z0-9_-]{16,64}}"
@@ -18,21 +19,29 @@ class Callbacks:
 
     async def verify(self, request: web.Request) -> web.Response:
         """Echo the challenge of a subscription that was asked for."""
-        challenge = await self._control.verify_push(request.match_info["callback_id"], dict(request.query))
+        try:
+            challenge = await self._control.verify_push(request.match_info["callback_id"], dict(request.query))
+        except BusyError:
+            return _later()
         if challenge is None:
             raise web.HTTPNotFound(text="no such subscription")
         return web.Response(text=challenge, content_type="text/plain", headers={"X-Content-Type-Options": "nosniff"})
 
     async def push(self, request: web.Request) -> web.Response:
-        """Take in a document; a hub that is not subscribed to is told to stop (410)."""
-        body = await _body(request)
-        known = await self._control.push(
-            request.match_info["callback_id"],
-            request.headers.get("Content-Type"),
-            request.headers.get("X-Hub-Signature"),
-            body,
-        )
-        return web.Response(status=202 if known else 410)
+        """Take in a document; a hub that is not subscribed to is told to stop (410), before its body is read."""
+        callback_id, headers = request.match_info["callback_id"], request.headers
+        try:
+            if not self._control.is_subscribed(callback_id):
+                return web.Response(status=410)
+            body = await _body(request)
+            await self._control.push(callback_id, headers.get("Content-Type"), headers.get("X-Hub-Signature"), body)
+        except BusyError:
+            return _later()
+        return web.Response(status=202)
+
+
+def _later() -> web.Response:
+    return web.Response(status=503, headers={"Retry-After": "5"})
 
 
 async def _body(request: web.Request) -> bytes:

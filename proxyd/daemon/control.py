@@ -12,7 +12,7 @@ from proxyd.config import SecretStore
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.probing import ProbeLoop
 from proxyd.daemon.pushes import Pushes
-from proxyd.errors import DeliveryError, NotFoundError, StoreError
+from proxyd.errors import BusyError, DeliveryError, NotFoundError, StoreError
 from proxyd.metrics import Metrics
 from proxyd.model.profile import Declaration, WebhookDelivery
 from proxyd.notify import Dispatcher
@@ -113,11 +113,19 @@ class DaemonControl:
 
     async def verify_push(self, callback_id: str, query: Mapping[str, str]) -> str | None:
         """Return the challenge where a hub asks rightly, ``None`` where it may not push."""
+        if not self.declarations.has_started:
+            raise BusyError
         return await self.pushes.verify(callback_id, query)
 
-    async def push(self, callback_id: str, content_type: str | None, signature: str | None, body: bytes) -> bool:
-        """Take in what a hub pushed; return whether there is such a subscription."""
-        return await self.pushes.push(callback_id, content_type, signature, body)
+    def is_subscribed(self, callback_id: str) -> bool:
+        """Return whether a hub that calls there is subscribed to; at the start nobody knows yet."""
+        if not self.declarations.has_started:
+            raise BusyError
+        return self.pushes.is_subscribed(callback_id)
+
+    async def push(self, callback_id: str, content_type: str | None, signature: str | None, body: bytes) -> None:
+        """Take in what a hub pushed."""
+        await self.pushes.push(callback_id, content_type, signature, body)
 
     async def metrics(self) -> bytes:
         """Return the metrics with fresh gauges."""

@@ -102,6 +102,11 @@ class Declarations:
         """The running declaration."""
         return self._decider.declaration
 
+    @property
+    def has_started(self) -> bool:
+        """Whether what the store remembers was taken over."""
+        return self._started.is_set()
+
     def origin(self, file: str) -> str:
         """Return ``api`` or the file that declares something."""
         return _API_TEXT if file.startswith(f"{_API_TEXT}:") else file

@@ -153,17 +153,17 @@ class ProbeLoop:
             return
         outcome = await self._prober.probe(request)
         self._metrics.lateness.observe(max(0.0, outcome.started_s - planned.start_s))
-        await self.take_in(outcome, url=request.url)
+        await self.take_in(outcome, reading=request.reading)
 
-    async def take_in(self, outcome: ProbeOutcome, *, url: str | None = None) -> bool:
+    async def take_in(self, outcome: ProbeOutcome, *, reading: str | None = None) -> bool:
         """Observe an outcome and record it; one of a source after the other, for a push may come during a probe.
 
-        Returns whether the source is still there, at ``url`` if that is given.
+        Returns whether the source is still there, and read as ``reading`` says if that is given.
         """
         async with self._turns.setdefault(outcome.source_id, asyncio.Lock()):
             needed = self._decider.needed(outcome)
             known = await self._memory.known_items(outcome.source_id, needed) if needed is not None else {}
-            observation = self._decider.observe(outcome, known, url=url)
+            observation = self._decider.observe(outcome, known, reading=reading)
             if observation is not None:
                 await self._memory.record(observation)
                 self._count(observation)

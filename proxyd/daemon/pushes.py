@@ -5,24 +5,28 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
 
 import structlog
 
 from proxyd.clock import sleep_or_wake
 from proxyd.daemon.probing import ProbeLoop
-from proxyd.errors import ProbeError
+from proxyd.errors import BusyError, ProbeError
 from proxyd.metrics import Metrics
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.ports import Clock, Hub, PushParser
 from proxyd.rules import Decider, Subscription
-from proxyd.rules.subscriptions import LEASE_S, denied, refused, requested, verified
+from proxyd.rules.subscriptions import LEASE_S, accepted, answer, asking
 from proxyd.store import SqlStore
 
 log = structlog.get_logger("hubs")
 _LOOK_S = 10.0
 _METHODS = frozenset({"sha1", "sha256", "sha384", "sha512"})
+_MOST_PUSHES = 4  # read at once: the parsers are there for probes as well
+_MOST_LEAVING = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,109 +50,148 @@ class Pushes:
         self._clock = clock
         self._metrics = metrics
         self._parts = parts
-        self._leaving: dict[str, str] = {}  # callback id and topic of what was unsubscribed from
-        self._stopping = asyncio.Event()
+        self._leaving: OrderedDict[str, str] = OrderedDict()  # callback id and topic of what was unsubscribed from
+        self._reading: set[str] = set()
+        self._wake = asyncio.Event()
+        self._looking: asyncio.Task[None] | None = None
+        self._stopped = False
 
     async def run(self) -> None:
         """Look after the subscriptions until ``stop``."""
-        while not self._stopping.is_set():
-            await self.look()
-            await sleep_or_wake(self._clock, _LOOK_S, self._stopping)
-
-    async def look(self) -> None:
-        """Ask the hubs for all that is due."""
-        await self._leave_undeclared()
-        for subscription in self._decider.hubs.due(self._clock.time_s()):
-            await self._subscribe(subscription)
-        self._metrics.subscriptions.set(self._decider.hubs.count_active(self._clock.time_s()))
+        async with asyncio.TaskGroup() as tasks:
+            while not self._stopped:
+                self._looking = tasks.create_task(self.look(), name="look after hubs")
+                await asyncio.wait([self._looking])
+                if not self._stopped:
+                    await sleep_or_wake(self._clock, _LOOK_S, self._wake)
 
     def stop(self) -> None:
-        """Ask hubs for nothing more; returns at once."""
-        self._stopping.set()
+        """Ask hubs for nothing more, and break off what is asked now; returns at once."""
+        self._stopped = True
+        self._wake.set()
+        if self._looking is not None:
+            self._looking.cancel()
+
+    async def look(self) -> None:
+        """Ask the hubs for all that is due; of a hub that fails, nothing more this time."""
+        for subscription in self._decider.hubs.take_left():
+            await self._leave(subscription)
+        failed: set[str | None] = set()
+        for due in self._decider.hubs.due(self._clock.time_s()):
+            now = self._decider.hubs.of(due.source_id)  # it may have changed while others were asked for
+            if now is None or not now.is_due(self._clock.time_s()):
+                continue
+            if urlsplit(now.hub).hostname in failed:
+                await self._keep(self._decider.hub_refused(now, self._clock.time_s()))
+            elif not await self._subscribe(now):
+                failed.add(urlsplit(now.hub).hostname)
+        self._metrics.subscriptions.set(self._decider.hubs.count_active(self._clock.time_s()))
 
     # -- what hubs ask
 
     async def verify(self, callback_id: str, query: Mapping[str, str]) -> str | None:
         """Return the challenge to echo where a hub asks rightly, ``None`` where its request is none of ours."""
-        mode, topic = query.get("hub.mode"), query.get("hub.topic")
-        if mode == "unsubscribe":
-            return query.get("hub.challenge") if self._leaving.get(callback_id) == topic else None
-        known = self._decider.hubs.called(callback_id)
-        if known is None or topic != known.topic:
-            return None
-        now_s = self._clock.time_s()
-        if mode == "denied":
-            log.warning("a hub denies a subscription", source=known.source_id, hub=known.hub)
-            await self._keep(denied(known, now_s=now_s))
-            return ""
-        if mode != "subscribe":
-            return None
-        await self._keep(verified(known, now_s=now_s, lease_s=_number(query.get("hub.lease_seconds"))))
-        log.info("subscribed", source=known.source_id, hub=known.hub)
-        return query.get("hub.challenge")
-
-    async def push(self, callback_id: str, content_type: str | None, signature: str | None, body: bytes) -> bool:
-        """Take in what a hub pushed; what is not signed rightly is ignored. Return whether we subscribed at all."""
+        if query.get("hub.mode") == "unsubscribe":
+            if callback_id not in self._leaving or self._leaving[callback_id] != query.get("hub.topic"):
+                return None
+            del self._leaving[callback_id]
+            return query.get("hub.challenge")
         known = self._decider.hubs.called(callback_id)
         if known is None:
-            return False
-        if not is_signed(body, signature, known.secret):
-            self._metrics.pushes.labels("unsigned").inc()
-            log.warning("a push without a valid signature was ignored", source=known.source_id)
-            return True
-        outcome = await self._read(known, content_type, body)
-        if outcome is not None and await self._probes.take_in(outcome):
-            self._metrics.pushes.labels("accepted").inc()
-        return True
+            return None
+        answered = answer(known, query, now_s=self._clock.time_s())
+        if answered.subscription != known:
+            await self._keep(answered.subscription)
+            log.info("a hub called", source=known.source_id, hub=known.hub, now=answered.subscription.status.value)
+        return answered.challenge
 
-    async def _read(self, known: Subscription, content_type: str | None, body: bytes) -> ProbeOutcome | None:
+    def is_subscribed(self, callback_id: str) -> bool:
+        """Return whether there is a subscription of that callback."""
+        return self._decider.hubs.called(callback_id) is not None
+
+    async def push(self, callback_id: str, content_type: str | None, signature: str | None, body: bytes) -> None:
+        """Take in what a hub pushed; what is not signed rightly is ignored.
+
+        Raises
+        ------
+        BusyError
+            Other pushes, or one of this source, are being read: the hub is to try again.
+        """
+        known = self._decider.hubs.called(callback_id)
+        if known is None:
+            return
+        if not is_signed(body, signature, known.secret):
+            self._count("unsigned")
+            log.warning("a push without a valid signature was ignored", source=known.source_id)
+            return
+        if known.source_id in self._reading or len(self._reading) >= _MOST_PUSHES:
+            raise BusyError
+        self._reading.add(known.source_id)
+        try:
+            self._count(await self._take_in(known, content_type, body))
+        finally:
+            self._reading.discard(known.source_id)
+
+    async def _take_in(self, known: Subscription, content_type: str | None, body: bytes) -> str:
+        """Read a document and observe it; return how ``proxyd_pushes_total`` counts it."""
         request = self._decider.request(known.source_id, self._clock.time_s())
         state = self._decider.states.get(known.source_id)
         if request is None or state is None or state.first_contact_s is None:
-            return None
+            return "ignored"
         started_s = self._clock.time_s()
         try:
             read = await self._parts.parser.parse(body, content_type, request.url, request.page_class)
         except ProbeError as error:
-            self._metrics.pushes.labels("unreadable").inc()
             log.warning("a push cannot be read", source=known.source_id, detail=error.message)
-            return None
-        return ProbeOutcome(
+            return "unreadable"
+        outcome = ProbeOutcome(
             source_id=known.source_id,
             kind=OutcomeKind.CHANGED,
             started_s=started_s,
             finished_s=max(started_s, self._clock.time_s()),
             items=read.items,
+            truncated=read.truncated,
             requests=0,
             body_bytes=len(body),
             is_push=True,
         )
+        return "accepted" if await self._probes.take_in(outcome, reading=request.reading) else "ignored"
+
+    def _count(self, result: str) -> None:
+        self._metrics.pushes.labels(result).inc()
 
     # -- what is asked of hubs
 
-    async def _subscribe(self, wanted: Subscription) -> None:
-        """Ask a hub; it may verify before it answers, so the callback must be known first."""
+    async def _subscribe(self, wanted: Subscription) -> bool:
+        """Ask a hub and return whether it accepts; it may verify before it answers, so its callback is known first."""
         if not wanted.callback_id:
             wanted = replace(wanted, callback_id=secrets.token_urlsafe(24), secret=secrets.token_urlsafe(32))
-            await self._keep(wanted)
-        now_s = self._clock.time_s()
+        asked = asking(wanted, now_s=self._clock.time_s(), rng=self._decider.rng)
+        await self._keep(asked)
         try:
             await self._parts.hub.request(wanted.hub, self._form("subscribe", wanted))
         except ProbeError as error:
             log.warning("a hub refuses", source=wanted.source_id, hub=wanted.hub, detail=error.message)
-            await self._keep_unless_changed(wanted, lambda: refused(wanted, now_s=now_s, rng=self._decider.rng))
-        else:
-            await self._keep_unless_changed(wanted, lambda: requested(wanted, now_s=now_s))
+            if (now := self._unanswered(asked)) is not None:
+                await self._keep(self._decider.hub_refused(now, self._clock.time_s()))
+            return False
+        if (now := self._unanswered(asked)) is not None:
+            await self._keep(accepted(now, now_s=self._clock.time_s()))
+        return True
 
-    async def _leave_undeclared(self) -> None:
-        for subscription in self._decider.hubs.strangers():
-            self._decider.hubs.drop(subscription.source_id)
-            await self._store.forget_subscription(subscription.source_id)
-            if subscription.callback_id:
-                await self._unsubscribe(subscription)
+    def _unanswered(self, asked: Subscription) -> Subscription | None:
+        """Return the subscription as it is now, unless the hub has called back, or it was left, since it was asked."""
+        now = self._decider.hubs.of(asked.source_id)
+        return now if now is not None and now.callback_id == asked.callback_id and now.is_asked else None
 
-    async def _unsubscribe(self, subscription: Subscription) -> None:
+    async def _leave(self, subscription: Subscription) -> None:
+        if self._decider.hubs.of(subscription.source_id) is None:
+            await self._store.save_subscription(subscription.source_id, None)
+        if not subscription.callback_id:
+            return
         self._leaving[subscription.callback_id] = subscription.topic
+        while len(self._leaving) > _MOST_LEAVING:
+            self._leaving.popitem(last=False)
         try:
             await self._parts.hub.request(subscription.hub, self._form("unsubscribe", subscription))
         except ProbeError as error:
@@ -164,16 +207,9 @@ class Pushes:
             form |= {"hub.lease_seconds": str(int(LEASE_S)), "hub.secret": subscription.secret}
         return form
 
-    # -- how
-
     async def _keep(self, subscription: Subscription) -> None:
         self._decider.subscribed(subscription, self._clock.time_s())
-        await self._store.save_subscription(subscription)
-
-    async def _keep_unless_changed(self, asked: Subscription, after: Callable[[], Subscription]) -> None:
-        """Take in what became of a request, unless the hub has verified or denied it meanwhile."""
-        if self._decider.hubs.of(asked.source_id) == asked:
-            await self._keep(after())
+        await self._store.save_subscription(subscription.source_id, subscription)
 
 
 def is_signed(body: bytes, signature: str | None, secret: str) -> bool:
@@ -186,8 +222,4 @@ def is_signed(body: bytes, signature: str | None, secret: str) -> bool:
     if method.lower() not in _METHODS or not secret:
         return False
     expected = hmac.new(secret.encode(), body, method.lower()).hexdigest()
-    return hmac.compare_digest(expected, digits.strip().lower())
-
-
-def _number(text: str | None) -> float | None:
-    return float(text) if text is not None and text.isdecimal() and len(text) < 12 else None
+    return hmac.compare_digest(expected.encode(), digits.strip().lower().encode(errors="replace"))

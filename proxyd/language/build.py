@@ -33,7 +33,6 @@ from proxyd.language.nodes import (
     TimeSpec,
 )
 from proxyd.language.pieces import Complaint
-from proxyd.model.walk import KINDS, children
 from proxyd.language.words import did_you_mean, get_keyword
 from proxyd.model.expression import Column, Duration, Select, Span, Unit
 from proxyd.model.profile import (
@@ -59,6 +58,7 @@ from proxyd.model.profile import (
     WebhookDelivery,
     WebhookForm,
 )
+from proxyd.model.walk import KINDS, children
 
 MAX_DEPTH = 200
 _INTERVAL = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([A-Za-z]+)?\s*")

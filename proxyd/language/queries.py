@@ -11,7 +11,6 @@ from proxyd.language.expressions import ExpressionChecker
 from proxyd.language.problems import Reporter
 from proxyd.language.scope import Binding, Scope
 from proxyd.language.values import Values
-from proxyd.model.walk import children, has_aggregate
 from proxyd.model.expression import (
     Aggregate,
     ClassName,
@@ -26,6 +25,7 @@ from proxyd.model.expression import (
 )
 from proxyd.model.item import EventKind
 from proxyd.model.profile import PageClass, Trigger
+from proxyd.model.walk import children, has_aggregate
 
 MAX_LIMIT = 1_000_000
 MAX_CLASSES = 8

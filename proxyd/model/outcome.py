@@ -33,7 +33,10 @@ class OutcomeKind(Enum):
     @property
     def is_success(self) -> bool:
         """Whether the probe saw the state of the source."""
-        return self in {OutcomeKind.CHANGED, OutcomeKind.SAME_BODY, OutcomeKind.NOT_MODIFIED}
+        return self in _SUCCESSES
+
+
+_SUCCESSES = (OutcomeKind.CHANGED, OutcomeKind.SAME_BODY, OutcomeKind.NOT_MODIFIED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,8 @@ class ProbeRequest:
     ----------
     url
         The declared address.
+    reading
+        What identifies the address and how it is read: an outcome of another reading says nothing.
     moved_url
         Where the source moved for good, as its redirects said repeatedly; asked instead of ``url``.
     headers, auth
@@ -68,6 +73,7 @@ class ProbeRequest:
     validators: Validators = NO_VALIDATORS
     body_hash: str | None = None
     page_class: PageClass | None = None
+    reading: str = ""
     moved_url: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
     auth: Auth | None = None
@@ -104,6 +110,12 @@ class ProbeOutcome:
         Where redirects of kind 301 and 308 led, up to the first of another kind; ``None`` without any.
     hub_links
         What the response or its document says of hubs, where it was read.
+    answered_by
+        The host of the last response; ``None`` where there was none.
+    crawl_delay_s
+        Seconds between requests that robots.txt asks for.
+    misfits
+        Values of a page that do not fit their declared type and read as null.
     detail
         One line for people: the status, the error or what the document looked like.
     requests
@@ -126,6 +138,9 @@ class ProbeOutcome:
     period_s: float | None = None
     permanent_url: str | None = None
     hub_links: HubLinks | None = None
+    answered_by: str | None = None
+    crawl_delay_s: float | None = None
+    misfits: int = 0
     detail: str = ""
     requests: int = 1
     body_bytes: int = 0

@@ -9,6 +9,7 @@ from proxyd.model.item import Value
 from proxyd.model.profile import FieldType
 
 _EARLIEST_S, _LATEST_S = -62135596800.0, 253402300799.0  # years 1 to 9999
+_LARGEST = 2**63
 TIMESTAMP_PATHS = frozenset({"channel.item.pubdate", "channel.item.updated"})
 
 
@@ -55,7 +56,8 @@ def coerce(value: Value, field_type: FieldType, *, path: str = "") -> Value:
             return float(value) if isinstance(value, int | float) else parse_iso(value)
         case FieldType.INTEGER:
             number = _number(value)
-            return int(number) if number is not None and number == int(number) else None
+            is_whole = number is not None and number == int(number) and abs(number) < _LARGEST
+            return int(number) if number is not None and is_whole else None
         case FieldType.DECIMAL:
             return _number(value)
 

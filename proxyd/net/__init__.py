@@ -1,7 +1,9 @@
 """What every connection to the outside goes through: the guard, the session and the host tokens."""
 
+from proxyd.net.addresses import read_url
+from proxyd.net.descriptors import raise_open_files, room_for_connections
 from proxyd.net.guard import Guard, GuardedResolver, RefusedConnectionError, refusal, refusal_in
-from proxyd.net.hosts import HostTokens
+from proxyd.net.hosts import HostTokens, Turn
 from proxyd.net.links import Link, absolute, read_links
 from proxyd.net.scopes import ThrottleScopes
 from proxyd.net.session import SessionLimits, make_session, user_agent
@@ -15,16 +17,20 @@ __all__ = [
     "RefusedConnectionError",
     "SessionLimits",
     "ThrottleScopes",
+    "Turn",
     "absolute",
     "describe",
     "fresh_for_s",
     "http_date_s",
     "make_session",
     "one_line",
+    "raise_open_files",
     "read_links",
     "read_some",
+    "read_url",
     "refusal",
     "refusal_in",
     "retry_after_s",
+    "room_for_connections",
     "user_agent",
 ]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import socket
+from functools import lru_cache
 from ipaddress import (
     IPv4Address,
     IPv4Network,
@@ -87,6 +88,7 @@ _WRAPPERS: tuple[tuple[IPv6Network, str], ...] = tuple(
     )
 )
 _NAME = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?")
+_HOSTS_REMEMBERED = 65_536
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 # Ports of other protocols that a request could speak to by accident (the "bad ports" of the Fetch standard).
 # fmt: off
@@ -208,6 +210,7 @@ class Guard:
 
     def __init__(self, allow: Sequence[Network] = (), allow_ports: Collection[int] = ()) -> None:
         self._allow = tuple(allow)
+        self._host_refusal = lru_cache(_HOSTS_REMEMBERED)(self._refusal_of_host)
         self._ports = frozenset(allow_ports)
 
     def refusal(self, address: Address) -> str | None:
@@ -222,7 +225,9 @@ class Guard:
             raise BlockedAddressError("a URL with credentials is refused")
         if not url.raw_host:
             raise BlockedAddressError("a URL without a host is refused")
-        self._check_address(written_address(url.raw_host))
+        reason = self._host_refusal(url.raw_host)
+        if reason is not None:
+            raise RefusedConnectionError(reason)
         if self._ports and url.port not in self._ports:
             raise BlockedAddressError(f"port {url.port} is none of allow_ports")
         if not self._ports and url.port in _REFUSED_PORTS:
@@ -237,6 +242,12 @@ class Guard:
             return
         for found in await resolver.resolve(host, url.port or 0, socket.AF_UNSPEC):
             self._check_address(ip_address(found["host"]))
+
+    def _refusal_of_host(self, host: str) -> str | None:
+        """Return why a host that is written as an address is refused; ``None`` for a name."""
+        address = written_address(host)
+        reason = None if address is None else self.refusal(address)
+        return None if reason is None else f"{address} is refused: {reason}"
 
     def _check_address(self, address: Address | None) -> None:
         reason = None if address is None else self.refusal(address)

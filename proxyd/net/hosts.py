@@ -7,8 +7,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from proxyd.politeness import PolitenessBudget, ProbeLog
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from types import TracebackType
 
     from proxyd.ports import Clock
 
@@ -20,9 +23,34 @@ class _Lane:
     """One host: who holds the lock is next; ``users`` counts who runs, the holder and the queue."""
 
     slots: asyncio.Semaphore
+    log: ProbeLog
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
-    granted_s: float | None = None
+
+    @property
+    def granted_s(self) -> float | None:
+        """When the last token was given out."""
+        return self.log.starts_s[-1] if self.log.starts_s else None
+
+    def leave(self) -> None:
+        """Give the place back."""
+        self.slots.release()
+        self.users -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A place at a host, given back when its ``with`` block ends."""
+
+    lane: _Lane
+
+    def __enter__(self) -> None:
+        """Do nothing: the place is taken already."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.lane.leave()
 
 
 class HostTokens:
@@ -32,17 +60,28 @@ class HostTokens:
     ----------
     spacing_s
         Least time between the starts of two requests to the same host.
+    probes, window_s
+        Most starts in any such time; ``None`` where only the spacing counts.
     concurrency
         Most turns at one host at once; tokens alone are not limited by it.
     idle_s
         A host nobody asked for in this time may be forgotten; memory grows with the hosts of that time only.
     """
 
-    def __init__(self, clock: Clock, spacing_s: float, *, concurrency: int = 1, idle_s: float = 600.0) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        spacing_s: float,
+        *,
+        probes: int | None = None,
+        window_s: float = 0.0,
+        concurrency: int = 1,
+        idle_s: float = 600.0,
+    ) -> None:
         self._clock = clock
         self._concurrency = concurrency
-        self._spacing_s = spacing_s
-        self._keep_s = max(idle_s, spacing_s)
+        self._budget = PolitenessBudget(spacing_s, probes, window_s)
+        self._keep_s = max(idle_s, spacing_s, window_s)
         self._lanes: dict[str, _Lane] = {}
         self._sweep_at = _SWEEP_AT
 
@@ -56,36 +95,46 @@ class HostTokens:
         ``spacing_s`` asks for more than the general spacing before this request. A caller that is cancelled while
         it waits gives up its place and spends nothing.
         """
-        gap_s = max(self._spacing_s, spacing_s)
-        self._keep_s = max(self._keep_s, gap_s)
+        self._keep_s = max(self._keep_s, spacing_s)
         lane = self._lane(_canonical(host))
         lane.users += 1
         try:
             async with lane.lock:
-                await self._wait_until(lane.granted_s, gap_s)
-                lane.granted_s = self._clock.monotonic_s()
+                await self._wait(lane, spacing_s)
+                lane.log.record(self._clock.monotonic_s())
         finally:
             lane.users -= 1
 
-    @asynccontextmanager
-    async def turn(self, host: str, spacing_s: float = 0.0) -> AsyncIterator[None]:
-        """Wait for a place at ``host`` and its token, and hold the place while the block runs.
+    async def enter(self, host: str, spacing_s: float = 0.0) -> Turn:
+        """Wait for a place at ``host`` and its token; the place is held until the turn's ``with`` block ends.
 
         Nobody may wait for another turn inside the block: two callers would wait for each other.
         """
         lane = self._lane(_canonical(host))
         lane.users += 1
         try:
-            async with lane.slots:
-                await self.take(host, spacing_s)
-                yield
-        finally:
+            await lane.slots.acquire()
+        except BaseException:
             lane.users -= 1
+            raise
+        try:
+            await self.take(host, spacing_s)
+        except BaseException:
+            lane.leave()
+            raise
+        return Turn(lane)
 
-    async def _wait_until(self, granted_s: float | None, gap_s: float) -> None:
-        if granted_s is None:
-            return
-        while (left_s := granted_s + gap_s - self._clock.monotonic_s()) > 0:
+    @asynccontextmanager
+    async def turn(self, host: str, spacing_s: float = 0.0) -> AsyncIterator[None]:
+        """Hold a turn at ``host`` while the block runs."""
+        with await self.enter(host, spacing_s):
+            yield
+
+    async def _wait(self, lane: _Lane, spacing_s: float) -> None:
+        earliest_s = lane.log.earliest_s()
+        if lane.granted_s is not None:
+            earliest_s = max(earliest_s, lane.granted_s + spacing_s)
+        while (left_s := earliest_s - self._clock.monotonic_s()) > 0:
             await self._clock.sleep(left_s)
 
     def _lane(self, host: str) -> _Lane:
@@ -93,7 +142,7 @@ class HostTokens:
         if lane is None:
             if len(self._lanes) >= self._sweep_at:
                 self._forget_idle()
-            lane = self._lanes[host] = _Lane(asyncio.Semaphore(self._concurrency))
+            lane = self._lanes[host] = _Lane(asyncio.Semaphore(self._concurrency), ProbeLog(self._budget))
         return lane
 
     def _forget_idle(self) -> None:

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 
 from yarl import URL
 
+from proxyd.net.addresses import read_url
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_TARGET = re.compile(r"[\s,]*<([^<>]*)>")
+_TARGET = re.compile(r"<([^<>]*)>")
 _PARAMETER = re.compile(
     r"\s*;\s*(?P<name>[!#$&+.^_`|~0-9A-Za-z-]*\*?)"
     r'(?:\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>[^\s;,"]*)))?'
 )
 _MOST_LINKS = 100
-_MOST_CHARACTERS = 65_536
-_LONGEST_URL = 4096
+_MOST_CHARACTERS = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +59,28 @@ def absolute(target: str, base: str) -> str | None:
     'https://a.example/b'
     >>> absolute("javascript:x", "https://a.example/")
     """
-    try:
-        url = URL(base).join(URL(target.strip())).with_fragment(None)
-    except ValueError:
+    url = read_url(target.strip(), URL(base))
+    if url is None or url.scheme not in {"http", "https"} or not url.raw_host:
         return None
-    is_web = url.scheme in {"http", "https"} and bool(url.raw_host)
-    return str(url) if is_web and len(str(url)) <= _LONGEST_URL else None
+    return str(url.with_fragment(None))
 
 
 def _entries(text: str) -> Iterator[tuple[str, dict[str, str]]]:
-    position = 0
+    position = _begin(text, 0)
     while position < len(text):
         match = _TARGET.match(text, position)
         if match is not None:
             parameters, position = _parameters(text, match.end())
             yield match[1], parameters
         comma = text.find(",", position)
-        position = len(text) if comma < 0 else comma + 1
+        position = len(text) if comma < 0 else _begin(text, comma + 1)
+
+
+def _begin(text: str, position: int) -> int:
+    """Return where the next entry begins: after blanks and empty entries."""
+    while position < len(text) and text[position] in " \t,":
+        position += 1
+    return position
 
 
 def _parameters(text: str, position: int) -> tuple[dict[str, str], int]:

@@ -24,7 +24,10 @@ class SessionLimits:
     Parameters
     ----------
     connections, connections_per_host
-        Open connections; 0 is no limit.
+        Open connections; 0 is no limit. Probes that wait for one of slow origins' would come late: what is open is
+        bounded by the probing budget and the probes' timeout, not here.
+    keepalive_s
+        How long a connection without a request stays open.
     connect_timeout_s
         For one address: TCP and TLS together.
     dns_ttl_s
@@ -33,8 +36,9 @@ class SessionLimits:
         Longest status line and longest header of a response.
     """
 
-    connections: int = 512
+    connections: int = 0
     connections_per_host: int = 8
+    keepalive_s: float = 15.0
     connect_timeout_s: float = 10.0
     dns_ttl_s: float = 60.0
     header_bytes: int = 32_768
@@ -85,6 +89,7 @@ def _connector(guard: Guard | None, limits: SessionLimits, resolver: AbstractRes
         socket_factory=None if guard is None else guard.open_socket,
         limit=limits.connections,
         limit_per_host=limits.connections_per_host,
+        keepalive_timeout=limits.keepalive_s,
         use_dns_cache=True,
         ttl_dns_cache=int(limits.dns_ttl_s),
     )

@@ -6,7 +6,7 @@ from proxyd.politeness.freshness import fresh_until_s
 from proxyd.politeness.hosts import HostBudgets
 from proxyd.politeness.retry import retry_after_s
 from proxyd.politeness.spacing import PolitenessBudget, ProbeLog
-from proxyd.politeness.throttle import HostThrottle, throttled
+from proxyd.politeness.throttle import HostThrottle, Throttles, throttled
 
 __all__ = [
     "BackOff",
@@ -15,6 +15,7 @@ __all__ = [
     "HostThrottle",
     "PolitenessBudget",
     "ProbeLog",
+    "Throttles",
     "back_off",
     "fresh_until_s",
     "retry_after_s",

@@ -36,7 +36,8 @@ def back_off(
         asked = outcome.retry_after_s or 0.0
         return BackOff(0, outcome.finished_s + min(asked, LONGEST_S) if asked else 0.0)
     if not counts:
-        return BackOff(previous.failures, outcome.finished_s + spacing_s * (1.0 + JITTER * float(rng.random())))
+        wait = spacing_s * (1.0 + JITTER * float(rng.random()))
+        return BackOff(previous.failures, max(previous.not_before_s, outcome.finished_s + wait))
     failures = previous.failures + 1
     first = _FIRST_WAIT_S.get(outcome.kind, spacing_s)
     wait = min(LONGEST_S, first * 2.0 ** min(failures - 1, 32))

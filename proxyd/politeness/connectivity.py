@@ -33,6 +33,8 @@ class Connectivity:
 
     def take_in(self, host: str, outcome: ProbeOutcome) -> None:
         """Note how a probe of ``host`` ended."""
+        if outcome.is_push:
+            return
         if outcome.kind in _SILENT:
             if outcome.requests:
                 self._silent.add(host)

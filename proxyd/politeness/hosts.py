@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Set
+from dataclasses import dataclass, replace
 
 from proxyd.politeness.spacing import PolitenessBudget, ProbeLog
 
@@ -53,6 +54,19 @@ class HostBudgets:
     def take_back(self, host: str, planned_s: float) -> None:
         """Forget a probe that was planned and did not start."""
         self._host(host).planned.correct(planned_s, None)
+
+    def space(self, host: str, spacing_s: float) -> None:
+        """Keep at least ``spacing_s`` between the probes of one host, where it asks for more than the others."""
+        known = self._host(host)
+        if spacing_s > known.started.budget.spacing_s:
+            budget = replace(self.budget, spacing_s=spacing_s)
+            self._hosts[host] = _Host(
+                ProbeLog(budget, known.planned.starts_s), ProbeLog(budget, known.started.starts_s)
+            )
+
+    def keep(self, hosts: Set[str]) -> None:
+        """Forget all hosts but these."""
+        self._hosts = {host: known for host, known in self._hosts.items() if host in hosts}
 
     def remember(self, host: str, start_s: float) -> None:
         """Take over the last start of a host from before a restart, as if the whole budget had been used then."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from proxyd.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.politeness.backoff import FIRST_THROTTLE_S, JITTER, LONGEST_S
 
 QUIET_S = 1800.0
@@ -46,3 +47,24 @@ def throttled(previous: HostThrottle, *, now_s: float, asked_s: float | None, rn
     if is_same:
         return HostThrottle(strikes, max(previous.until_s, now_s + wait_s) if asked_s else previous.until_s)
     return HostThrottle(strikes, now_s + wait_s)
+
+
+class Throttles:
+    """The throttles of all scopes: hosts, or groups of hosts that are throttled together."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, HostThrottle] = {}
+
+    def take_in(self, scope: str, outcome: ProbeOutcome, rng: np.random.Generator) -> float | None:
+        """Note how a probe of a scope ended; return until when the scope is to be left alone, if it is.
+
+        An answer forgets the strikes; what was pushed is none.
+        """
+        if outcome.kind is OutcomeKind.THROTTLED:
+            before = self._known.get(scope, HostThrottle())
+            now_s, asked_s = outcome.finished_s, outcome.retry_after_s
+            self._known[scope] = after = throttled(before, now_s=now_s, asked_s=asked_s, rng=rng)
+            return after.until_s
+        if outcome.kind.is_success and not outcome.is_push:
+            self._known.pop(scope, None)
+        return None

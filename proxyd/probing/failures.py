@@ -6,6 +6,7 @@
     |- TooLargeError            the decoded body is longer than allowed
     |- TooManyRedirectsError
     |- DisallowedError          robots.txt forbids it
+    |- ThrottledError           the host asks for less, 429 or 503, before the document could be asked for
     |- NoSecretError            the secret of its AUTH is not set
     `- DecompressionBombError   UNSAFE: a small body that decodes to a huge one
     FetchTimeoutError
@@ -41,6 +42,10 @@ class TooManyRedirectsError(FetchError):
 
 class DisallowedError(FetchError):
     """The robots.txt of the host forbids it."""
+
+
+class ThrottledError(FetchError):
+    """The host asks for fewer requests."""
 
 
 class NoSecretError(FetchError):
@@ -92,6 +97,7 @@ class ParserFailedError(FeedParseError):
 _KINDS: tuple[tuple[type[ProbeError], OutcomeKind], ...] = (
     (BlockedAddressError, OutcomeKind.BLOCKED),
     (DisallowedError, OutcomeKind.DISALLOWED),
+    (ThrottledError, OutcomeKind.THROTTLED),
     (NoSecretError, OutcomeKind.NO_SECRET),
     (TooLargeError, OutcomeKind.TOO_LARGE),
     (TooManyRedirectsError, OutcomeKind.TOO_MANY_REDIRECTS),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
+import re
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -13,16 +14,16 @@ from yarl import URL
 
 from proxyd.errors import FetchError, FetchTimeoutError
 from proxyd.model.outcome import NO_VALIDATORS, Validators
-from proxyd.net import describe, fresh_for_s, one_line, refusal_in, retry_after_s
+from proxyd.net import describe, fresh_for_s, one_line, read_url, refusal_in, retry_after_s
 from proxyd.probing.decoding import Decoder, read_decoded
 from proxyd.probing.failures import QueueTimeoutError, TooLargeError, TooManyRedirectsError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from multidict import CIMultiDictProxy
 
-    from proxyd.net import Guard, HostTokens
+    from proxyd.net import Guard, HostTokens, Turn
     from proxyd.ports import Clock
 
 ACCEPT = (
@@ -31,6 +32,8 @@ ACCEPT = (
 )
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PERMANENT = frozenset({301, 308})
+THROTTLING = frozenset({429, 503})
+_UNSENDABLE = re.compile(r"[\x00-\x1f\ud800-\udfff]")
 HIDDEN = "[hidden]"
 _SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
 _OWN_HEADERS = {
@@ -87,8 +90,12 @@ class Exchange:
 
 @dataclass(slots=True)
 class Trip:
-    """What a fetch has done so far; it is told also when the fetch fails."""
+    """What a fetch has done so far; it is told also when the fetch fails.
 
+    ``exchanges`` are kept only where ``is_shown``: nobody looks at those of the daemon's probes.
+    """
+
+    is_shown: bool = True
     requests: int = 0
     started_s: float | None = None
     body_bytes: int = 0
@@ -99,11 +106,10 @@ class Trip:
         """Add decoded bytes."""
         self.body_bytes += number
 
-    def begin(self, exchange: Exchange, now_s: float) -> None:
-        """Note a request that is about to be sent."""
+    def begin(self, now_s: float) -> None:
+        """Note that a request is about to be sent."""
         self.requests += 1
         self.started_s = now_s if self.started_s is None else self.started_s
-        self.exchanges.append(exchange)
 
     def add_detour(self, other: Trip) -> None:
         """Add the requests of a fetch that this one needed; its bytes are not of the document."""
@@ -218,8 +224,9 @@ class Fetcher:
             The response could not be obtained, was cut off, too long or redirected without end; or what the gate
             of the request raises.
         """
-        course = _Course(request, trip if trip is not None else Trip(), _Budget(self._limits.total_s))
         target, permanent_url, only_permanent = _parse_url(request.url), None, True
+        home = target if request.home in {None, request.url} else _parse_url(request.home or "")
+        course = _Course(request, home, trip if trip is not None else Trip(), _Budget(self._limits.total_s))
         for _ in range(self._limits.redirects + 1):
             hop = await self._hop(target, course)
             if isinstance(hop, FetchResponse):
@@ -233,33 +240,30 @@ class Fetcher:
         self._guard.check_url(url)
         gate = course.request.gate
         spacing_s = 0.0 if gate is None else await gate(url, course.trip)
-        async with self._turn(url, spacing_s):
+        with await self._turn(url, spacing_s):
             return await self._exchange(url, course)
 
-    @asynccontextmanager
-    async def _turn(self, url: URL, spacing_s: float) -> AsyncIterator[None]:
-        async with AsyncExitStack() as held:
-            try:
-                async with asyncio.timeout(self._limits.queue_s):
-                    await held.enter_async_context(self._tokens.turn(url.raw_host or "", spacing_s))
-            except TimeoutError as error:
-                message = f"the queue of {url.raw_host} is longer than {self._limits.queue_s:g} s"
-                raise QueueTimeoutError(message) from error
-            yield
+    async def _turn(self, url: URL, spacing_s: float) -> Turn:
+        try:
+            async with asyncio.timeout(self._limits.queue_s):
+                return await self._tokens.enter(url.raw_host or "", spacing_s)
+        except TimeoutError as error:
+            message = f"the queue of {url.raw_host} is longer than {self._limits.queue_s:g} s"
+            raise QueueTimeoutError(message) from error
 
     async def _exchange(self, url: URL, course: _Course) -> _Hop:
         headers, trip = course.headers_for(url), course.trip
-        trip.begin(Exchange(str(url), course.shown(headers)), self._clock.time_s())
-        async with (
-            course.budget.spending(),
-            _client_errors(),
-            self._session.get(url, headers=headers, allow_redirects=False, auto_decompress=False) as response,
-        ):
-            sent, received = course.shown(response.request_info.headers), tuple(response.headers.items())
-            trip.exchanges[-1] = Exchange(str(url), sent, response.status, received)
-            if response.status in _REDIRECTS and "Location" in response.headers:
-                return _Redirect(_next_url(response), response.status in _PERMANENT)
-            return await self._response(response, trip)
+        trip.begin(self._clock.time_s())
+        course.show_sent(url, headers)
+        with course.budget.spending() as left_s, _client_errors():
+            async with (
+                asyncio.timeout(left_s),
+                self._session.get(url, headers=headers, allow_redirects=False, auto_decompress=False) as response,
+            ):
+                course.show_received(url, response)
+                if response.status in _REDIRECTS and "Location" in response.headers:
+                    return _Redirect(_next_url(response), response.status in _PERMANENT)
+                return await self._response(response, trip)
 
     async def _response(self, response: aiohttp.ClientResponse, trip: Trip) -> FetchResponse:
         body = b""
@@ -293,14 +297,13 @@ class _Budget:
         self._total_s = total_s
         self._left_s = total_s
 
-    @asynccontextmanager
-    async def spending(self) -> AsyncIterator[None]:
-        """Run the block within what is left; raise FetchTimeoutError where it is not enough."""
+    @contextmanager
+    def spending(self) -> Iterator[float]:
+        """Yield what is left, within which the block ends itself by a TimeoutError: it becomes a FetchTimeoutError."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         try:
-            async with asyncio.timeout(max(0.0, self._left_s)):
-                yield
+            yield max(0.0, self._left_s)
         except TimeoutError as error:
             raise FetchTimeoutError(f"no complete response within {self._total_s:g} s") from error
         finally:
@@ -310,11 +313,11 @@ class _Budget:
 class _Course:
     """One fetch under way: what was asked, what it has done and what it may still cost."""
 
-    def __init__(self, request: FetchRequest, trip: Trip, budget: _Budget) -> None:
+    def __init__(self, request: FetchRequest, home: URL, trip: Trip, budget: _Budget) -> None:
         self.request = request
         self.trip = trip
         self.budget = budget
-        self._home = _origin(_parse_url(request.home or request.url))
+        self._home = _origin(home)
         self._private = {name: value for name, value in request.headers if _is_addable(name, value)}
         if request.authorization is not None:
             self._private["Authorization"] = request.authorization
@@ -327,7 +330,18 @@ class _Course:
             headers.update(self._private)
         return headers
 
-    def shown(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+    def show_sent(self, url: URL, headers: Mapping[str, str]) -> None:
+        """Note a request that is about to be sent."""
+        if self.trip.is_shown:
+            self.trip.exchanges.append(Exchange(str(url), self._shown(headers)))
+
+    def show_received(self, url: URL, response: aiohttp.ClientResponse) -> None:
+        """Note what was really sent, and what came back."""
+        if self.trip.is_shown:
+            sent, received = self._shown(response.request_info.headers), tuple(response.headers.items())
+            self.trip.exchanges[-1] = Exchange(str(url), sent, response.status, received)
+
+    def _shown(self, headers: Mapping[str, str]) -> Mapping[str, str]:
         """Return headers for people: none of the values that may be secret."""
         return {name: HIDDEN if name.lower() in self._hidden else value for name, value in headers.items()}
 
@@ -357,8 +371,8 @@ async def _beginning(chunks: AsyncIterator[bytes], encoding: str, limit: int, co
     return b"".join(pieces)
 
 
-@asynccontextmanager
-async def _client_errors() -> AsyncIterator[None]:
+@contextmanager
+def _client_errors() -> Iterator[None]:
     """Turn what the HTTP client raises into the ProbeError family."""
     try:
         yield
@@ -381,23 +395,22 @@ def _request_headers(validators: Validators) -> CIMultiDict[str]:
 
 def _sendable(value: str | None) -> str | None:
     """Return a header's value if it can be sent back; bytes that are no UTF-8 arrive as surrogates and cannot."""
-    if not value or len(value) > 4096 or any(ord(char) < 32 or 0xD800 <= ord(char) < 0xE000 for char in value):
-        return None
-    return value
+    return value if value and len(value) <= 4096 and _UNSENDABLE.search(value) is None else None
 
 
 def _parse_url(text: str) -> URL:
-    try:
-        return URL(text)
-    except ValueError as error:
-        raise FetchError(f"the URL cannot be read: {one_line(str(error))}") from error
+    url = read_url(text)
+    if url is None:
+        raise FetchError(f"the URL cannot be read: {one_line(text, 100)}")
+    return url
 
 
 def _next_url(response: aiohttp.ClientResponse) -> URL:
-    try:
-        return response.url.join(URL(response.headers["Location"]))
-    except ValueError as error:
-        raise FetchError(f"the redirect cannot be read: {one_line(str(error))}") from error
+    location = response.headers["Location"]
+    url = read_url(location, response.url)
+    if url is None:
+        raise FetchError(f"the redirect cannot be read: {one_line(location, 100)}")
+    return url
 
 
 def _with_permanent(response: FetchResponse, permanent_url: str | None) -> FetchResponse:

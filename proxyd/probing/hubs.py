@@ -9,23 +9,32 @@ import aiohttp
 from yarl import URL
 
 from proxyd.errors import FetchError, FetchTimeoutError
-from proxyd.net import describe, refusal_in
+from proxyd.net import describe, read_url, refusal_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from proxyd.net import Guard
+    from proxyd.net import Guard, HostTokens
 
 _REDIRECTS = frozenset({307, 308})
 _MOST_REDIRECTS = 3
 
 
 class HubClient:
-    """Asks hubs for subscriptions."""
+    """Asks hubs for subscriptions.
 
-    def __init__(self, session: aiohttp.ClientSession, guard: Guard, *, timeout_s: float = 30.0) -> None:
+    Parameters
+    ----------
+    tokens
+        Spaces the requests to one host, shared with the probes; waiting for them does not count towards ``timeout_s``.
+    """
+
+    def __init__(
+        self, session: aiohttp.ClientSession, guard: Guard, tokens: HostTokens, *, timeout_s: float = 30.0
+    ) -> None:
         self._session = session
         self._guard = guard
+        self._tokens = tokens
         self._timeout_s = timeout_s
 
     async def request(self, url: str, form: Mapping[str, str]) -> None:
@@ -36,22 +45,38 @@ class HubClient:
         FetchError, FetchTimeoutError
             The hub could not be reached, answered too late, or refused.
         """
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                await self._post(URL(url), form)
-        except TimeoutError as error:
-            raise FetchTimeoutError(f"no answer within {self._timeout_s:g} s") from error
-        except (aiohttp.ClientError, OSError, UnicodeError, ValueError) as error:
-            raise refusal_in(error) or FetchError(describe(error)) from error
-
-    async def _post(self, url: URL, form: Mapping[str, str]) -> None:
+        target = read_url(url)
         for _ in range(_MOST_REDIRECTS + 1):
-            self._guard.check_url(url)
-            async with self._session.post(url, data=form, allow_redirects=False) as response:
-                if response.status in _REDIRECTS and "Location" in response.headers:
-                    url = url.join(URL(response.headers["Location"]))
-                    continue
-                if not 200 <= response.status < 300:
-                    raise FetchError(f"the hub answers {response.status}")
+            if target is None:
+                raise FetchError("the hub's address, or that of its redirect, cannot be read")
+            self._guard.check_url(target)
+            moved = await self._post(target, form)
+            if moved is None:
                 return
+            target = read_url(moved, target)
+            if target is not None and not _may_follow(URL(url), target):
+                raise FetchError("the hub redirects to another origin, which is none of the form's business")
         raise FetchError(f"more than {_MOST_REDIRECTS} redirects")
+
+    async def _post(self, url: URL, form: Mapping[str, str]) -> str | None:
+        """Return where the request is redirected to, ``None`` where it was accepted."""
+        async with self._tokens.turn(url.raw_host or ""):
+            try:
+                async with (
+                    asyncio.timeout(self._timeout_s),
+                    self._session.post(url, data=form, allow_redirects=False) as response,
+                ):
+                    if response.status in _REDIRECTS and "Location" in response.headers:
+                        return response.headers["Location"]
+                    if not 200 <= response.status < 300:
+                        raise FetchError(f"the hub answers {response.status}")
+                    return None
+            except TimeoutError as error:
+                raise FetchTimeoutError(f"no answer within {self._timeout_s:g} s") from error
+            except (aiohttp.ClientError, OSError, UnicodeError, ValueError) as error:
+                raise refusal_in(error) or FetchError(describe(error)) from error
+
+
+def _may_follow(first: URL, target: URL) -> bool:
+    """Whether the form, which holds a secret, may go there: to the same host, and not into the clear."""
+    return target.raw_host == first.raw_host and target.scheme in {first.scheme, "https"}

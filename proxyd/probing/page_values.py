@@ -56,19 +56,22 @@ class ParsedPage:
     misfits: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Rows:
     """Turns raw rows into items; counts what does not fit."""
 
     page_class: PageClass
     url: str
     misfits: Counter[str] = field(default_factory=Counter)
+    unidentified: int = 0
 
     def items(self, rows: Iterable[Sequence[Raw]]) -> Iterator[Item]:
         for row in rows:
             texts = [plain(raw) for raw in row]
             identity = self._identity(texts)
-            if identity is not None:
+            if identity is None:
+                self.unidentified += 1
+            else:
                 yield Item(identity, self._fields(row, texts), None, self._hash(texts))
 
     def _fields(self, row: Sequence[Raw], texts: Sequence[str | None]) -> dict[str, Value]:
@@ -110,7 +113,8 @@ def page_of(rows: Iterable[Sequence[Raw]], page_class: PageClass, url: str, vers
     items = tuple(distinct(builder.items(kept[:MOST_ITEMS])))
     if kept and not items:
         raise UnreadableDocumentError(f"not one row has a value for its KEY {', '.join(page_class.key)}")
-    return ParsedPage(items, version, truncated=len(kept) > MOST_ITEMS, misfits=tuple(sorted(builder.misfits.items())))
+    is_cut = len(kept) > MOST_ITEMS or builder.unidentified > 0  # a row that cannot be told is not gone
+    return ParsedPage(items, version, truncated=is_cut, misfits=tuple(sorted(builder.misfits.items())))
 
 
 def field_selectors(fields: Iterable[Field]) -> str:

@@ -7,12 +7,14 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from yarl import URL
+
 from proxyd.errors import ProbeError
 from proxyd.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.net import absolute, one_line, read_links
 from proxyd.probing.failures import NoSecretError, kind_of
 from proxyd.probing.feed_items import ParsedFeed
-from proxyd.probing.fetcher import FetchRequest, FetchResponse, Trip
+from proxyd.probing.fetcher import THROTTLING, FetchRequest, FetchResponse, Trip
 from proxyd.probing.page_values import ParsedPage
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from proxyd.probing.pages import ParsedDocument
 
 _READABLE = frozenset({200, 203, 204, 205})
-_THROTTLED = frozenset({429, 503})
 _MOST_HUBS = 10
 
 
@@ -75,7 +76,7 @@ class HttpProber:
 
     async def probe(self, request: ProbeRequest, trip: Trip | None = None) -> ProbeOutcome:
         """Fetch and read one source once; ``trip`` is told what was sent and received on the way."""
-        probe = _Probe(request, trip if trip is not None else Trip(), self._clock.time_s())
+        probe = _Probe(request, trip if trip is not None else Trip(is_shown=False), self._clock.time_s())
         try:
             response = await self._fetcher.fetch(self._asked(request), probe.trip)
             return await self._read(probe, response)
@@ -97,7 +98,7 @@ class HttpProber:
         status = response.status
         if status == 304 and probe.request.validators != Validators():
             return self._not_modified(probe, response)
-        if status in _THROTTLED:
+        if status in THROTTLING:
             return self._throttled(probe, response)
         if status == 410:
             return self._gone(probe, response)
@@ -128,6 +129,7 @@ class HttpProber:
             outcome,
             items=read.items,
             truncated=read.truncated,
+            misfits=sum(count for _, count in read.misfits) if isinstance(read, ParsedPage) else 0,
             validators=response.validators,
             body_hash=body_hash,
             period_s=read.period_s,
@@ -173,6 +175,8 @@ class HttpProber:
             fresh_for_s=None if response is None else response.fresh_for_s,
             permanent_url=None if response is None else response.permanent_url,
             detail=one_line(detail + _asked_delay(probe.trip)),
+            answered_by=None if response is None else URL(response.url).host,
+            crawl_delay_s=probe.trip.crawl_delay_s,
             requests=probe.trip.requests,
             body_bytes=probe.trip.body_bytes,
         )

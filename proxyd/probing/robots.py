@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from protego import Protego
 
 from proxyd.errors import BlockedAddressError, ProbeError
-from proxyd.probing.failures import DisallowedError, QueueTimeoutError, TooManyRedirectsError
-from proxyd.probing.fetcher import FetchLimits, FetchRequest, Trip
+from proxyd.probing.failures import DisallowedError, QueueTimeoutError, ThrottledError, TooManyRedirectsError
+from proxyd.probing.fetcher import THROTTLING, FetchLimits, FetchRequest, Trip
 
 if TYPE_CHECKING:
     from yarl import URL
@@ -196,10 +196,21 @@ class Robots:
             trip.add_detour(detour)
 
     async def _answered(self, url: URL, record: _Record, response: FetchResponse) -> None:
-        if response.status < 500:
+        if response.status in THROTTLING:
+            self._throttled(url, record, response)
+        elif response.status < 500:
             fresh_s = _DAY_S if response.fresh_for_s is None else response.fresh_for_s
             self._keep(record, await _read(response), min(max(fresh_s, _LEAST_S), _DAY_S))
-            return
+        else:
+            self._failed(url, record, response)
+
+    def _throttled(self, url: URL, record: _Record, response: FetchResponse) -> None:
+        """Go on with an old copy while the host throttles; without one it is the probe that is throttled."""
+        if not self._is_covered(record, _LEAST_S):
+            message = f"robots.txt of {url.origin()} answers with status {response.status}"
+            raise ThrottledError(message, retry_after_s=response.retry_after_s)
+
+    def _failed(self, url: URL, record: _Record, response: FetchResponse) -> None:
         wait_s = min(max(response.retry_after_s or 0.0, _LEAST_S), _DAY_S)
         if not self._is_covered(record, wait_s):
             record.refresh_s = self._clock.monotonic_s() + wait_s

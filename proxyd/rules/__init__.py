@@ -5,7 +5,15 @@ from proxyd.rules.engine import Known, Observation, PageContext, observe, source
 from proxyd.rules.joint import JointInterval, Obtained
 from proxyd.rules.origins import probe_request
 from proxyd.rules.programs import RuleProgram, compile_rule
-from proxyd.rules.state import IntervalRecord, Needed, Notification, SourceState, StoredEvent, StreamState
+from proxyd.rules.state import (
+    HistoryNeeded,
+    IntervalRecord,
+    Needed,
+    Notification,
+    SourceState,
+    StoredEvent,
+    StreamState,
+)
 from proxyd.rules.subscriptions import Subscription, SubscriptionStatus
 from proxyd.rules.values import iso_time
 
@@ -14,19 +22,21 @@ __all__ = [
     "Decider",
     "DeciderSettings",
     "Explanation",
+    "HistoryNeeded",
     "IntervalRecord",
+    "JointInterval",
+    "Known",
     "Needed",
     "Notification",
     "Observation",
+    "Obtained",
     "PageContext",
     "RuleProgram",
     "SourceState",
     "StoredEvent",
     "StreamState",
-    "StreamStep",
     "Subscription",
     "SubscriptionStatus",
-    "advance",
     "compile_rule",
     "iso_time",
     "observe",

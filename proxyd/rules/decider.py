@@ -19,7 +19,7 @@ from proxyd.estimation import DEFAULT_MEAN_PER_S, PopulationPrior
 from proxyd.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.model.profile import EMPTY_DECLARATION, Declaration, Source
-from proxyd.politeness import Connectivity, HostThrottle, PolitenessBudget, ProbeLog, throttled
+from proxyd.politeness import Connectivity, PolitenessBudget, ProbeLog, Throttles
 from proxyd.rules.captures import Captures, CaptureStep
 from proxyd.rules.demands import demands_of
 from proxyd.rules.engine import (
@@ -35,11 +35,11 @@ from proxyd.rules.engine import (
 )
 from proxyd.rules.joint import JointInterval
 from proxyd.rules.notices import History, notice
-from proxyd.rules.origins import moved_url, probe_request, validators
+from proxyd.rules.origins import moved_url, probe_request, reading_of, validators
 from proxyd.rules.programs import RuleProgram, compile_rule
 from proxyd.rules.state import Needed, SourceState, StoredEvent, StreamState
 from proxyd.rules.streams import advance, counted, counts, recalled
-from proxyd.rules.subscriptions import Hubs, Subscription
+from proxyd.rules.subscriptions import Hubs, Subscription, refused
 from proxyd.scheduling import Demands, OnceDemand, Page, PlannedProbe, Planner, PlannerSettings
 
 
@@ -119,7 +119,7 @@ class Decider:
         self.declaration = EMPTY_DECLARATION
         self.programs: dict[str, RuleProgram] = {}
         self.states: dict[str, SourceState] = {}
-        self._throttles: dict[str, HostThrottle] = {}
+        self._throttles = Throttles()
         self.connection = Connectivity()
         self.streams: dict[tuple[str, str], StreamState] = {}
         self.hubs = Hubs()
@@ -180,7 +180,8 @@ class Decider:
                     if known is not None and known.first_contact_s is not None and program.start_s < program.accepted_s:
                         backlog.append(Backlog(program, declaration.sources[source_id], known.next_seq))
         if self.settings.subscribes:
-            self.hubs.allow(name for name in self._rules_of if declaration.sources[name].websub is not False)
+            sources = (declaration.sources[source_id] for source_id in self._rules_of)
+            self.hubs.allow({source.source_id: source.url for source in sources if source.websub is not False})
         self.captures.declare(self.programs)
         self._place_pages(now_s)
         return backlog
@@ -256,14 +257,14 @@ class Decider:
         return needed(self._context(source), outcome, completes=bool(self.captures.wanting(source.source_id)))
 
     def observe(
-        self, outcome: ProbeOutcome, known: Known = NOTHING_KNOWN, *, url: str | None = None
+        self, outcome: ProbeOutcome, known: Known = NOTHING_KNOWN, *, reading: str | None = None
     ) -> Observation | None:
         """Return what an outcome changes and take it in.
 
-        ``None`` where the source is gone or, if ``url`` says what was probed, has another address meanwhile.
+        ``None`` where the source is gone or, if ``reading`` says what was probed and how it was read, has changed.
         """
         source = self.declaration.sources.get(outcome.source_id)
-        if source is None or (url is not None and url != source.url):
+        if source is None or (reading is not None and reading != self._reading(source)):
             return None
         self.connection.take_in(_host(source.url), outcome)
         context = replace(self._context(source), is_excused=self.connection.excuses(outcome))
@@ -294,15 +295,12 @@ class Decider:
         page.rate_per_s = self._rate_per_s(self.declaration.sources[page.source_id], outcome.finished_s)
         if page.last_seen_s is None and outcome.kind.is_success:
             self._anchor(page, outcome.finished_s, anew=True)
-        if outcome.kind is OutcomeKind.THROTTLED:
-            before = self._throttles.get(page.throttle_scope, HostThrottle())
-            now_s, asked_s = outcome.finished_s, outcome.retry_after_s
-            after = throttled(before, now_s=now_s, asked_s=asked_s, rng=self.rng)
-            self._throttles[page.throttle_scope] = after
-            self.planner.block(page.throttle_scope, after.until_s)
-        elif outcome.kind.is_success:
-            self._throttles.pop(page.throttle_scope, None)
+        scope = self.settings.throttle_scope(outcome.answered_by or page.host)
+        if (until_s := self._throttles.take_in(scope, outcome, self.rng)) is not None:
+            self.planner.block(scope, until_s)
         self._move(page, observation.state)
+        if outcome.crawl_delay_s is not None:
+            self.planner.hosts.space(page.host, outcome.crawl_delay_s)
 
     # -- intervals of several pages
 
@@ -375,6 +373,10 @@ class Decider:
 
     # -- hubs
 
+    def hub_refused(self, subscription: Subscription, now_s: float) -> Subscription:
+        """Return a subscription after its hub refused a request."""
+        return refused(subscription, now_s=now_s, rng=self.rng)
+
     def subscribed(self, subscription: Subscription, now_s: float) -> None:
         """Take in what became of a subscription: whether its hub pushes decides what is probed."""
         self.hubs.keep(subscription)
@@ -423,11 +425,17 @@ class Decider:
     # -- how
 
     def _state(self, source: Source) -> SourceState:
-        known = self.states.get(source.source_id)
-        if known is not None and known.url == source.url:
+        known, reading = self.states.get(source.source_id), self._reading(source)
+        if known is not None and known.reading == reading:
             return known
-        # Another address is another page, but its events go on in the same numbered stream.
-        return SourceState(source.source_id, source.url, next_seq=known.next_seq if known is not None else 1)
+        if known is not None and not known.reading and known.url == source.url:  # from before readings were kept
+            return replace(known, reading=reading)
+        # Another address, or another reading, is another page, but its events go on in the same numbered stream.
+        next_seq = known.next_seq if known is not None else 1
+        return SourceState(source.source_id, source.url, next_seq=next_seq, reading=reading)
+
+    def _reading(self, source: Source) -> str:
+        return reading_of(source, self.declaration.page_class(source))
 
     def _set_state(self, state: SourceState) -> None:
         old = self.states.get(state.source_id)
@@ -471,6 +479,7 @@ class Decider:
             self.planner.remove(source_id)
         for source_id in self._rules_of:
             self.planner.put(self._page(self.declaration.sources[source_id], now_s), now)
+        self.planner.forget_hosts(now_s)
         edges = [edge for program in self.programs.values() for edge in (program.start_s, program.end_s)]
         self._next_period_s = min((edge for edge in edges if edge > now_s), default=inf)
 

@@ -62,6 +62,12 @@ class PageContext:
         """Whether a rule waits for updates of items."""
         return any(program.rule.trigger.kind is EventKind.UPDATE for program, _ in self.rules)
 
+    @property
+    def starts_afresh(self) -> bool:
+        """Whether what is stored of the source's items was of another page, or of another reading of this one."""
+        is_new = self.state.first_contact_s is None and self.state.next_seq > 1
+        return is_new and self.shape is not Shape.FEED
+
     def rate(self) -> GammaRate:
         """Return the rate estimate of the source as it stands."""
         return source_rate(self.state, self.source, half_life_s=self.half_life_s)
@@ -77,6 +83,10 @@ class Observation:
         Those whose intervals several pages must capture.
     joint, ended
         Such intervals, opened or changed, and the ids of those that are over.
+    starts_afresh
+        Whether what is stored of the source's items was of another page.
+    kept_kinds
+        The kinds of events that rules wait for: of others only the items' present state is stored.
     """
 
     state: SourceState
@@ -94,6 +104,8 @@ class Observation:
     lost_items: float = 0.0
     unfit_values: int = 0
     subscription: Subscription | None = None
+    starts_afresh: bool = False
+    kept_kinds: frozenset[EventKind] = frozenset(EventKind)
 
     @property
     def delays_s(self) -> list[float]:
@@ -120,8 +132,11 @@ def needed(context: PageContext, outcome: ProbeOutcome, *, completes: bool = Fal
     is_feed = context.shape is Shape.FEED
     programs = [program for program, _ in context.rules]
     histories = history_needed(programs, context.source.source_id, outcome.finished_s)
-    if is_feed and outcome.items:
-        return replace(histories, item_ids=tuple(item.item_id for item in outcome.items), fields=context.has_updates)
+    item_ids = tuple(item.item_id for item in outcome.items)
+    if is_feed and item_ids:
+        return replace(histories, item_ids=item_ids, fields=context.has_updates)
+    if not is_feed and outcome.truncated:  # rows that are not shown are not gone, and there may be any number of them
+        return replace(histories, item_ids=item_ids, fields=True)
     if not is_feed and (outcome.kind is OutcomeKind.CHANGED or is_missing(outcome)):
         return replace(histories, item_ids=None, fields=True)
     return histories if completes and histories.histories else None
@@ -143,10 +158,12 @@ def _histories(programs: Iterable[RuleProgram], source_id: str, now_s: float) ->
 
 def observe(context: PageContext, outcome: ProbeOutcome, known: Known, *, rng: np.random.Generator) -> Observation:
     """Return what ``outcome`` changed; ``known`` holds what is ``needed``."""
+    if _is_outdated(context, outcome):
+        outcome = replace(outcome, kind=OutcomeKind.SAME_BODY, items=(), validators=NO_VALIDATORS, body_hash=None)
     state = context.state if outcome.is_push else _after_probe(context, outcome, rng)
     if outcome.is_push:
         found = _found(context, outcome, known)
-        state = _after_push(state, outcome, found)
+        state = _after_push(state, outcome, found, context.shape)
     elif outcome.kind.is_success:
         found = _found(context, outcome, known)
         state = _after_success(state, outcome, found)
@@ -177,7 +194,9 @@ def observe(context: PageContext, outcome: ProbeOutcome, known: Known, *, rng: n
         firings=tuple(firing for firing in firings if firing.program.is_joint),
         evidence=found.evidence,
         lost_items=found.lost_items,
-        unfit_values=sum(_unfit_values(context, event.item) for event in found.events),
+        unfit_values=outcome.misfits + sum(_unfit_values(context, event.item) for event in found.events),
+        starts_afresh=context.starts_afresh,
+        kept_kinds=frozenset(program.rule.trigger.kind for program, _ in context.rules),
     )
 
 
@@ -204,11 +223,19 @@ def with_found(history: History, firing: Firing, found: Sequence[StoredEvent]) -
     }
 
 
+def _is_outdated(context: PageContext, outcome: ProbeOutcome) -> bool:
+    """Whether a probe read a page before a hub pushed what it is now."""
+    pushed_s = context.state.last_push_s
+    is_older = pushed_s is not None and not outcome.is_push and outcome.started_s < pushed_s
+    return is_older and context.shape is not Shape.FEED and outcome.kind is OutcomeKind.CHANGED
+
+
 def _found(context: PageContext, outcome: ProbeOutcome, known: Known) -> Discovery:
     seen_s = outcome.finished_s
     if outcome.kind in {OutcomeKind.SAME_BODY, OutcomeKind.NOT_MODIFIED}:
         return unchanged(context.state, seen_s=seen_s)
-    view = View(context.shape, known.items, context.has_updates, not outcome.truncated, outcome.is_push)
+    items = {} if context.starts_afresh else known.items
+    view = View(context.shape, items, context.has_updates, not outcome.truncated, outcome.is_push)
     rate_per_s = context.rate().rate_per_s(seen_s, prior_per_s=context.prior_per_s)
     return discover(outcome.items, view, context.state, seen_s=seen_s, rate_per_s=rate_per_s)
 
@@ -260,10 +287,13 @@ def _after_vanishing(state: SourceState, outcome: ProbeOutcome, found: Discovery
     )
 
 
-def _after_push(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> SourceState:
-    """Remember a push: it says nothing of the document that the next probe compares with."""
+def _after_push(state: SourceState, outcome: ProbeOutcome, found: Discovery, shape: Shape) -> SourceState:
+    """Remember a push: of a feed it says nothing of the document that the next probe compares with."""
+    is_feed = shape is Shape.FEED
     return replace(
         state,
+        validators=state.validators if is_feed else NO_VALIDATORS,
+        body_hash=state.body_hash if is_feed else None,
         last_push_s=outcome.finished_s,
         newest_s=_newest_s(state, found),
         next_seq=state.next_seq + len(found.events),

@@ -267,9 +267,9 @@ def _arithmetic(operator: str, left: Value, right: Value) -> Value:
         return None
     try:
         result = _ARITHMETIC[operator](left, right)
+        return result if isfinite(result) else None
     except (OverflowError, ZeroDivisionError):
         return None
-    return result if isfinite(result) else None
 
 
 def _quotient(left: float, right: float) -> float:

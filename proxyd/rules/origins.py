@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 
 from proxyd.model.item import EventKind
 from proxyd.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
-from proxyd.model.profile import Declaration, Source
+from proxyd.model.profile import Declaration, PageClass, Source
 from proxyd.rules.events import Discovery
 from proxyd.rules.state import SourceState
 
@@ -20,6 +21,15 @@ _SURE_S = 60.0  # by how much an item must be older than the 304 that denied it
 _MISSING = frozenset({404, 410})
 
 
+def reading_of(source: Source, page_class: PageClass) -> str:
+    """Return what identifies an address and how it is read: of another reading nothing learned of items holds.
+
+    Feeds are read whole, whatever fields their class declares.
+    """
+    how = () if page_class.is_feed else (page_class.fields, page_class.each, page_class.key)
+    return hashlib.sha256(repr((source.url, how)).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
 def probe_request(source: Source, declaration: Declaration) -> ProbeRequest:
     """Return the request of a source of which nothing is known yet; pages obey robots.txt unless told otherwise."""
     page_class = declaration.page_class(source)
@@ -28,6 +38,7 @@ def probe_request(source: Source, declaration: Declaration) -> ProbeRequest:
         source.source_id,
         source.url,
         page_class=page_class,
+        reading=reading_of(source, page_class),
         headers=source.headers,
         auth=source.auth,
         obeys_robots=obeys_robots,
@@ -60,7 +71,8 @@ def validators(state: SourceState, *, now_s: float, rate_per_s: float) -> Valida
 def after_redirects(state: SourceState, outcome: ProbeOutcome) -> SourceState:
     """Count how often a permanent redirect led to the same place; believe the declared address again if that fails."""
     if not outcome.kind.is_success:
-        is_temporary = outcome.kind in {OutcomeKind.THROTTLED, OutcomeKind.TIMEOUT, OutcomeKind.NO_SECRET}
+        is_patient = state.failures < MOVED_AFTER - 1
+        is_temporary = outcome.kind is OutcomeKind.THROTTLED or (outcome.kind is OutcomeKind.TIMEOUT and is_patient)
         return state if is_temporary else replace(state, moved_url=None, moved_times=0)
     if outcome.permanent_url is None:
         was_asked_there = state.moved_times >= MOVED_AFTER

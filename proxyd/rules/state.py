@@ -11,6 +11,7 @@ from proxyd.model.profile import Delivery
 from proxyd.rules.aggregates import Total, Window
 
 MAX_PENDING = 1000
+MAX_PENDING_CHARACTERS = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,8 @@ class SourceState:
 
     Parameters
     ----------
+    reading
+        What identifies the address and how it is read: with another one all but the numbering starts afresh.
     first_contact_s
         When its items were first seen; ``None`` before.
     last_start_s, last_success_s
@@ -72,6 +75,7 @@ class SourceState:
     distrust_until_s: float = 0.0
     missing: int = 0
     last_push_s: float | None = None
+    reading: str = ""
 
     @property
     def watched_s(self) -> float | None:

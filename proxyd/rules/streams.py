@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from proxyd.model.chronon import Chronon, ChrononGrid
 from proxyd.model.item import EventKind, UpdateEvent
 from proxyd.rules.programs import RuleProgram
-from proxyd.rules.state import MAX_PENDING, IntervalRecord, StoredEvent, StreamState
+from proxyd.rules.state import MAX_PENDING, MAX_PENDING_CHARACTERS, IntervalRecord, StoredEvent, StreamState
 from proxyd.rules.trigger import Tally
 
 
@@ -88,7 +88,7 @@ def recalled(
     tally = program.trigger.zero
     for event in in_windows:
         tally = program.trigger.take(tally, event)
-    pending = tuple(_remembered(program, event) for event in since_fired[-MAX_PENDING:])
+    pending = bounded(tuple(_remembered(program, event) for event in since_fired[-MAX_PENDING:]))
     return replace(stream, pending=pending, windows=tally.windows)
 
 
@@ -98,8 +98,26 @@ def _tally(stream: StreamState) -> Tally:
 
 def _take(program: RuleProgram, stream: StreamState, event: UpdateEvent) -> StreamState:
     tally = program.trigger.take(_tally(stream), event)
-    pending = (*stream.pending, _remembered(program, event))[-MAX_PENDING:]
+    pending = bounded((*stream.pending, _remembered(program, event)))
     return replace(stream, totals=tally.totals, windows=tally.windows, pending=pending)
+
+
+def bounded(pending: tuple[UpdateEvent, ...]) -> tuple[UpdateEvent, ...]:
+    """Return the newest events that a stream remembers: so many, and of so many characters."""
+    pending = pending[-MAX_PENDING:]
+    if not pending or _characters(pending[-1]) * MAX_PENDING <= MAX_PENDING_CHARACTERS:
+        return pending
+    left = MAX_PENDING_CHARACTERS
+    for number, event in enumerate(reversed(pending)):
+        left -= _characters(event)
+        if left < 0 and number:
+            return pending[len(pending) - number :]
+    return pending
+
+
+def _characters(event: UpdateEvent) -> int:
+    versions = (event.item, event.old) if event.old is not None else (event.item,)
+    return sum(len(value) for each in versions for value in each.fields.values() if isinstance(value, str))
 
 
 def _remembered(program: RuleProgram, event: UpdateEvent) -> UpdateEvent:

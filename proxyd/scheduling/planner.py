@@ -249,6 +249,11 @@ class Planner:
             self.hosts.take_back(page.host, planned.start_s)
         self.finished(planned.probe.source_id, now_s, seen=False)
 
+    def forget_hosts(self, now_s: float) -> None:
+        """Forget the hosts that no page is of, and the throttles that are over."""
+        self.hosts.keep({page.host for page in self.pages.values()})
+        self._blocked_s = {scope: until_s for scope, until_s in self._blocked_s.items() if until_s > now_s}
+
     def block(self, throttle_scope: str, until_s: float) -> None:
         """Let no probe of a throttle scope start before ``until_s``."""
         self._blocked_s[throttle_scope] = max(until_s, self._blocked_s.get(throttle_scope, -inf))

@@ -78,6 +78,11 @@ def gone_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
     return {"of_source": source_id, "of_item": stored.item.item_id, "seen_at_s": stored.seen_s}
 
 
+def afresh_row(observation: Observation) -> dict[str, Any]:
+    """Return the parameters that note that all of a source's items were of another page."""
+    return {"of_source": observation.state.source_id, "seen_at_s": observation.outcome.finished_s}
+
+
 def item(row: Row[Any]) -> Item:
     """Return an item of a row of ``items`` or ``changes``; one that was read without fields has none."""
     fields = getattr(row, "fields", None)

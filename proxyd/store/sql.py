@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -37,7 +38,7 @@ from proxyd.rules import Needed, Observation, SourceState, StoredEvent, StreamSt
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.engine import migrate, sqlite_engines, store_errors
-from proxyd.store.writer import Writer
+from proxyd.store.writer import MAX_BATCH, Writer
 
 _CHUNK = 500
 
@@ -60,6 +61,11 @@ _INSERT_ITEM, _INSERT_CHANGE, _INSERT_INTERVAL = insert(t.items), insert(t.chang
 _INSERT_NOTIFICATION, _INSERT_OUTBOX = insert(t.notifications), insert(t.outbox)
 _EDIT_ITEM = update(t.items).where(_of_item).values(content_hash=bindparam("hash"), fields=bindparam("text"))
 _MARK_PRESENT = update(t.items).where(_of_item).values(present_s=bindparam("seen_at_s"))
+_MARK_ALL_GONE = (
+    update(t.items)
+    .where(t.items.c.source_id == bindparam("of_source"), t.items.c.gone_s.is_(None))
+    .values(gone_s=bindparam("seen_at_s"))
+)
 _MARK_GONE = update(t.items).where(_of_item).values(gone_s=bindparam("seen_at_s"))
 
 
@@ -81,6 +87,8 @@ class SqlStore:
         self._readers = reader_engine
         self._grid = grid
         self._waiting: list[Observation] = []
+        self._subscriptions: dict[str, Subscription | None] = {}
+        self._taken = 0  # observations that a transaction took so far, in the order in which they came
 
     # -- the declaration
 
@@ -166,30 +174,41 @@ class SqlStore:
 
         Observations that wait for the same commit share its statements.
         """
+        number = self._taken + len(self._waiting)
         self._waiting.append(observation)
-        await self.writer.submit(self._record_waiting)
+        if observation.subscription is not None:
+            self._subscriptions[observation.subscription.source_id] = observation.subscription
+        await self.writer.submit(lambda connection: self._record_waiting(connection, number))
 
     async def record_firings(self, observation: Observation) -> None:
         """Store what replayed history changed: streams, intervals and notifications, not the source."""
         await self.writer.submit(lambda connection: self._record_firings(connection, [observation]))
 
-    async def _record_waiting(self, connection: AsyncConnection) -> None:
-        observations, self._waiting = self._waiting, []
-        if not observations:
+    async def _record_waiting(self, connection: AsyncConnection, number: int) -> None:
+        """Record an observation and those that wait with it; not too many, the event loop stands still for them."""
+        if number < self._taken:
             return
+        observations, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
+        self._taken += len(observations)
         await connection.execute(_UPSERT_SOURCE, [rows.source_row(o.state) for o in observations])
         events = [(o.state.source_id, event) for o in observations for event in o.events]
+        afresh = [rows.afresh_row(o) for o in observations if o.starts_afresh]
+        await _execute_many(connection, _MARK_ALL_GONE, afresh)
         gone = [rows.gone_row(*each) for each in events if each[1].kind is EventKind.DELETE]
         await _execute_many(connection, _MARK_GONE, gone)
         inserted = [rows.item_row(*each) for each in events if each[1].kind is EventKind.INSERT]
         await _execute_many(connection, _INSERT_ITEM, inserted)
-        changed = [rows.change_row(*each) for each in events if each[1].kind is not EventKind.INSERT]
+        changed = [
+            rows.change_row(o.state.source_id, event)
+            for o in observations
+            for event in o.events
+            if event.kind is not EventKind.INSERT and event.kind in o.kept_kinds
+        ]
         await _execute_many(connection, _INSERT_CHANGE, changed)
         await _execute_many(connection, _EDIT_ITEM, [rows.edit_row(o, item) for o in observations for item in o.edited])
         present = [rows.present_row(o, item_id) for o in observations for item_id in o.present]
         await _execute_many(connection, _MARK_PRESENT, present)
-        subscribed = [rows.subscription_row(o.subscription) for o in observations if o.subscription is not None]
-        await _execute_many(connection, _UPSERT_SUBSCRIPTION, subscribed)
+        await self._write_subscriptions(connection)
         await self._record_firings(connection, observations)
 
     async def _record_firings(self, connection: AsyncConnection, observations: Sequence[Observation]) -> None:
@@ -207,15 +226,18 @@ class SqlStore:
         """Return every subscription by source."""
         return {row.source_id: rows.subscription(row) for row in await self._all(select(t.subscriptions))}
 
-    async def save_subscription(self, subscription: Subscription) -> None:
-        """Store a subscription."""
-        values = [rows.subscription_row(subscription)]
-        await self.writer.submit(lambda connection: connection.execute(_UPSERT_SUBSCRIPTION, values))
+    async def save_subscription(self, source_id: str, subscription: Subscription | None) -> None:
+        """Store a source's subscription as it is now, or that it has none."""
+        self._subscriptions[source_id] = subscription
+        await self.writer.submit(self._write_subscriptions)
 
-    async def forget_subscription(self, source_id: str) -> None:
-        """Delete a source's subscription."""
-        statement = delete(t.subscriptions).where(t.subscriptions.c.source_id == source_id)
-        await self.writer.submit(lambda connection: connection.execute(statement))
+    async def _write_subscriptions(self, connection: AsyncConnection) -> None:
+        """Write the newest of each: they come from observations and on their own, and must not overtake each other."""
+        waiting, self._subscriptions = self._subscriptions, {}
+        kept = [rows.subscription_row(each) for each in waiting.values() if each is not None]
+        gone = [source_id for source_id, each in waiting.items() if each is None]
+        await _execute_many(connection, _UPSERT_SUBSCRIPTION, kept)
+        await _execute_chunks(connection, t.subscriptions, t.subscriptions.c.source_id, gone)
 
     # -- the outbox
 
@@ -388,6 +410,7 @@ class SqlStore:
         """Write a consistent copy of the database to ``target``, which must not exist; writes go on meanwhile."""
         with store_errors():
             async with aiosqlite.connect(self._writer_engine.url.database or "", isolation_level=None) as connection:
+                await asyncio.to_thread(target.touch, 0o600, exist_ok=False)  # it holds secrets; SQLite fills it
                 await connection.execute("VACUUM INTO ?", (str(target),))
 
     async def ping(self) -> None:

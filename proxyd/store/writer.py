@@ -15,7 +15,7 @@ from proxyd.store.engine import store_errors
 
 T = TypeVar("T")
 Write: TypeAlias = Callable[[AsyncConnection], Awaitable[T]]
-MAX_BATCH = 200
+MAX_BATCH = 64
 
 
 @dataclass(slots=True)

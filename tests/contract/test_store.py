@@ -18,9 +18,19 @@ from proxyd.model.item import EventKind, Item
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, Validators
 from proxyd.model.profile import SecretRef, WebhookDelivery
 from proxyd.ports import Token
-from proxyd.rules import IntervalRecord, Needed, Notification, Observation, SourceState, StoredEvent, StreamState
+from proxyd.rules import (
+    IntervalRecord,
+    Needed,
+    Notification,
+    Observation,
+    SourceState,
+    StoredEvent,
+    StreamState,
+    Subscription,
+)
 from proxyd.store import SqlStore, StoredText, open_store, owner_lock
 from proxyd.store.tables import sources
+from proxyd.store.writer import MAX_BATCH
 from tests.fleets import declaration, rule, source
 
 OUTCOME = ProbeOutcome("s", OutcomeKind.CHANGED, 1.0, 2.0, 200)
@@ -55,6 +65,13 @@ def observation(*sent: Notification, events: tuple[StoredEvent, ...] = ()) -> Ob
     )
 
 
+async def test_more_observations_than_one_commit_takes_are_all_recorded(store: SqlStore) -> None:
+    numbers = range(2 * MAX_BATCH + 3)
+    states = [SourceState(f"s{number}", f"https://s{number}.example/") for number in numbers]
+    await asyncio.gather(*(store.record(Observation(state, OUTCOME)) for state in states))
+    assert await store.load_states() == {state.source_id: state for state in states}
+
+
 async def test_an_observation_comes_back_as_it_was(store: SqlStore) -> None:
     seen = observation(events=(stored(1, "a"), stored(2, "b")))
     await store.record(seen)
@@ -79,6 +96,36 @@ async def test_updates_and_deletions_come_back_as_they_were_and_what_went_may_co
     await store.record(observation(events=(stored(5, "b"),)))
     assert set(await store.known_items("s", Needed(None, fields=False))) == {"a", "b"}
     assert [event.seq for event in await store.load_events("s", 0.0, kind=EventKind.INSERT)] == [1, 2, 5]
+
+
+async def test_items_of_another_page_are_gone_before_those_of_this_one_come(store: SqlStore) -> None:
+    await store.record(observation(events=(stored(1, "a"), stored(2, "b"))))
+    await store.record(replace(observation(events=(stored(3, "a"),)), starts_afresh=True))
+    known = await store.known_items("s", Needed(None, fields=False))
+    assert list(known) == ["a"]
+    assert [event.seq for event in await store.load_events("s", 0.0, kind=EventKind.INSERT)] == [1, 2, 3]
+
+
+async def test_changes_are_kept_only_where_a_rule_waits_for_them(store: SqlStore) -> None:
+    await store.record(observation(events=(stored(1, "a"),)))
+    gone = replace(stored(2, "a"), kind=EventKind.DELETE)
+    await store.record(replace(observation(events=(gone,)), kept_kinds=frozenset({EventKind.INSERT})))
+    assert await store.load_events("s", 0.0, kind=EventKind.DELETE) == []
+    assert await store.known_items("s", Needed(None, fields=False)) == {}
+
+
+async def test_the_newest_state_of_a_subscription_is_kept_whoever_saved_it(store: SqlStore) -> None:
+    """Observations share a commit with those before them: none may overtake what was saved in between."""
+    first = Subscription("s", "https://s.example/", "https://hub.example/", "t", callback_id="c")
+    saved = [replace(first, pushes=n) for n in range(3)]
+    await asyncio.gather(
+        store.record(replace(observation(), subscription=saved[0])),
+        store.save_subscription("s", saved[1]),
+        store.record(replace(observation(), subscription=saved[2])),
+    )
+    assert await store.load_subscriptions() == {"s": saved[2]}
+    await store.save_subscription("s", None)
+    assert await store.load_subscriptions() == {}
 
 
 async def test_an_observation_is_stored_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -470,14 +470,26 @@ async def test_every_hop_is_checked_at_its_own_origin() -> None:
     assert (outcome.kind, outcome.requests) == (OutcomeKind.DISALLOWED, 3)
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 429, 451, 300, 304, 204])
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 451, 300, 304, 204])
 async def test_a_robots_file_that_is_not_there_allows_everything(status: int) -> None:
     async with rigged() as rig:
         rig.origin.robots = lambda: web.Response(status=status)
         assert (await rig.ask("/feed", obeys_robots=True)).kind is OutcomeKind.CHANGED
 
 
-@pytest.mark.parametrize("status", [500, 502, 503])
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_host_that_throttles_its_robots_file_throttles_the_probe(status: int) -> None:
+    async with rigged() as rig:
+        rig.origin.robots = lambda: web.Response(status=status, headers={"Retry-After": "900"})
+        refused = await rig.ask("/feed", obeys_robots=True)
+        rig.origin.robots = lambda: web.Response(status=404)
+        allowed = await rig.ask("/feed", obeys_robots=True)
+    assert (refused.kind, refused.retry_after_s) == (OutcomeKind.THROTTLED, 900.0)
+    assert allowed.kind is OutcomeKind.CHANGED
+    assert rig.origin.paths() == ["/robots.txt", "/robots.txt", "/feed"]
+
+
+@pytest.mark.parametrize("status", [500, 502])
 async def test_a_server_error_forbids_everything_until_the_file_can_be_had(status: int) -> None:
     async with rigged() as rig:
         rig.origin.robots = lambda: web.Response(status=status, headers={"Retry-After": "900"})

@@ -20,6 +20,7 @@ from aiohttp.test_utils import TestClient, TestServer, unused_port
 
 from proxyd.api import make_app
 from proxyd.app import Parts, build
+from proxyd.clock import SystemClock
 from proxyd.config import SecretStore, load
 from proxyd.daemon import DaemonControl, Declarations, PushParts
 from proxyd.model.chronon import ChrononGrid
@@ -27,7 +28,7 @@ from proxyd.model.item import Item
 from proxyd.model.outcome import HubLinks
 from proxyd.model.profile import PageClass
 from proxyd.model.schedule import Reason
-from proxyd.net import Guard, make_session
+from proxyd.net import Guard, HostTokens, make_session
 from proxyd.probing import HubClient
 from proxyd.probing.pages import ParsedDocument, parse_document
 from proxyd.rules import Subscription, SubscriptionStatus
@@ -148,6 +149,7 @@ async def open_world(tmp_path: Path, hub: FakeHub, options: str = "", rules: str
     (folder / "a.profile").write_text(DOMAIN + source("s", options=options) + (rules or rule("r")))
     settings = load(environ={}, profiles=folder, public_url=f"http://127.0.0.1:{port}", allow_networks=["127.0.0.0/8"])
     clock, guard = FakeClock(T0), Guard(settings.networks)
+    tokens = HostTokens(SystemClock(), 0.0)
     async with (
         open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store,
         store.writer.running(),
@@ -157,7 +159,7 @@ async def open_world(tmp_path: Path, hub: FakeHub, options: str = "", rules: str
             clock=clock,
             store=store,
             prober=PoissonOrigin({}, clock.time_s),
-            pushes=PushParts(HubClient(session, guard), InlineParser(), settings.public_url),
+            pushes=PushParts(HubClient(session, guard, tokens), InlineParser(), settings.public_url),
             channel=None,  # type: ignore[arg-type]
             secrets=SecretStore(settings, {}),
             rng=np.random.default_rng(1),

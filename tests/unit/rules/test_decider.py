@@ -172,7 +172,7 @@ async def test_an_answer_of_the_old_address_says_nothing_of_the_new_one() -> Non
     asked = drive.decider.request("a", T0)
     assert asked is not None
     drive.decider.declare(declaration(source("a", host="new.example"), rule("r")), {"r": T0}, T0 + 10)
-    assert drive.decider.observe(changed("a", [item("x", T0)], T0 + 20), {}, url=asked.url) is None
+    assert drive.decider.observe(changed("a", [item("x", T0)], T0 + 20), {}, reading=asked.reading) is None
 
 
 def test_the_new_address_is_contacted_though_the_old_one_just_answered() -> None:
@@ -182,7 +182,7 @@ def test_the_new_address_is_contacted_though_the_old_one_just_answered() -> None
     assert asked is not None
     found.declare(declaration(source("a", host="new.example"), rule("r")), {"r": T0}, T0 + 1)
     late = changed("a", [], T0 + 5)
-    found.finished(late, found.observe(late, {}, url=asked.url))
+    found.finished(late, found.observe(late, {}, reading=asked.reading))
     assert [p.probe.source_id for c in range(NOW + 1, NOW + 5) for p in found.choose(c)] == ["a"]
 
 

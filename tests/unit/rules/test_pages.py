@@ -13,7 +13,7 @@ from proxyd.estimation import ChangedBit, ItemCount
 from proxyd.language import CheckSettings, SourceText, check
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind, Item, Value
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
 from proxyd.rules import Decider, DeciderSettings, Observation
 from proxyd.scheduling import Budget, PlannerSettings
 from tests.fleets import Drive, changed, unchanged
@@ -217,3 +217,84 @@ async def test_an_unchanged_page_says_that_nothing_happened() -> None:
     seen = await found.see(unchanged("s", T0 + 100))
     assert not seen.events
     assert seen.evidence == ItemCount(T0, T0 + 100, 0)
+
+
+def redeclare(found: Drive, text: str) -> None:
+    checked = check([SourceText("t", text)], CheckSettings())
+    assert checked.declaration is not None, [str(error) for error in checked.errors]
+    found.decider.declare(checked.declaration, dict.fromkeys(checked.declaration.rules, T0), T0 + 50)
+
+
+GONE, CAME = (
+    watch("gone", "ON DELETE TO ROW", "SELECT id FROM ROW"),
+    watch("came", "ON INSERT TO ROW", "SELECT id FROM ROW"),
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("example.org/page", "example.org/other"), ("KEY id (", "KEY n ("), ("FROM CSS 'td.n'", "FROM CSS 'td.m'")],
+    ids=["another address", "another key", "another selector"],
+)
+async def test_another_address_or_reading_starts_afresh_and_reports_nothing(old: str, new: str) -> None:
+    found = await contacted(GONE, CAME, items=[row("a", 1), row("b", 1)])
+    redeclare(found, CLASSES.format(name="ROW").replace(old, new) + GONE + CAME)
+    first = await found.see(changed("s", [row("c", 1)], T0 + 100))
+    assert first.starts_afresh
+    assert all(event.seed for event in first.events)
+    request = found.decider.request("s", T0 + 100)
+    assert request is not None
+    assert request.body_hash == "body 1000000100.0"
+    second = await found.see(changed("s", [row("c", 1), row("d", 1)], T0 + 200))
+    assert kinds(second) == [(EventKind.INSERT, "d")]
+
+
+async def test_an_outcome_of_another_reading_says_nothing() -> None:
+    found = await contacted(CAME, items=[row("a", 1)])
+    asked = found.decider.request("s", T0 + 10)
+    assert asked is not None
+    redeclare(found, CLASSES.format(name="ROW").replace("KEY id (", "KEY n (") + CAME)
+    late = changed("s", [row("b", 1)], T0 + 60)
+    assert found.decider.observe(late, {}, reading=asked.reading) is None
+
+
+async def test_a_probe_that_started_before_a_push_does_not_undo_it() -> None:
+    found = await contacted(GONE, CAME, items=[row("a", 1)])
+    pushed = replace(changed("s", [row("a", 1), row("b", 1)], T0 + 100), is_push=True)
+    assert kinds(await found.see(pushed)) == [(EventKind.INSERT, "b")]
+    late = changed("s", [row("a", 1)], T0 + 101, started_s=T0 + 99)
+    assert not (await found.see(late)).events
+    again = changed("s", [row("a", 1)], T0 + 200)
+    assert kinds(await found.see(again)) == [(EventKind.DELETE, "b")]
+
+
+async def test_a_page_that_goes_back_after_a_push_is_read_again() -> None:
+    found = await contacted(CAME, items=[row("a", 1)])
+    await found.see(replace(changed("s", [row("b", 1)], T0 + 100), is_push=True))
+    request = found.decider.request("s", T0 + 200)
+    assert request is not None
+    assert (request.body_hash, request.validators) == (None, NO_VALIDATORS)
+
+
+async def test_a_page_of_more_rows_than_are_read_asks_only_for_those_it_shows() -> None:
+    found = await contacted(CAME, items=[row("a", 1)])
+    needed = found.decider.needed(replace(changed("s", [row("b", 1)], T0 + 100), truncated=True))
+    assert needed is not None
+    assert needed.item_ids == ("b",)
+
+
+async def test_numbers_that_no_column_holds_are_null() -> None:
+    rising = watch("up", "ON UPDATE TO ROW WHEN NEW.n * NEW.n > 0", "SELECT NEW.n FROM ROW")
+    found = await contacted(rising, items=[row("a", 1)])
+    huge = Item("a", {"id": "a", "n": 10**200}, None, "huge")
+    assert not (await found.see(changed("s", [huge], T0 + 100))).notifications
+
+
+async def test_what_a_seldom_rule_remembers_is_bounded() -> None:
+    seldom = watch("r", "ON UPDATE TO PAGE WHEN COUNT(*) % 900 = 0", "SELECT DIFF(OLD.text, NEW.text) AS d FROM PAGE")
+    found = await contacted(seldom, items=[page("x")], page_class="PAGE")
+    for n in range(40):
+        await found.see(changed("s", [page(f"{n}" + "y" * 200_000)], T0 + 10.0 * (n + 1)))
+    pending = found.decider.streams["r", "s"].pending
+    assert 5 <= len(pending) <= 10
+    assert pending[-1].item.fields["text"] == "39" + "y" * 200_000
