@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from proxyd.model.item import Item
 from proxyd.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.model.profile import Declaration, PageClass, SecretRef
-from proxyd.rules import Explanation, Needed, Observation
+from proxyd.rules import Explanation, Known, Needed, Observation
 from proxyd.scheduling import PlannedProbe
 
 
@@ -36,8 +36,11 @@ class Prober(Protocol):
 class Memory(Protocol):
     """What outlives a probe."""
 
-    async def known_items(self, source_id: str, needed: Needed) -> Mapping[str, Item]:
-        """Return the items of a source that are stored and needed, by id; without fields where those are not."""
+    async def known(self, source_id: str, needed: Needed) -> Known:
+        """Return what is stored and needed: items of a source, and histories for queries."""
+
+    async def record_firings(self, observation: Observation) -> None:
+        """Store what fired without a probe: streams, intervals and notifications, not the source."""
 
     async def record(self, observation: Observation) -> None:
         """Store all that one probe changed, whole or not at all; returns once it cannot be lost."""

@@ -10,10 +10,10 @@ import numpy as np
 
 from proxyd.language import CheckSettings, SourceText, check
 from proxyd.model.chronon import ChrononGrid
-from proxyd.model.item import EventKind, Item
+from proxyd.model.item import EventKind, Item, Value
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.model.profile import Declaration
-from proxyd.rules import Decider, DeciderSettings, Needed, Observation
+from proxyd.rules import NOTHING_KNOWN, Decider, DeciderSettings, HistoryNeeded, Known, Needed, Observation
 from proxyd.scheduling import Budget, PlannerSettings
 
 DOMAIN = """CREATE DOMAIN "D" AS CLASS::RSS(channel.item.title:String, channel.item.link:URL,
@@ -81,11 +81,21 @@ class RecordingMemory:
 
     def __init__(self) -> None:
         self.observations: list[Observation] = []
+        self.fired: list[Observation] = []
         self._items: dict[str, dict[str, Item]] = {}
 
-    async def known_items(self, source_id: str, needed: Needed) -> Mapping[str, Item]:
-        known = self._items.get(source_id, {})
-        return {i: each for i, each in known.items() if needed.item_ids is None or i in needed.item_ids}
+    async def known(self, source_id: str, needed: Needed) -> Known:
+        found = self._items.get(source_id, {})
+        items = {i: each for i, each in found.items() if needed.item_ids is None or i in needed.item_ids}
+        return Known(items, {(each.rule, each.position): self._history(each) for each in needed.histories})
+
+    def _history(self, needed: HistoryNeeded) -> list[Mapping[str, Value]]:
+        events = [event for o in self.observations for event in o.events if o.state.source_id in needed.source_ids]
+        inserted = [e for e in events if e.kind is EventKind.INSERT and e.event_s >= needed.since_s]
+        return [event.item.fields for event in sorted(inserted, key=lambda event: (event.event_s, event.seq))]
+
+    async def record_firings(self, observation: Observation) -> None:
+        self.fired.append(observation)
 
     async def record(self, observation: Observation) -> None:
         self.observations.append(observation)
@@ -109,7 +119,7 @@ class Drive:
 
     async def see(self, outcome: ProbeOutcome) -> Observation:
         needed = self.decider.needed(outcome)
-        known = await self.memory.known_items(outcome.source_id, needed) if needed is not None else {}
+        known = await self.memory.known(outcome.source_id, needed) if needed is not None else NOTHING_KNOWN
         observation = self.decider.observe(outcome, known)
         assert observation is not None
         await self.memory.record(observation)

@@ -25,11 +25,10 @@ from proxyd.language import (
     parse,
 )
 from proxyd.metrics import Metrics
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.model.profile import Declaration, WebhookDelivery
 from proxyd.ports import Changes, Clock, ResolveSecret
-from proxyd.rules import Backlog, Decider, Observation
-from proxyd.rules.state import MAX_PENDING
+from proxyd.rules import Backlog, Decider
+from proxyd.rules.state import MAX_PENDING, StoredEvent, StreamState
 from proxyd.store import SqlStore, StoredText
 
 log = structlog.get_logger("profiles")
@@ -142,13 +141,29 @@ class Declarations:
         await self._recall_pending()
 
     async def _recall_pending(self) -> None:
+        """Give the decider back what is not stored with streams: events, windows, and the rows of queried pages."""
+        now_s = self._clock.time_s()
         for stream in list(self._decider.streams.values()):
-            if stream.counts[0] > 0 and not stream.pending:
-                kind = self._decider.programs[stream.rule].rule.trigger.kind
-                events = await self._store.load_events_after(
-                    stream.source_id, stream.fired_seq, kind=kind, limit=MAX_PENDING
-                )
-                self._decider.recall(stream, events)
+            if stream.count > 0 and not stream.pending:
+                self._decider.recall(stream, await self._events_of(stream, now_s), now_s)
+        for page in self._decider.captures.watched:
+            self._decider.captures.see(page, await self._store.present_items(page))
+        await self._store.forget_joint_intervals(self._decider.captures.orphans())
+
+    async def _events_of(self, stream: StreamState, now_s: float) -> dict[str, list[StoredEvent]]:
+        """Return the stored events that a stream must be told of again, by page."""
+        program = self._decider.programs[stream.rule]
+        kind, windows_s = program.rule.trigger.kind, now_s - program.trigger.longest_s
+        if not stream.source_id:
+            since_s = min(stream.fired_s, windows_s)
+            return {page: await self._store.load_events(page, since_s, kind=kind) for page in program.event_sources}
+        page = stream.source_id
+        events = await self._store.load_events_after(page, stream.fired_seq, kind=kind, limit=MAX_PENDING)
+        if program.trigger.longest_s > 0:
+            known = {event.seq for event in events}
+            recent = await self._store.load_events(page, windows_s, kind=kind)
+            events = sorted([*events, *(e for e in recent if e.seq not in known)], key=lambda event: event.seq)
+        return {page: events}
 
     async def reload_if_changed(self) -> None:
         """Reload where a file was added, changed or removed, and nothing has changed since the look before.
@@ -252,7 +267,8 @@ class Declarations:
         changes = self._changes(declaration, accepted)
         if not self._started.is_set():
             states, streams = await self._store.load_states(), await self._store.load_streams()
-            self._decider.restore(states, streams, await self._store.load_subscriptions())
+            subscriptions, joint = await self._store.load_subscriptions(), await self._store.load_joint_intervals()
+            self._decider.restore(states, streams, subscriptions, joint)
         backlog = self._decider.declare(declaration, accepted, now_s)
         self._files, self._api = list(files), dict(api)
         self._statements = [(text.file, s) for text in texts for s in parse(text.text, text.file).statements]
@@ -279,17 +295,8 @@ class Declarations:
         source_id = entry.source.source_id
         kind = entry.program.rule.trigger.kind
         events = await self._store.load_events(source_id, entry.program.start_s, kind=kind)
-        step = self._decider.backlog(entry, [each for each in events if each.seq < entry.before_seq], now_s)
-        outcome = ProbeOutcome(source_id, OutcomeKind.SAME_BODY, now_s, now_s)
-        await self._store.record_firings(
-            Observation(
-                self._decider.states[source_id],
-                outcome,
-                streams=(step.stream,),
-                intervals=step.intervals,
-                notifications=step.notifications,
-            )
-        )
+        observation = self._decider.backlog(entry, [each for each in events if each.seq < entry.before_seq], now_s)
+        await self._store.record_firings(observation)
 
     async def _check(self, texts: Sequence[SourceText], *, from_api: bool = False) -> Declaration:
         """Check in a thread: large declarations take seconds, and probes must go on."""

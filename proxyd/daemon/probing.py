@@ -16,7 +16,7 @@ from proxyd.metrics import Metrics
 from proxyd.model.chronon import Chronon
 from proxyd.model.outcome import ProbeOutcome
 from proxyd.ports import Clock, Memory, Prober
-from proxyd.rules import Decider, Observation
+from proxyd.rules import NOTHING_KNOWN, Decider, Observation
 from proxyd.scheduling import PlannedProbe
 
 log = structlog.get_logger("probes")
@@ -77,6 +77,7 @@ class ProbeLoop:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._draining = False
         self._is_up = True
+        self._ending: asyncio.Task[None] | None = None
         self._used = _BudgetUse()
         self.last_chosen_s = float("-inf")
 
@@ -87,6 +88,8 @@ class ProbeLoop:
             while not self._draining:
                 now_s = self._clock.time_s()
                 self._choose(grid.chronon_at(now_s))
+                if self._ending is None and self._decider.captures.overdue(now_s):
+                    self._ending = tasks.create_task(self._end_overdue(now_s), name="end intervals")
                 while self._heap and self._heap[0].start_s <= now_s:
                     self._start(heappop(self._heap).planned, now_s, tasks)
                 next_s = grid.start_s(grid.chronon_at(now_s) + 1)
@@ -162,13 +165,22 @@ class ProbeLoop:
         """
         async with self._turns.setdefault(outcome.source_id, asyncio.Lock()):
             needed = self._decider.needed(outcome)
-            known = await self._memory.known_items(outcome.source_id, needed) if needed is not None else {}
+            known = await self._memory.known(outcome.source_id, needed) if needed is not None else NOTHING_KNOWN
             observation = self._decider.observe(outcome, known, reading=reading)
             if observation is not None:
                 await self._memory.record(observation)
                 self._count(observation)
             self._decider.finished(outcome, observation)
         return observation is not None
+
+    async def _end_overdue(self, now_s: float) -> None:
+        """End the intervals whose time is over though some of their pages were not obtained."""
+        for interval, needed in self._decider.overdue(now_s):
+            known = await self._memory.known(interval.event.source_id, needed) if needed.histories else NOTHING_KNOWN
+            observation = self._decider.give_up(interval, known, now_s)
+            await self._memory.record_firings(observation)
+            self._count_firings(observation)
+        self._ending = None
 
     def _note_connection(self) -> None:
         is_up = not self._decider.connection.is_down
@@ -196,6 +208,10 @@ class ProbeLoop:
         metrics.unfit_values.inc(observation.unfit_values)
         for delay_s in observation.delays_s:
             metrics.item_delay.observe(max(0.0, delay_s))
+        self._count_firings(observation)
+
+    def _count_firings(self, observation: Observation) -> None:
+        metrics = self._metrics
         for record in observation.intervals:
             metrics.intervals.labels("captured" if record.captured else "missed").inc()
         if observation.notifications:

@@ -1,7 +1,8 @@
 """The rule engine: observations in, effects to record out."""
 
+from proxyd.rules.aggregates import Total
 from proxyd.rules.decider import Backlog, Decider, DeciderSettings, Explanation
-from proxyd.rules.engine import Known, Observation, PageContext, observe, source_rate
+from proxyd.rules.engine import NOTHING_KNOWN, Known, Observation, PageContext, observe, source_rate
 from proxyd.rules.joint import JointInterval, Obtained
 from proxyd.rules.origins import probe_request
 from proxyd.rules.programs import RuleProgram, compile_rule
@@ -18,6 +19,7 @@ from proxyd.rules.subscriptions import Subscription, SubscriptionStatus
 from proxyd.rules.values import iso_time
 
 __all__ = [
+    "NOTHING_KNOWN",
     "Backlog",
     "Decider",
     "DeciderSettings",
@@ -37,6 +39,7 @@ __all__ = [
     "StreamState",
     "Subscription",
     "SubscriptionStatus",
+    "Total",
     "compile_rule",
     "iso_time",
     "observe",

@@ -304,13 +304,13 @@ class Decider:
 
     # -- intervals of several pages
 
-    def overdue(self, now_s: float) -> list[tuple[JointInterval, Needed | None]]:
+    def overdue(self, now_s: float) -> list[tuple[JointInterval, Needed]]:
         """Return the intervals that end without some of their pages, and what it takes of the store to say so."""
         found = self.captures.overdue(now_s)
         return [(each, history_needed([self.programs[each.rule]], each.event.source_id, now_s)) for each in found]
 
     def give_up(self, interval: JointInterval, known: Known, now_s: float) -> Observation:
-        """Let such an interval end; return what there is to record."""
+        """Let such an interval end, unless its pages were obtained meanwhile; return what there is to record."""
         source_id = interval.event.source_id
         step = self.captures.give_up(interval, known.history, now_s)
         outcome = ProbeOutcome(source_id, OutcomeKind.SAME_BODY, now_s, now_s)

@@ -196,7 +196,7 @@ class HistoryNeeded:
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """What a decision needs of the store: items of ``item_ids`` (``None``: all), with ``fields`` or not, and histories."""
+    """What a decision needs of the store: items of ``item_ids`` (``None``: all), with ``fields`` or not; histories."""
 
     item_ids: tuple[str, ...] | None
     fields: bool

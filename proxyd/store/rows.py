@@ -9,10 +9,10 @@ from typing import Any
 from sqlalchemy import Row
 
 from proxyd.model.chronon import ChrononGrid
-from proxyd.model.item import EventKind, Item
+from proxyd.model.item import EventKind, Item, UpdateEvent, Value
 from proxyd.model.outcome import Validators
 from proxyd.model.profile import WebhookDelivery
-from proxyd.rules import Observation, Subscription, SubscriptionStatus
+from proxyd.rules import JointInterval, Observation, Obtained, Subscription, SubscriptionStatus, Total
 from proxyd.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
 
 _SUBSCRIPTION_FIELDS = tuple(field.name for field in fields(Subscription))
@@ -133,19 +133,77 @@ def subscription(row: Row[Any]) -> Subscription:
 
 def stream_row(stream: StreamState) -> dict[str, Any]:
     """Return a row of ``streams``."""
-    return {
-        "rule": stream.rule,
-        "source_id": stream.source_id,
-        "counts": json.dumps(stream.counts),
-        "fired_seq": stream.fired_seq,
-        "captured": stream.captured,
-        "missed": stream.missed,
-    }
+    names = ("rule", "source_id", "fired_seq", "fired_s", "captured", "missed", "utility")
+    row = {name: getattr(stream, name) for name in names}
+    return row | {"counts": json.dumps([_total_row(total) for total in stream.totals])}
 
 
 def stream_state(row: Row[Any]) -> StreamState:
-    """Return the state that ``stream_row`` wrote, without its pending events."""
-    return StreamState(**row._asdict() | {"counts": tuple(json.loads(row.counts))})
+    """Return the state that ``stream_row`` wrote, without its pending events and windows."""
+    values = row._asdict()
+    totals = tuple(_total(each) for each in json.loads(values.pop("counts")))
+    return StreamState(**values, totals=totals)
+
+
+def _total_row(total: Total) -> list[Any]:
+    seen = None if total.seen is None else list(total.seen)
+    return [total.count, total.sum, total.least, total.most, seen]
+
+
+def _total(row: int | list[Any]) -> Total:
+    """Return a total; before there were others than counts they were stored as numbers."""
+    if isinstance(row, int):
+        return Total(row, row, True, True) if row else Total()
+    count, total, least, most, seen = row
+    return Total(count, total, least, most, None if seen is None else frozenset(seen))
+
+
+def joint_row(interval: JointInterval) -> dict[str, Any]:
+    """Return a row of ``joint_intervals``."""
+    body = {name: getattr(interval, name) for name in ("opened", "opened_s", "deadline", "ends_s", "wanted", "told")}
+    body["events"] = [_event_body(event) for event in interval.events]
+    body["obtained"] = [
+        [page.source_id, page.seen_s, page.captured, [dict(row) for row in page.rows]] for page in interval.obtained
+    ]
+    text = json.dumps(body, ensure_ascii=False)
+    return {"interval_id": interval.interval_id, "rule": interval.rule, "body": text}
+
+
+def joint_interval(row: Row[Any]) -> JointInterval:
+    """Return the interval that ``joint_row`` wrote."""
+    body = json.loads(row.body)
+    return JointInterval(
+        interval_id=row.interval_id,
+        rule=row.rule,
+        events=tuple(_event(each) for each in body["events"]),
+        opened=body["opened"],
+        opened_s=body["opened_s"],
+        deadline=body["deadline"],
+        ends_s=body["ends_s"],
+        wanted=tuple(body["wanted"]),
+        obtained=tuple(_obtained(*each) for each in body["obtained"]),
+        told=None if body["told"] is None else tuple(body["told"]),
+    )
+
+
+def _obtained(page: str, seen_s: float, captured: bool, page_rows: list[dict[str, Value]]) -> Obtained:
+    return Obtained(page, seen_s, captured, tuple(page_rows))
+
+
+def _event_body(event: UpdateEvent) -> dict[str, Any]:
+    body = {name: getattr(event, name) for name in ("source_id", "seq", "time_s", "seen_s", "exact")}
+    body["kind"], body["item"] = event.kind.value, _item_body(event.item)
+    return body | {"old": None if event.old is None else _item_body(event.old)}
+
+
+def _event(body: dict[str, Any]) -> UpdateEvent:
+    old = body.pop("old")
+    kind, found = EventKind(body.pop("kind")), Item(*body.pop("item"))
+    return UpdateEvent(**body, kind=kind, item=found, old=None if old is None else Item(*old))
+
+
+def _item_body(found: Item) -> list[Any]:
+    return [found.item_id, dict(found.fields), found.published_s, found.content_hash]
 
 
 def interval_row(record: IntervalRecord, grid: ChrononGrid) -> dict[str, Any]:
@@ -160,6 +218,7 @@ def interval_row(record: IntervalRecord, grid: ChrononGrid) -> dict[str, Any]:
         "captured": record.captured,
         "exact": record.exact,
         "delay_s": record.delay_s,
+        "utility": record.utility,
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -34,13 +35,24 @@ from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind, Item
 from proxyd.model.profile import NotificationRule
 from proxyd.ports import Delivery, Token
-from proxyd.rules import Needed, Observation, SourceState, StoredEvent, StreamState, Subscription
+from proxyd.rules import (
+    HistoryNeeded,
+    JointInterval,
+    Known,
+    Needed,
+    Observation,
+    SourceState,
+    StoredEvent,
+    StreamState,
+    Subscription,
+)
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.engine import migrate, sqlite_engines, store_errors
 from proxyd.store.writer import MAX_BATCH, Writer
 
 _CHUNK = 500
+MOST_HISTORY = 10_000  # items that a table of a query reads
 
 
 def _upsert(table: Table) -> Executable:
@@ -56,7 +68,7 @@ _of_item = and_(
     t.items.c.gone_s.is_(None),
 )
 _UPSERT_SOURCE, _UPSERT_STREAM = _upsert(t.sources), _upsert(t.streams)
-_UPSERT_SUBSCRIPTION = _upsert(t.subscriptions)
+_UPSERT_SUBSCRIPTION, _UPSERT_JOINT = _upsert(t.subscriptions), _upsert(t.joint_intervals)
 _INSERT_ITEM, _INSERT_CHANGE, _INSERT_INTERVAL = insert(t.items), insert(t.changes), insert(t.intervals)
 _INSERT_NOTIFICATION, _INSERT_OUTBOX = insert(t.notifications), insert(t.outbox)
 _EDIT_ITEM = update(t.items).where(_of_item).values(content_hash=bindparam("hash"), fields=bindparam("text"))
@@ -156,8 +168,22 @@ class SqlStore:
         found = await self._all(query.where(table.c.event_s >= since_s).order_by(table.c.seq))
         return [event(row) for row in found]
 
+    async def known(self, source_id: str, needed: Needed) -> Known:
+        """Return what is stored and needed: items of a source, and histories for queries."""
+        history = {(each.rule, each.position): await self._history(each) for each in needed.histories}
+        return Known(await self.known_items(source_id, needed), history)
+
+    async def _history(self, needed: HistoryNeeded) -> list[dict[str, Any]]:
+        """Return the fields of the newest insertions that a table of a query reads, the oldest first."""
+        c = t.items.c
+        query = select(c.fields).where(c.source_id.in_(needed.source_ids), c.event_s >= needed.since_s)
+        newest = await self._all(query.order_by(c.event_s.desc(), c.seq.desc()).limit(MOST_HISTORY))
+        return [json.loads(row.fields) for row in reversed(newest)]
+
     async def known_items(self, source_id: str, needed: Needed) -> dict[str, Item]:
         """Return the items of a source that are stored and needed, by id; without fields where those are not."""
+        if needed.item_ids == ():
+            return {}
         c = t.items.c
         columns = [c.item_id, c.content_hash, c.published_s, *([c.fields] if needed.fields else [])]
         query = select(*columns).where(c.source_id == source_id, c.gone_s.is_(None)).order_by(c.seq)
@@ -212,6 +238,10 @@ class SqlStore:
         await self._record_firings(connection, observations)
 
     async def _record_firings(self, connection: AsyncConnection, observations: Sequence[Observation]) -> None:
+        open_on_several = {each.interval_id: rows.joint_row(each) for o in observations for each in o.joint}
+        ended = [interval_id for o in observations for interval_id in o.ended]
+        await _execute_many(connection, _UPSERT_JOINT, list(open_on_several.values()))
+        await _execute_chunks(connection, t.joint_intervals, t.joint_intervals.c.interval_id, ended)
         streams = [rows.stream_row(stream) for o in observations for stream in o.streams]
         intervals = [rows.interval_row(record, self._grid) for o in observations for record in o.intervals]
         sent = [notification for o in observations for notification in o.notifications]
@@ -219,6 +249,25 @@ class SqlStore:
         await _execute_many(connection, _INSERT_INTERVAL, intervals)
         await _execute_many(connection, _INSERT_NOTIFICATION, [rows.notification_row(one) for one in sent])
         await _execute_many(connection, _INSERT_OUTBOX, [row for one in sent for row in rows.outbox_rows(one)])
+
+    # -- intervals of several pages
+
+    async def load_joint_intervals(self) -> list[JointInterval]:
+        """Return the intervals that are open on several pages."""
+        return [rows.joint_interval(row) for row in await self._all(select(t.joint_intervals))]
+
+    async def forget_joint_intervals(self, interval_ids: Sequence[str]) -> None:
+        """Delete intervals that nobody waits for any more."""
+        if interval_ids:
+            c = t.joint_intervals.c.interval_id
+            await self.writer.submit(lambda connection: _execute_chunks(connection, t.joint_intervals, c, interval_ids))
+
+    async def present_items(self, source_id: str) -> list[Item]:
+        """Return what a source showed when it was last read."""
+        c = t.items.c
+        newest = select(func.max(c.present_s)).where(c.source_id == source_id).scalar_subquery()
+        query = select(t.items).where(c.source_id == source_id, c.gone_s.is_(None), c.present_s == newest)
+        return [rows.item(row) for row in await self._all(query.order_by(c.seq))]
 
     # -- subscriptions
 

@@ -145,6 +145,17 @@ streams = Table(
     Column("fired_seq", Integer, nullable=False),
     Column("captured", Integer, nullable=False),
     Column("missed", Integer, nullable=False),
+    Column("fired_s", Float, nullable=False, server_default="0"),
+    Column("utility", Float, nullable=False, server_default="0"),
+)
+
+joint_intervals = Table(  # open on several pages
+    "joint_intervals",
+    metadata,
+    Column("interval_id", String, primary_key=True),
+    Column("rule", String, nullable=False),
+    Column("body", Text, nullable=False),
+    Index("ix_joint_intervals_rule", "rule"),
 )
 
 intervals = Table(
@@ -160,6 +171,7 @@ intervals = Table(
     Column("captured", Boolean, nullable=False),
     Column("exact", Boolean, nullable=False),
     Column("delay_s", Float, nullable=False),
+    Column("utility", Float, nullable=False, server_default="0"),
     Index("ix_intervals_rule", "rule", "probed_s"),
     Index("ix_intervals_probed", "probed_s"),
 )

@@ -14,7 +14,7 @@ from proxyd.language import CheckSettings
 from proxyd.metrics import Metrics
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind
-from proxyd.rules import Decider, Needed
+from proxyd.rules import Decider, Known, Needed
 from proxyd.store import SqlStore, open_store
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, changed, decider, declaration, item, rule, source
@@ -49,7 +49,7 @@ def profile(name: str) -> str:
 
 async def see(store: SqlStore, found: Decider, *names: str, at_s: float) -> None:
     outcome = changed("s", [item(name, at_s - 1) for name in names], at_s)
-    known = await store.known_items("s", Needed(names, fields=False))
+    known = await store.known("s", Needed(names, fields=False))
     observation = found.observe(outcome, known)
     assert observation is not None
     await store.record(observation)
@@ -72,7 +72,7 @@ async def test_a_text_sent_during_the_start_waits_and_keeps_counts_and_now(world
     second, again = world.fresh()
     await asyncio.gather(second.declare(profile("A")), second.start())
     assert "A" in second.current.profiles
-    assert again.streams["r", "s"].counts[0] == 1
+    assert again.streams["r", "s"].count == 1
     assert [event.item.item_id for event in again.streams["r", "s"].pending] == ["x"]
     assert again.programs["r"].accepted_s == T0
 
@@ -97,7 +97,7 @@ async def test_a_changed_condition_leaves_no_stream_of_the_old_one_behind(world:
     await declarations.start()
     await see(world.store, found, at_s=T0 + 10)
     await see(world.store, found, "x", at_s=T0 + 20)
-    old = found.observe(changed("s", [item("y", T0 + 25)], T0 + 30), {"x": item("x", T0 + 20)})
+    old = found.observe(changed("s", [item("y", T0 + 25)], T0 + 30), Known({"x": item("x", T0 + 20)}))
     assert old is not None
     recorded = asyncio.create_task(world.store.record(old))
     (world.folder / "a.profile").write_text(
@@ -109,7 +109,7 @@ async def test_a_changed_condition_leaves_no_stream_of_the_old_one_behind(world:
     second, again = world.fresh()
     await second.start()
     await see(world.store, again, "z", at_s=T0 + 90)
-    assert again.streams["r", "s"].counts == (1, 1, 0)
+    assert again.streams["r", "s"].count == 1
 
 
 async def test_history_that_comes_in_while_it_is_replayed_fires_once(world: World) -> None:

@@ -222,7 +222,7 @@ def test_a_restart_breaks_no_budget(fleet: Fleet, after: int) -> None:
                 starts.append((planned.start_s, planned.probe.source_id))
                 found.planner.start(planned, planned.start_s)
                 outcome = unchanged(planned.probe.source_id, planned.start_s)
-                found.finished(outcome, found.observe(outcome, {}))
+                found.finished(outcome, found.observe(outcome))
         last = found
     assert_within_budgets(fleet, last, starts)
 
@@ -246,7 +246,7 @@ def test_while_nobody_answers_failures_do_not_count() -> None:
         for n, host in enumerate(hosts):
             at_s = START_S + round_s + n
             outcome = ProbeOutcome(host, OutcomeKind.UNREACHABLE, at_s, at_s)
-            found.finished(outcome, found.observe(outcome, {}))
+            found.finished(outcome, found.observe(outcome))
     assert [found.states[host].failures for host in hosts] == [1, 1, 0, 0]
     assert all(found.states[host].not_before_s <= START_S + 2003.0 + 330.0 for host in hosts)
 

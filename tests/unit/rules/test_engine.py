@@ -41,7 +41,7 @@ async def test_items_at_first_contact_are_seen_and_not_notified() -> None:
     assert [event.item.item_id for event in first.events] == ["a", "b"]
     assert all(event.seed for event in first.events)
     assert not first.notifications
-    assert first.streams[0].counts == (0,)
+    assert first.streams[0].count == 0
 
 
 async def test_items_at_first_contact_count_where_start_is_earlier() -> None:
@@ -70,7 +70,7 @@ async def test_one_item_earlier_and_seven_in_this_probe_fire_for_item_3_and_item
     window = [item(str(n), at(n)) for n in range(8, 1, -1)]
     seen = await found.see(changed("s", window, at(9)))
     assert titles(seen) == [["1", "2", "3"], ["4", "5", "6"]]
-    assert seen.streams[0].counts[0] == 8
+    assert seen.streams[0].count == 8
     assert [event.item.item_id for event in seen.streams[0].pending] == ["7", "8"]
 
 

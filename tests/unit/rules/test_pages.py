@@ -207,7 +207,7 @@ async def test_pending_updates_are_recalled_with_what_they_were_before() -> None
     )
     seen = await found.see(changed("s", [row("a", 2)], T0 + 100))
     stream = found.decider.streams["r", "s"]
-    found.decider.recall(replace(stream, pending=()), [seen.events[0]])
+    found.decider.recall(replace(stream, pending=()), {"s": [seen.events[0]]}, T0 + 150)
     again = await found.see(changed("s", [row("a", 3)], T0 + 200))
     assert rows(again) == [[{"was": 1, "n": 2}, {"was": 2, "n": 3}]]
 
@@ -255,7 +255,7 @@ async def test_an_outcome_of_another_reading_says_nothing() -> None:
     assert asked is not None
     redeclare(found, CLASSES.format(name="ROW").replace("KEY id (", "KEY n (") + CAME)
     late = changed("s", [row("b", 1)], T0 + 60)
-    assert found.decider.observe(late, {}, reading=asked.reading) is None
+    assert found.decider.observe(late, reading=asked.reading) is None
 
 
 async def test_a_probe_that_started_before_a_push_does_not_undo_it() -> None:
