@@ -63,9 +63,16 @@ class Function:
 
 
 _TEXT, _NUMBER, _ANY = Family.TEXT, Family.NUMBER, Family.ANY
+_PART = Function((Family.TIME, _TEXT), 1, FieldType.INTEGER)
 
 FUNCTIONS: Mapping[str, Function] = {
     "ABS": Function((_NUMBER,), 1, None),
+    "DAY": _PART,
+    "HOUR": _PART,
+    "MINUTE": _PART,
+    "MONTH": _PART,
+    "WEEKDAY": _PART,
+    "YEAR": _PART,
     "COALESCE": Function((_ANY,), 1, None, variadic=True),
     "DIFF": Function((_TEXT, _TEXT), 2, FieldType.STRING),
     "LENGTH": Function((_TEXT,), 1, FieldType.INTEGER),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from math import floor
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from proxyd.model.blocks import diff_blocks
 from proxyd.model.item import Value
@@ -44,6 +46,22 @@ def _nullif(value: Value, other: Value) -> Value:
     return None if value is not None and value == other else value
 
 
+def _part(name: str) -> Callable[..., Value]:
+    """Return a function that takes a part of a time, in UTC or a named zone."""
+
+    def part(time_s: Value, zone: Value = None) -> Value:
+        if not isinstance(time_s, int | float):
+            return None
+        try:
+            moment = datetime.fromtimestamp(time_s, ZoneInfo(str(zone)) if zone is not None else UTC)
+        except (OverflowError, OSError, ValueError, ZoneInfoNotFoundError):
+            return None
+        found: int = moment.isoweekday() if name == "weekday" else getattr(moment, name)
+        return found
+
+    return part
+
+
 FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "LOWER": _strict(lambda text: str(text).lower()),
     "UPPER": _strict(lambda text: str(text).upper()),
@@ -55,5 +73,11 @@ FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "ROUND": _strict(_round),
     "COALESCE": _coalesce,
     "NULLIF": _nullif,
+    "YEAR": _part("year"),
+    "MONTH": _part("month"),
+    "DAY": _part("day"),
+    "WEEKDAY": _part("weekday"),
+    "HOUR": _part("hour"),
+    "MINUTE": _part("minute"),
     "DIFF": _strict(lambda old, new: "\n".join(map(str, diff_blocks(str(old), str(new))))),
 }
