@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import inf
 from types import MappingProxyType
 from urllib.parse import urlsplit
@@ -34,7 +35,7 @@ from proxyd.rules.engine import (
     pending_events,
     source_rate,
 )
-from proxyd.rules.origins import moved_url, probe_request, reading_of, validators
+from proxyd.rules.origins import MISSING, moved_url, probe_request, validators
 from proxyd.rules.state import Needed, SourceState, StoredEvent, StreamState
 from proxyd.rules.subscriptions import Hubs, Subscription, refused
 from proxyd.scheduling import Demands, Page, PlannedProbe, Planner, PlannerSettings
@@ -115,6 +116,7 @@ class Decider:
         self.settings = settings
         self.declaration = EMPTY_DECLARATION
         self.programs: dict[str, RuleProgram] = {}
+        self._requests: dict[str, ProbeRequest] = {}
         self.states: dict[str, SourceState] = {}
         self._throttles = Throttles()
         self.connection = Connectivity()
@@ -149,6 +151,7 @@ class Decider:
         """
         previous = self.programs
         self.declaration = declaration
+        self._requests = {name: probe_request(source, declaration) for name, source in declaration.sources.items()}
         self.programs = {
             name: compile_rule(rule, declaration, accepted_s=accepted[name], chronon_s=self.settings.grid.length_s)
             for name, rule in declaration.rules.items()
@@ -214,8 +217,8 @@ class Decider:
             return None
         state = self._state(source)
         return replace(
-            probe_request(source, self.declaration),
-            validators=validators(state, now_s=now_s, rate_per_s=self._rate_per_s(source, now_s)),
+            self._requests[source_id],
+            validators=validators(state, now_s=now_s, rate_per_s=lambda: self._rate_per_s(source, now_s)),
             body_hash=state.body_hash,
             moved_url=moved_url(state, source),
         )
@@ -223,7 +226,9 @@ class Decider:
     def needed(self, outcome: ProbeOutcome) -> Needed | None:
         """Return which stored items ``observe`` needs to be told of, ``None`` where none."""
         source = self.declaration.sources.get(outcome.source_id)
-        return None if source is None else needed(self._context(source), outcome)
+        if source is None or (outcome.kind is not OutcomeKind.CHANGED and outcome.status not in MISSING):
+            return None
+        return needed(self._context(source), outcome)
 
     def observe(
         self, outcome: ProbeOutcome, known: Mapping[str, Item], *, reading: str | None = None
@@ -233,12 +238,15 @@ class Decider:
         ``None`` where the source is gone or, if ``reading`` says what was probed and how it was read, has changed.
         """
         source = self.declaration.sources.get(outcome.source_id)
-        if source is None or (reading is not None and reading != self._reading(source)):
+        if source is None or (reading is not None and reading != self._requests[source.source_id].reading):
             return None
         self.connection.take_in(_host(source.url), outcome)
-        context = replace(self._context(source), is_excused=self.connection.excuses(outcome))
+        context = self._context(source)
+        if self.connection.excuses(outcome):
+            context = replace(context, is_excused=True)
         observation = observe(context, outcome, known, rng=self.rng)
-        observation = replace(observation, subscription=self.hubs.follow(outcome, observation.events))
+        if (subscription := self.hubs.follow(outcome, observation.events)) is not None:
+            observation = replace(observation, subscription=subscription)
         self._set_state(observation.state)
         for stream in observation.streams:
             self.streams[stream.rule, stream.source_id] = stream
@@ -326,7 +334,7 @@ class Decider:
     # -- how
 
     def _state(self, source: Source) -> SourceState:
-        known, reading = self.states.get(source.source_id), self._reading(source)
+        known, reading = self.states.get(source.source_id), self._requests[source.source_id].reading
         if known is not None and known.reading == reading:
             return known
         if known is not None and not known.reading and known.url == source.url:  # from before readings were kept
@@ -334,9 +342,6 @@ class Decider:
         # Another address, or another reading, is another page, but its events go on in the same numbered stream.
         next_seq = known.next_seq if known is not None else 1
         return SourceState(source.source_id, source.url, next_seq=next_seq, reading=reading)
-
-    def _reading(self, source: Source) -> str:
-        return reading_of(source, self.declaration.page_class(source))
 
     def _set_state(self, state: SourceState) -> None:
         old = self.states.get(state.source_id)
@@ -439,5 +444,6 @@ class Decider:
             demand.follow(now_s, rate_per_s=page.rate_per_s, count=count, fired=demand.rule in fired)
 
 
+@lru_cache(65_536)
 def _host(url: str) -> str:
     return (urlsplit(url).hostname or "").rstrip(".")

@@ -184,13 +184,24 @@ def observe(
         rate = context.rate()
         rate.update(found.evidence, prior_per_s=context.prior_per_s)
         state = replace(state, rate_events=rate.events, rate_exposure_s=rate.exposure_s, rate_as_of_s=rate.as_of_s)
+    if not found.events:  # most probes find nothing: no stream moves, and none is written
+        return Observation(
+            state,
+            outcome,
+            edited=found.edited,
+            present=_present(outcome),
+            evidence=found.evidence,
+            lost_items=found.lost_items,
+            unfit_values=outcome.misfits,
+            starts_afresh=context.starts_afresh,
+        )
     steps = [advance(program, stream, found.events, context) for program, stream in context.rules]
     return Observation(
         state=state,
         outcome=outcome,
         events=found.events,
         edited=found.edited,
-        present=() if outcome.is_push else tuple(item.item_id for item in outcome.items),
+        present=_present(outcome),
         streams=tuple(step.stream for step in steps),
         intervals=tuple(record for step in steps for record in step.intervals),
         notifications=tuple(sent for step in steps for sent in step.notifications),
@@ -200,6 +211,10 @@ def observe(
         starts_afresh=context.starts_afresh,
         kept_kinds=frozenset(program.rule.trigger.kind for program, _ in context.rules),
     )
+
+
+def _present(outcome: ProbeOutcome) -> tuple[str, ...]:
+    return () if outcome.is_push else tuple(item.item_id for item in outcome.items)
 
 
 def _is_outdated(context: PageContext, outcome: ProbeOutcome) -> bool:
