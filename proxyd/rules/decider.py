@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import inf
 from types import MappingProxyType
 from urllib.parse import urlsplit
@@ -35,7 +36,7 @@ from proxyd.rules.engine import (
 )
 from proxyd.rules.joint import JointInterval
 from proxyd.rules.notices import History, notice
-from proxyd.rules.origins import moved_url, probe_request, reading_of, validators
+from proxyd.rules.origins import MISSING, moved_url, probe_request, validators
 from proxyd.rules.programs import RuleProgram, compile_rule
 from proxyd.rules.state import Needed, SourceState, StoredEvent, StreamState
 from proxyd.rules.streams import advance, counted, counts, recalled
@@ -118,6 +119,7 @@ class Decider:
         self.settings = settings
         self.declaration = EMPTY_DECLARATION
         self.programs: dict[str, RuleProgram] = {}
+        self._requests: dict[str, ProbeRequest] = {}
         self.states: dict[str, SourceState] = {}
         self._throttles = Throttles()
         self.connection = Connectivity()
@@ -155,6 +157,7 @@ class Decider:
         """
         previous = self.programs
         self.declaration = declaration
+        self._requests = {name: probe_request(source, declaration) for name, source in declaration.sources.items()}
         self.programs = {
             name: compile_rule(rule, declaration, accepted_s=accepted[name], chronon_s=self.settings.grid.length_s)
             for name, rule in declaration.rules.items()
@@ -243,8 +246,8 @@ class Decider:
             return None
         state = self._state(source)
         return replace(
-            probe_request(source, self.declaration),
-            validators=validators(state, now_s=now_s, rate_per_s=self._rate_per_s(source, now_s)),
+            self._requests[source_id],
+            validators=validators(state, now_s=now_s, rate_per_s=lambda: self._rate_per_s(source, now_s)),
             body_hash=state.body_hash,
             moved_url=moved_url(state, source),
         )
@@ -254,7 +257,10 @@ class Decider:
         source = self.declaration.sources.get(outcome.source_id)
         if source is None:
             return None
-        return needed(self._context(source), outcome, completes=bool(self.captures.wanting(source.source_id)))
+        completes = bool(self.captures.wanting(source.source_id))
+        if outcome.kind is not OutcomeKind.CHANGED and outcome.status not in MISSING and not completes:
+            return None
+        return needed(self._context(source), outcome, completes=completes)
 
     def observe(
         self, outcome: ProbeOutcome, known: Known = NOTHING_KNOWN, *, reading: str | None = None
@@ -264,12 +270,15 @@ class Decider:
         ``None`` where the source is gone or, if ``reading`` says what was probed and how it was read, has changed.
         """
         source = self.declaration.sources.get(outcome.source_id)
-        if source is None or (reading is not None and reading != self._reading(source)):
+        if source is None or (reading is not None and reading != self._requests[source.source_id].reading):
             return None
         self.connection.take_in(_host(source.url), outcome)
-        context = replace(self._context(source), is_excused=self.connection.excuses(outcome))
+        context = self._context(source)
+        if self.connection.excuses(outcome):
+            context = replace(context, is_excused=True)
         observation = observe(context, outcome, known, rng=self.rng)
-        observation = replace(observation, subscription=self.hubs.follow(outcome, observation.events))
+        if (subscription := self.hubs.follow(outcome, observation.events)) is not None:
+            observation = replace(observation, subscription=subscription)
         self._set_state(observation.state)
         self._keep_streams(observation.streams)
         return self._with_captures(observation, known.history)
@@ -425,7 +434,7 @@ class Decider:
     # -- how
 
     def _state(self, source: Source) -> SourceState:
-        known, reading = self.states.get(source.source_id), self._reading(source)
+        known, reading = self.states.get(source.source_id), self._requests[source.source_id].reading
         if known is not None and known.reading == reading:
             return known
         if known is not None and not known.reading and known.url == source.url:  # from before readings were kept
@@ -433,9 +442,6 @@ class Decider:
         # Another address, or another reading, is another page, but its events go on in the same numbered stream.
         next_seq = known.next_seq if known is not None else 1
         return SourceState(source.source_id, source.url, next_seq=next_seq, reading=reading)
-
-    def _reading(self, source: Source) -> str:
-        return reading_of(source, self.declaration.page_class(source))
 
     def _set_state(self, state: SourceState) -> None:
         old = self.states.get(state.source_id)
@@ -542,5 +548,6 @@ class Decider:
             demand.follow(now_s, rate_per_s=page.rate_per_s, count=count, fired=demand.rule in fired)
 
 
+@lru_cache(65_536)
 def _host(url: str) -> str:
     return (urlsplit(url).hostname or "").rstrip(".")

@@ -50,7 +50,6 @@ class PageContext:
     prior_per_s: float
     freshness_cap_s: float = 0.0
     is_excused: bool = False  # whether a failure is not the source's
-    now_s: float | None = None  # when history is replayed; what a probe finds is notified when it is seen
 
     @property
     def shape(self) -> Shape:
@@ -176,6 +175,17 @@ def observe(context: PageContext, outcome: ProbeOutcome, known: Known, *, rng: n
         rate = context.rate()
         rate.update(found.evidence, prior_per_s=context.prior_per_s)
         state = replace(state, rate_events=rate.events, rate_exposure_s=rate.exposure_s, rate_as_of_s=rate.as_of_s)
+    if not found.events:  # most probes find nothing: no stream moves, and none is written
+        return Observation(
+            state,
+            outcome,
+            edited=found.edited,
+            present=_present(outcome),
+            evidence=found.evidence,
+            lost_items=found.lost_items,
+            unfit_values=outcome.misfits,
+            starts_afresh=context.starts_afresh,
+        )
     steps = [
         advance(program, stream, found.events, context.grid, context.across.get(program.rule.name))
         for program, stream in context.rules
@@ -187,7 +197,7 @@ def observe(context: PageContext, outcome: ProbeOutcome, known: Known, *, rng: n
         outcome=outcome,
         events=found.events,
         edited=found.edited,
-        present=() if outcome.is_push else tuple(item.item_id for item in outcome.items),
+        present=_present(outcome),
         streams=tuple(stream for step in steps for stream in step.streams),
         intervals=tuple(record for step in steps for record in step.intervals),
         notifications=tuple(_notices(context, firings, found.events, known)),
@@ -200,6 +210,10 @@ def observe(context: PageContext, outcome: ProbeOutcome, known: Known, *, rng: n
     )
 
 
+def _present(outcome: ProbeOutcome) -> tuple[str, ...]:
+    return () if outcome.is_push else tuple(item.item_id for item in outcome.items)
+
+
 def _notices(
     context: PageContext, firings: Sequence[Firing], found: Sequence[StoredEvent], known: Known
 ) -> Iterator[Notification]:
@@ -207,7 +221,7 @@ def _notices(
     for firing in firings:
         if not firing.program.is_joint:
             history = with_found(known.history, firing, found)
-            created_s = firing.events[-1].seen_s if context.now_s is None else context.now_s
+            created_s = firing.events[-1].seen_s
             yield notice(firing, history, url=context.source.url, created_s=created_s, grid=context.grid)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
 
 from proxyd.model.item import EventKind
@@ -18,7 +19,7 @@ MOST_NOT_MODIFIED = 50  # 304s in a row after which it is asked for anyway
 FEWEST_NOT_MODIFIED = 3
 DISTRUST_S = 30 * 86400.0
 _SURE_S = 60.0  # by how much an item must be older than the 304 that denied it
-_MISSING = frozenset({404, 410})
+MISSING = frozenset({404, 410})
 
 
 def reading_of(source: Source, page_class: PageClass) -> str:
@@ -54,7 +55,7 @@ def moved_url(state: SourceState, source: Source) -> str | None:
     return state.moved_url if state.moved_times >= MOVED_AFTER and not has_secrets else None
 
 
-def validators(state: SourceState, *, now_s: float, rate_per_s: float) -> Validators:
+def validators(state: SourceState, *, now_s: float, rate_per_s: Callable[[], float]) -> Validators:
     """Return what to ask with: nothing where a 304 would not be believed.
 
     Some servers answer 304 whatever they are asked. So the whole document is fetched now and then: after a quiet time
@@ -64,7 +65,7 @@ def validators(state: SourceState, *, now_s: float, rate_per_s: float) -> Valida
     if now_s < state.distrust_until_s:
         return NO_VALIDATORS
     quiet_s = 0.0 if state.full_s is None else now_s - state.full_s
-    is_odd = state.not_modified >= FEWEST_NOT_MODIFIED and rate_per_s * quiet_s >= EXPECTED_CHANGES
+    is_odd = state.not_modified >= FEWEST_NOT_MODIFIED and rate_per_s() * quiet_s >= EXPECTED_CHANGES
     return NO_VALIDATORS if is_odd or state.not_modified >= MOST_NOT_MODIFIED else state.validators
 
 
@@ -75,8 +76,8 @@ def after_redirects(state: SourceState, outcome: ProbeOutcome) -> SourceState:
         is_temporary = outcome.kind is OutcomeKind.THROTTLED or (outcome.kind is OutcomeKind.TIMEOUT and is_patient)
         return state if is_temporary else replace(state, moved_url=None, moved_times=0)
     if outcome.permanent_url is None:
-        was_asked_there = state.moved_times >= MOVED_AFTER
-        return state if was_asked_there else replace(state, moved_url=None, moved_times=0)
+        is_settled = state.moved_times == 0 or state.moved_times >= MOVED_AFTER
+        return state if is_settled else replace(state, moved_url=None, moved_times=0)
     times = state.moved_times + 1 if outcome.permanent_url == state.moved_url else 1
     return replace(state, moved_url=outcome.permanent_url, moved_times=times)
 
@@ -111,7 +112,7 @@ def _was_denied(state: SourceState, found: Discovery) -> bool:
 
 def is_missing(outcome: ProbeOutcome) -> bool:
     """Return whether the origin says that there is no such page."""
-    return outcome.status in _MISSING
+    return outcome.status in MISSING
 
 
 def has_vanished(state: SourceState, outcome: ProbeOutcome) -> bool:

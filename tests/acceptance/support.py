@@ -331,6 +331,7 @@ class Daemon:
             "chronon": "200ms",
             "allow_networks": "127.0.0.0/8",
             "host_spacing": "0s",
+            "host_concurrency": "16",
             "source_spacing": "200ms",
             "budget": "100/s",
             "probe_price": "1e-9",

@@ -63,7 +63,9 @@ def declare(w: World, origin: LoggingOrigin) -> None:
 
 async def test_a_host_is_never_asked_more_than_its_budget_allows(tmp_path: Path) -> None:
     """Its sources alone would ask it 150 times a second."""
-    async with world(tmp_path, host_spacing=f"{SPACING_S * 1000:g}ms", host_budget=f"{BUDGET}/s") as w:
+    async with world(
+        tmp_path, host_spacing=f"{SPACING_S * 1000:g}ms", host_budget=f"{BUDGET}/s", host_concurrency="1"
+    ) as w:
         origin = LoggingOrigin()
         declare(w, origin)
         await w.daemon.start()

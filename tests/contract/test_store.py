@@ -60,7 +60,9 @@ def observation(*sent: Notification, events: tuple[StoredEvent, ...] = ()) -> Ob
         OUTCOME,
         events=events,
         present=tuple(event.item.item_id for event in events),
-        streams=(StreamState("r", "s", (Total(3, 3, True, True), Total(seen=frozenset({"a", 1.5}))), 7, 2.5, 2, 1, 1.25),),
+        streams=(
+            StreamState("r", "s", (Total(3, 3, True, True), Total(seen=frozenset({"a", 1.5}))), 7, 2.5, 2, 1, 1.25),
+        ),
         intervals=(IntervalRecord("r", "s", 1, 3, None, 4, True, True, 0.5),),
         notifications=sent,
     )

@@ -68,10 +68,10 @@ def test_a_source_with_secrets_is_asked_where_they_were_meant_for() -> None:
 def test_a_quiet_time_that_the_rate_does_not_expect_asks_for_the_whole_document() -> None:
     day = 86400.0
     quiet = replace(STATE, not_modified=3)
-    assert validators(quiet, now_s=T0 + day, rate_per_s=4 / day) == TAG
-    assert validators(quiet, now_s=T0 + day, rate_per_s=6 / day) == NO_VALIDATORS
-    assert validators(replace(quiet, not_modified=2), now_s=T0 + day, rate_per_s=6 / day) == TAG
-    assert validators(replace(quiet, not_modified=MOST_NOT_MODIFIED), now_s=T0, rate_per_s=0.0) == NO_VALIDATORS
+    assert validators(quiet, now_s=T0 + day, rate_per_s=lambda: 4 / day) == TAG
+    assert validators(quiet, now_s=T0 + day, rate_per_s=lambda: 6 / day) == NO_VALIDATORS
+    assert validators(replace(quiet, not_modified=2), now_s=T0 + day, rate_per_s=lambda: 6 / day) == TAG
+    assert validators(replace(quiet, not_modified=MOST_NOT_MODIFIED), now_s=T0, rate_per_s=lambda: 0.0) == NO_VALIDATORS
 
 
 async def lied_to() -> Drive:
