@@ -146,7 +146,10 @@ class Declarations:
         for stream in list(self._decider.streams.values()):
             if stream.count > 0 and not stream.pending:
                 self._decider.recall(stream, await self._events_of(stream, now_s), now_s)
-        for page in self._decider.captures.watched:
+
+    async def _follow_captures(self) -> None:
+        """Tell the decider what the pages of queries showed last, and forget the intervals that nobody waits for."""
+        for page in self._decider.captures.unseen():
             self._decider.captures.see(page, await self._store.present_items(page))
         await self._store.forget_joint_intervals(self._decider.captures.orphans())
 
@@ -274,6 +277,7 @@ class Declarations:
         self._statements = [(text.file, s) for text in texts for s in parse(text.text, text.file).statements]
         # An observation made under the old rules may have been committed after ``accept``: its streams are stale.
         await self._store.forget_streams([*changes.removed, *changes.restarted])
+        await self._follow_captures()
         for entry in backlog:
             await self._replay(entry, now_s)
         self._metrics.sources.set(len(declaration.sources))

@@ -61,10 +61,9 @@ class Captures:
             del self._open[interval_id]
         return ids
 
-    @property
-    def watched(self) -> frozenset[str]:
-        """The pages whose rows are kept."""
-        return frozenset(self._paths)
+    def unseen(self) -> list[str]:
+        """Return the pages whose rows are wanted and not known."""
+        return [page for page in self._paths if page not in self._rows]
 
     def see(self, page: str, items: Iterable[Item]) -> None:
         """Take in what a page shows now."""

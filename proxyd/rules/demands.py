@@ -24,6 +24,8 @@ def demands_of(
     ``counts`` says, by rule, how many events its stream has counted: where in its cycle it stands.
     """
     demands = Demands()
+    programs = tuple(programs)
+    demands.weight = max((program.weight for program in programs), default=1.0)
     for program in programs:
         kind = effective_policy(program)
         if kind in {PolicyName.SUP, PolicyName.FBSUP}:

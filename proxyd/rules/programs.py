@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log
 
 from proxyd.model.expression import Column, Expression, FromClass, Select
 from proxyd.model.profile import Declaration, NotificationRule, PageClass, Source, Utility, UtilityKind
@@ -11,6 +12,9 @@ from proxyd.rules.expression import Closure, Compiler, Row, is_true
 from proxyd.rules.query import QueryProgram, compile_query, conjuncts
 from proxyd.rules.state import StreamState
 from proxyd.rules.trigger import TriggerProgram, compile_trigger
+
+WEIGHED_S = 3600.0
+LEAST_WEIGHT, MOST_WEIGHT = 0.1, 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,14 @@ class RuleProgram:
     def longest_history_s(self) -> float:
         """How far back its query looks, in seconds; 0 where it does not."""
         return max((table.over_s or 0.0 for table in self.query.tables), default=0.0)
+
+    @property
+    def weight(self) -> float:
+        """How much of its utility a delay costs, against a strict rule: a decay over an hour weighs as much as one."""
+        if self.decay_s is None:
+            return 1.0
+        slope = log(2) if self.rule.utility.kind is UtilityKind.EXPONENTIAL else 1.0
+        return min(max(slope * WEIGHED_S / self.decay_s, LEAST_WEIGHT), MOST_WEIGHT)
 
     def utility(self, delay_s: float, *, captured: bool) -> float:
         """Return the value of a capture ``delay_s`` after its event.

@@ -187,7 +187,7 @@ class OnceDemand:
 
 @dataclass(slots=True)
 class Demands:
-    """Everything the rules of one page ask of it.
+    """Everything the rules of one page ask of it; ``weight`` is what a delay costs them, 1 for one strict rule.
 
     Examples
     --------
@@ -200,6 +200,7 @@ class Demands:
     fixed: list[FixedDemand] = field(default_factory=list)
     detecting: list[str] = field(default_factory=list)
     once: list[OnceDemand] = field(default_factory=list)
+    weight: float = 1.0
 
     def probed(self, chronon: Chronon) -> None:
         """Note a probe for all of them: one probe serves every rule."""

@@ -375,7 +375,8 @@ class Planner:
     def _detection_due_s(self, page: Page) -> float:
         if not page.demands.detecting or page.last_seen_s is None:
             return inf
-        return page.last_seen_s + detection.due_after_s(page.rate_per_s, price_item_s=self.settings.price_item_s)
+        price_item_s, weight = self.settings.price_item_s, page.demands.weight
+        return page.last_seen_s + detection.due_after_s(page.rate_per_s, price_item_s=price_item_s, weight=weight)
 
     def _is_pushed(self, page: Page, now: Chronon) -> bool:
         return page.last_seen_s is not None and page.pushed_until_s > self.settings.grid.start_s(now)
@@ -452,7 +453,8 @@ class Planner:
     @staticmethod
     def _detection_candidate(page: Page, now_s: float, group: int, reason: Reason) -> _Candidate:
         waited_s = now_s - (page.last_seen_s or 0.0)
-        rank = (group, -detection.index(page.rate_per_s, waited_s), 0.0, page.source_id)
+        urgency = detection.index(page.rate_per_s, waited_s, page.demands.weight)
+        rank = (group, -urgency, 0.0, page.source_id)
         return _Candidate(rank, page, reason, page.demands.detecting[0])
 
     def _blocked_until_s(self, page: Page) -> float:
