@@ -220,8 +220,8 @@ class Receiver:
     """Verifies every request with the library receivers use, and behaves as its script says.
 
     A script names, for each request in turn: ``ok``, a status such as ``503``, ``drop`` (takes the request, then cuts
-    the connection), ``stall`` (never answers), ``hold`` (answers once ``release`` is set). At its end all is accepted,
-    except what holds one of the items in ``refused``.
+    the connection), ``garbage`` (answers what is no HTTP), ``stall`` (never answers), ``hold`` (answers once
+    ``release`` is set). At its end all is accepted, except what holds one of the items in ``refused``.
     """
 
     def __init__(self) -> None:
@@ -249,6 +249,9 @@ class Receiver:
             does, arrival = "503", replace(arrival, accepted=False)
         self.arrivals[path].append(arrival)
         if does == "drop" and request.transport is not None:
+            request.transport.abort()
+        elif does == "garbage" and request.transport is not None:
+            request.transport.write(b"\x00\xffnot a protocol\r\n\r\n")
             request.transport.abort()
         elif does == "stall":
             await self.closing.wait()
