@@ -168,7 +168,9 @@ class Decider:
             if name not in previous or previous[name].accepted_s == program.accepted_s
         }
         self.streams = {
-            key: stream for key, stream in self.streams.items() if key[0] in kept and self.programs[key[0]].fits(stream)
+            key: self.programs[key[0]].opened(stream)
+            for key, stream in self.streams.items()
+            if key[0] in kept and self.programs[key[0]].fits(stream)
         }
         self._rules_of = {}
         backlog = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 
 from proxyd.model.expression import Column, Expression, FromClass, Select
@@ -61,6 +61,11 @@ class RuleProgram:
         """Return the state of a stream that saw nothing."""
         zero = self.trigger.zero
         return StreamState(self.rule.name, source_id, zero.totals, windows=zero.windows)
+
+    def opened(self, stream: StreamState) -> StreamState:
+        """Return a stream with windows: one that was stored comes without, and has empty ones until it is recalled."""
+        windows = self.trigger.zero.windows
+        return stream if len(stream.windows) == len(windows) else replace(stream, windows=windows)
 
     def fits(self, stream: StreamState) -> bool:
         """Return whether a stored stream is one of this rule's condition."""

@@ -99,6 +99,18 @@ async def test_an_open_interval_outlives_a_restart(tmp_path: Path) -> None:
         assert await store.load_joint_intervals() == []
 
 
+async def test_a_stream_that_counted_nothing_goes_on_after_a_restart() -> None:
+    drive = await reported()
+    again = decider()
+    streams = {key: replace(stream, windows=(), pending=()) for key, stream in drive.decider.streams.items()}
+    again.restore(dict(drive.decider.states), streams)
+    again.declare(declared(), {"r": T0}, T0 + 400)
+    news = changed("news", [item("beta", T0 + 410), item("acme", T0 + 290), item("old", T0 - 50)], T0 + 420)
+    resumed = Drive(again)
+    resumed.memory = drive.memory
+    assert len((await resumed.see(news)).events) == 1
+
+
 async def test_an_interval_of_a_rule_that_is_gone_is_forgotten() -> None:
     drive = await reported()
     drive.decider.declare(replace(declared(), rules={}), {}, T0 + 310)
