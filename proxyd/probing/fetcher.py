@@ -162,6 +162,8 @@ class FetchResponse:
     ----------
     url
         Where the response came from.
+    host
+        That of ``url``.
     permanent_url
         Where the redirects of kind 301 and 308 led, up to the first of another kind; ``None`` without any.
     body
@@ -176,6 +178,7 @@ class FetchResponse:
     retry_after_s: float | None = None
     fresh_for_s: float | None = None
     permanent_url: str | None = None
+    host: str | None = None
 
     @property
     def validators(self) -> Validators:
@@ -272,6 +275,7 @@ class Fetcher:
         return FetchResponse(
             status=response.status,
             url=str(response.url),
+            host=response.url.host,
             headers=response.headers,
             body=body,
             requests=trip.requests,

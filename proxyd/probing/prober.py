@@ -7,8 +7,6 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from yarl import URL
-
 from proxyd.errors import ProbeError
 from proxyd.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.net import absolute, one_line, read_links
@@ -137,14 +135,13 @@ class HttpProber:
         )
 
     def _same_body(self, probe: _Probe, response: FetchResponse) -> ProbeOutcome:
-        outcome = self._outcome(probe, OutcomeKind.SAME_BODY, response, "the same bytes as before")
-        return replace(outcome, validators=response.validators, hub_links=hub_links(response))
+        detail, sent = "the same bytes as before", response.validators
+        return self._outcome(probe, OutcomeKind.SAME_BODY, response, detail, sent, hub_links(response))
 
     def _not_modified(self, probe: _Probe, response: FetchResponse) -> ProbeOutcome:
-        outcome = self._outcome(probe, OutcomeKind.NOT_MODIFIED, response, "304")
         sent, received = probe.request.validators, response.validators
         kept = Validators(received.etag or sent.etag, received.last_modified or sent.last_modified)
-        return replace(outcome, validators=kept, hub_links=hub_links(response))
+        return self._outcome(probe, OutcomeKind.NOT_MODIFIED, response, "304", kept, hub_links(response))
 
     def _throttled(self, probe: _Probe, response: FetchResponse) -> ProbeOutcome:
         outcome = self._outcome(probe, OutcomeKind.THROTTLED, response, f"status {response.status}")
@@ -161,7 +158,15 @@ class HttpProber:
         outcome = self._outcome(probe, kind_of(error), None, error.message)
         return replace(outcome, retry_after_s=error.retry_after_s)
 
-    def _outcome(self, probe: _Probe, kind: OutcomeKind, response: FetchResponse | None, detail: str) -> ProbeOutcome:
+    def _outcome(
+        self,
+        probe: _Probe,
+        kind: OutcomeKind,
+        response: FetchResponse | None,
+        detail: str,
+        validators: Validators | None = None,
+        links: HubLinks | None = None,
+    ) -> ProbeOutcome:
         started_s = probe.asked_s if probe.trip.started_s is None else probe.trip.started_s
         return ProbeOutcome(
             source_id=probe.request.source_id,
@@ -169,13 +174,14 @@ class HttpProber:
             started_s=started_s,
             finished_s=max(started_s, self._clock.time_s()),
             status=None if response is None else response.status,
-            validators=probe.request.validators,
+            validators=probe.request.validators if validators is None else validators,
             body_hash=probe.request.body_hash,
+            hub_links=links,
             retry_after_s=None if response is None else response.retry_after_s,
             fresh_for_s=None if response is None else response.fresh_for_s,
             permanent_url=None if response is None else response.permanent_url,
             detail=one_line(detail + _asked_delay(probe.trip)),
-            answered_by=None if response is None else URL(response.url).host,
+            answered_by=None if response is None else response.host,
             crawl_delay_s=probe.trip.crawl_delay_s,
             requests=probe.trip.requests,
             body_bytes=probe.trip.body_bytes,

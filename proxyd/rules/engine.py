@@ -22,6 +22,7 @@ from proxyd.rules.notices import History, notice
 from proxyd.rules.origins import after_document, after_redirects, has_vanished, is_missing
 from proxyd.rules.programs import RuleProgram
 from proxyd.rules.state import (
+    Changes,
     HistoryNeeded,
     IntervalRecord,
     Needed,
@@ -159,22 +160,24 @@ def observe(context: PageContext, outcome: ProbeOutcome, known: Known, *, rng: n
     """Return what ``outcome`` changed; ``known`` holds what is ``needed``."""
     if _is_outdated(context, outcome):
         outcome = replace(outcome, kind=OutcomeKind.SAME_BODY, items=(), validators=NO_VALIDATORS, body_hash=None)
-    state = context.state if outcome.is_push else _after_probe(context, outcome, rng)
+    state = context.state if outcome.is_push else after_redirects(context.state, outcome)
+    changes = {} if outcome.is_push else _after_probe(context, outcome, rng)
     if outcome.is_push:
         found = _found(context, outcome, known)
-        state = _after_push(state, outcome, found, context.shape)
+        changes |= _after_push(state, outcome, found, context.shape)
     elif outcome.kind.is_success:
         found = _found(context, outcome, known)
-        state = _after_success(state, outcome, found)
-    elif context.shape is not Shape.FEED and has_vanished(state, outcome):
+        changes |= _after_success(state, outcome, found)
+    elif context.shape is not Shape.FEED and has_vanished(outcome, changes["missing"]):
         found = _found(context, outcome, known)
-        state = _after_vanishing(state, outcome, found)
+        changes |= _after_vanishing(state, outcome, found)
     else:
-        return Observation(state, outcome)
+        return Observation(replace(state, **changes), outcome)
     if found.evidence is not None:
         rate = context.rate()
         rate.update(found.evidence, prior_per_s=context.prior_per_s)
-        state = replace(state, rate_events=rate.events, rate_exposure_s=rate.exposure_s, rate_as_of_s=rate.as_of_s)
+        changes |= {"rate_events": rate.events, "rate_exposure_s": rate.exposure_s, "rate_as_of_s": rate.as_of_s}
+    state = replace(state, **changes)
     if not found.events:  # most probes find nothing: no stream moves, and none is written
         return Observation(
             state,
@@ -271,47 +274,43 @@ def source_rate(state: SourceState, source: Source, *, half_life_s: float) -> Ga
     return GammaRate(half_life_s, state.rate_events, state.rate_exposure_s, state.rate_as_of_s, expected)
 
 
-def _after_probe(context: PageContext, outcome: ProbeOutcome, rng: np.random.Generator) -> SourceState:
-    previous = BackOff(context.state.failures, context.state.not_before_s)
+def _after_probe(context: PageContext, outcome: ProbeOutcome, rng: np.random.Generator) -> Changes:
+    state = context.state
+    previous = BackOff(state.failures, state.not_before_s)
     waited = back_off(previous, outcome, spacing_s=context.spacing_s, rng=rng, counts=not context.is_excused)
-    period_s = outcome.period_s if outcome.kind is OutcomeKind.CHANGED else context.state.period_s
-    return replace(
-        after_redirects(context.state, outcome),
-        last_start_s=outcome.started_s,
-        last_outcome=outcome.kind.value,
-        last_detail=outcome.detail,
-        failures=waited.failures,
-        not_before_s=waited.not_before_s,
-        fresh_until_s=fresh_until_s(outcome, period_s=period_s, cap_s=context.freshness_cap_s),
-        period_s=period_s,
-        missing=context.state.missing + 1 if is_missing(outcome) else 0,
-    )
+    period_s = outcome.period_s if outcome.kind is OutcomeKind.CHANGED else state.period_s
+    return {
+        "last_start_s": outcome.started_s,
+        "last_outcome": outcome.kind.value,
+        "last_detail": outcome.detail,
+        "failures": waited.failures,
+        "not_before_s": waited.not_before_s,
+        "fresh_until_s": fresh_until_s(outcome, period_s=period_s, cap_s=context.freshness_cap_s),
+        "period_s": period_s,
+        "missing": state.missing + 1 if is_missing(outcome) else 0,
+    }
 
 
-def _after_vanishing(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> SourceState:
+def _after_vanishing(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> Changes:
     """Remember a page that is not there: it was seen, as nothing, and is read anew if it comes back."""
-    return replace(
-        state,
-        validators=NO_VALIDATORS,
-        body_hash=None,
-        first_contact_s=outcome.finished_s if state.first_contact_s is None else state.first_contact_s,
-        last_success_s=outcome.finished_s,
-        next_seq=state.next_seq + len(found.events),
-        lost_items=state.lost_items + found.lost_items,
-    )
+    return {
+        "validators": NO_VALIDATORS,
+        "body_hash": None,
+        "first_contact_s": outcome.finished_s if state.first_contact_s is None else state.first_contact_s,
+        "last_success_s": outcome.finished_s,
+        "next_seq": state.next_seq + len(found.events),
+        "lost_items": state.lost_items + found.lost_items,
+    }
 
 
-def _after_push(state: SourceState, outcome: ProbeOutcome, found: Discovery, shape: Shape) -> SourceState:
+def _after_push(state: SourceState, outcome: ProbeOutcome, found: Discovery, shape: Shape) -> Changes:
     """Remember a push: of a feed it says nothing of the document that the next probe compares with."""
-    is_feed = shape is Shape.FEED
-    return replace(
-        state,
-        validators=state.validators if is_feed else NO_VALIDATORS,
-        body_hash=state.body_hash if is_feed else None,
-        last_push_s=outcome.finished_s,
-        newest_s=_newest_s(state, found),
-        next_seq=state.next_seq + len(found.events),
-    )
+    forgotten = {} if shape is Shape.FEED else {"validators": NO_VALIDATORS, "body_hash": None}
+    return forgotten | {
+        "last_push_s": outcome.finished_s,
+        "newest_s": _newest_s(state, found),
+        "next_seq": state.next_seq + len(found.events),
+    }
 
 
 def _newest_s(state: SourceState, found: Discovery) -> float | None:
@@ -319,16 +318,17 @@ def _newest_s(state: SourceState, found: Discovery) -> float | None:
     return max([*times, *([] if state.newest_s is None else [state.newest_s])], default=None)
 
 
-def _after_success(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> SourceState:
-    state = after_document(state, outcome, found)
-    read = outcome.kind is OutcomeKind.CHANGED
-    return replace(
-        state,
-        validators=outcome.validators if outcome.kind is not OutcomeKind.NOT_MODIFIED else state.validators,
-        body_hash=outcome.body_hash if read else state.body_hash,
-        first_contact_s=outcome.finished_s if state.first_contact_s is None and read else state.first_contact_s,
-        last_success_s=outcome.finished_s,
-        newest_s=_newest_s(state, found),
-        next_seq=state.next_seq + len(found.events),
-        lost_items=state.lost_items + found.lost_items,
-    )
+def _after_success(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> Changes:
+    changes = after_document(state, outcome, found) | {"last_success_s": outcome.finished_s}
+    if outcome.kind is OutcomeKind.NOT_MODIFIED:
+        return changes
+    changes["validators"] = outcome.validators
+    if outcome.kind is OutcomeKind.CHANGED:
+        changes |= {
+            "body_hash": outcome.body_hash,
+            "first_contact_s": outcome.finished_s if state.first_contact_s is None else state.first_contact_s,
+            "newest_s": _newest_s(state, found),
+            "next_seq": state.next_seq + len(found.events),
+            "lost_items": state.lost_items + found.lost_items,
+        }
+    return changes

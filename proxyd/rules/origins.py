@@ -10,7 +10,7 @@ from proxyd.model.item import EventKind
 from proxyd.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.model.profile import Declaration, PageClass, Source
 from proxyd.rules.events import Discovery
-from proxyd.rules.state import SourceState
+from proxyd.rules.state import Changes, SourceState
 
 MOVED_AFTER = 3  # probes in a row that a permanent redirect must lead to the same place
 MISSING_AFTER = 2  # probes in a row that a page must not be found; "gone" (410) counts at once
@@ -82,24 +82,22 @@ def after_redirects(state: SourceState, outcome: ProbeOutcome) -> SourceState:
     return replace(state, moved_url=outcome.permanent_url, moved_times=times)
 
 
-def after_document(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> SourceState:
-    """Count 304s, and doubt them where a whole document shows what they denied.
+def after_document(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> Changes:
+    """Count 304s, and doubt them where a whole document shows what they denied; return what changes.
 
     The same validators on other content are proof. New items dated between the last whole document and the last 304
     may have been backdated: it takes two such documents in a row.
     """
     if outcome.kind is OutcomeKind.NOT_MODIFIED:
-        return replace(state, not_modified=state.not_modified + 1)
-    after = replace(state, full_s=outcome.finished_s, not_modified=0)
+        return {"not_modified": state.not_modified + 1}
+    after: Changes = {"full_s": outcome.finished_s, "not_modified": 0}
     if state.not_modified == 0 or outcome.kind is not OutcomeKind.CHANGED:
         return after
     has_same = outcome.validators == state.validators != NO_VALIDATORS
-    if found.events and has_same:
-        return replace(after, doubts=0, distrust_until_s=outcome.finished_s + DISTRUST_S)
     doubts = state.doubts + 1 if _was_denied(state, found) else 0
-    if doubts >= 2:
-        return replace(after, doubts=0, distrust_until_s=outcome.finished_s + DISTRUST_S)
-    return replace(after, doubts=doubts)
+    if (found.events and has_same) or doubts >= 2:
+        return after | {"doubts": 0, "distrust_until_s": outcome.finished_s + DISTRUST_S}
+    return after | {"doubts": doubts}
 
 
 def _was_denied(state: SourceState, found: Discovery) -> bool:
@@ -115,6 +113,6 @@ def is_missing(outcome: ProbeOutcome) -> bool:
     return outcome.status in MISSING
 
 
-def has_vanished(state: SourceState, outcome: ProbeOutcome) -> bool:
-    """Return whether a page is gone; ``state`` counts this probe already. One 404 may be a mistake of the origin."""
-    return outcome.kind is OutcomeKind.GONE or (is_missing(outcome) and state.missing >= MISSING_AFTER)
+def has_vanished(outcome: ProbeOutcome, missing: int) -> bool:
+    """Return whether a page is gone, not found ``missing`` times in a row: one 404 may be a mistake of the origin."""
+    return outcome.kind is OutcomeKind.GONE or (is_missing(outcome) and missing >= MISSING_AFTER)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from proxyd.model.chronon import Chronon
 from proxyd.model.item import EventKind, Item, UpdateEvent
 from proxyd.model.outcome import NO_VALIDATORS, Validators
 from proxyd.model.profile import Delivery
 from proxyd.rules.aggregates import Total, Window
+
+Changes: TypeAlias = dict[str, Any]
+"""New values of some of a state's fields: they are gathered, for a state has many and each copy costs."""
 
 MAX_PENDING = 1000
 MAX_PENDING_CHARACTERS = 4_000_000
