@@ -151,7 +151,7 @@ class Declarations:
         """Tell the decider what the pages of queries showed last, and forget the intervals that nobody waits for."""
         for page in self._decider.captures.unseen():
             self._decider.captures.see(page, await self._store.present_items(page))
-        await self._store.forget_joint_intervals(self._decider.captures.orphans())
+        await self._store.forget_joint_intervals(self._decider.captures.take_orphans())
 
     async def _events_of(self, stream: StreamState, now_s: float) -> dict[str, list[StoredEvent]]:
         """Return the stored events that a stream must be told of again, by page."""

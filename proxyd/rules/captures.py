@@ -41,25 +41,28 @@ class Captures:
         self._grid = grid
         self._url_of = url_of
         self._open = {interval.interval_id: interval for interval in known}
+        self._orphans: list[str] = []
         self._programs: Mapping[str, RuleProgram] = {}
         self._rows: dict[str, tuple[Mapping[str, Value], ...]] = {}
         self._paths: Mapping[str, frozenset[str]] = {}
 
     def declare(self, programs: Mapping[str, RuleProgram]) -> None:
-        """Keep to the rules there are: intervals of others are ``orphans``."""
+        """Keep to the rules there are, and forget the intervals of others."""
         paths: dict[str, frozenset[str]] = {}
         for program in programs.values():
             for page in (page for joined in program.joined for page in joined.sources):
                 paths[page] = paths.get(page, frozenset()) | program.query.paths
+        self._rows = {page: rows for page, rows in self._rows.items() if paths.get(page) == self._paths.get(page)}
         self._programs, self._paths = programs, paths
-        self._rows = {page: rows for page, rows in self._rows.items() if page in paths}
-
-    def orphans(self) -> list[str]:
-        """Forget the intervals whose rule or pages are gone, and return their ids."""
-        ids = [each.interval_id for each in self._open.values() if not self._fits(each)]
-        for interval_id in ids:
+        gone = [each.interval_id for each in self._open.values() if not self._fits(each)]
+        for interval_id in gone:
             del self._open[interval_id]
-        return ids
+        self._orphans += gone
+
+    def take_orphans(self) -> list[str]:
+        """Return, once, the ids of the intervals that were forgotten because their rule or pages are gone."""
+        orphans, self._orphans = self._orphans, []
+        return orphans
 
     def unseen(self) -> list[str]:
         """Return the pages whose rows are wanted and not known."""
@@ -136,8 +139,13 @@ class Captures:
             steps.append(self._step(after, records, history, outcome.finished_s))
         return steps
 
-    def give_up(self, interval: JointInterval, history: History, now_s: float) -> CaptureStep:
-        """Let an interval end without the pages it still wants: tell of the others, or after a while of late ones."""
+    def give_up(self, interval: JointInterval, history: History, now_s: float) -> CaptureStep | None:
+        """Let an interval end without the pages it still wants: tell of the others, or after a while of late ones.
+
+        ``None`` where it changed meanwhile.
+        """
+        if self._open.get(interval.interval_id) != interval:
+            return None
         if interval.told is not None:
             self._open.pop(interval.interval_id, None)
             notification = self._notice(interval, history, now_s) if interval.news() else None
@@ -190,4 +198,5 @@ class Captures:
 
     def _fits(self, interval: JointInterval) -> bool:
         program = self._programs.get(interval.rule)
-        return program is not None and set(interval.wanted) <= set(program.rule.source_ids)
+        pages = {*interval.wanted, interval.event.source_id}
+        return program is not None and program.is_joint and pages <= set(program.rule.source_ids)

@@ -320,10 +320,12 @@ class Decider:
         found = self.captures.overdue(now_s)
         return [(each, history_needed([self.programs[each.rule]], each.event.source_id, now_s)) for each in found]
 
-    def give_up(self, interval: JointInterval, known: Known, now_s: float) -> Observation:
-        """Let such an interval end, unless its pages were obtained meanwhile; return what there is to record."""
+    def give_up(self, interval: JointInterval, known: Known, now_s: float) -> Observation | None:
+        """Let such an interval end and return what there is to record, ``None`` where it changed meanwhile."""
         source_id = interval.event.source_id
         step = self.captures.give_up(interval, known.history, now_s)
+        if step is None:
+            return None
         outcome = ProbeOutcome(source_id, OutcomeKind.SAME_BODY, now_s, now_s)
         state = self.states.get(source_id) or SourceState(source_id, self._url_of(source_id))
         return self._with_steps(Observation(state, outcome), [step])

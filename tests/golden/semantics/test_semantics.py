@@ -164,7 +164,9 @@ class World:
         sent: list[Notification] = []
         for interval, needed in self.decider.overdue(at_s):
             known = await self.memory.known(interval.event.source_id, needed)
-            sent += self.decider.give_up(interval, known, at_s).notifications
+            observation = self.decider.give_up(interval, known, at_s)
+            assert observation is not None
+            sent += observation.notifications
         return sent
 
     def total(self) -> str:

@@ -114,5 +114,15 @@ async def test_a_stream_that_counted_nothing_goes_on_after_a_restart() -> None:
 async def test_an_interval_of_a_rule_that_is_gone_is_forgotten() -> None:
     drive = await reported()
     drive.decider.declare(replace(declared(), rules={}), {}, T0 + 310)
-    assert len(drive.decider.captures.orphans()) == 1
-    assert drive.decider.captures.orphans() == []
+    assert len(drive.decider.captures.take_orphans()) == 1
+    assert drive.decider.captures.take_orphans() == []
+    await drive.see(unchanged("acme", T0 + 320))
+
+
+async def test_an_interval_of_a_page_that_is_taken_out_is_forgotten() -> None:
+    drive = await reported()
+    text = TEXT.replace("CREATE SOURCE \"acme\" OF QUOTE AT 'https://quotes.example/acme';\n", "")
+    checked = check([SourceText("t", text)], CheckSettings())
+    assert checked.declaration is not None
+    drive.decider.declare(checked.declaration, {"r": T0}, T0 + 310)
+    assert drive.decider.overdue(T0 + 1e6) == []
