@@ -20,6 +20,7 @@ from proxyd.api import ApiSettings, new_token, serve_api
 from proxyd.clock import SystemClock
 from proxyd.config import SecretStore, Settings, socket_address
 from proxyd.daemon import (
+    Bell,
     Daemon,
     DaemonControl,
     DaemonSettings,
@@ -43,7 +44,17 @@ from proxyd.net import (
     raise_open_files,
     room_for_connections,
 )
-from proxyd.notify import Dispatcher, DispatcherSettings, WebhookChannel
+from proxyd.notify import (
+    AppriseChannel,
+    Channels,
+    Dispatcher,
+    DispatcherSettings,
+    MailChannel,
+    MailSettings,
+    WebhookChannel,
+    is_installed,
+)
+from proxyd.politeness import EndpointLimits
 from proxyd.ports import Channel, Clock, Prober
 from proxyd.probing import Fetcher, FetchLimits, HttpProber, HubClient, ParserPool, Robots, Trip, robots_limits
 from proxyd.rules import Decider, DeciderSettings, probe_request
@@ -61,6 +72,9 @@ def check_settings(settings: Settings) -> CheckSettings:
         secret_env_prefix=settings.secret_env_prefix,
         chronon_s=settings.chronon,
         can_subscribe=bool(settings.public_url),
+        can_mail=bool(settings.smtp and settings.mail_from),
+        channel_schemes=frozenset(settings.channel_schemes),
+        has_channels=is_installed(),
     )
 
 
@@ -87,6 +101,12 @@ def decider_settings(settings: Settings) -> DeciderSettings:
         subscribes=bool(settings.public_url),
         throttle_scope=ThrottleScopes(by_domain=settings.throttle_scope == "domain", groups=settings.groups),
     )
+
+
+def dispatcher_settings(settings: Settings) -> DispatcherSettings:
+    """Return how deliveries are paced."""
+    limits = EndpointLimits(settings.endpoint_concurrency, *settings.endpoint_window)
+    return DispatcherSettings(settings.delivery_hold, settings.delivery_concurrency, limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +136,13 @@ def build(settings: Settings, parts: Parts) -> tuple[Daemon, DaemonControl]:
         parts.clock,
         parts.rng,
         metrics,
-        DispatcherSettings(settings.delivery_hold, settings.delivery_concurrency),
+        dispatcher_settings(settings),
     )
-    probes = ProbeLoop(decider, parts.prober, parts.store, parts.clock, metrics, dispatcher.wake)
+    bell = Bell()
+    probes = ProbeLoop(decider, parts.prober, parts.store, parts.clock, metrics)
+    for teller in (declarations, probes):
+        teller.tell(dispatcher.wake)
+        teller.tell(bell.ring)
     pushes = Pushes(decider, probes, parts.store, parts.clock, metrics, parts.pushes)
     daemon = Daemon(
         declarations,
@@ -140,6 +164,7 @@ def build(settings: Settings, parts: Parts) -> tuple[Daemon, DaemonControl]:
         parts.secrets,
         parts.clock,
         metrics,
+        bell,
     )
     return daemon, control
 
@@ -201,6 +226,29 @@ async def open_network(settings: Settings, clock: Clock) -> AsyncIterator[Networ
         yield Network(guard, session, prober, parser, HubClient(session, guard, tokens))
 
 
+@asynccontextmanager
+async def open_channels(settings: Settings, network: Network, clock: Clock) -> AsyncIterator[Channels]:
+    """Open the ways out; close them at the end."""
+    host, port = settings.smtp_address
+    timeout_s = settings.delivery_timeout
+    mail = MailSettings(
+        host if settings.mail_from else "",
+        port,
+        settings.smtp_tls,
+        settings.mail_from,
+        timeout_s,
+        settings.smtp_user,
+        settings.smtp_password,
+    )
+    other = AppriseChannel(settings.channel_schemes, timeout_s=timeout_s)
+    try:
+        yield Channels(
+            WebhookChannel(network.session, network.guard, clock, timeout_s=timeout_s), MailChannel(mail), other
+        )
+    finally:
+        other.close()
+
+
 def request_of(settings: Settings, target: str) -> ProbeRequest:
     """Return what probes an address as a feed, or a source of the profiles as it is declared.
 
@@ -235,13 +283,14 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
     async with (
         open_store(settings.database_path, ChrononGrid(settings.chronon)) as store,
         open_network(settings, clock) as network,
+        open_channels(settings, network, clock) as channels,
     ):
         yield Parts(
             clock=clock,
             store=store,
             prober=network.prober,
             pushes=PushParts(network.hubs, network.parser, settings.public_url),
-            channel=WebhookChannel(network.session, network.guard, clock, timeout_s=settings.delivery_timeout),
+            channel=channels,
             secrets=SecretStore(settings),
             rng=np.random.default_rng(),  # noqa: TID251 - the one place that makes one
         )

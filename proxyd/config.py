@@ -181,6 +181,20 @@ def _public_url(value: str) -> str:
     return value
 
 
+def _server(value: str) -> str:
+    return _listen(value) if value else value
+
+
+def _mail_address(value: str) -> str:
+    if value and not re.fullmatch(r"[^@\s<>]+@[^@\s<>]+", value):
+        raise ValueError(f"{value!r} is no address such as proxyd@example.org")
+    return value
+
+
+def _hidden(value: str) -> str:
+    return "[hidden]" if value else value
+
+
 def _zone(value: str) -> str:
     if value not in available_timezones():
         raise ValueError(f"{value!r} is not a time zone such as Europe/Berlin")
@@ -279,9 +293,31 @@ class Settings(BaseModel):
         "SECRET_", description="environment variables that profiles may name as secrets start with this"
     )
     secrets: Path | None = Field(None, description="folder for SECRET FILE")
-    delivery_timeout: PositiveSeconds = Field(15.0, description="total time of one webhook attempt")
+    delivery_timeout: PositiveSeconds = Field(15.0, description="total time of one attempt to deliver")
     delivery_hold: Seconds = Field(600.0, description="how long a failing notification holds back the next ones")
-    delivery_concurrency: Annotated[int, Field(ge=1)] = Field(64, description="webhook attempts under way at once")
+    delivery_concurrency: Annotated[int, Field(ge=1)] = Field(64, description="attempts to deliver under way at once")
+    endpoint_concurrency: Annotated[int, Field(ge=1)] = Field(8, description="of these, most at one endpoint")
+    endpoint_rate: Annotated[str, AfterValidator(_window)] = Field(
+        "", description="most attempts at one endpoint in any such time, e.g. 60/min; empty: no limit"
+    )
+    smtp: Annotated[str, AfterValidator(_server)] = Field(
+        "", description="host:port of the server that takes mail, e.g. mail.example.org:587; empty: no mail"
+    )
+    smtp_tls: Literal["starttls", "tls", "none"] = Field(
+        "starttls", description="starttls: upgrade (port 587); tls: from the start (port 465); none: in the clear"
+    )
+    smtp_user: str = Field("", description="user at that server; empty: none is asked for")
+    smtp_password: Annotated[str, PlainSerializer(_hidden)] = Field(
+        "", repr=False, description="its password, only by PROXYD_SMTP_PASSWORD_FILE or PROXYD_SMTP_PASSWORD"
+    )
+    mail_from: Annotated[str, AfterValidator(_mail_address)] = Field(
+        "", description="address that mail comes from, e.g. proxyd@example.org"
+    )
+    channel_schemes: Annotated[list[str], BeforeValidator(_split_list)] = Field(
+        default_factory=lambda: ["discord", "pover", "slack", "tgram"],
+        description="schemes that CHANNEL may use; one with a server of one's own (ntfy, gotify, json) reaches any "
+        "address, for channels do not pass the network guard",
+    )
     retention: PositiveSeconds = Field(90 * 86400.0, description="how long items, intervals and notifications are kept")
     backup: Path | None = Field(None, description="folder for a nightly copy of the database")
     reload_interval: PositiveSeconds = Field(1.0, description="how often the profiles directory is looked at")
@@ -310,6 +346,17 @@ class Settings(BaseModel):
         return parse_window(self.host_budget) if self.host_budget else (None, 0.0)
 
     @property
+    def endpoint_window(self) -> tuple[int | None, float]:
+        """``endpoint_rate``: a number of attempts and seconds."""
+        return parse_window(self.endpoint_rate) if self.endpoint_rate else (None, 0.0)
+
+    @property
+    def smtp_address(self) -> tuple[str, int]:
+        """Host and port of ``smtp``; an empty host where there is none."""
+        host, _, port = self.smtp.rpartition(":")
+        return host.strip("[]"), int(port or 0)
+
+    @property
     def groups(self) -> list[list[str]]:
         """``throttle_groups``, each as its hosts."""
         return [[host.strip().lower() for host in group.split("|") if host.strip()] for group in self.throttle_groups]
@@ -321,7 +368,7 @@ class Settings(BaseModel):
         return host.strip("[]"), int(port)
 
     def describe(self) -> dict[str, object]:
-        """Return every setting as a file or variable would spell it, without the credentials of the proxy."""
+        """Return every setting as a file or variable would spell it, without passwords."""
         return self.model_dump(mode="json")
 
 
@@ -369,6 +416,8 @@ def _from_file(file: Path | None, env: Mapping[str, str], problems: list[str]) -
         return {}
     if "@" in str(values.get("proxy", "")):
         problems.append("proxy: credentials belong in PROXYD_PROXY or PROXYD_PROXY_FILE, not in the settings file")
+    if values.get("smtp_password"):
+        problems.append("smtp_password: it belongs in PROXYD_SMTP_PASSWORD or PROXYD_SMTP_PASSWORD_FILE, not here")
     return values
 
 

@@ -77,6 +77,15 @@ class Metrics:
         self.deliveries = Counter("proxyd_deliveries", "Delivery attempts, by result.", ["result"], registry=r)
         for result in ("accepted", "retry", "dead"):
             self.deliveries.labels(result)
+        self.circuits_opened = Counter(
+            "proxyd_circuits_opened", "Endpoints that failed for several rules and are tried less often.", registry=r
+        )
+        self.endpoints_gone = Counter(
+            "proxyd_endpoints_gone", "Answers of 410: nothing more is sent there.", registry=r
+        )
+        self.endpoints_disabled = Gauge(
+            "proxyd_endpoints_disabled", "Rules' endpoints that answered 410 and were not declared anew.", registry=r
+        )
         self.outbox_depth = Gauge("proxyd_outbox_pending", "Deliveries waiting or under way.", registry=r)
         self.outbox_age = Gauge("proxyd_outbox_oldest_seconds", "Age of the oldest pending delivery.", registry=r)
         self.outbox_dead = Gauge("proxyd_outbox_dead", "Deliveries given up.", registry=r)

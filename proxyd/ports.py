@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -72,13 +73,29 @@ class ParsedItems(Protocol):
         """Whether there were more."""
 
 
-class Channel(Protocol):
-    """Sends a notification to a receiver, once."""
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What goes to one endpoint: ``body`` as every receiver of the standard form gets it.
 
-    async def deliver(
-        self, notification_id: str, url: str, secret: bytes | str, body: bytes, attempt_time_s: float
-    ) -> None:
-        """Return once the receiver accepted it, else raise ``DeliveryError``."""
+    ``kind`` is webhook, mail or channel; ``form`` and ``secret`` are those of a webhook. ``message_id`` is the same on
+    every attempt, ``attempt_s`` is unix seconds.
+    """
+
+    message_id: str
+    rule: str
+    endpoint: str
+    body: bytes
+    attempt_s: float
+    kind: str = "webhook"
+    form: str = "STANDARD"
+    secret: bytes | str | None = None
+
+
+class Channel(Protocol):
+    """Sends a message to a receiver, once."""
+
+    async def deliver(self, message: Message) -> str:
+        """Return what the receiver said once it accepted it, else raise ``DeliveryError``."""
 
 
 class ResolveSecret(Protocol):
@@ -90,9 +107,10 @@ class ResolveSecret(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One notification on its way to one endpoint; its lane is its rule's way to that endpoint.
+    """One notification, or one digest of several, on its way to one endpoint.
 
-    ``position`` orders deliveries; times are unix seconds.
+    Its lane is its rule's way to that endpoint. ``position`` orders deliveries; times are unix seconds. Where
+    ``is_disabled``, the endpoint said that it wants no more.
     """
 
     position: int
@@ -107,27 +125,62 @@ class Delivery:
     event_s: float
     created_s: float
     body: bytes
+    kind: str = "webhook"
+    form: str = "STANDARD"
+    is_digest: bool = False
+    is_disabled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What a rule gathered for an endpoint in a period that is over: the ids and the bodies, in their order."""
+
+    digest_id: str
+    rule: str
+    ids: tuple[str, ...]
+    bodies: tuple[bytes, ...]
+    most_items: int | None
+    until_s: float
 
 
 class Outbox(Protocol):
     """Deliveries that survive a crash; what is not noted as delivered or given up is due again."""
 
     async def due_deliveries(
-        self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str]
+        self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str], shut: Collection[str]
     ) -> Sequence[Delivery]:
-        """Return what may be sent now, oldest first, at most one for each lane, none of the ``busy`` lanes.
+        """Return what may be sent now, oldest first, at most one for each lane.
 
-        A failing delivery holds back the later ones of its lane until ``hold_s`` after its first attempt.
+        None of the ``busy`` lanes and of the ``shut`` endpoints. A failing delivery holds back the later ones of its
+        lane until ``hold_s`` after its first attempt.
         """
 
-    async def next_delivery_s(self, *, busy: Collection[str]) -> float | None:
-        """Return when the next pending delivery of a lane that is not busy is due, ``None`` where there is none."""
+    async def next_delivery_s(self, *, busy: Collection[str], shut: Collection[str]) -> float | None:
+        """Return when the next pending delivery of another lane and endpoint is due, ``None`` where there is none."""
 
-    async def delivered(self, delivery: Delivery, now_s: float) -> None:
+    async def delivered(self, delivery: Delivery, now_s: float, *, duration_s: float, detail: str) -> None:
         """Note that the receiver accepted it."""
 
-    async def failed(self, delivery: Delivery, now_s: float, *, next_s: float | None, error: str) -> None:
-        """Note a failed attempt; without ``next_s`` it is given up."""
+    async def failed(
+        self,
+        delivery: Delivery,
+        now_s: float,
+        *,
+        next_s: float | None,
+        error: str,
+        duration_s: float,
+        disables: bool = False,
+    ) -> None:
+        """Note a failed attempt; without ``next_s`` it is given up.
+
+        ``disables`` gives up what else waits in its lane, and what will come, until the endpoint is enabled again.
+        """
+
+    async def next_digest_s(self) -> float | None:
+        """Return when the next period ends for which something is gathered, ``None`` where nothing is."""
+
+    async def make_digests(self, now_s: float, compose: Callable[[Gathered], bytes]) -> None:
+        """Make what was gathered in periods that are over due, each as one delivery of the body that is composed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +212,21 @@ class DeliveryTest:
     error: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which notifications are asked for; ``rules`` are the only ones whose notifications count, ``None`` all."""
+
+    rules: frozenset[str] | None = None
+    source_id: str | None = None
+    since_s: float | None = None
+
+
 class Control(Protocol):
     """What the API and the command line ask of a running daemon."""
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the declaration is there; before that the listeners are up, and every name is unknown."""
 
     @property
     def declaration(self) -> Declaration:
@@ -191,8 +257,22 @@ class Control(Protocol):
     def explain(self, source_id: str) -> Explanation | None:
         """Return why and when a source is probed next, ``None`` where it is not declared."""
 
-    async def notifications(self, *, before: int | None, limit: int, rule: str | None) -> list[dict[str, Any]]:
+    async def notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> list[dict[str, Any]]:
         """Return notifications, newest first, each with its deliveries; ``before`` is a position."""
+
+    async def notifications_between(
+        self, wanted: Wanted, after: int, until: int, *, limit: int
+    ) -> list[dict[str, Any]]:
+        """Return the oldest notifications after a position, up to and with another, in their order."""
+
+    async def newest_position(self) -> int:
+        """Return the position of the newest notification, 0 where there is none; positions only grow."""
+
+    def next_news(self) -> asyncio.Event:
+        """Return what will be set when notifications were recorded after this call; read the store after it."""
+
+    async def trace(self, notification_id: str) -> dict[str, Any]:
+        """Return a notification with its deliveries, intervals, attempts and findings; raises ``NotFoundError``."""
 
     async def test_webhooks(self, rule: str) -> list[DeliveryTest]:
         """Send a test message to every webhook of a rule; raises ``NotFoundError``."""

@@ -42,11 +42,14 @@ async def scope_of(control: Control, header: str) -> str | None:
     return None if token.expires_s is not None and token.expires_s <= control.time_s() else token.scope
 
 
-def require(scope: str, control: Control, handler: Handler) -> Handler:
-    """Return ``handler`` for bearers of ``scope`` or a wider one."""
+def require(scope: str, control: Control, handler: Handler, *, in_query: bool = False) -> Handler:
+    """Return ``handler`` for bearers of ``scope`` or a wider one; ``in_query`` for those who cannot send headers."""
 
     async def guarded(request: web.Request) -> web.StreamResponse:
-        held = await scope_of(control, request.headers.get("Authorization", ""))
+        header = request.headers.get("Authorization")
+        if header is None and in_query:
+            header = f"Bearer {request.query.get('token', '')}"
+        held = await scope_of(control, header or "")
         if held is None:
             answer = problem(401, "Unauthorized", "send Authorization: Bearer TOKEN; `proxyd token create` makes one")
             answer.headers["WWW-Authenticate"] = 'Bearer realm="proxyd"'

@@ -127,6 +127,7 @@ def notification(row: dict[str, Any]) -> dict[str, Any]:
     """Return a notification with its deliveries."""
     return {
         "id": row["notification_id"],
+        "position": row["position"],
         "rule": row["rule"],
         "source": row["source_id"],
         "event": iso_time(row["event_s"]),
@@ -142,7 +143,7 @@ def _delivery(row: dict[str, Any]) -> dict[str, Any]:
         "endpoint": row["endpoint"],
         "state": row["state"],
         "attempts": row["attempts"],
-        "next": iso_time(row["next_s"]) if row["state"] == "pending" else None,
+        "next": iso_time(row["next_s"]) if row["state"] in {"pending", "gathering"} else None,
         "done": time_or_none(row["done_s"]),
         "last_error": row["last_error"],
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from proxyd.errors import ConflictError, NotFoundError, ProfileError, RuleError
+from proxyd.errors import BusyError, ConflictError, NotFoundError, ProfileError, RuleError
 
 
 class BadRequestError(ValueError):
@@ -26,6 +26,13 @@ def problem(status: int, title: str, detail: str = "", **members: Any) -> web.Re
     )
 
 
+def later(detail: str) -> web.Response:
+    """Return a problem document that asks to come again."""
+    answer = problem(503, "Busy", detail)
+    answer.headers["Retry-After"] = "5"
+    return answer
+
+
 @web.middleware
 async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn expected errors into problem documents; a bug stays a 500 without details."""
@@ -39,10 +46,8 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
             f"{len(found)} error{'s' * (len(found) != 1)}; nothing was changed",
             errors=found,
         )
-    except NotFoundError as error:
-        return problem(404, "Not found", error.message)
-    except ConflictError as error:
-        return problem(409, "Conflict", error.message)
+    except (NotFoundError, ConflictError, BusyError) as error:
+        return _refusal(error)
     except BadRequestError as error:
         return problem(400, "Bad request", str(error))
     except web.HTTPException as error:
@@ -52,6 +57,13 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         if "Allow" in error.headers:
             answer.headers["Allow"] = error.headers["Allow"]
         return answer
+
+
+def _refusal(error: NotFoundError | ConflictError | BusyError) -> web.Response:
+    if isinstance(error, BusyError):
+        return later(error.message)
+    is_missing = isinstance(error, NotFoundError)
+    return problem(404 if is_missing else 409, "Not found" if is_missing else "Conflict", error.message)
 
 
 def _rule_error(error: RuleError) -> dict[str, object]:

@@ -12,12 +12,17 @@ from aiohttp import web
 from proxyd.api import payloads
 from proxyd.api.auth import new_token, require
 from proxyd.api.callbacks import CALLBACK_PATH, Callbacks
+from proxyd.api.feeds import Feeds
 from proxyd.api.problems import BadRequestError, Handler, problem, problems
+from proxyd.api.queries import position, wanted
+from proxyd.api.streams import Streams, StreamSettings
+from proxyd.api.traces import trace
 from proxyd.errors import NotFoundError
 from proxyd.ports import Control
 
 _MAX_BODY = 256 * 1024
 _MAX_PAGE = 500
+_STREAMS = StreamSettings()
 
 
 class Routes:
@@ -99,12 +104,16 @@ class Routes:
     async def list_notifications(self, request: web.Request) -> web.Response:
         """Return notifications, newest first."""
         limit, cursor = _window(request)
-        before = _position(cursor)
-        rows = await self._control.notifications(before=before, limit=limit + 1, rule=request.query.get("rule"))
+        before = None if cursor is None else position(cursor, "cursor is not one that this API gave out")
+        rows = await self._control.notifications(wanted(request, self._control), before=before, limit=limit + 1)
         next_cursor = _cursor(str(rows[limit - 1]["position"])) if len(rows) > limit else None
         return web.json_response(
             {"items": [payloads.notification(row) for row in rows[:limit]], "next_cursor": next_cursor}
         )
+
+    async def get_notification(self, request: web.Request) -> web.Response:
+        """Return all that led to a notification, and what became of it."""
+        return web.json_response(trace(await self._control.trace(request.match_info["id"])))
 
     async def replay(self, request: web.Request) -> web.Response:
         """Send a notification again."""
@@ -142,20 +151,33 @@ class Routes:
         return web.json_response({"name": token.name, "scope": token.scope, "token": shown}, status=201)
 
 
-def make_app(control: Control, *, trusted: bool) -> web.Application:
+def make_app(control: Control, *, trusted: bool, stream_settings: StreamSettings = _STREAMS) -> web.Application:
     """Return the application; where ``trusted`` (the Unix socket, guarded by its file mode) no token is asked for."""
     app = web.Application(middlewares=[problems], client_max_size=_MAX_BODY)
     routes = Routes(control)
     callbacks = Callbacks(control)
+    streams = Streams(control, stream_settings)
+    app.on_shutdown.append(streams.end)
     app.router.add_get(CALLBACK_PATH, callbacks.verify, allow_head=False)
     app.router.add_post(CALLBACK_PATH, callbacks.push)
-    for method, path, scope, handler in _table(routes):
+    for path, handler in _feed_table(Feeds(control)):
+        guarded = handler if trusted else require("read", control, handler, in_query=True)
+        app.router.add_get(path, guarded)
+    for method, path, scope, handler in _table(routes, streams):
         guarded = handler if trusted or scope is None else require(scope, control, handler)
         app.router.add_route(method, path, guarded)
     return app
 
 
-def _table(routes: Routes) -> list[tuple[str, str, str | None, Handler]]:
+def _feed_table(feeds: Feeds) -> list[tuple[str, Handler]]:
+    """Return the routes that feed readers ask, which cannot send headers."""
+    return [
+        ("/api/v1/profiles/{name:.+}/feed.atom", feeds.atom),
+        ("/api/v1/profiles/{name:.+}/feed.json", feeds.json),
+    ]
+
+
+def _table(routes: Routes, streams: Streams) -> list[tuple[str, str, str | None, Handler]]:
     return [
         ("GET", "/healthz", None, routes.healthz),
         ("GET", "/readyz", None, routes.readyz),
@@ -168,6 +190,8 @@ def _table(routes: Routes) -> list[tuple[str, str, str | None, Handler]]:
         ("GET", "/api/v1/explain/{name:.+}", "read", routes.explain),
         ("GET", "/api/v1/plan", "read", routes.plan),
         ("GET", "/api/v1/notifications", "read", routes.list_notifications),
+        ("GET", "/api/v1/notifications/{id}", "read", routes.get_notification),
+        ("GET", "/api/v1/stream", "read", streams.follow),
         ("POST", "/api/v1/notifications/{id}/replay", "write", routes.replay),
         ("POST", "/api/v1/deliveries/replay", "write", routes.replay_dead),
         ("POST", "/api/v1/webhooks/test", "write", routes.test_webhooks),
@@ -201,12 +225,6 @@ def _window(request: web.Request) -> tuple[int, str | None]:
         return limit, base64.urlsafe_b64decode(cursor.encode()).decode()
     except ValueError as error:
         raise BadRequestError("cursor is not one that this API gave out") from error
-
-
-def _position(cursor: str | None) -> int | None:
-    if cursor is not None and not cursor.isdecimal():
-        raise BadRequestError("cursor is not one that this API gave out")
-    return None if cursor is None else int(cursor)
 
 
 def _cursor(value: str) -> str:

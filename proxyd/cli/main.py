@@ -98,10 +98,7 @@ def _add_remote_verbs(verbs: Verbs) -> None:
     explain = _verb(verbs, "explain", "remote.explain", "say when a source is probed next, and why")
     explain.add_argument("source", help="name of the source")
     explain.add_argument("--json", action="store_true", help="print JSON")
-    listing = _verb(verbs, "notifications", "remote.notifications", "list notifications, newest first")
-    listing.add_argument("--rule", help="of this rule only")
-    listing.add_argument("--limit", type=int, default=20, help="how many (default 20)")
-    listing.add_argument("--json", action="store_true", help="print JSON")
+    _add_notification_verbs(verbs)
     probe = _verb(verbs, "probe", "probe.probe", "probe an address or a source once, without a daemon")
     probe.add_argument("target", help="address of a feed, or the name of a source in the profiles: read as its class")
     probe.add_argument("--debug", action="store_true", help="show every request and response head as well")
@@ -119,6 +116,21 @@ def _add_remote_verbs(verbs: Verbs) -> None:
     which = replay.add_mutually_exclusive_group(required=True)
     which.add_argument("id", nargs="?", help="id of the notification")
     which.add_argument("--dead", action="store_true", help="every delivery that was given up")
+
+
+def _add_notification_verbs(verbs: Verbs) -> None:
+    listing = _verb(verbs, "notifications", "remote.notifications", "list notifications, newest first, or follow them")
+    for name in ("rule", "profile", "source"):
+        listing.add_argument(f"--{name}", metavar="NAME", help=f"of this {name} only")
+    listing.add_argument("--since", metavar="TIME", help="made since this time, such as 2026-01-31T12:00:00Z")
+    listing.add_argument("--limit", type=int, default=20, help="how many (default 20)")
+    listing.add_argument("--follow", action="store_true", help="print new ones as they come, until interrupted")
+    listing.add_argument("--after", type=int, metavar="POSITION", help="with --follow: first what came after this one")
+    listing.add_argument("--json", action="store_true", help="print JSON; with --follow, a line for each")
+    actions = listing.add_subparsers(metavar="ACTION")
+    show = _verb(actions, "show", "remote.show_notification", "say what led to a notification and what became of it")
+    show.add_argument("id", help="id of the notification")
+    show.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _verb(verbs: Verbs, name: str, run: str | None, text: str) -> argparse.ArgumentParser:

@@ -50,13 +50,13 @@ async def _restarting(declared: Declaration, settings: Settings) -> list[str]:
 
 def fmt(options: argparse.Namespace) -> int:
     """Print, or rewrite, profiles in the canonical layout."""
-    for text in _texts(options.paths):
+    for index, text in enumerate(_texts(options.paths)):
         parsed = parse(text.text, text.file)
         if parsed.errors:
             raise ProfileError(parsed.errors)
         formatted = format_parsed(parsed)
         if not options.write:
-            print(formatted, end="")
+            print(f"\n{formatted}" if index else formatted, end="")
         elif formatted != text.text:
             Path(text.file).write_text(formatted, encoding="utf-8")
             print(f"rewrote {text.file}")

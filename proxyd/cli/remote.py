@@ -6,10 +6,11 @@ import argparse
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from typing import Any
 
 from proxyd.cli.sockets import socket_of
-from proxyd.client import Client, UnreachableError
+from proxyd.client import Client, StreamEvent, UnreachableError
 from proxyd.config import load
 
 
@@ -54,8 +55,14 @@ def explain(options: argparse.Namespace) -> int:
 
 
 def notifications(options: argparse.Namespace) -> int:
-    """List notifications, newest first."""
-    found = _ask(options, lambda client: client.notifications(limit=options.limit, rule=options.rule))
+    """List notifications, newest first, or print them as they come."""
+    if options.follow:
+        return _follow(options)
+    o = options
+    found = _ask(
+        o,
+        lambda c: c.notifications(limit=o.limit, rule=o.rule, profile=o.profile, source=o.source, since=o.since),
+    )
     if options.json:
         print(json.dumps(found, indent=2))
         return 0
@@ -65,6 +72,33 @@ def notifications(options: argparse.Namespace) -> int:
         states = ", ".join(ways) or "not sent anywhere"
         rows.append([item["created"], item["id"], item["rule"], item["source"], "late" if item["late"] else "", states])
     _table(["created", "id", "rule", "source", "late", "deliveries"], rows)
+    return 0
+
+
+def _follow(options: argparse.Namespace) -> int:
+    async def follow(client: Client) -> None:
+        stream = client.stream(last=options.after, rule=options.rule, profile=options.profile, source=options.source)
+        async with aclosing(stream) as events:
+            async for event in events:
+                print(_line(event, as_json=options.json), flush=True)
+
+    _ask(options, follow)
+    return 0
+
+
+def _line(event: StreamEvent, *, as_json: bool) -> str:
+    """Return a notification in a line: JSON with its position, or what it is about."""
+    if as_json:
+        return json.dumps({"position": event.position} | event.body)
+    data = event.body["data"]
+    late = "  late" if data["late"] else ""
+    return f"{event.body['timestamp']}  {data['id']}  {data['rule']}  {data['source']}{late}"
+
+
+def show_notification(options: argparse.Namespace) -> int:
+    """Print all that led to a notification, and what became of it."""
+    found = _ask(options, lambda client: client.notification(options.id))
+    print(json.dumps(found, indent=2) if options.json else "\n".join(found["summary"]))
     return 0
 
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
 import aiohttp
 
+from proxyd.client.events import EventReader, StreamEvent
 from proxyd.errors import ProxydError
+
+__all__ = ["ApiError", "Client", "StreamEvent", "UnreachableError"]
+_SILENCE_S = 60.0  # four heartbeats of a stream
 
 
 class ApiError(ProxydError):
@@ -83,10 +90,67 @@ class Client:
         """Remove a profile that the API declared."""
         return await self._call("DELETE", f"/api/v1/profiles/{quote(name, safe='')}")
 
-    async def notifications(self, *, limit: int = 50, rule: str | None = None) -> list[dict[str, Any]]:
-        """Return notifications, newest first."""
-        params: dict[str, Any] = {"limit": limit} | ({"rule": rule} if rule else {})
+    async def notifications(
+        self,
+        *,
+        limit: int = 50,
+        rule: str | None = None,
+        profile: str | None = None,
+        source: str | None = None,
+        since: str | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return notifications, newest first; ``since`` is an ISO 8601 time."""
+        params = _given(limit=str(limit), rule=rule, profile=profile, source=source, since=since)
         return await self._items("GET", "/api/v1/notifications", params=params)
+
+    async def notification(self, notification_id: str) -> dict[str, Any]:
+        """Return all that led to a notification, and what became of it."""
+        return await self._call("GET", f"/api/v1/notifications/{quote(notification_id, safe='')}")
+
+    async def stream(
+        self,
+        *,
+        last: int | None = None,
+        rule: str | None = None,
+        profile: str | None = None,
+        source: str | None = None,
+        retry_s: float = 3.0,
+    ) -> AsyncGenerator[StreamEvent]:
+        """Yield notifications as they are recorded: after the position ``last``, or from now on.
+
+        A connection that ends is made again after ``retry_s``, and goes on where it was; only where the first one
+        cannot be made ``UnreachableError`` is raised. Close the generator to end the connection at once.
+        """
+        params = _given(rule=rule, profile=profile, source=source)
+        reader = EventReader(last)
+        has_answered = False
+        while True:
+            try:
+                async with aclosing(self._listen(reader, params)) as events:
+                    async for event in events:
+                        has_answered = True
+                        if event is not None:
+                            yield event
+            except (aiohttp.ClientError, FileNotFoundError, TimeoutError) as error:
+                if not has_answered:
+                    raise self._unreachable() from error
+            await asyncio.sleep(retry_s)
+
+    async def _listen(self, reader: EventReader, params: Mapping[str, str]) -> AsyncGenerator[StreamEvent | None]:
+        """Yield the events of one connection, ``None`` before the first, or none while the daemon cannot take it."""
+        headers = {} if reader.last is None else {"Last-Event-ID": str(reader.last)}
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=_SILENCE_S, sock_read=_SILENCE_S)
+        address = f"{self._base}/api/v1/stream"
+        async with self._session.get(address, params=params, headers=headers, timeout=limits) as response:
+            if 400 <= response.status < 500:
+                raise ApiError(response.status, await response.json(content_type=None))
+            if response.status != 200:
+                return
+            reader.restart()
+            yield None
+            async for piece in response.content.iter_any():
+                for event in reader.read(piece):
+                    yield event
 
     async def replay(self, notification_id: str | None) -> int:
         """Send a notification again, or every delivery that was given up; return how many deliveries that are."""
@@ -156,3 +220,7 @@ class Client:
 
     def _unreachable(self) -> UnreachableError:
         return UnreachableError(f"no daemon answers at {self._where}; start one with `proxyd serve`")
+
+
+def _given(**wanted: str | None) -> dict[str, str]:
+    return {name: value for name, value in wanted.items() if value is not None}

@@ -1,12 +1,13 @@
 """The loops of the daemon: read the clock, ask the core, do the effects, record."""
 
-from proxyd.daemon.control import DaemonControl
+from proxyd.daemon.control import Bell, DaemonControl
 from proxyd.daemon.daemon import Daemon, DaemonSettings
 from proxyd.daemon.declarations import Declarations, read_directory, read_text
 from proxyd.daemon.probing import ProbeLoop
 from proxyd.daemon.pushes import Pushes, PushParts
 
 __all__ = [
+    "Bell",
     "Daemon",
     "DaemonControl",
     "DaemonSettings",

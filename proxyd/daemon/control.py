@@ -16,13 +16,30 @@ from proxyd.errors import BusyError, DeliveryError, NotFoundError, StoreError
 from proxyd.metrics import Metrics
 from proxyd.model.profile import Declaration, WebhookDelivery
 from proxyd.notify import Dispatcher
-from proxyd.ports import Changes, Channel, Clock, DeliveryTest, Token
+from proxyd.ports import Changes, Channel, Clock, DeliveryTest, Message, Token, Wanted
 from proxyd.rules import Decider, Explanation, iso_time
 from proxyd.scheduling import PlannedProbe
 from proxyd.store import SqlStore
 
 _FRESH_CHRONONS = 10
 _PING_S = 2.0
+
+
+class Bell:
+    """Wakes everybody who waits."""
+
+    def __init__(self) -> None:
+        self._next = asyncio.Event()
+
+    def ring(self) -> None:
+        """Wake those who wait now."""
+        self._next.set()
+        self._next = asyncio.Event()
+
+    @property
+    def next(self) -> asyncio.Event:
+        """What the next ring sets."""
+        return self._next
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +56,12 @@ class DaemonControl:
     secrets: SecretStore
     clock: Clock
     registry: Metrics
+    bell: Bell
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the declaration is there."""
+        return self.declarations.has_started
 
     @property
     def declaration(self) -> Declaration:
@@ -73,9 +96,30 @@ class DaemonControl:
         """Return why and when a source is probed next."""
         return self.decider.explain(source_id, self._next_chronon())
 
-    async def notifications(self, *, before: int | None, limit: int, rule: str | None) -> list[dict[str, Any]]:
+    async def notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> list[dict[str, Any]]:
         """Return notifications, newest first."""
-        return await self.store.list_notifications(before=before, limit=limit, rule=rule)
+        return await self.store.find_notifications(wanted, before=before, limit=limit)
+
+    async def notifications_between(
+        self, wanted: Wanted, after: int, until: int, *, limit: int
+    ) -> list[dict[str, Any]]:
+        """Return notifications, oldest first."""
+        return await self.store.find_between(wanted, after, until, limit=limit)
+
+    async def newest_position(self) -> int:
+        """Return the position of the newest notification."""
+        return await self.store.newest_position()
+
+    def next_news(self) -> asyncio.Event:
+        """Return what will be set when notifications were recorded."""
+        return self.bell.next
+
+    async def trace(self, notification_id: str) -> dict[str, Any]:
+        """Return all that led to a notification, and what became of it."""
+        found = await self.store.trace(notification_id)
+        if found is None:
+            raise NotFoundError(f"there is no notification {notification_id!r}")
+        return found | {"attempts": await self.store.delivery_attempts(notification_id)}
 
     async def test_webhooks(self, rule: str) -> list[DeliveryTest]:
         """Send a test message to every webhook of a rule."""
@@ -83,16 +127,22 @@ class DaemonControl:
         if declared is None:
             raise NotFoundError(f"there is no rule {rule!r}")
         webhooks = [delivery for delivery in declared.deliveries if isinstance(delivery, WebhookDelivery)]
-        return [DeliveryTest(webhook.url, await self._test(webhook, rule)) for webhook in webhooks]
+        tests = [DeliveryTest(webhook.url, await self._test(webhook, rule)) for webhook in webhooks]
+        for test in tests:
+            if test.error is None:
+                await self.store.enable(rule, test.endpoint)
+        return tests
 
     async def _test(self, webhook: WebhookDelivery, rule: str) -> str | None:
         secret = self.secrets.resolve(webhook.secret)
         if secret is None:
             return f"secret {webhook.secret.name} is not set"
         now_s = self.clock.time_s()
-        message = {"type": "proxyd.test", "timestamp": iso_time(now_s), "data": {"rule": rule}}
+        body = json.dumps({"type": "proxyd.test", "timestamp": iso_time(now_s), "data": {"rule": rule}}).encode()
+        form = webhook.form.value
+        message = Message(f"test_{now_s:.3f}", rule, webhook.url, body, now_s, form=form, secret=secret)
         try:
-            await self.channel.deliver(f"test_{now_s:.3f}", webhook.url, secret, json.dumps(message).encode(), now_s)
+            await self.channel.deliver(message)
         except DeliveryError as error:
             return error.message
         return None
@@ -113,13 +163,13 @@ class DaemonControl:
 
     async def verify_push(self, callback_id: str, query: Mapping[str, str]) -> str | None:
         """Return the challenge where a hub asks rightly, ``None`` where it may not push."""
-        if not self.declarations.has_started:
+        if not self.has_started:
             raise BusyError
         return await self.pushes.verify(callback_id, query)
 
     def is_subscribed(self, callback_id: str) -> bool:
         """Return whether a hub that calls there is subscribed to; at the start nobody knows yet."""
-        if not self.declarations.has_started:
+        if not self.has_started:
             raise BusyError
         return self.pushes.is_subscribed(callback_id)
 
@@ -134,6 +184,7 @@ class DaemonControl:
         metrics.outbox_depth.set(depth)
         metrics.outbox_age.set(0.0 if oldest_s is None else max(0.0, self.clock.time_s() - oldest_s))
         metrics.outbox_dead.set(dead)
+        metrics.endpoints_disabled.set(len(await self.store.disabled_endpoints()))
         streams = self.decider.streams.values()
         captured = sum(stream.captured for stream in streams)
         ended = captured + sum(stream.missed for stream in streams)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,6 +88,7 @@ class Declarations:
         self._settings = settings
         self._metrics = metrics
         self._secrets = secrets
+        self._listeners: list[Callable[[], None]] = []
         self._files: list[SourceText] = []
         self._api: dict[str, str] = {}
         self._statements: list[tuple[str, Statement]] = []
@@ -109,6 +110,10 @@ class Declarations:
     def origin(self, file: str) -> str:
         """Return ``api`` or the file that declares something."""
         return _API_TEXT if file.startswith(f"{_API_TEXT}:") else file
+
+    def tell(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` whenever a new rule fired for what was seen before it."""
+        self._listeners.append(listener)
 
     async def start(self) -> None:
         """Load the directory; with errors there, run on the last good declaration if the store has one.
@@ -301,6 +306,9 @@ class Declarations:
         events = await self._store.load_events(source_id, entry.program.start_s, kind=kind)
         observation = self._decider.backlog(entry, [each for each in events if each.seq < entry.before_seq], now_s)
         await self._store.record_firings(observation)
+        if observation.notifications:
+            for listener in self._listeners:
+                listener()
 
     async def _check(self, texts: Sequence[SourceText], *, from_api: bool = False) -> Declaration:
         """Check in a thread: large declarations take seconds, and probes must go on."""

@@ -62,12 +62,11 @@ class ProbeLoop:
         memory: Memory,
         clock: Clock,
         metrics: Metrics,
-        on_notifications: Callable[[], None],
     ) -> None:
         self._decider = decider
         self._prober = prober
         self._memory = memory
-        self._on_notifications = on_notifications
+        self._listeners: list[Callable[[], None]] = []
         self._clock = clock
         self._metrics = metrics
         self._heap: list[_Due] = []
@@ -105,6 +104,10 @@ class ProbeLoop:
             _, late = await asyncio.wait(list(self._tasks), timeout=timeout_s)
             for task in late:
                 task.cancel()
+
+    def tell(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` whenever notifications were recorded."""
+        self._listeners.append(listener)
 
     @property
     def is_draining(self) -> bool:
@@ -178,8 +181,9 @@ class ProbeLoop:
         for interval, needed in self._decider.overdue(now_s):
             known = await self._memory.known(interval.event.source_id, needed) if needed.histories else NOTHING_KNOWN
             observation = self._decider.give_up(interval, known, now_s)
-            await self._memory.record_firings(observation)
-            self._count_firings(observation)
+            if observation is not None:
+                await self._memory.record_firings(observation)
+                self._count_firings(observation)
         self._ending = None
 
     def _note_connection(self) -> None:
@@ -216,4 +220,5 @@ class ProbeLoop:
             metrics.intervals.labels("captured" if record.captured else "missed").inc()
         if observation.notifications:
             metrics.notifications.inc(len(observation.notifications))
-            self._on_notifications()
+            for listener in self._listeners:
+                listener()

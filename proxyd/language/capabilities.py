@@ -117,6 +117,11 @@ EXECUTABLE: Capabilities = frozenset(
         Capability.POLICY_UNIFORM,
         Capability.WEBHOOK,
         Capability.FORM_STANDARD,
+        Capability.FORM_GITHUB,
+        Capability.FORM_CLOUDEVENTS,
+        Capability.MAIL,
+        Capability.CHANNEL,
+        Capability.DIGEST,
     }
 )
 """What this version executes; a change that makes more of the language run adds its entries here."""
@@ -134,6 +139,12 @@ class CheckSettings:
         Length of a chronon; durations are compared with it.
     can_subscribe
         Whether hubs can reach the daemon; WEBSUB ON has no effect otherwise.
+    can_mail
+        Whether there is a server that takes mail; DELIVERY MAIL waits for one otherwise.
+    channel_schemes
+        What DELIVERY CHANNEL may use; ``None`` for every scheme.
+    has_channels
+        Whether what sends to channels is installed.
     from_api
         Whether DROP may stand in the texts. The caller acts on it; the checker passes over it.
     executable
@@ -143,5 +154,8 @@ class CheckSettings:
     secret_env_prefix: str = "SECRET_"
     chronon_s: float = 10.0
     can_subscribe: bool = True
+    can_mail: bool = True
+    channel_schemes: frozenset[str] | None = None
+    has_channels: bool = True
     from_api: bool = False
     executable: Capabilities = EXECUTABLE

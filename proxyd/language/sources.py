@@ -143,5 +143,6 @@ def check_deliveries(deliveries: Iterable[Located[Delivery]], reporter: Reporter
         elif isinstance(delivery, MailDelivery):
             if reporter.need(Capability.MAIL, span):
                 values.mail(delivery.address, span)
-        elif reporter.need(Capability.CHANNEL, span) and "://" not in delivery.url:
-            reporter.error(f"CHANNEL takes an address such as 'ntfy://topic'; found {delivery.url!r}", span)
+                values.can_mail(span)
+        elif reporter.need(Capability.CHANNEL, span):
+            values.channel(delivery.url, span)

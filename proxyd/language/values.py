@@ -152,6 +152,22 @@ class Values:
         if _MAIL.fullmatch(address) is None:
             self._reporter.error(f"{address!r} is not a mail address", span)
 
+    def can_mail(self, span: Span) -> None:
+        """Warn of DELIVERY MAIL where nothing takes mail."""
+        if not self._settings.can_mail:
+            self._reporter.warn("DELIVERY MAIL waits while the settings smtp and mail_from are empty", span)
+
+    def channel(self, url: str, span: Span) -> None:
+        """Report a text that is no address; warn of a scheme that nothing is sent to."""
+        scheme, separator, _ = url.partition("://")
+        if not separator:
+            self._reporter.error(f"CHANNEL takes an address such as 'ntfy://topic'; found {url!r}", span)
+        elif self._settings.channel_schemes is not None and scheme.lower() not in self._settings.channel_schemes:
+            message = f"nothing is sent to {scheme}:// while the setting channel_schemes does not name it"
+            self._reporter.warn(message, span)
+        elif not self._settings.has_channels:
+            self._reporter.warn("nothing is sent to a CHANNEL while proxyd[apprise] is not installed", span)
+
     def header(self, name: str, value: str, span: Span) -> None:
         """Report a header that cannot be sent, or that is not a rule's to set."""
         if _HEADER_NAME.fullmatch(name) is None:

@@ -1,6 +1,19 @@
 """From the outbox to where people are."""
 
+from proxyd.notify.channel import AppriseChannel, is_installed
+from proxyd.notify.channels import Channels
 from proxyd.notify.dispatcher import Dispatcher, DispatcherSettings
+from proxyd.notify.mail import MailChannel, MailSettings
 from proxyd.notify.webhook import EndpointGoneError, WebhookChannel
 
-__all__ = ["Dispatcher", "DispatcherSettings", "EndpointGoneError", "WebhookChannel"]
+__all__ = [
+    "AppriseChannel",
+    "Channels",
+    "Dispatcher",
+    "DispatcherSettings",
+    "EndpointGoneError",
+    "MailChannel",
+    "MailSettings",
+    "WebhookChannel",
+    "is_installed",
+]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import structlog
@@ -13,8 +13,10 @@ from proxyd.clock import sleep_or_wake
 from proxyd.errors import DeliveryError
 from proxyd.metrics import Metrics
 from proxyd.model.profile import SecretRef
-from proxyd.politeness import retry_after_s
-from proxyd.ports import Channel, Clock, Delivery, Outbox, ResolveSecret
+from proxyd.notify.messages import digest
+from proxyd.notify.webhook import EndpointGoneError
+from proxyd.politeness import EndpointLimits, Endpoints, retry_after_s
+from proxyd.ports import Channel, Clock, Delivery, Message, Outbox, ResolveSecret
 
 _IDLE_S = 3600.0
 _SHORTEST_S = 0.001
@@ -28,6 +30,7 @@ class DispatcherSettings:
 
     hold_s: float
     concurrency: int
+    endpoints: EndpointLimits = field(default_factory=EndpointLimits)
 
 
 class Dispatcher:
@@ -50,20 +53,24 @@ class Dispatcher:
         self._rng = rng
         self._metrics = metrics
         self._settings = settings
+        self._endpoints = Endpoints(settings.endpoints, rng)
+        self._digests_s: float | None = 0.0  # when the next one may be due; what is put in may be due earlier
         self._wake = asyncio.Event()
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._draining = False
 
     def wake(self) -> None:
         """Look at the outbox now: something was put in."""
+        self._digests_s = 0.0
         self._wake.set()
 
     async def run(self) -> None:
         """Deliver until ``drain``."""
         async with asyncio.TaskGroup() as tasks:
             while not self._draining:
-                room = await self._start_due(tasks.create_task)
-                await sleep_or_wake(self._clock, await self._pause_s() if room else _IDLE_S, self._wake)
+                await self._make_digests()
+                pause_s = await self._start_due(tasks.create_task)
+                await sleep_or_wake(self._clock, pause_s, self._wake)
 
     async def drain(self, timeout_s: float) -> None:
         """Start nothing more; wait for the attempts under way, then cut them off: they will be made again."""
@@ -76,65 +83,137 @@ class Dispatcher:
 
     async def attempt(self, delivery: Delivery) -> str:
         """Try one delivery, record what came of it and return that: accepted, retry or dead."""
+        started_s = self._clock.monotonic_s()
         try:
-            await self._send(delivery)
+            said = await self._send(delivery)
         except DeliveryError as error:
-            return await self._failed(delivery, error)
+            return await self._failed(delivery, error, self._clock.monotonic_s() - started_s)
         now_s = self._clock.time_s()
-        await self._outbox.delivered(delivery, now_s)
+        self._endpoints.accepted(delivery.endpoint)
+        duration_s = self._clock.monotonic_s() - started_s
+        await self._outbox.delivered(delivery, now_s, duration_s=duration_s, detail=said)
         self._metrics.notification_delay.observe(max(0.0, now_s - delivery.event_s))
         return "accepted"
 
-    async def _start_due(self, start: Callable[..., asyncio.Task[None]]) -> bool:
-        """Start what is due, one at a time for each lane; return whether there was room for all of it."""
-        room = self._settings.concurrency - len(self._busy)
-        if room <= 0:
-            return False
-        busy = set(self._busy)  # what ends while the outbox is read may still be pending in the answer
-        due = await self._outbox.due_deliveries(
-            self._clock.time_s(), hold_s=self._settings.hold_s, limit=room + 1, busy=busy
-        )
-        if self._draining:  # begun while the outbox was read: what started now nobody would wait for
-            return True
-        for delivery in due[:room]:
-            self._busy[delivery.lane] = start(self._deliver(delivery), name=f"deliver {delivery.notification_id}")
-        return len(due) <= room
+    async def _make_digests(self) -> None:
+        """Make the digests whose period is over; ask the outbox only where one may be due."""
+        now_s = self._clock.time_s()
+        if self._digests_s is None or self._digests_s > now_s:
+            return
+        due_s = await self._outbox.next_digest_s()
+        if due_s is not None and due_s <= now_s:
+            await self._outbox.make_digests(now_s, digest)
+            due_s = await self._outbox.next_digest_s()
+        self._digests_s = due_s
 
-    async def _pause_s(self) -> float:
+    async def _start_due(self, start: Callable[..., asyncio.Task[None]]) -> float:
+        """Start what is due, one at a time for each lane; return how long there is nothing more to do."""
+        while not self._draining:
+            room = self._settings.concurrency - len(self._busy)
+            if room <= 0:
+                return _IDLE_S
+            now_s = self._clock.time_s()
+            shut = self._endpoints.shut(now_s)
+            busy = set(self._busy)  # what ends while the outbox is read may still be pending in the answer
+            due = await self._outbox.due_deliveries(
+                now_s, hold_s=self._settings.hold_s, limit=room + 1, busy=busy, shut=shut
+            )
+            if self._draining:  # begun while the outbox was read: what started now nobody would wait for
+                break
+            started = [self._start(delivery, start) for delivery in due[:room]]
+            if all(started):
+                return await self._pause_s(shut) if len(due) <= room else _IDLE_S
+        return _IDLE_S
+
+    def _start(self, delivery: Delivery, start: Callable[..., asyncio.Task[None]]) -> bool:
+        """Start a delivery unless its endpoint has become shut; return whether it was started."""
+        if not self._endpoints.enter(delivery.endpoint, self._clock.time_s()):
+            return False
+        self._busy[delivery.lane] = start(self._deliver(delivery), name=f"deliver {delivery.notification_id}")
+        return True
+
+    async def _pause_s(self, shut: Mapping[str, float]) -> float:
         """Return how long there is nothing to do; a lane that is busy wakes the dispatcher when it is done."""
-        next_s = await self._outbox.next_delivery_s(busy=set(self._busy))
-        if next_s is None:
-            return _IDLE_S
-        wait_s = next_s - self._clock.time_s()
-        return min(_IDLE_S, max(_SHORTEST_S, wait_s)) if wait_s > 0 else _HELD_S
+        now_s = self._clock.time_s()
+        next_s = await self._outbox.next_delivery_s(busy=set(self._busy), shut=shut)
+        wait_s = _IDLE_S
+        if next_s is not None:
+            wait_s = next_s - now_s if next_s > now_s else _HELD_S
+        for opens_s in (*shut.values(), *([] if self._digests_s is None else [self._digests_s])):
+            wait_s = min(wait_s, opens_s - now_s)
+        return max(_SHORTEST_S, wait_s)
 
     async def _deliver(self, delivery: Delivery) -> None:
         try:
             result = await self.attempt(delivery)
             self._metrics.deliveries.labels(result).inc()
         finally:
+            self._endpoints.leave(delivery.endpoint, self._clock.time_s())
             del self._busy[delivery.lane]
-            self.wake()
+            self._wake.set()
 
-    async def _send(self, delivery: Delivery) -> None:
-        secret = self._secrets(SecretRef(delivery.secret_kind, delivery.secret_name))
-        if secret is None:
-            raise DeliveryError(f"secret {delivery.secret_name} is not set: set it and restart")
-        await self._channel.deliver(
-            delivery.notification_id, delivery.endpoint, secret, delivery.body, self._clock.time_s()
+    async def _send(self, delivery: Delivery) -> str:
+        if delivery.is_disabled:
+            raise DeliveryError("the receiver answered 410 before; `proxyd webhook replay` asks again", retryable=False)
+        secret = None
+        if delivery.secret_name:
+            secret = self._secrets(SecretRef(delivery.secret_kind, delivery.secret_name))
+            if secret is None:
+                raise MissingSecretError(f"secret {delivery.secret_name} is not set: set it and restart")
+        message = Message(
+            delivery.notification_id,
+            delivery.rule,
+            delivery.endpoint,
+            delivery.body,
+            self._clock.time_s(),
+            delivery.kind,
+            delivery.form,
+            secret,
         )
+        return await self._channel.deliver(message)
 
-    async def _failed(self, delivery: Delivery, error: DeliveryError) -> str:
+    async def _failed(self, delivery: Delivery, error: DeliveryError, duration_s: float) -> str:
         now_s = self._clock.time_s()
         wait_s = None
         if error.retryable:
             wait_s = retry_after_s(delivery.attempts + 1, asked_s=error.retry_after_s, rng=self._rng)
+            self._note_failure(delivery, error, now_s)
         next_s = None if wait_s is None else now_s + wait_s
-        await self._outbox.failed(delivery, now_s, next_s=next_s, error=error.message)
-        fields = {"notification": delivery.notification_id, "rule": delivery.rule, "endpoint": delivery.endpoint}
-        fields["error"] = error.message
-        if next_s is None:
+        disables = isinstance(error, EndpointGoneError)
+        await self._outbox.failed(
+            delivery, now_s, next_s=next_s, error=error.message, duration_s=duration_s, disables=disables
+        )
+        self._log(delivery, error.message, wait_s, disables=disables)
+        if disables:
+            self._metrics.endpoints_gone.inc()
+        return "dead" if next_s is None else "retry"
+
+    def _note_failure(self, delivery: Delivery, error: DeliveryError, now_s: float) -> None:
+        """Note a failure that speaks of the endpoint: its other lanes may have to wait."""
+        if isinstance(error, MissingSecretError):
+            return
+        asked_s = error.retry_after_s
+        if self._endpoints.failed(delivery.endpoint, delivery.lane, now_s, asked_s=asked_s):
+            self._metrics.circuits_opened.inc()
+            log.warning("an endpoint fails for several rules; it is tried less often", endpoint=shown(delivery))
+
+    @staticmethod
+    def _log(delivery: Delivery, error: str, wait_s: float | None, *, disables: bool) -> None:
+        fields = {"notification": delivery.notification_id, "rule": delivery.rule, "endpoint": shown(delivery)}
+        fields["error"] = error
+        if disables:
+            log.error("the receiver wants no more (410); nothing is sent there until it is declared anew", **fields)
+        elif wait_s is None:
             log.error("delivery given up; replay it with `proxyd webhook replay`", **fields)
-            return "dead"
-        log.warning("delivery failed", retry_in_s=round(next_s - now_s, 1), **fields)
-        return "retry"
+        else:
+            log.warning("delivery failed", retry_in_s=round(wait_s, 1), **fields)
+
+
+class MissingSecretError(DeliveryError):
+    """The secret is not set."""
+
+
+def shown(delivery: Delivery) -> str:
+    """Return an endpoint for people: the addresses of channels hold tokens."""
+    scheme = delivery.endpoint.partition("://")[0]
+    return f"{scheme}://[hidden]" if delivery.kind == "channel" else delivery.endpoint

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import hashlib
+import hmac
+import re
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -14,7 +17,9 @@ from standardwebhooks import Webhook
 from yarl import URL
 
 from proxyd.errors import BlockedAddressError, DeliveryError
+from proxyd.model.profile import WebhookForm
 from proxyd.net import describe, one_line, read_some, refusal_in, retry_after_s
+from proxyd.notify.messages import event_type
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
     from proxyd.ports import Clock
 
 _DETAIL_BYTES = 4096
+_SEPARATORS = re.compile(r"[\s,]+")
 
 
 class EndpointGoneError(DeliveryError):
@@ -58,18 +64,28 @@ class WebhookChannel:
         self._timeout_s = timeout_s
 
     async def deliver(
-        self, notification_id: str, url: str, secret: bytes | str, body: bytes, attempt_time_s: float
-    ) -> None:
-        """Return when the receiver has accepted ``body`` with a status of the 200s.
+        self,
+        notification_id: str,
+        url: str,
+        secret: bytes | str,
+        body: bytes,
+        attempt_time_s: float,
+        *,
+        form: WebhookForm = WebhookForm.STANDARD,
+    ) -> str:
+        """Return what the receiver said when it has accepted ``body`` with a status of the 200s.
 
         Parameters
         ----------
         notification_id
             The same on every attempt, so that receivers can tell repetitions.
         secret
-            ``whsec_`` and base64, or any other text or bytes, used as they are.
+            ``whsec_`` and base64, or any other text or bytes, used as they are; several, separated by white space or
+            commas, all sign while one takes the place of another.
         attempt_time_s
             Unix seconds for ``webhook-timestamp``; receivers refuse old ones, so each attempt has its own.
+        form
+            Which headers sign it; ``body`` is sent as it is.
 
         Raises
         ------
@@ -78,7 +94,7 @@ class WebhookChannel:
         DeliveryError
             Anything else went wrong; ``retryable`` says whether trying again can help.
         """
-        headers = _headers(notification_id, secret, body, attempt_time_s)
+        headers = _headers(notification_id, secret, body, attempt_time_s, form)
         target = self._target(url)
         if self._tokens is not None:
             await self._tokens.take(target.raw_host or "")
@@ -87,7 +103,7 @@ class WebhookChannel:
             asyncio.timeout(self._timeout_s),
             self._session.post(target, data=body, headers=headers, allow_redirects=False) as response,
         ):
-            await self._judge(response)
+            return await self._judge(response)
 
     def _target(self, url: str) -> URL:
         try:
@@ -99,9 +115,9 @@ class WebhookChannel:
             raise DeliveryError("the URL cannot be read", retryable=False) from error
         return target
 
-    async def _judge(self, response: aiohttp.ClientResponse) -> None:
+    async def _judge(self, response: aiohttp.ClientResponse) -> str:
         if 200 <= response.status < 300:
-            return
+            return f"the receiver answered {response.status}"
         if response.status == 410:
             raise EndpointGoneError(retryable=False)
         raise DeliveryError(
@@ -111,20 +127,29 @@ class WebhookChannel:
         )
 
 
-def signing_key(secret: bytes | str) -> bytes:
-    """Return the key of a secret.
+def signing_keys(secret: bytes | str) -> list[bytes]:
+    """Return the keys of a secret, which may hold several values while one takes the place of another.
 
-    >>> signing_key("whsec_c2VjcmV0")
-    b'secret'
-    >>> signing_key("secret")
-    b'secret'
+    What is no text is one key as it is.
+
+    >>> signing_keys("whsec_c2VjcmV0"), signing_keys("new, old")
+    ([b'secret'], [b'new', b'old'])
     """
     raw = secret.encode() if isinstance(secret, str) else secret
-    if raw.startswith(b"whsec_"):
-        raw = _from_base64(raw.removeprefix(b"whsec_"))
-    if not raw:
+    try:
+        parts = [part.encode() for part in _SEPARATORS.split(raw.decode()) if part]
+    except UnicodeDecodeError:
+        parts = [raw]
+    if not parts:
         raise DeliveryError("the webhook's secret is empty", retryable=False)
-    return raw
+    return [_key(part) for part in parts]
+
+
+def _key(raw: bytes) -> bytes:
+    key = _from_base64(raw.removeprefix(b"whsec_")) if raw.startswith(b"whsec_") else raw
+    if not key:
+        raise DeliveryError("the webhook's secret is empty", retryable=False)
+    return key
 
 
 def _from_base64(text: bytes) -> bytes:
@@ -135,13 +160,25 @@ def _from_base64(text: bytes) -> bytes:
         raise DeliveryError("the webhook's secret is not base64 after whsec_", retryable=False) from None
 
 
-def _headers(notification_id: str, secret: bytes | str, body: bytes, attempt_time_s: float) -> dict[str, str]:
+def _headers(
+    notification_id: str, secret: bytes | str, body: bytes, attempt_time_s: float, form: WebhookForm
+) -> dict[str, str]:
+    keys = signing_keys(secret)
+    if form is WebhookForm.GITHUB:
+        return {
+            "Content-Type": "application/json",
+            "X-GitHub-Event": event_type(body),
+            "X-GitHub-Delivery": notification_id,
+            "X-Hub-Signature-256": "sha256=" + hmac.new(keys[0], body, hashlib.sha256).hexdigest(),
+        }
     when = datetime.fromtimestamp(int(attempt_time_s), UTC)  # the library takes any other zone for UTC
+    text = body.decode()
+    is_event = form is WebhookForm.CLOUDEVENTS
     return {
-        "Content-Type": "application/json",
+        "Content-Type": "application/cloudevents+json" if is_event else "application/json",
         "webhook-id": notification_id,
         "webhook-timestamp": str(int(attempt_time_s)),
-        "webhook-signature": Webhook(signing_key(secret)).sign(notification_id, when, body.decode()),
+        "webhook-signature": " ".join(Webhook(key).sign(notification_id, when, text) for key in keys),
     }
 
 

@@ -2,6 +2,7 @@
 
 from proxyd.politeness.backoff import BackOff, back_off
 from proxyd.politeness.connectivity import Connectivity
+from proxyd.politeness.endpoints import EndpointLimits, Endpoints
 from proxyd.politeness.freshness import fresh_until_s
 from proxyd.politeness.hosts import HostBudgets
 from proxyd.politeness.retry import retry_after_s
@@ -11,6 +12,8 @@ from proxyd.politeness.throttle import HostThrottle, Throttles, throttled
 __all__ = [
     "BackOff",
     "Connectivity",
+    "EndpointLimits",
+    "Endpoints",
     "HostBudgets",
     "HostThrottle",
     "PolitenessBudget",

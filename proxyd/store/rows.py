@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sqlalchemy import Row
@@ -11,7 +11,7 @@ from sqlalchemy import Row
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind, Item, UpdateEvent, Value
 from proxyd.model.outcome import Validators
-from proxyd.model.profile import WebhookDelivery
+from proxyd.model.profile import Delivery, MailDelivery, WebhookDelivery
 from proxyd.rules import JointInterval, Observation, Obtained, Subscription, SubscriptionStatus, Total
 from proxyd.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
 
@@ -228,19 +228,60 @@ def notification_row(sent: Notification) -> dict[str, Any]:
     return {name: getattr(sent, name) for name in names}
 
 
-def outbox_rows(sent: Notification) -> list[dict[str, Any]]:
-    """Return a row of ``outbox`` for every webhook of a notification, one for each address."""
-    webhooks = {d.url: d for d in reversed(sent.deliveries) if isinstance(d, WebhookDelivery)}
+def outbox_rows(sent: Notification, digest: DigestTimes | None = None) -> list[dict[str, Any]]:
+    """Return a row of ``outbox`` for every delivery of a notification, one for each address.
+
+    Where the rule gathers its notifications they wait for the end of their period, which is counted in UTC.
+    """
+    addressed = {address_of(delivery): delivery for delivery in reversed(sent.deliveries)}
+    waits = {
+        "state": "pending" if digest is None else "gathering",
+        "next_s": sent.created_s if digest is None else digest.end_s(sent.created_s),
+        "most_items": None if digest is None else digest.at_most,
+    }
     return [
-        {
-            "notification_id": sent.notification_id,
-            "endpoint": delivery.url,
-            "secret_kind": delivery.secret.kind,
-            "secret_name": delivery.secret.name,
-            "lane": f"{sent.rule}\0{delivery.url}",
-            "state": "pending",
-            "attempts": 0,
-            "next_s": sent.created_s,
-        }
-        for delivery in reversed(webhooks.values())
+        {"notification_id": sent.notification_id, "endpoint": endpoint, "lane": lane(sent.rule, endpoint)}
+        | _way(delivery)
+        | {"attempts": 0}
+        | waits
+        for endpoint, delivery in reversed(addressed.items())
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class DigestTimes:
+    """How a rule gathers its notifications."""
+
+    every_s: float
+    at_most: int | None
+
+    def end_s(self, created_s: float) -> float:
+        """Return when the period ends in which a notification was made.
+
+        >>> DigestTimes(3600.0, None).end_s(7200.0), DigestTimes(3600.0, None).end_s(7199.0)
+        (10800.0, 7200.0)
+        """
+        return (created_s // self.every_s + 1.0) * self.every_s
+
+
+def address_of(delivery: Delivery) -> str:
+    """Return where a delivery goes."""
+    return delivery.address if isinstance(delivery, MailDelivery) else delivery.url
+
+
+def lane(rule: str, endpoint: str) -> str:
+    """Return the way of a rule to an endpoint: what keeps an order."""
+    return f"{rule}\0{endpoint}"
+
+
+def declared_as(delivery: Delivery) -> str:
+    """Return what a delivery was declared as, beside its address."""
+    return " ".join(_way(delivery).values())
+
+
+def _way(delivery: Delivery) -> dict[str, str]:
+    if isinstance(delivery, WebhookDelivery):
+        secret = {"secret_kind": delivery.secret.kind, "secret_name": delivery.secret.name}
+        return {"kind": "webhook", "form": delivery.form.value} | secret
+    kind = "mail" if isinstance(delivery, MailDelivery) else "channel"
+    return {"kind": kind, "form": "STANDARD", "secret_kind": "", "secret_name": ""}

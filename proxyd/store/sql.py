@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,25 +30,28 @@ from sqlalchemy import (
 from sqlalchemy.dialects.sqlite import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from proxyd.errors import ConflictError, NotFoundError
+from proxyd.errors import ConflictError
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind, Item
 from proxyd.model.profile import NotificationRule
-from proxyd.ports import Delivery, Token
+from proxyd.ports import Token, Wanted
 from proxyd.rules import (
     HistoryNeeded,
     JointInterval,
     Known,
     Needed,
+    Notification,
     Observation,
     SourceState,
     StoredEvent,
     StreamState,
     Subscription,
 )
-from proxyd.store import rows
+from proxyd.store import history, rows
 from proxyd.store import tables as t
 from proxyd.store.engine import migrate, sqlite_engines, store_errors
+from proxyd.store.outbox import WAITING, SqlOutbox, forget_changed_endpoints, shown_endpoint
+from proxyd.store.rows import DigestTimes
 from proxyd.store.writer import MAX_BATCH, Writer
 
 _CHUNK = 500
@@ -90,16 +93,18 @@ class StoredText:
     text: str
 
 
-class SqlStore:
+class SqlStore(SqlOutbox):
     """Reads on their own connections, writes through the group-committing writer, whose task the owner must run."""
 
     def __init__(self, writer_engine: AsyncEngine, reader_engine: AsyncEngine, grid: ChrononGrid) -> None:
         self.writer = Writer(writer_engine)
+        super().__init__(self.writer, self._all)
         self._writer_engine = writer_engine
         self._readers = reader_engine
         self._grid = grid
         self._waiting: list[Observation] = []
         self._subscriptions: dict[str, Subscription | None] = {}
+        self._digests: dict[str, DigestTimes] = {}
         self._taken = 0  # observations that a transaction took so far, in the order in which they came
 
     # -- the declaration
@@ -116,7 +121,14 @@ class SqlStore:
 
         A rule whose fingerprint changed, or that is gone, loses its streams; a changed one starts afresh at ``now_s``.
         """
+        rules = list(rules)
         wanted = {rule.name: rule.fingerprint for rule in rules}
+        length_s = self._grid.length_s
+        self._digests = {
+            rule.name: DigestTimes(rule.digest.every.in_seconds(chronon_s=length_s), rule.digest.at_most)
+            for rule in rules
+            if rule.digest is not None
+        }
 
         async def write(connection: AsyncConnection) -> dict[str, float]:
             stored = {row.name: row for row in await connection.execute(select(t.rules))}
@@ -129,6 +141,7 @@ class SqlStore:
                 insert(t.rules),
                 [{"name": name, "fingerprint": wanted[name], "accepted_s": now_s} for name in fresh],
             )
+            await forget_changed_endpoints(connection, rules)
             await connection.execute(delete(t.texts))
             await _execute_many(
                 connection,
@@ -248,7 +261,10 @@ class SqlStore:
         await _execute_many(connection, _UPSERT_STREAM, streams)
         await _execute_many(connection, _INSERT_INTERVAL, intervals)
         await _execute_many(connection, _INSERT_NOTIFICATION, [rows.notification_row(one) for one in sent])
-        await _execute_many(connection, _INSERT_OUTBOX, [row for one in sent for row in rows.outbox_rows(one)])
+        await _execute_many(connection, _INSERT_OUTBOX, [row for one in sent for row in self._outbox_rows(one)])
+
+    def _outbox_rows(self, sent: Notification) -> list[dict[str, Any]]:
+        return rows.outbox_rows(sent, self._digests.get(sent.rule))
 
     # -- intervals of several pages
 
@@ -288,117 +304,47 @@ class SqlStore:
         await _execute_many(connection, _UPSERT_SUBSCRIPTION, kept)
         await _execute_chunks(connection, t.subscriptions, t.subscriptions.c.source_id, gone)
 
-    # -- the outbox
-
-    async def due_deliveries(
-        self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = ()
-    ) -> list[Delivery]:
-        """Return what may be sent now, oldest first, at most one for each lane (rule and endpoint) that is not busy.
-
-        A failing notification holds back the later ones of its lane until ``hold_s`` after its first attempt.
-        """
-        earlier = t.outbox.alias("earlier")
-        held: ColumnElement[bool] = (
-            select(earlier.c.position)
-            .where(
-                earlier.c.lane == t.outbox.c.lane,
-                earlier.c.state == "pending",
-                earlier.c.position < t.outbox.c.position,
-                or_(earlier.c.first_attempt_s.is_(None), earlier.c.first_attempt_s + hold_s > now_s),
-            )
-            .exists()
-        )
-        o, n = t.outbox.c, t.notifications.c
-        first = (
-            select(func.min(o.position).label("position"))
-            .where(o.state == "pending", o.next_s <= now_s, o.lane.not_in(busy), ~held)
-            .group_by(o.lane)
-            .order_by("position")
-            .limit(limit)
-            .subquery()
-        )
-        query = (
-            select(t.outbox, n.rule, n.event_s, n.created_s, n.body)
-            .join(t.notifications, n.notification_id == o.notification_id)
-            .where(o.position.in_(select(first.c.position)))
-            .order_by(o.position)
-        )
-        return [_delivery(row) for row in await self._all(query)]
-
-    async def next_delivery_s(self, *, busy: Collection[str] = ()) -> float | None:
-        """Return when the next pending delivery of a lane that is not busy is due, ``None`` where there is none."""
-        o = t.outbox.c
-        query = select(func.min(o.next_s)).where(o.state == "pending", o.lane.not_in(busy))
-        found: float | None = (await self._all(query))[0][0]
-        return found
-
-    async def delivered(self, delivery: Delivery, now_s: float) -> None:
-        """Note that the receiver accepted it."""
-        await self._update_delivery(delivery.position, state="delivered", done_s=now_s, attempts=delivery.attempts + 1)
-
-    async def failed(self, delivery: Delivery, now_s: float, *, next_s: float | None, error: str) -> None:
-        """Note a failed attempt; without ``next_s`` it is a dead letter, kept until it is replayed or expires."""
-        await self._update_delivery(
-            delivery.position,
-            state="dead" if next_s is None else "pending",
-            done_s=now_s if next_s is None else None,
-            next_s=now_s if next_s is None else next_s,
-            attempts=delivery.attempts + 1,
-            first_attempt_s=now_s if delivery.first_attempt_s is None else delivery.first_attempt_s,
-            last_error=error[:1000],
-        )
-
-    async def _update_delivery(self, position: int, **values: Any) -> None:
-        statement = update(t.outbox).where(t.outbox.c.position == position).values(**values)
-        await self.writer.submit(lambda connection: connection.execute(statement))
-
-    async def replay(self, notification_id: str | None, now_s: float) -> int:
-        """Make deliveries pending again: one notification's, or every dead letter; return how many."""
-        where = t.outbox.c.state == "dead" if notification_id is None else t.outbox.c.notification_id == notification_id
-        statement = (
-            update(t.outbox)
-            .where(where, t.outbox.c.state != "pending")
-            .values(state="pending", next_s=now_s, attempts=0, first_attempt_s=None, done_s=None)
-        )
-        result = await self.writer.submit(lambda connection: connection.execute(statement))
-        count: int = result.rowcount
-        if notification_id is not None and not count:
-            raise NotFoundError(f"there is no delivery of {notification_id!r} that could be replayed")
-        return count
-
-    async def outbox_depth(self) -> tuple[int, float | None, int]:
-        """Return the pending deliveries, the creation time of the oldest, and the dead letters."""
-        pending = (
-            select(func.count(), func.min(t.notifications.c.created_s))
-            .select_from(t.outbox)
-            .join(t.notifications, t.notifications.c.notification_id == t.outbox.c.notification_id)
-            .where(t.outbox.c.state == "pending")
-        )
-        count, oldest = (await self._all(pending))[0]
-        dead = (await self._all(select(func.count()).select_from(t.outbox).where(t.outbox.c.state == "dead")))[0][0]
-        return count, oldest, dead
-
     # -- for people
-
-    async def list_notifications(self, *, before: int | None, limit: int, rule: str | None) -> list[dict[str, Any]]:
-        """Return notifications, newest first, each with its deliveries."""
-        query = select(t.notifications).order_by(t.notifications.c.position.desc()).limit(limit)
-        if before is not None:
-            query = query.where(t.notifications.c.position < before)
-        if rule is not None:
-            query = query.where(t.notifications.c.rule == rule)
-        found = [row._asdict() for row in await self._all(query)]
-        deliveries = await self._deliveries([row["notification_id"] for row in found])
-        return [row | {"deliveries": deliveries[row["notification_id"]]} for row in found]
 
     async def _deliveries(self, notification_ids: Sequence[str]) -> Mapping[str, list[dict[str, Any]]]:
         c = t.outbox.c
-        query = select(c.notification_id, c.endpoint, c.state, c.attempts, c.next_s, c.done_s, c.last_error)
+        query = select(c.notification_id, c.endpoint, c.kind, c.state, c.attempts, c.next_s, c.done_s, c.last_error)
         found: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for row in await self._all(query.where(c.notification_id.in_(notification_ids)).order_by(c.position)):
-            values = row._asdict()
+            values = shown_endpoint(row._asdict())
             found[values.pop("notification_id")].append(values)
         return found
+
+    async def find_notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> list[dict[str, Any]]:
+        """Return the notifications that are wanted, newest first, each with its deliveries."""
+        found = [row._asdict() for row in await self._all(history.newest(wanted, before=before).limit(limit))]
+        deliveries = await self._deliveries([row["notification_id"] for row in found])
+        return [row | {"deliveries": deliveries[row["notification_id"]]} for row in found]
+
+    async def find_between(self, wanted: Wanted, after: int, until: int, *, limit: int) -> list[dict[str, Any]]:
+        """Return the oldest wanted notifications after a position, up to and with another, without deliveries."""
+        query = history.between(wanted, after, until).limit(limit)
+        return [row._asdict() for row in await self._all(query)]
+
+    async def newest_position(self) -> int:
+        """Return the position of the newest notification, 0 where there is none."""
+        newest: int | None = (await self._all(select(func.max(t.notifications.c.position))))[0][0]
+        return newest or 0
+
+    async def trace(self, notification_id: str) -> dict[str, Any] | None:
+        """Return a notification, its deliveries, its intervals, and what the same probe found; or ``None``."""
+        found = await self._all(select(t.notifications).where(t.notifications.c.notification_id == notification_id))
+        if not found:
+            return None
+        notification: dict[str, Any] = found[0]._asdict()
+        deliveries = await self._deliveries([notification_id])
+        intervals = [row._asdict() for row in await self._all(history.intervals_of(notification))]
+        findings = [row._asdict() for row in await self._all(history.findings_of(notification))]
+        return notification | {
+            "deliveries": deliveries[notification_id],
+            "intervals": history.latest_of_each(intervals),
+            "findings": findings,
+        }
 
     # -- tokens
 
@@ -425,10 +371,11 @@ class SqlStore:
         """Delete what is older than ``retention_s`` and no longer needed; return how many rows.
 
         The window that a source showed last stays, however long ago that was: its items would be new again otherwise.
-        So do notifications that are still on their way.
+        So do notifications that are still on their way, and the newest: no later one may get its position.
         """
         horizon = now_s - retention_s
-        pending = select(t.outbox.c.notification_id).where(t.outbox.c.state == "pending")
+        newest = select(func.max(t.notifications.c.position)).scalar_subquery()
+        pending = select(t.outbox.c.notification_id).where(t.outbox.c.state.in_(WAITING))
         statements = [
             delete(t.items).where(
                 t.items.c.present_s < horizon,
@@ -437,7 +384,11 @@ class SqlStore:
             delete(t.changes).where(t.changes.c.seen_s < horizon),
             delete(t.intervals).where(t.intervals.c.probed_s < horizon),
             delete(t.notifications).where(
-                and_(t.notifications.c.created_s < horizon, t.notifications.c.notification_id.not_in(pending))
+                and_(
+                    t.notifications.c.created_s < horizon,
+                    t.notifications.c.notification_id.not_in(pending),
+                    t.notifications.c.position < newest,
+                )
             ),
             delete(t.tokens).where(t.tokens.c.expires_s < now_s),
         ]
@@ -508,7 +459,3 @@ def _newest_window() -> ColumnElement[float]:
     window = t.items.alias("newest_window")
     newest = select(func.max(window.c.present_s)).where(window.c.source_id == t.items.c.source_id)
     return newest.scalar_subquery()
-
-
-def _delivery(row: Any) -> Delivery:
-    return Delivery(**{name: getattr(row, name) for name in Delivery.__dataclass_fields__})

@@ -188,6 +188,7 @@ notifications = Table(
     Column("late", Boolean, nullable=False),
     Column("body", LargeBinary, nullable=False),
     Index("ix_notifications_created", "created_s"),
+    Index("ix_notifications_rule", "rule", "position"),
 )
 
 outbox = Table(
@@ -199,15 +200,43 @@ outbox = Table(
     Column("secret_kind", String, nullable=False),
     Column("secret_name", String, nullable=False),
     Column("lane", Text, nullable=False),
-    Column("state", String, nullable=False),  # pending, delivered or dead
+    Column("state", String, nullable=False),  # gathering (for a digest), gathered (in one), pending, delivered or dead
     Column("attempts", Integer, nullable=False),
     Column("first_attempt_s", Float),
     Column("next_s", Float, nullable=False),
     Column("done_s", Float),
     Column("last_error", Text, nullable=False, server_default=""),
+    Column("kind", String, nullable=False, server_default="webhook"),  # webhook, mail or channel
+    Column("form", String, nullable=False, server_default="STANDARD"),
+    Column("most_items", Integer),  # of the digest that it is gathered for
+    Column("digest_id", String),
+    Column("digest", LargeBinary),  # the body of the digest, on the first of those that it gathers
     UniqueConstraint("notification_id", "endpoint", name="uq_outbox_delivery"),
     Index("ix_outbox_due", "state", "next_s"),
     Index("ix_outbox_lane", "lane", "state", "position"),
+)
+
+attempts = Table(  # they go with their delivery
+    "attempts",
+    metadata,
+    Column("attempt_id", Integer, primary_key=True),
+    Column("position", Integer, ForeignKey("outbox.position", ondelete="CASCADE"), nullable=False),
+    Column("attempted_s", Float, nullable=False),
+    Column("duration_s", Float, nullable=False),
+    Column("result", String, nullable=False),  # accepted, retry or dead
+    Column("detail", Text, nullable=False),
+    Index("ix_attempts_position", "position"),
+)
+
+endpoints = Table(  # that want no more
+    "endpoints",
+    metadata,
+    Column("lane", Text, primary_key=True),
+    Column("rule", String, nullable=False),
+    Column("endpoint", Text, nullable=False),
+    Column("declared", Text, nullable=False),
+    Column("disabled_s", Float, nullable=False),
+    Column("detail", Text, nullable=False),
 )
 
 tokens = Table(

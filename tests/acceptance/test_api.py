@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
 import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
-from tests.acceptance.support import PROFILE, World, rule_text, world
+import feedparser
+
+from proxyd.client import Client
+from tests.acceptance.support import PATIENCE_S, PROFILE, World, rule_text, world
 
 METRICS = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -130,3 +140,101 @@ async def test_metrics_are_those_that_are_documented(tmp_path: Path) -> None:
         for name, label in named:
             found = [sample for sample in samples if sample.startswith(f"{name}{{")]
             assert all(label and sample.startswith(f"{name}{{{label}=") for sample in found), name
+
+
+async def followed(client: Client, found: asyncio.Queue[str], seen: asyncio.Event) -> None:
+    """Put the items of every notification into ``found``, from the first one that there ever was."""
+    async with aclosing(client.stream(last=0, rule="each", retry_s=0.05)) as events:
+        async for event in events:
+            for item in event.body["data"]["items"]:
+                found.put_nowait(item["channel.item.guid"])
+            seen.set()
+
+
+async def test_a_stream_goes_on_where_it_was_when_the_daemon_stops_or_dies(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.origin.feed("feed").add(1, age_s=3600.0)
+        w.daemon.declare(w.text(["feed"], {"each": 1}))
+        await w.daemon.start()
+        await w.daemon.knows("feed")
+        token = (await tokens(w))["read"]
+        found: asyncio.Queue[str] = asyncio.Queue()
+        async with Client.over_http(w.daemon.base, token) as client, asyncio.TaskGroup() as tasks:
+            seen = asyncio.Event()
+            following = tasks.create_task(followed(client, found, seen))
+            news = w.origin.feeds["feed"].add(1)
+            await asyncio.wait_for(seen.wait(), PATIENCE_S)
+            await w.daemon.restart()
+            news += w.origin.feeds["feed"].add(2)
+            await w.receiver.received("each", 3)
+            await w.daemon.kill()
+            news += w.origin.feeds["feed"].add(2)
+            await w.daemon.start()
+            got = [await asyncio.wait_for(found.get(), PATIENCE_S) for _ in news]
+            following.cancel()
+        assert got == news
+        assert found.empty()
+
+
+@asynccontextmanager
+async def follower(w: World) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run the verb that follows, from the first notification on."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "proxyd", "notifications", "--follow", "--after", "0", "--json"),
+        env={f"PROXYD_{key.upper()}": value for key, value in w.daemon.settings.items()} | dict(os.environ),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def test_the_command_line_follows_and_shows_notifications(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.origin.feed("feed").add(1, age_s=3600.0)
+        w.daemon.declare(w.text(["feed"], {"each": 1}))
+        unreachable = await w.daemon.cli("notifications", "--follow")
+        assert (unreachable.code, unreachable.err.count("\n")) == (1, 1)
+        await w.daemon.start()
+        await w.daemon.knows("feed")
+        async with follower(w) as process:
+            assert process.stdout is not None
+            news = w.origin.feeds["feed"].add(1)
+            line = json.loads(await asyncio.wait_for(process.stdout.readline(), PATIENCE_S))
+            process.send_signal(signal.SIGINT)
+            assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 130
+        assert (line["position"], [each["channel.item.guid"] for each in line["data"]["items"]]) == (1, news)
+        await w.receiver.received("each", 1)
+        await w.daemon.metric_reaches('proxyd_deliveries_total{result="accepted"}', 1)
+        shown = await w.daemon.cli("notifications", "show", line["data"]["id"])
+        assert f"row: channel.item.guid='{news[0]}'" in shown.out
+        assert re.search(r"^interval: feed from \S+ .*: captured, ", shown.out, re.MULTILINE)
+        assert re.search(rf"^attempt: \S+ {re.escape(w.receiver.url('each'))}: accepted", shown.out, re.MULTILINE)
+        missing = await w.daemon.cli("notifications", "show", "nothing")
+        assert (missing.code, missing.out) == (1, "")
+        assert "there is no notification 'nothing'" in missing.err
+        listed = await w.daemon.cli("notifications", "--profile", "watch", "--json")
+        assert [each["id"] for each in json.loads(listed.out)] == [line["data"]["id"]]
+
+
+async def test_feed_readers_follow_a_profile_with_the_token_in_the_address(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.origin.feed("feed").add(1, age_s=3600.0)
+        w.daemon.declare(w.text(["feed"], {"each": 1}))
+        await w.daemon.start()
+        await w.daemon.knows("feed")
+        token = (await tokens(w))["read"]
+        w.origin.feeds["feed"].add(2)
+        await w.receiver.received("each", 2)
+        path = "/api/v1/profiles/watch/feed.atom"
+        status, headers, text = await w.daemon.request("GET", f"{path}?token={token}")
+        feed = feedparser.parse(text.encode())
+        assert (status, feed.bozo, len(feed.entries)) == (200, False, 2)
+        known = {"If-None-Match": headers["ETag"]}
+        assert (await w.daemon.request("GET", f"{path}?token={token}", headers=known))[0] == 304
+        assert (await w.daemon.request("GET", path))[0] == 401
+        await w.daemon.stop()
+        assert token not in w.daemon.log

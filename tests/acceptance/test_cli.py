@@ -125,7 +125,7 @@ async def test_notifications_are_listed_replayed_and_tried_out(tmp_path: Path) -
         listed = json.loads(as_json.out)
         assert [found["body"]["data"]["items"][0]["channel.item.guid"] for found in listed] == guids[:0:-1]
         newest = listed[0]
-        assert {"id", "rule", "source", "event", "created", "late", "body", "deliveries"} == newest.keys()
+        assert {"id", "position", "rule", "source", "event", "created", "late", "body", "deliveries"} == newest.keys()
         assert newest["deliveries"][0]["state"] == "delivered"
         sent = next(a for a in w.receiver.arrivals["each"] if a.webhook_id == newest["id"])
         assert json.loads(sent.body) == newest["body"]

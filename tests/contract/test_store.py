@@ -17,7 +17,7 @@ from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind, Item
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, Validators
 from proxyd.model.profile import SecretRef, WebhookDelivery
-from proxyd.ports import Token
+from proxyd.ports import Token, Wanted
 from proxyd.rules import (
     IntervalRecord,
     Needed,
@@ -205,12 +205,12 @@ async def test_dead_letters_are_kept_and_can_be_replayed_with_the_same_bytes(sto
 
 async def test_notifications_are_listed_newest_first_with_their_deliveries(store: SqlStore) -> None:
     await store.record(observation(*[notification(str(n)) for n in range(5)]))
-    page = await store.list_notifications(before=None, limit=2, rule="r")
+    page = await store.find_notifications(Wanted(rules=frozenset({"r"})), before=None, limit=2)
     assert [row["notification_id"] for row in page] == ["4", "3"]
     assert page[0]["deliveries"][0]["state"] == "pending"
-    rest = await store.list_notifications(before=page[-1]["position"], limit=9, rule=None)
+    rest = await store.find_notifications(Wanted(), before=page[-1]["position"], limit=9)
     assert [row["notification_id"] for row in rest] == ["2", "1", "0"]
-    assert await store.list_notifications(before=None, limit=2, rule="unknown") == []
+    assert await store.find_notifications(Wanted(rules=frozenset({"unknown"})), before=None, limit=2) == []
 
 
 async def test_tokens_are_unique_by_name(store: SqlStore) -> None:
@@ -223,14 +223,15 @@ async def test_tokens_are_unique_by_name(store: SqlStore) -> None:
 
 
 async def test_old_rows_expire_but_not_what_is_shown_or_on_its_way(store: SqlStore) -> None:
-    await store.record(observation(notification("pending"), notification("sent"), events=(stored(1, "a"),)))
+    await store.record(observation(*(notification(n) for n in ("pending", "sent", "newest")), events=(stored(1, "a"),)))
     lane = (await store.due_deliveries(5.0, hold_s=600.0, limit=10))[0]
     await store.failed(lane, 5.0, next_s=1e9, error="x")
-    later = (await store.due_deliveries(900.0, hold_s=600.0, limit=10))[0]
-    await store.delivered(later, 900.0)
+    for _ in range(2):
+        later = (await store.due_deliveries(900.0, hold_s=600.0, limit=10))[0]
+        await store.delivered(later, 900.0)
     assert await store.expire(1e6, retention_s=100.0) == 2  # the interval and "sent"
-    listed = await store.list_notifications(before=None, limit=9, rule=None)
-    assert [row["notification_id"] for row in listed] == ["pending"]
+    listed = await store.find_notifications(Wanted(), before=None, limit=9)
+    assert [row["notification_id"] for row in listed] == ["newest", "pending"]
 
 
 async def test_the_window_a_source_showed_last_is_known_however_long_ago_that_was(store: SqlStore) -> None:

@@ -3,85 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
 
-from proxyd.api import ApiSettings, make_app, new_token, serve_api
-from proxyd.app import Parts, build
+from proxyd.api import ApiSettings, serve_api
 from proxyd.client import ApiError, Client
-from proxyd.config import SecretStore, load, socket_address
-from proxyd.daemon import DaemonControl, PushParts
-from proxyd.errors import ConfigError, DeliveryError, FetchError
-from proxyd.model.chronon import ChrononGrid
-from proxyd.model.profile import PageClass
-from proxyd.probing.feed_items import ParsedFeed
-from proxyd.store import open_store
-from tests.fakes import FakeClock
-from tests.fleets import DOMAIN, PoissonOrigin, rule, source
+from proxyd.config import socket_address
+from proxyd.errors import ConfigError
+from tests.fleets import DOMAIN, rule, source
+from tests.integration.api_world import Running, running_api
 
-T0 = 1_000_000_000.0
 TEXT = """CREATE PROFILE "Q" AS (DOMAIN "D", LANGUAGE "SQL", USER "v");
 INSERT NOTIFICATION "q" INTO "Q" SET QUERY "SELECT title FROM RSS" SET TRIGGER "ON INSERT TO RSS"
 START NOW END NEVER SET UTILITY STRICT;"""
 
 
-class RefusingChannel:
-    async def deliver(
-        self, notification_id: str, url: str, secret: bytes | str, body: bytes, attempt_time_s: float
-    ) -> None:
-        raise DeliveryError("status 500")
-
-
-class NoHub:
-    async def request(self, url: str, form: Mapping[str, str]) -> None:
-        raise FetchError
-
-
-class NoParser:
-    async def parse(self, body: bytes, content_type: str | None, url: str, page_class: PageClass | None) -> ParsedFeed:
-        raise FetchError
-
-
-@dataclass
-class Running:
-    client: TestClient[web.Request, web.Application]
-    control: DaemonControl
-    folder: Path
-
-    async def token(self, scope: str, *, expires_in_s: float | None = None) -> dict[str, str]:
-        token, shown = new_token(f"{scope} {expires_in_s}", scope, now_s=T0, expires_in_s=expires_in_s)
-        await self.control.add_token(token)
-        return {"Authorization": f"Bearer {shown}"}
-
-
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[Running]:
-    folder = tmp_path / "profiles"
-    folder.mkdir()
-    webhook = "SET DELIVERY WEBHOOK 'https://r.example/hook' SECRET ENV 'SECRET_A'"
-    (folder / "a.profile").write_text(DOMAIN + source("s") + source("a/b c") + rule("r", clauses=webhook))
-    settings = load(environ={}, profiles=folder)
-    clock = FakeClock(T0)
-    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
-        parts = Parts(
-            clock=clock,
-            store=store,
-            prober=PoissonOrigin({}, clock.time_s),
-            pushes=PushParts(NoHub(), NoParser(), ""),
-            channel=RefusingChannel(),
-            secrets=SecretStore(settings, {"SECRET_A": "x"}),
-            rng=np.random.default_rng(1),
-        )
-        _, control = build(settings, parts)
-        await control.declarations.start()
-        async with TestClient(TestServer(make_app(control, trusted=False))) as client:
-            yield Running(client, control, folder)
+    async with running_api(tmp_path) as api:
+        yield api
 
 
 ROUTES = [
@@ -93,6 +35,8 @@ ROUTES = [
     ("GET", "/api/v1/explain/s", "read"),
     ("GET", "/api/v1/plan", "read"),
     ("GET", "/api/v1/notifications", "read"),
+    ("GET", "/api/v1/stream?last_event_id=x", "read"),
+    ("GET", "/api/v1/notifications/x", "read"),
     ("POST", "/api/v1/notifications/x/replay", "write"),
     ("POST", "/api/v1/deliveries/replay", "write"),
     ("POST", "/api/v1/webhooks/test", "write"),
@@ -191,6 +135,13 @@ async def test_drop_statements_remove_what_the_api_declared(running: Running) ->
         ("GET", "/api/v1/plan?limit=x", None, 400),
         ("GET", "/api/v1/notifications?cursor=%00", None, 400),
         ("GET", "/api/v1/notifications?cursor=YWJj", None, 400),
+        ("GET", "/api/v1/notifications?cursor=" + "OTk5" * 20, None, 400),
+        ("GET", "/api/v1/notifications?since=soon", None, 400),
+        ("GET", "/api/v1/notifications?profile=nowhere", None, 404),
+        ("GET", "/api/v1/notifications/nothing", None, 404),
+        ("GET", "/api/v1/stream?profile=nowhere", None, 404),
+        ("GET", "/api/v1/stream?rule=nowhere", None, 404),
+        ("GET", "/api/v1/stream?last_event_id=-1", None, 400),
         ("GET", "/api/v1/explain/nowhere", None, 404),
         ("GET", "/api/v1/nothing", None, 404),
         ("PUT", "/api/v1/plan", None, 405),

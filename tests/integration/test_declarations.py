@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from proxyd.language import CheckSettings
 from proxyd.metrics import Metrics
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind
+from proxyd.ports import Wanted
 from proxyd.rules import Decider, Known, Needed
 from proxyd.store import SqlStore, open_store
 from tests.fakes import FakeClock
@@ -27,13 +28,16 @@ class World:
     folder: Path
     store: SqlStore
     clock: FakeClock
+    rung: list[float] = field(default_factory=list)
 
     def fresh(self) -> tuple[Declarations, Decider]:
         """Return what a process that starts now has."""
         found = decider(declaration(), now_s=T0)
-        return Declarations(
+        declarations = Declarations(
             self.folder, self.store, found, self.clock, CheckSettings(), Metrics(), lambda ref: b"s"
-        ), found
+        )
+        declarations.tell(lambda: self.rung.append(self.clock.time_s()))
+        return declarations, found
 
 
 @pytest.fixture
@@ -125,5 +129,6 @@ async def test_history_that_comes_in_while_it_is_replayed_fires_once(world: Worl
     world.store.load_events = load_late  # type: ignore[method-assign]
     (world.folder / "b.profile").write_text(rule("early").replace("START NOW", 'START NOW - "1 HOUR"'))
     assert await declarations.reload()
-    listed = await world.store.list_notifications(before=None, limit=9, rule="early")
+    listed = await world.store.find_notifications(Wanted(rules=frozenset({"early"})), before=None, limit=9)
     assert len(listed) == len({row["notification_id"] for row in listed}) == 3
+    assert world.rung == [T0]

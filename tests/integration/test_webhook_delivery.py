@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
+import hmac
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,8 +18,11 @@ from standardwebhooks import Webhook
 
 from proxyd.clock import SystemClock
 from proxyd.errors import DeliveryError
+from proxyd.model.profile import WebhookForm
 from proxyd.net import Guard, HostTokens, make_session
+from proxyd.notify import AppriseChannel, Channels, MailChannel, MailSettings
 from proxyd.notify.webhook import EndpointGoneError, WebhookChannel
+from proxyd.ports import Message
 from tests.fakes import FakeClock
 
 BODY = json.dumps({"type": "item", "timestamp": "2026-03-01T12:00:00Z", "data": {"title": "Ž"}}).encode()
@@ -64,7 +69,7 @@ async def failure(handler: Handler, timeout_s: float = 5.0) -> DeliveryError:
         (WHSEC, WHSEC),
         (WHSEC.rstrip("="), WHSEC),
         (WHSEC.encode(), WHSEC),
-        ("any other string é", base64.b64encode("any other string é".encode()).decode()),
+        ("any-other-string-é", base64.b64encode("any-other-string-é".encode()).decode()),
         (KEY, base64.b64encode(KEY).decode()),
     ],
     ids=["whsec", "unpadded", "whsec as bytes", "text", "bytes"],
@@ -174,3 +179,71 @@ async def test_each_request_takes_the_token_of_its_host() -> None:
     async with receiving(answering(200)) as url, make_session(LOOPBACK, contact="x") as session:
         await WebhookChannel(session, LOOPBACK, clock, tokens=tokens).deliver("m", url, WHSEC, BODY, 1e9)
     assert len(tokens) == 1
+
+
+class Receiver:
+    """Keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[dict[str, str], bytes]] = []
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.seen.append((dict(request.headers), await request.read()))
+        return web.Response(status=204)
+
+
+NOTIFICATION = json.dumps(
+    {
+        "type": "proxyd.notification",
+        "timestamp": "2026-03-01T12:00:00.000Z",
+        "data": {"id": "ntf_1", "rule": "a b/ž", "source": "kernel", "items": [{"t": "Ž", "n": 0.1}]},
+    },
+    ensure_ascii=False,
+).encode()
+
+
+async def sent_in(form: WebhookForm, secret: bytes | str, *, times: int = 1) -> list[tuple[dict[str, str], bytes]]:
+    """Return what a receiver gets of one message in a form."""
+    receiver = Receiver()
+    async with receiving(receiver) as url, channel() as hook:
+        mail = MailChannel(MailSettings("", 0, "none", "", 1.0))
+        ways = Channels(hook, mail, AppriseChannel((), timeout_s=1.0))
+        now_s = SystemClock().time_s()
+        for _ in range(times):
+            message = Message("ntf_1", "a b/ž", url, NOTIFICATION, now_s, form=form.value, secret=secret)
+            assert await ways.deliver(message) == "the receiver answered 204"
+    return receiver.seen
+
+
+async def test_the_github_form_is_signed_as_its_receivers_verify_it() -> None:
+    headers, body = (await sent_in(WebhookForm.GITHUB, b"first second"))[0]
+    assert body == NOTIFICATION
+    assert headers["X-Hub-Signature-256"] == "sha256=" + hmac.new(b"first", NOTIFICATION, hashlib.sha256).hexdigest()
+    assert (headers["X-GitHub-Event"], headers["X-GitHub-Delivery"]) == ("proxyd.notification", "ntf_1")
+    assert headers["Content-Type"] == "application/json"
+
+
+async def test_a_cloudevent_holds_the_same_data_and_is_signed_and_the_same_on_every_attempt() -> None:
+    seen = await sent_in(WebhookForm.CLOUDEVENTS, WHSEC, times=2)
+    headers, body = seen[0]
+    assert seen[1][1] == body
+    assert headers["Content-Type"] == "application/cloudevents+json"
+    assert Webhook(WHSEC).verify(body, headers) == {
+        "specversion": "1.0",
+        "id": "ntf_1",
+        "source": "/proxyd/rules/a%20b%2F%C5%BE",
+        "type": "proxyd.notification",
+        "time": "2026-03-01T12:00:00.000Z",
+        "subject": "kernel",
+        "datacontenttype": "application/json",
+        "data": json.loads(NOTIFICATION)["data"],
+    }
+
+
+@pytest.mark.parametrize("separator", [" ", "\n", ",", " ,\n "], ids=["space", "newline", "comma", "all"])
+async def test_while_a_secret_changes_receivers_of_either_value_can_verify(separator: str) -> None:
+    other = "whsec_" + base64.b64encode(b"another key of 32 bytes, or near").decode()
+    headers, body = (await sent_in(WebhookForm.STANDARD, other + separator + WHSEC))[0]
+    assert len(headers["webhook-signature"].split(" ")) == 2
+    for secret in (WHSEC, other):
+        assert Webhook(secret).verify(body, headers) == json.loads(NOTIFICATION)

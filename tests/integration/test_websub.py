@@ -29,6 +29,7 @@ from proxyd.model.outcome import HubLinks
 from proxyd.model.profile import PageClass
 from proxyd.model.schedule import Reason
 from proxyd.net import Guard, HostTokens, make_session
+from proxyd.ports import Wanted
 from proxyd.probing import HubClient
 from proxyd.probing.pages import ParsedDocument, parse_document
 from proxyd.rules import Subscription, SubscriptionStatus
@@ -126,7 +127,7 @@ class World:
         await self.control.pushes.look()
 
     async def notified(self) -> list[str]:
-        rows = await self.store.list_notifications(before=None, limit=99, rule="r")
+        rows = await self.store.find_notifications(Wanted(rules=frozenset({"r"})), before=None, limit=99)
         return [row["body"].decode() for row in reversed(rows)]
 
     def next_probe(self) -> PlannedProbe:

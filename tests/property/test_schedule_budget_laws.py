@@ -167,7 +167,7 @@ async def run_daemon(
     found = fleet.decider()
     recorded = RecordingDecider(found)
     origin = FailingOrigin(fleet.times_s(), clock.time_s, fate)
-    loop = ProbeLoop(found, origin, RecordingMemory(), clock, metrics, lambda: None)
+    loop = ProbeLoop(found, origin, RecordingMemory(), clock, metrics)
     task = asyncio.create_task(loop.run())
     await settle()
     for chronon in range(CHRONONS):
@@ -300,7 +300,7 @@ async def test_a_source_taken_out_between_plan_and_start_is_probed_again_once_it
     clock, found = FakeClock(START_S), decider(declaration(source("a"), rule("r")), now_s=START_S)
     planned = found.choose(found.settings.grid.chronon_at(START_S))[0]
     origin = PoissonOrigin({"a": []}, clock.time_s)
-    loop = ProbeLoop(found, origin, RecordingMemory(), clock, Metrics(), lambda: None)
+    loop = ProbeLoop(found, origin, RecordingMemory(), clock, Metrics())
     found.declare(declaration(source("b"), rule("r")), {"r": START_S}, START_S)
     await loop._probe(planned)
     assert not origin.started

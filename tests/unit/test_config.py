@@ -117,3 +117,22 @@ def test_a_long_socket_path_is_spelled_short_enough_for_the_kernel(tmp_path: Pat
     folder.mkdir()
     assert len(socket_address(folder / "proxyd.sock")) < 104
     assert socket_address(Path("data/proxyd.sock")) == "data/proxyd.sock"
+
+
+def test_the_password_of_the_mail_server_is_read_and_never_shown(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("hunter2\n", encoding="utf-8")
+    environ = {"PROXYD_SMTP": "mail.example:587", "PROXYD_SMTP_PASSWORD_FILE": str(tmp_path / "password")}
+    settings = load(environ=environ)
+    assert (settings.smtp_password, settings.smtp_address) == ("hunter2", ("mail.example", 587))
+    assert settings.describe()["smtp_password"] == "[hidden]"
+    assert "hunter2" not in f"{settings!r} {settings.describe()}"
+    file = tmp_path / "proxyd.toml"
+    file.write_text('smtp_password = "hunter2"', encoding="utf-8")
+    with pytest.raises(ConfigError, match="smtp_password: it belongs in PROXYD_SMTP_PASSWORD") as caught:
+        load(file, environ={})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_rate_of_an_endpoint_is_a_number_in_a_time() -> None:
+    assert load(environ={}).endpoint_window == (None, 0.0)
+    assert load(environ={"PROXYD_ENDPOINT_RATE": "60/min"}).endpoint_window == (60, 60.0)

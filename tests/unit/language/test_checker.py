@@ -129,10 +129,29 @@ def test_the_prefix_of_secrets_comes_from_the_settings() -> None:
 
 def test_a_capability_is_lifted_by_its_entry_alone() -> None:
     text = SourceText("a", FEEDS + rule(more="SET DIGEST EVERY 1 HOUR"))
-    settings = CheckSettings()
+    settings = CheckSettings(executable=EXECUTABLE - {Capability.DIGEST})
     (error,) = check([text], settings).errors
     assert error.message == "SET DIGEST cannot be executed by this version of proxyd"
-    assert check([text], replace(settings, executable=EXECUTABLE | {Capability.DIGEST})).errors == ()
+    assert check([text], replace(settings, executable=settings.executable | {Capability.DIGEST})).errors == ()
+
+
+@pytest.mark.parametrize(
+    ("delivery", "settings", "warning"),
+    [
+        ("MAIL 'a@b.example'", CheckSettings(), None),
+        ("MAIL 'a@b.example'", CheckSettings(can_mail=False), "waits while the settings smtp and mail_from are empty"),
+        ("CHANNEL 'ours://x'", CheckSettings(channel_schemes=frozenset({"ours"})), None),
+        ("CHANNEL 'ours://x'", CheckSettings(channel_schemes=frozenset()), "while the setting channel_schemes"),
+        ("CHANNEL 'ours://x'", CheckSettings(has_channels=False), "while proxyd[apprise] is not installed"),
+    ],
+)
+def test_a_delivery_that_cannot_be_made_for_now_is_warned_of(
+    delivery: str, settings: CheckSettings, warning: str | None
+) -> None:
+    checked = check([SourceText("a", FEEDS + rule(more=f"SET DELIVERY {delivery}"))], settings)
+    assert checked.errors == ()
+    found = [one.message for one in checked.warnings]
+    assert (found == []) if warning is None else (len(found) == 1 and warning in found[0])
 
 
 def test_no_text_declares_nothing_and_is_fine() -> None:

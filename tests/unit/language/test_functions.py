@@ -5,7 +5,7 @@ import pytest
 from proxyd.language import FUNCTIONS, Family
 from tests.unit.language.texts import FEEDS, messages, rule
 
-_VALUES = {Family.TEXT: "title", Family.NUMBER: "ttl", Family.ANY: "link"}
+_VALUES = {Family.TEXT: "title", Family.NUMBER: "ttl", Family.ANY: "link", Family.TIME: "pubDate"}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -12,11 +12,13 @@ import numpy as np
 from proxyd.errors import DeliveryError
 from proxyd.metrics import Metrics
 from proxyd.model.profile import SecretRef
-from proxyd.notify import Dispatcher, DispatcherSettings
-from proxyd.ports import Delivery
+from proxyd.notify import Dispatcher, DispatcherSettings, EndpointGoneError
+from proxyd.politeness import EndpointLimits
+from proxyd.ports import Channel, Delivery, Gathered, Message
 from tests.fakes import FakeClock, settle
 
 T0 = 1000.0
+FOUR = DispatcherSettings(600.0, 4)
 
 
 def delivery(position: int, *, lane: str = "lane") -> Delivery:
@@ -30,15 +32,17 @@ class MemoryOutbox:
         self.pending = {d.position: (d, d.created_s) for d in deliveries}
         self.accepted: list[str] = []
         self.dead: list[str] = []
+        self.disabled: list[str] = []
+        self.gathering: list[Gathered] = []
 
     async def due_deliveries(
-        self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = ()
+        self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = (), shut: Collection[str] = ()
     ) -> Sequence[Delivery]:
         found: dict[str, Delivery] = {}
         held: set[str] = set()
         for position in sorted(self.pending):
             one, next_s = self.pending[position]
-            if one.lane in held or one.lane in found or one.lane in busy:
+            if one.lane in held or one.lane in found or one.lane in busy or one.endpoint in shut:
                 continue
             if next_s <= now_s:
                 found[one.lane] = one
@@ -46,14 +50,35 @@ class MemoryOutbox:
                 held.add(one.lane)
         return list(found.values())[:limit]
 
-    async def next_delivery_s(self, *, busy: Collection[str] = ()) -> float | None:
-        return min((next_s for one, next_s in self.pending.values() if one.lane not in busy), default=None)
+    async def next_delivery_s(self, *, busy: Collection[str] = (), shut: Collection[str] = ()) -> float | None:
+        waiting = [(one, next_s) for one, next_s in self.pending.values() if one.lane not in busy]
+        return min((next_s for one, next_s in waiting if one.endpoint not in shut), default=None)
 
-    async def delivered(self, delivery: Delivery, now_s: float) -> None:
+    async def next_digest_s(self) -> float | None:
+        return min((each.until_s for each in self.gathering), default=None)
+
+    async def make_digests(self, now_s: float, compose: Callable[[Gathered], bytes]) -> None:
+        for each in [each for each in self.gathering if each.until_s <= now_s]:
+            self.gathering.remove(each)
+            made = replace(delivery(100), notification_id=each.digest_id, body=compose(each))
+            self.pending[100] = (made, now_s)
+
+    async def delivered(self, delivery: Delivery, now_s: float, *, duration_s: float, detail: str) -> None:
         del self.pending[delivery.position]
         self.accepted.append(delivery.notification_id)
 
-    async def failed(self, delivery: Delivery, now_s: float, *, next_s: float | None, error: str) -> None:
+    async def failed(
+        self,
+        delivery: Delivery,
+        now_s: float,
+        *,
+        next_s: float | None,
+        error: str,
+        duration_s: float,
+        disables: bool = False,
+    ) -> None:
+        if disables:
+            self.disabled.append(delivery.lane)
         if next_s is None:
             del self.pending[delivery.position]
             self.dead.append(delivery.notification_id)
@@ -70,11 +95,10 @@ class ScriptedChannel:
         self._answer = answer
         self.attempts: list[tuple[str, float]] = []
 
-    async def deliver(
-        self, notification_id: str, url: str, secret: bytes | str, body: bytes, attempt_time_s: float
-    ) -> None:
-        self.attempts.append((notification_id, attempt_time_s - T0))
-        self._answer(notification_id)
+    async def deliver(self, message: Message) -> str:
+        self.attempts.append((message.message_id, message.attempt_s - T0))
+        self._answer(message.message_id)
+        return "taken"
 
 
 def accept(notification_id: str) -> None:
@@ -83,16 +107,19 @@ def accept(notification_id: str) -> None:
 
 @asynccontextmanager
 async def running(
-    outbox: MemoryOutbox, channel: ScriptedChannel, clock: FakeClock, *, secret: bytes | None = b"s"
+    outbox: MemoryOutbox,
+    channel: Channel,
+    clock: FakeClock,
+    *,
+    secret: bytes | None = b"s",
+    settings: DispatcherSettings = FOUR,
 ) -> AsyncIterator[Metrics]:
     metrics = Metrics()
 
     def resolve(ref: SecretRef) -> bytes | None:
         return secret
 
-    dispatcher = Dispatcher(
-        outbox, channel, resolve, clock, np.random.default_rng(1), metrics, DispatcherSettings(600.0, 4)
-    )
+    dispatcher = Dispatcher(outbox, channel, resolve, clock, np.random.default_rng(1), metrics, settings)
     task = asyncio.create_task(dispatcher.run())
     await settle()
     yield metrics
@@ -179,10 +206,10 @@ async def test_a_missing_secret_sends_nothing_and_is_tried_again() -> None:
 async def test_nothing_is_started_once_a_drain_has_begun_while_the_outbox_was_read() -> None:
     class DrainedWhileRead(MemoryOutbox):
         async def due_deliveries(
-            self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = ()
+            self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = (), shut: Collection[str] = ()
         ) -> Sequence[Delivery]:
             await dispatcher.drain(1.0)
-            return await super().due_deliveries(now_s, hold_s=hold_s, limit=limit, busy=busy)
+            return await super().due_deliveries(now_s, hold_s=hold_s, limit=limit, busy=busy, shut=shut)
 
     outbox, channel = DrainedWhileRead(delivery(1)), ScriptedChannel(accept)
     dispatcher = Dispatcher(
@@ -196,3 +223,115 @@ async def test_nothing_is_started_once_a_drain_has_begun_while_the_outbox_was_re
     )
     await dispatcher.run()
     assert (channel.attempts, outbox.accepted) == ([], [])
+
+
+def to_one_endpoint(*positions: int) -> list[Delivery]:
+    """Return deliveries of as many rules, all to one endpoint."""
+    return [replace(delivery(n, lane=f"lane {n}"), endpoint="https://one/") for n in positions]
+
+
+async def test_gone_gives_up_disables_and_is_counted() -> None:
+    def answer(notification_id: str) -> None:
+        raise EndpointGoneError(retryable=False)
+
+    outbox, channel, clock = MemoryOutbox(delivery(1)), ScriptedChannel(answer), FakeClock(T0)
+    async with running(outbox, channel, clock) as metrics:
+        await settle(50)
+    assert (outbox.dead, outbox.disabled) == (["n1"], ["lane"])
+    assert metrics.registry.get_sample_value("proxyd_endpoints_gone_total") == 1
+
+
+async def test_what_goes_to_a_disabled_endpoint_is_given_up_without_asking_it() -> None:
+    channel, clock = ScriptedChannel(accept), FakeClock(T0)
+    outbox = MemoryOutbox(replace(delivery(1), is_disabled=True))
+    async with running(outbox, channel, clock):
+        await settle(50)
+    assert (outbox.dead, outbox.disabled, channel.attempts) == (["n1"], [], [])
+
+
+async def test_an_endpoint_that_fails_for_several_rules_is_tried_once_at_a_time_until_it_accepts() -> None:
+    clock = FakeClock(T0)
+
+    def answer(notification_id: str) -> None:
+        if clock.time_s() < T0 + 300:
+            raise DeliveryError("503")
+
+    outbox, channel = MemoryOutbox(*to_one_endpoint(*range(1, 41))), ScriptedChannel(answer)
+    async with running(outbox, channel, clock, settings=DispatcherSettings(600.0, 64)) as metrics:
+        await settle(400)
+        assert len(channel.attempts) <= 8
+        await clock.advance(299.0)
+        assert len(channel.attempts) <= 8 + 7
+        await clock.advance(1200.0)
+        await settle(2000)
+    assert sorted(outbox.accepted) == sorted(f"n{n}" for n in range(1, 41))
+    assert metrics.registry.get_sample_value("proxyd_circuits_opened_total") == 1
+
+
+async def test_a_failing_endpoint_holds_back_no_other_one() -> None:
+    def answer(notification_id: str) -> None:
+        if notification_id != "n99":
+            raise DeliveryError("503")
+
+    outbox = MemoryOutbox(*to_one_endpoint(*range(1, 41)), delivery(99, lane="other"))
+    channel, clock = ScriptedChannel(answer), FakeClock(T0)
+    async with running(outbox, channel, clock):
+        await settle(400)
+    assert outbox.accepted == ["n99"]
+
+
+async def test_retry_after_silences_the_endpoint_for_every_rule() -> None:
+    clock = FakeClock(T0)
+
+    def answer(notification_id: str) -> None:
+        if clock.time_s() < T0 + 100:
+            raise DeliveryError("429", retry_after_s=100.0)
+
+    outbox, channel = MemoryOutbox(*to_one_endpoint(1, 2, 3)), ScriptedChannel(answer)
+    one = DispatcherSettings(600.0, 64, EndpointLimits(1))
+    async with running(outbox, channel, clock, settings=one):
+        await clock.advance(99.0)
+        assert [name for name, _ in channel.attempts] == ["n1"]
+        await clock.advance(60.0)
+        await settle(100)
+    assert sorted(outbox.accepted) == ["n1", "n2", "n3"]
+
+
+class CountingChannel:
+    """Counts how many attempts are under way at once."""
+
+    def __init__(self) -> None:
+        self.under_way = self.most = 0
+
+    async def deliver(self, message: Message) -> str:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await asyncio.sleep(0)
+        self.under_way -= 1
+        return ""
+
+
+async def test_an_endpoint_gets_no_more_at_once_and_no_faster_than_it_may() -> None:
+    outbox, channel, clock = MemoryOutbox(*to_one_endpoint(*range(1, 21))), CountingChannel(), FakeClock(T0)
+    slow = DispatcherSettings(600.0, 64, EndpointLimits(2, attempts=5, window_s=60.0))
+    async with running(outbox, channel, clock, settings=slow):
+        await settle(400)
+        assert (len(outbox.accepted), channel.most) == (5, 2)
+        await clock.advance(59.0)
+        assert len(outbox.accepted) == 5
+        for _ in range(4):
+            await clock.advance(61.0)
+            await settle(200)
+    assert len(outbox.accepted) == 20
+
+
+async def test_a_digest_is_made_when_its_period_is_over_and_then_delivered() -> None:
+    bodies = tuple(b'{"data": {"id": "n%d", "items": [{"a": 1}]}}' % n for n in range(3))
+    outbox, channel, clock = MemoryOutbox(), ScriptedChannel(accept), FakeClock(T0)
+    outbox.gathering.append(Gathered("dgs_1", "r", ("n0", "n1", "n2"), bodies, 2, T0 + 100.0))
+    async with running(outbox, channel, clock):
+        await clock.advance(99.0)
+        assert channel.attempts == []
+        await clock.advance(2.0)
+        await settle(50)
+    assert outbox.accepted == ["dgs_1"]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
 from proxyd.metrics import Metrics
 from proxyd.model.profile import SecretRef
 from proxyd.notify import Dispatcher, DispatcherSettings
-from proxyd.ports import Delivery
+from proxyd.ports import Delivery, Gathered, Message
 from tests.fakes import FakeClock, settle
 
 
@@ -31,19 +31,34 @@ class SlowOutbox:
         self.answering.set()
 
     async def due_deliveries(
-        self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = ()
+        self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = (), shut: Collection[str] = ()
     ) -> Sequence[Delivery]:
         asked = [one for one in self.pending[:1] if one.lane not in busy]
         await self.answering.wait()
         return asked
 
-    async def next_delivery_s(self, *, busy: Collection[str] = ()) -> float | None:
+    async def next_delivery_s(self, *, busy: Collection[str] = (), shut: Collection[str] = ()) -> float | None:
         return 0.0 if any(one.lane not in busy for one in self.pending) else None
 
-    async def delivered(self, done: Delivery, now_s: float) -> None:
+    async def next_digest_s(self) -> float | None:
+        return None
+
+    async def make_digests(self, now_s: float, compose: Callable[[Gathered], bytes]) -> None:
+        raise AssertionError(now_s)
+
+    async def delivered(self, done: Delivery, now_s: float, *, duration_s: float, detail: str) -> None:
         self.pending.remove(done)
 
-    async def failed(self, done: Delivery, now_s: float, *, next_s: float | None, error: str) -> None:
+    async def failed(
+        self,
+        done: Delivery,
+        now_s: float,
+        *,
+        next_s: float | None,
+        error: str,
+        duration_s: float,
+        disables: bool = False,
+    ) -> None:
         raise AssertionError(error)
 
 
@@ -54,9 +69,10 @@ class HeldChannel:
         self.sent: list[str] = []
         self.accepting = asyncio.Event()
 
-    async def deliver(self, notification_id: str, url: str, secret: bytes | str, body: bytes, at_s: float) -> None:
-        self.sent.append(notification_id)
+    async def deliver(self, message: Message) -> str:
+        self.sent.append(message.message_id)
         await self.accepting.wait()
+        return ""
 
 
 async def test_a_delivery_that_ends_while_the_outbox_is_read_is_not_sent_again() -> None:

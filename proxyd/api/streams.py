@@ -1,0 +1,161 @@
+"""Server-sent events: each stream reads the store from its own position, so that nothing is missed or sent twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from aiohttp import web
+
+from proxyd.api.problems import later
+from proxyd.api.queries import known_declaration, position, wanted
+from proxyd.errors import NotFoundError
+from proxyd.ports import Control, Wanted
+
+_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-store",
+    "X-Accel-Buffering": "no",
+    "X-Content-Type-Options": "nosniff",
+}
+log = structlog.get_logger("api")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """Bounds of streams.
+
+    Parameters
+    ----------
+    most
+        Streams open at once.
+    batch
+        Notifications read at once for a client: all that waits for it in memory.
+    write_timeout_s
+        How long a client may take before it takes more; then it is disconnected, and resumes where it was.
+    heartbeat_s
+        Pause after which a comment is sent, and the store is read whether or not anything was told.
+    """
+
+    most: int = 100
+    batch: int = 50
+    write_timeout_s: float = 30.0
+    heartbeat_s: float = 15.0
+
+
+class Streams:
+    """The streams of one listener."""
+
+    def __init__(self, control: Control, settings: StreamSettings) -> None:
+        self._control = control
+        self._settings = settings
+        self._open = 0
+        self._ending = asyncio.Event()
+
+    async def end(self, app: web.Application) -> None:
+        """End every stream once it has sent what there is."""
+        self._ending.set()
+
+    async def follow(self, request: web.Request) -> web.StreamResponse:
+        """Send notifications as they are recorded, from after ``Last-Event-ID``, or from now on."""
+        if self._open >= self._settings.most or self._ending.is_set():
+            return later("too many streams are open")
+        _check_rule(self._control, request.query.get("rule"))
+        which = _which(self._control, request)
+        self._open += 1
+        try:
+            return await self._follow(request, which)
+        finally:
+            self._open -= 1
+
+    async def _follow(self, request: web.Request, which: Callable[[], Wanted]) -> web.StreamResponse:
+        last = _last_event(request)
+        if last is None:
+            last = await self._control.newest_position()
+        response = web.StreamResponse(headers=_HEADERS)
+        await response.prepare(request)
+        try:
+            await self._write(response, b"retry: 3000\nid: %d\n\n" % last)
+            await self._send_all(response, which, last)
+        except ConnectionResetError:  # the client went
+            pass
+        except TimeoutError:
+            log.warning("a stream's client is too slow: disconnected", client=request.remote)
+            if request.transport is not None:
+                request.transport.abort()
+        return response
+
+    async def _send_all(self, response: web.StreamResponse, which: Callable[[], Wanted], last: int) -> None:
+        """Send until the listener ends; what is recorded while the store is read sets ``news``."""
+        while True:
+            is_ending, news = self._ending.is_set(), self._control.next_news()
+            last = await self._send_new(response, which, last)
+            if is_ending:
+                return
+            if not await self._either(news):
+                await self._write(response, b": still there\nid: %d\n\n" % last)
+
+    async def _send_new(self, response: web.StreamResponse, which: Callable[[], Wanted], last: int) -> int:
+        """Send what was recorded after ``last`` and return the position up to which that is."""
+        newest = await self._control.newest_position()
+        if newest < last:  # never given out by this database, or all of it expired: it counts from the start again
+            last = 0
+        while last < newest:
+            rows = await self._control.notifications_between(which(), last, newest, limit=self._settings.batch)
+            for row in rows:
+                await self._write(response, event_of(row))
+            last = rows[-1]["position"] if len(rows) == self._settings.batch else newest
+        return last
+
+    async def _write(self, response: web.StreamResponse, data: bytes) -> None:
+        async with asyncio.timeout(self._settings.write_timeout_s):
+            await response.write(data)
+
+    async def _either(self, news: asyncio.Event) -> bool:
+        """Wait for news or for the end; return whether there was one of them before the heartbeat."""
+        waiting = [asyncio.ensure_future(event.wait()) for event in (news, self._ending)]
+        try:
+            done, _ = await asyncio.wait(
+                waiting, timeout=self._settings.heartbeat_s, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            for waiter in waiting:
+                waiter.cancel()
+        return bool(done)
+
+
+def event_of(row: dict[str, Any]) -> bytes:
+    r"""Return a notification as an event.
+
+    >>> event_of({"position": 7, "body": b'{"a": 1}'})
+    b'id: 7\nevent: notification\ndata: {"a": 1}\n\n'
+    """
+    lines = row["body"].splitlines() or [b""]
+    data = b"".join(b"data: " + line + b"\n" for line in lines)
+    return b"id: %d\nevent: notification\n%s\n" % (row["position"], data)
+
+
+def _last_event(request: web.Request) -> int | None:
+    text = request.headers.get("Last-Event-ID") or request.query.get("last_event_id")
+    return position(text, "Last-Event-ID is not one that this API gave out") if text else None
+
+
+def _which(control: Control, request: web.Request) -> Callable[[], Wanted]:
+    """Return what says which notifications are wanted: a profile's rules may change while a stream is open."""
+
+    def which() -> Wanted:
+        try:
+            return wanted(request, control)
+        except NotFoundError:  # the profile was dropped meanwhile
+            return Wanted(frozenset())
+
+    wanted(request, control)
+    return which
+
+
+def _check_rule(control: Control, rule: str | None) -> None:
+    if rule is not None and rule not in known_declaration(control).rules:
+        raise NotFoundError(f"there is no rule {rule!r}")

@@ -1,0 +1,360 @@
+"""The outbox over SQLAlchemy: deliveries, what was tried, digests, and endpoints that want no more."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import groupby
+from typing import Any, Protocol
+
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from proxyd.errors import NotFoundError
+from proxyd.model.profile import NotificationRule
+from proxyd.ports import Delivery, Gathered
+from proxyd.store import rows
+from proxyd.store import tables as t
+from proxyd.store.writer import Writer
+
+WAITING = ("pending", "gathering", "gathered")
+_MOST_DETAIL = 1000
+_MOST_GATHERED = 10_000  # notifications of a digest; those after them make another one
+_JOIN_DIGEST = (
+    update(t.outbox)
+    .where(t.outbox.c.position == bindparam("member"), t.outbox.c.state == "gathering")
+    .values(state="gathered", digest_id=bindparam("of_digest"), digest=None)
+)
+_LEAD_DIGEST = (
+    update(t.outbox)
+    .where(t.outbox.c.position == bindparam("member"), t.outbox.c.state == "gathering")
+    .values(state="pending", digest_id=bindparam("of_digest"), digest=bindparam("text"))
+)
+
+
+class Reader(Protocol):
+    """Runs a query on a connection of its own."""
+
+    async def __call__(self, query: Select[*tuple[Any, ...]], /) -> Sequence[Any]:
+        """Return all rows."""
+
+
+class SqlOutbox:
+    """The Outbox port, and what people ask of it."""
+
+    def __init__(self, writer: Writer, read: Reader) -> None:
+        self._writer = writer
+        self._read = read
+        self._accepted: list[tuple[Delivery, float, dict[str, Any]]] = []
+
+    async def due_deliveries(
+        self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = (), shut: Collection[str] = ()
+    ) -> list[Delivery]:
+        """Return what may be sent now, oldest first, at most one for each lane (rule and endpoint) that is not busy.
+
+        A failing notification holds back the later ones of its lane until ``hold_s`` after its first attempt.
+        """
+        earlier = t.outbox.alias("earlier")
+        held: ColumnElement[bool] = (
+            select(earlier.c.position)
+            .where(
+                earlier.c.lane == t.outbox.c.lane,
+                earlier.c.state == "pending",
+                earlier.c.position < t.outbox.c.position,
+                or_(earlier.c.first_attempt_s.is_(None), earlier.c.first_attempt_s + hold_s > now_s),
+            )
+            .exists()
+        )
+        o = t.outbox.c
+        first = (
+            select(func.min(o.position).label("position"))
+            .where(_open(busy, shut), o.next_s <= now_s, ~held)
+            .group_by(o.lane)
+            .order_by("position")
+            .limit(limit)
+            .subquery()
+        )
+        query = _DELIVERIES.where(o.position.in_(select(first.c.position))).order_by(o.position)
+        return [_delivery(row) for row in await self._read(query)]
+
+    async def next_delivery_s(self, *, busy: Collection[str] = (), shut: Collection[str] = ()) -> float | None:
+        """Return when the next pending delivery of another lane and endpoint is due, ``None`` where there is none."""
+        found: float | None = (await self._read(select(func.min(t.outbox.c.next_s)).where(_open(busy, shut))))[0][0]
+        return found
+
+    async def delivered(self, delivery: Delivery, now_s: float, *, duration_s: float = 0.0, detail: str = "") -> None:
+        """Note that the receiver accepted it; those that wait for the same commit share its statements."""
+        attempt = _attempt(delivery, now_s, duration_s, "accepted", detail)
+        self._accepted.append((delivery, now_s, attempt))
+        await self._writer.submit(self._write_accepted)
+
+    async def _write_accepted(self, connection: AsyncConnection) -> None:
+        accepted, self._accepted = self._accepted, []
+        if not accepted:
+            return
+        done = [{"of_position": d.position, "at_s": now_s, "times": d.attempts + 1} for d, now_s, _ in accepted]
+        await connection.execute(_ACCEPT, done)
+        await connection.execute(insert(t.attempts), [attempt for *_, attempt in accepted])
+        for delivery, now_s, _ in accepted:
+            await _update_members(connection, delivery, state="delivered", done_s=now_s)
+
+    async def failed(
+        self,
+        delivery: Delivery,
+        now_s: float,
+        *,
+        next_s: float | None,
+        error: str,
+        duration_s: float = 0.0,
+        disables: bool = False,
+    ) -> None:
+        """Note a failed attempt; without ``next_s`` it is a dead letter, kept until it is replayed or expires."""
+        is_dead = next_s is None
+        values = {
+            "state": "dead" if is_dead else "pending",
+            "done_s": now_s if is_dead else None,
+            "next_s": now_s if is_dead else next_s,
+            "attempts": delivery.attempts + 1,
+            "first_attempt_s": now_s if delivery.first_attempt_s is None else delivery.first_attempt_s,
+            "last_error": error[:_MOST_DETAIL],
+        }
+
+        async def write(connection: AsyncConnection) -> None:
+            await _update(connection, delivery, **values)
+            if is_dead:
+                await _update_members(connection, delivery, state="dead", done_s=now_s, last_error=error[:_MOST_DETAIL])
+            attempt = _attempt(delivery, now_s, duration_s, "dead" if is_dead else "retry", error)
+            await connection.execute(insert(t.attempts), [attempt])
+            if disables:
+                await _disable(connection, delivery, now_s, error)
+
+        await self._writer.submit(write)
+
+    async def replay(self, notification_id: str | None, now_s: float) -> int:
+        """Make deliveries pending again: one notification's, or every dead letter; return how many.
+
+        A digest goes out again whole. Endpoints that wanted no more are asked again.
+        """
+        o = t.outbox.c
+        wanted = o.state == "dead" if notification_id is None else o.notification_id == notification_id
+        done = o.state.in_(("dead", "delivered"))
+
+        async def write(connection: AsyncConnection) -> int:
+            found = (await connection.execute(select(o.position, o.lane, o.digest_id).where(wanted, done))).all()
+            digests = {row.digest_id for row in found if row.digest_id is not None}
+            fresh = {"next_s": now_s, "attempts": 0, "first_attempt_s": None, "done_s": None}
+            members = [{"of_digest": digest_id} for digest_id in digests]
+            if members:
+                await connection.execute(_REPLAY_MEMBERS, members)
+                await connection.execute(_REPLAY_LEADER.values(**fresh), members)
+            single = [{"of_position": row.position} for row in found if row.digest_id is None]
+            if single:
+                await connection.execute(_REPLAY_ONE.values(**fresh), single)
+            await _enable(connection, {row.lane for row in found})
+            return len(single) + len(digests)
+
+        count = await self._writer.submit(write)
+        if notification_id is not None and not count:
+            raise NotFoundError(f"there is no delivery of {notification_id!r} that could be replayed")
+        return count
+
+    # -- digests
+
+    async def next_digest_s(self) -> float | None:
+        """Return when the next period ends for which something is gathered, ``None`` where nothing is."""
+        query = select(func.min(t.outbox.c.next_s)).where(t.outbox.c.state == "gathering")
+        found: float | None = (await self._read(query))[0][0]
+        return found
+
+    async def make_digests(self, now_s: float, compose: Callable[[Gathered], bytes]) -> None:
+        """Make what was gathered in periods that are over due, each as one delivery of the body that is composed.
+
+        What a digest holds is fixed with its body, in one transaction; what comes later makes another.
+        """
+        o = t.outbox.c
+        query = select(o.lane).where(o.state == "gathering", o.next_s <= now_s).distinct()
+        for row in await self._read(query):
+            await self._make_digests_of(row.lane, now_s, compose)
+
+    async def _make_digests_of(self, lane: str, now_s: float, compose: Callable[[Gathered], bytes]) -> None:
+        o, n = t.outbox.c, t.notifications.c
+        query = (
+            select(o.position, o.next_s, o.most_items, n.notification_id, n.rule, n.body)
+            .join(t.notifications, n.notification_id == o.notification_id)
+            .where(o.lane == lane, o.state == "gathering", o.next_s <= now_s)
+            .order_by(o.next_s, o.position)
+            .limit(_MOST_GATHERED)
+        )
+        while found := await self._read(query):
+            for _, period in groupby(found, key=lambda row: row.next_s):
+                await self._make_digest(lane, list(period), compose)
+
+    async def _make_digest(self, lane: str, members: Sequence[Any], compose: Callable[[Gathered], bytes]) -> None:
+        digest_id = "dgs_" + hashlib.sha256(f"{lane}\0{members[0].notification_id}".encode()).hexdigest()[:32]
+        last = members[-1]
+        ids, bodies = tuple(row.notification_id for row in members), tuple(row.body for row in members)
+        gathered = Gathered(digest_id, last.rule, ids, bodies, last.most_items, last.next_s)
+        text = await asyncio.to_thread(compose, gathered)
+
+        async def write(connection: AsyncConnection) -> None:
+            first, *others = [{"member": row.position, "of_digest": digest_id} for row in members]
+            await connection.execute(_LEAD_DIGEST, first | {"text": text})
+            if others:
+                await connection.execute(_JOIN_DIGEST, others)
+
+        await self._writer.submit(write)
+
+    # -- endpoints
+
+    async def enable(self, rule: str, endpoint: str) -> None:
+        """Send to an endpoint again that wanted no more."""
+        await self._writer.submit(lambda connection: _enable(connection, {rows.lane(rule, endpoint)}))
+
+    async def disabled_endpoints(self) -> list[dict[str, Any]]:
+        """Return the endpoints that said that they want no more: rule, endpoint, disabled_s, detail."""
+        c = t.endpoints.c
+        query = select(c.rule, c.endpoint, c.disabled_s, c.detail).order_by(c.rule, c.endpoint)
+        return [row._asdict() for row in await self._read(query)]
+
+    # -- for people
+
+    async def delivery_attempts(self, notification_id: str) -> list[dict[str, Any]]:
+        """Return what was tried to deliver a notification, by itself or in a digest, oldest first.
+
+        Each with endpoint, digest_id (``None`` for none), attempted_s, duration_s, result and detail.
+        """
+        o, member = t.outbox.c, t.outbox.alias("member")
+        own = select(member.c.position).where(member.c.notification_id == notification_id)
+        digests = select(member.c.digest_id).where(
+            member.c.notification_id == notification_id, member.c.digest_id.is_not(None)
+        )
+        c = t.attempts.c
+        query = (
+            select(o.endpoint, o.kind, o.digest_id, c.attempted_s, c.duration_s, c.result, c.detail)
+            .join(t.attempts, c.position == o.position)
+            .where(or_(o.position.in_(own), o.digest_id.in_(digests)))
+            .order_by(c.attempted_s, c.attempt_id)
+        )
+        return [shown_endpoint(row._asdict()) for row in await self._read(query)]
+
+    async def outbox_depth(self) -> tuple[int, float | None, int]:
+        """Return the pending deliveries, the creation time of the oldest, and the dead letters."""
+        pending = (
+            select(func.count(), func.min(t.notifications.c.created_s))
+            .select_from(t.outbox)
+            .join(t.notifications, t.notifications.c.notification_id == t.outbox.c.notification_id)
+            .where(t.outbox.c.state == "pending")
+        )
+        count, oldest = (await self._read(pending))[0]
+        dead = (await self._read(select(func.count()).select_from(t.outbox).where(t.outbox.c.state == "dead")))[0][0]
+        return count, oldest, dead
+
+
+def shown_endpoint(delivery: dict[str, Any]) -> dict[str, Any]:
+    """Return a delivery for people: the addresses of channels hold tokens.
+
+    >>> shown_endpoint({"kind": "channel", "endpoint": "tgram://token/chat"})
+    {'endpoint': 'tgram://[hidden]'}
+    """
+    kind = delivery.pop("kind")
+    if kind == "channel":
+        delivery["endpoint"] = delivery["endpoint"].partition("://")[0] + "://[hidden]"
+    return delivery
+
+
+async def forget_changed_endpoints(connection: AsyncConnection, rules: Iterable[NotificationRule]) -> None:
+    """Enable what was declared anew, or otherwise, since it wanted no more."""
+    stored = (await connection.execute(select(t.endpoints.c.lane, t.endpoints.c.declared))).all()
+    if not stored:
+        return
+    declared = {
+        (rows.lane(rule.name, rows.address_of(each)), rows.declared_as(each))
+        for rule in rules
+        for each in rule.deliveries
+    }
+    await _enable(connection, {row.lane for row in stored if (row.lane, row.declared) not in declared})
+
+
+def _open(busy: Collection[str], shut: Collection[str]) -> ColumnElement[bool]:
+    o = t.outbox.c
+    return and_(
+        o.state == "pending", *([o.lane.not_in(busy)] if busy else ()), *([o.endpoint.not_in(shut)] if shut else ())
+    )
+
+
+def _deliveries() -> Select[*tuple[Any, ...]]:
+    o, n, e = t.outbox.c, t.notifications.c, t.endpoints.c
+    return (
+        select(
+            *(o[name] for name in ("position", "endpoint", "secret_kind", "secret_name", "lane", "attempts")),
+            *(o.first_attempt_s, o.kind, o.form, n.rule, n.event_s, n.created_s),
+            func.coalesce(o.digest_id, n.notification_id).label("notification_id"),
+            func.coalesce(o.digest, n.body).label("body"),
+            o.digest_id.is_not(None).label("is_digest"),
+            e.lane.is_not(None).label("is_disabled"),
+        )
+        .join(t.notifications, n.notification_id == o.notification_id)
+        .outerjoin(t.endpoints, e.lane == o.lane)
+    )
+
+
+_DELIVERIES = _deliveries()
+_ACCEPT = (
+    update(t.outbox)
+    .where(t.outbox.c.position == bindparam("of_position"))
+    .values(state="delivered", done_s=bindparam("at_s"), attempts=bindparam("times"))
+)
+_OF_DIGEST = t.outbox.c.digest_id == bindparam("of_digest")
+_REPLAY_MEMBERS = update(t.outbox).where(_OF_DIGEST, t.outbox.c.digest.is_(None)).values(state="gathered", done_s=None)
+_REPLAY_LEADER = update(t.outbox).where(_OF_DIGEST, t.outbox.c.digest.is_not(None)).values(state="pending")
+_REPLAY_ONE = update(t.outbox).where(t.outbox.c.position == bindparam("of_position")).values(state="pending")
+
+
+def _delivery(row: Any) -> Delivery:
+    return Delivery(**{name: getattr(row, name) for name in Delivery.__dataclass_fields__})
+
+
+async def _update(connection: AsyncConnection, delivery: Delivery, **values: Any) -> None:
+    await connection.execute(update(t.outbox).where(t.outbox.c.position == delivery.position).values(**values))
+
+
+async def _update_members(connection: AsyncConnection, delivery: Delivery, **values: Any) -> None:
+    """Update those that a digest gathers, but its first, which stands for it."""
+    if delivery.is_digest:
+        of_digest = and_(t.outbox.c.digest_id == delivery.notification_id, t.outbox.c.position != delivery.position)
+        await connection.execute(update(t.outbox).where(t.outbox.c.lane == delivery.lane, of_digest).values(**values))
+
+
+def _attempt(delivery: Delivery, now_s: float, duration_s: float, result: str, detail: str) -> dict[str, Any]:
+    row = {"position": delivery.position, "attempted_s": now_s - duration_s, "duration_s": duration_s}
+    return row | {"result": result, "detail": detail[:_MOST_DETAIL]}
+
+
+async def _disable(connection: AsyncConnection, delivery: Delivery, now_s: float, detail: str) -> None:
+    """Note that an endpoint wants no more, and give up what is pending for it; what is gathered follows when due."""
+    o = t.outbox.c
+    waiting = and_(o.lane == delivery.lane, o.state.in_(("pending", "gathered")))
+    dead = {"state": "dead", "done_s": now_s, "last_error": detail[:_MOST_DETAIL]}
+    await connection.execute(update(t.outbox).where(waiting).values(**dead))
+    await _enable(connection, {delivery.lane})
+    declared = " ".join((delivery.kind, delivery.form, delivery.secret_kind, delivery.secret_name))
+    row = {"lane": delivery.lane, "rule": delivery.rule, "endpoint": delivery.endpoint, "declared": declared}
+    await connection.execute(insert(t.endpoints), [row | {"disabled_s": now_s, "detail": detail[:_MOST_DETAIL]}])
+
+
+async def _enable(connection: AsyncConnection, lanes: Collection[str]) -> None:
+    if lanes:
+        gone = delete(t.endpoints).where(t.endpoints.c.lane == bindparam("of_lane"))
+        await connection.execute(gone, [{"of_lane": lane} for lane in lanes])

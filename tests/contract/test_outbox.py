@@ -1,0 +1,188 @@
+"""What every outbox keeps: attempts, digests, and endpoints that want no more; across a restart."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from proxyd.model.chronon import ChrononGrid
+from proxyd.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.model.profile import ChannelDelivery, Delivery, MailDelivery, SecretRef, WebhookDelivery, WebhookForm
+from proxyd.ports import Gathered, Wanted
+from proxyd.rules import Notification, Observation, SourceState
+from proxyd.store import SqlStore, open_store
+from tests.fleets import WEBHOOK, declaration, rule, source
+
+OUTCOME = ProbeOutcome("s", OutcomeKind.CHANGED, 1.0, 2.0, 200)
+URL = "https://receiver.example/hook"
+ENDPOINT = WebhookDelivery(URL, SecretRef("env", "SECRET_A"))
+DIGEST = f"{WEBHOOK} SET DIGEST EVERY 1 HOUR AT MOST 3 ITEMS"
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqlStore]:
+    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as opened, opened.writer.running():
+        yield opened
+
+
+def notification(name: str, *deliveries: Delivery, rule_name: str = "r", created_s: float = 2.0) -> Notification:
+    return Notification(name, rule_name, "s", 1.0, created_s, False, name.encode(), deliveries or (ENDPOINT,))
+
+
+async def put(store: SqlStore, *sent: Notification) -> None:
+    await store.record_firings(Observation(SourceState("s", "https://s.example/"), OUTCOME, notifications=sent))
+
+
+async def declare(store: SqlStore, *statements: str, now_s: float = 1.0) -> None:
+    await store.accept([], declaration(source("a"), *statements).rules.values(), now_s)
+
+
+def listed(gathered: Gathered) -> bytes:
+    return b" ".join([*gathered.bodies, str(gathered.most_items).encode()])
+
+
+async def due(store: SqlStore, now_s: float) -> list[tuple[str, bytes]]:
+    found = await store.due_deliveries(now_s, hold_s=600.0, limit=9)
+    return [(one.notification_id, one.body) for one in found]
+
+
+async def test_every_way_of_delivery_is_kept_with_what_it_needs(store: SqlStore) -> None:
+    github = replace(ENDPOINT, form=WebhookForm.GITHUB)
+    await put(store, notification("1", github, MailDelivery("a@example.org"), ChannelDelivery("tgram://token/chat")))
+    found = await store.due_deliveries(5.0, hold_s=600.0, limit=9)
+    assert [(d.kind, d.form, d.endpoint, d.secret_name) for d in found] == [
+        ("webhook", "GITHUB", URL, "SECRET_A"),
+        ("mail", "STANDARD", "a@example.org", ""),
+        ("channel", "STANDARD", "tgram://token/chat", ""),
+    ]
+    shown = (await store.find_notifications(Wanted(), before=None, limit=1))[0]["deliveries"]
+    assert [one["endpoint"] for one in shown] == [URL, "a@example.org", "tgram://[hidden]"]
+
+
+async def test_shut_endpoints_are_passed_over(store: SqlStore) -> None:
+    await put(store, notification("1"), notification("2", MailDelivery("a@example.org")))
+    found = await store.due_deliveries(5.0, hold_s=600.0, limit=9, shut={URL: 1.0})
+    assert [d.notification_id for d in found] == ["2"]
+    assert await store.next_delivery_s(shut={URL, "a@example.org"}) is None
+
+
+async def test_every_attempt_is_kept_until_its_notification_expires(store: SqlStore) -> None:
+    await put(store, notification("1"), notification("other", rule_name="q"))
+    first = (await store.due_deliveries(10.0, hold_s=600.0, limit=1))[0]
+    await store.failed(first, 10.0, next_s=20.0, error="503", duration_s=0.5)
+    again = (await store.due_deliveries(20.0, hold_s=600.0, limit=1))[0]
+    await store.delivered(again, 20.0, duration_s=0.25, detail="200")
+    common = {"endpoint": URL, "digest_id": None}
+    assert await store.delivery_attempts("1") == [
+        common | {"attempted_s": 9.5, "duration_s": 0.5, "result": "retry", "detail": "503"},
+        common | {"attempted_s": 19.75, "duration_s": 0.25, "result": "accepted", "detail": "200"},
+    ]
+    assert await store.delivery_attempts("other") == []
+    await store.expire(1e6, retention_s=100.0)
+    assert await store.delivery_attempts("1") == []
+
+
+async def test_a_410_gives_up_the_whole_lane_until_it_is_replayed(store: SqlStore) -> None:
+    await put(store, notification("1"), notification("2"), notification("x", rule_name="q"))
+    first = (await store.due_deliveries(10.0, hold_s=600.0, limit=1))[0]
+    await store.failed(first, 10.0, next_s=None, error="410", disables=True)
+    assert (await store.outbox_depth())[2] == 2
+    await put(store, notification("3"))
+    assert [(d.notification_id, d.is_disabled) for d in await store.due_deliveries(11.0, hold_s=0.0, limit=9)] == [
+        ("x", False),
+        ("3", True),
+    ]
+    assert await store.disabled_endpoints() == [{"rule": "r", "endpoint": URL, "disabled_s": 10.0, "detail": "410"}]
+    assert await store.replay("1", 12.0) == 1
+    assert await store.disabled_endpoints() == []
+    assert [d.is_disabled for d in await store.due_deliveries(13.0, hold_s=0.0, limit=9)] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("clauses", "is_disabled"),
+    [(WEBHOOK, True), (WEBHOOK.replace("SECRET_A", "SECRET_B"), False), (f"{WEBHOOK} FORM GITHUB", False), ("", False)],
+    ids=["the same", "another secret", "another form", "none"],
+)
+async def test_an_endpoint_that_is_declared_otherwise_is_enabled(
+    store: SqlStore, clauses: str, is_disabled: bool
+) -> None:
+    await declare(store, rule("r", clauses=WEBHOOK))
+    await put(store, notification("1"))
+    first = (await store.due_deliveries(10.0, hold_s=600.0, limit=1))[0]
+    await store.failed(first, 10.0, next_s=None, error="410", disables=True)
+    await declare(store, rule("r", clauses=clauses))
+    assert bool(await store.disabled_endpoints()) is is_disabled
+
+
+async def test_an_accepted_test_enables(store: SqlStore) -> None:
+    await put(store, notification("1"))
+    first = (await store.due_deliveries(10.0, hold_s=600.0, limit=1))[0]
+    await store.failed(first, 10.0, next_s=None, error="410", disables=True)
+    await store.enable("r", URL)
+    assert await store.disabled_endpoints() == []
+
+
+async def test_what_a_rule_gathers_goes_out_as_one_when_its_period_is_over(store: SqlStore) -> None:
+    await declare(store, rule("r", clauses=DIGEST))
+    made = {"a": 0.0, "b": 9.0, "c": 3600.0}
+    await put(store, *[notification(name, created_s=created_s) for name, created_s in made.items()])
+    assert await due(store, 3599.0) == []
+    assert await store.next_digest_s() == 3600.0
+    await store.make_digests(3600.0, listed)
+    assert await store.next_digest_s() == 7200.0
+    found = (await store.due_deliveries(3600.0, hold_s=600.0, limit=9))[0]
+    assert (found.is_digest, found.body, found.notification_id[:4]) == (True, b"a b 3", "dgs_")
+    await store.delivered(found, 3601.0, detail="200")
+    rows = await store.find_notifications(Wanted(), before=None, limit=9)
+    assert {row["notification_id"]: row["deliveries"][0]["state"] for row in rows} == {
+        "a": "delivered",
+        "b": "delivered",
+        "c": "gathering",
+    }
+    assert await store.delivery_attempts("a") == await store.delivery_attempts("b") != []
+
+
+async def test_a_digest_is_the_same_after_a_restart_and_what_came_late_makes_another(tmp_path: Path) -> None:
+    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+        await declare(store, rule("r", clauses=DIGEST))
+        await put(store, notification("a"), notification("b"))
+    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+        await declare(store, rule("r", clauses=DIGEST), now_s=3600.0)
+        await store.make_digests(3600.0, listed)
+        first = await due(store, 3600.0)
+        await put(store, notification("late"))
+    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+        await store.make_digests(9000.0, listed)
+        assert await due(store, 9000.0) == first
+        delivery = (await store.due_deliveries(9000.0, hold_s=600.0, limit=1))[0]
+        await store.delivered(delivery, 9000.0)
+        second = await due(store, 9000.0)
+    assert [body for _, body in (*first, *second)] == [b"a b 3", b"late 3"]
+    assert first[0][0] != second[0][0]
+
+
+async def test_a_digest_that_was_given_up_is_replayed_whole_and_as_it_was(store: SqlStore) -> None:
+    await declare(store, rule("r", clauses=DIGEST))
+    await put(store, notification("a"), notification("b"))
+    await store.make_digests(3600.0, listed)
+    before = await due(store, 3600.0)
+    delivery = (await store.due_deliveries(3600.0, hold_s=600.0, limit=1))[0]
+    await store.failed(delivery, 3601.0, next_s=None, error="no")
+    assert (await store.outbox_depth())[2] == 2
+    assert await store.replay("b", 3700.0) == 1
+    assert await due(store, 3700.0) == before
+    delivery = (await store.due_deliveries(3700.0, hold_s=600.0, limit=1))[0]
+    await store.failed(delivery, 3701.0, next_s=None, error="no")
+    assert await store.replay(None, 3800.0) == 1
+    assert await due(store, 3800.0) == before
+
+
+async def test_what_is_gathered_does_not_expire(store: SqlStore) -> None:
+    await declare(store, rule("r", clauses=DIGEST.replace("1 HOUR", "4 WEEKS")))
+    await put(store, notification("a"))
+    await store.expire(1e6, retention_s=100.0)
+    await store.make_digests(1e7, listed)
+    assert [body for _, body in await due(store, 1e7)] == [b"a 3"]

@@ -1,0 +1,109 @@
+"""The REST API over real sockets, against the real declarations on a store of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from proxyd.api import StreamSettings, make_app, new_token
+from proxyd.app import Parts, build
+from proxyd.config import SecretStore, load
+from proxyd.daemon import DaemonControl, PushParts
+from proxyd.errors import DeliveryError, FetchError
+from proxyd.model.chronon import ChrononGrid
+from proxyd.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.model.profile import PageClass
+from proxyd.ports import Message
+from proxyd.probing.feed_items import ParsedFeed
+from proxyd.rules import Notification, Observation, SourceState, iso_time
+from proxyd.store import open_store
+from tests.fakes import FakeClock
+from tests.fleets import DOMAIN, PoissonOrigin, rule, source
+
+T0 = 1_000_000_000.0
+_OUTCOME = ProbeOutcome("s", OutcomeKind.CHANGED, T0, T0, 200)
+
+
+class RefusingChannel:
+    async def deliver(self, message: Message) -> str:
+        raise DeliveryError("status 500")
+
+
+class NoHub:
+    async def request(self, url: str, form: Mapping[str, str]) -> None:
+        raise FetchError
+
+
+class NoParser:
+    async def parse(self, body: bytes, content_type: str | None, url: str, page_class: PageClass | None) -> ParsedFeed:
+        raise FetchError
+
+
+@dataclass
+class Running:
+    client: TestClient[web.Request, web.Application]
+    control: DaemonControl
+    folder: Path
+
+    async def token(self, scope: str, *, expires_in_s: float | None = None) -> dict[str, str]:
+        token, shown = new_token(f"{scope} {expires_in_s}", scope, now_s=T0, expires_in_s=expires_in_s)
+        await self.control.add_token(token)
+        return {"Authorization": f"Bearer {shown}"}
+
+    async def tell(self, *notifications: Notification) -> None:
+        """Record notifications, as a probe would."""
+        await self.control.store.record_firings(
+            Observation(SourceState("s", "https://s.example/"), _OUTCOME, notifications=notifications)
+        )
+        self.control.bell.ring()
+
+
+def told(name: str, *, rule_name: str = "r", at_s: float = T0, **data: Any) -> Notification:
+    """Return a notification such as rules make."""
+    news: dict[str, Any] = {
+        "id": name,
+        "rule": rule_name,
+        "profiles": ["P"],
+        "source": "s",
+        "url": "https://example.org/s",
+        "event": {"kind": "insert", "time": iso_time(at_s), "seen": iso_time(at_s)},
+        "interval": {"start": iso_time(at_s), "end": None},
+        "late": False,
+        "items": [{"channel.item.title": name}],
+    }
+    body = {"type": "proxyd.notification", "timestamp": iso_time(at_s), "data": news | data}
+    return Notification(name, rule_name, "s", at_s, at_s, False, json.dumps(body).encode(), ())
+
+
+@asynccontextmanager
+async def running_api(folder: Path, streams: StreamSettings | None = None) -> AsyncIterator[Running]:
+    """Run the API of a daemon whose loops stand still."""
+    profiles = folder / "profiles"
+    profiles.mkdir()
+    webhook = "SET DELIVERY WEBHOOK 'https://r.example/hook' SECRET ENV 'SECRET_A'"
+    (profiles / "a.profile").write_text(DOMAIN + source("s") + source("a/b c") + rule("r", clauses=webhook))
+    settings = load(environ={}, profiles=profiles)
+    clock = FakeClock(T0)
+    async with open_store(folder / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+        parts = Parts(
+            clock=clock,
+            store=store,
+            prober=PoissonOrigin({}, clock.time_s),
+            pushes=PushParts(NoHub(), NoParser(), ""),
+            channel=RefusingChannel(),
+            secrets=SecretStore(settings, {"SECRET_A": "x"}),
+            rng=np.random.default_rng(1),
+        )
+        _, control = build(settings, parts)
+        await control.declarations.start()
+        app = make_app(control, trusted=False, stream_settings=streams or StreamSettings())
+        async with TestClient(TestServer(app)) as client:
+            yield Running(client, control, profiles)

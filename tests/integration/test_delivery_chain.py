@@ -1,0 +1,75 @@
+"""Store, dispatcher and channel together: a digest from its notifications to its receiver."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import numpy as np
+
+from proxyd.metrics import Metrics
+from proxyd.model.chronon import ChrononGrid
+from proxyd.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.model.profile import MailDelivery
+from proxyd.notify import Dispatcher, DispatcherSettings
+from proxyd.ports import Message
+from proxyd.rules import Notification, Observation, SourceState
+from proxyd.store import open_store
+from tests.fakes import FakeClock
+from tests.fleets import declaration, rule, source
+
+T0 = 1_000_000_800.0  # a full hour
+
+
+class Inbox:
+    """Keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.arrived = asyncio.Event()
+
+    async def deliver(self, message: Message) -> str:
+        self.messages.append(message)
+        self.arrived.set()
+        return "taken"
+
+
+def notification(number: int) -> Notification:
+    data = {"id": f"ntf_{number}", "rule": "r", "items": [{"title": str(number)}]}
+    body = json.dumps({"type": "proxyd.notification", "timestamp": "2026-03-01T12:00:00.000Z", "data": data})
+    return Notification(f"ntf_{number}", "r", "s", T0, T0, False, body.encode(), (MailDelivery("a@example.org"),))
+
+
+async def test_what_was_gathered_before_a_restart_arrives_once_when_the_hour_is_over(tmp_path: Path) -> None:
+    clauses = "SET DELIVERY MAIL 'a@example.org' SET DIGEST EVERY 1 HOUR AT MOST 2 ITEMS"
+    rules = declaration(source("a"), rule("r", clauses=clauses)).rules.values()
+    sent = tuple(notification(number) for number in range(3))
+    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+        await store.accept([], rules, T0)
+        await store.record_firings(
+            Observation(
+                SourceState("s", "https://s.example/"),
+                ProbeOutcome("s", OutcomeKind.CHANGED, T0, T0, 200),
+                notifications=sent,
+            )
+        )
+    inbox, clock = Inbox(), FakeClock(T0 + 60.0)
+    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+        dispatcher = Dispatcher(
+            store, inbox, lambda _ref: None, clock, np.random.default_rng(1), Metrics(), DispatcherSettings(600.0, 4)
+        )
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(dispatcher.run())
+            await clock.someone_sleeps()
+            assert inbox.messages == []
+            await clock.advance(3540.0)
+            await inbox.arrived.wait()
+            await dispatcher.drain(10.0)
+        attempts = await store.delivery_attempts("ntf_2")
+    (message,) = inbox.messages
+    data = json.loads(message.body)["data"]
+    assert (message.kind, message.endpoint, data["count"]) == ("mail", "a@example.org", 3)
+    assert [each["id"] for each in data["notifications"]] == ["ntf_0", "ntf_1"]
+    assert data["left_out"] == {"notifications": 1, "items": 1}
+    assert [attempt["result"] for attempt in attempts] == ["accepted"]

@@ -1,0 +1,87 @@
+"""Bodies for other receivers: digests, subjects, texts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from proxyd.notify.messages import digest, plain_text, subject
+from proxyd.ports import Gathered
+
+
+def body(name: str, *titles: str | None, **data: Any) -> bytes:
+    items = [{"channel.item.title": title, "n": 1.5} for title in titles]
+    content = {"id": name, "rule": "R", "source": "s", "url": "https://s.example/", "items": items} | data
+    message = {"type": "proxyd.notification", "timestamp": "2026-03-01T12:00:00.000Z", "data": content}
+    return json.dumps(message).encode()
+
+
+def made(*bodies: bytes, most_items: int | None = None) -> dict[str, Any]:
+    gathered = Gathered("dgs_1", "R", tuple(map(str, range(len(bodies)))), bodies, most_items, 3600.0)
+    message: dict[str, Any] = json.loads(digest(gathered))
+    assert (message["type"], message["timestamp"]) == ("proxyd.digest", "1970-01-01T01:00:00.000Z")
+    data: dict[str, Any] = message["data"]
+    return data
+
+
+def titles(data: dict[str, Any]) -> list[list[str]]:
+    return [[item["channel.item.title"] for item in each["items"]] for each in data["notifications"]]
+
+
+def test_a_digest_holds_all_notifications_in_their_order() -> None:
+    data = made(body("1", "a", "b"), body("2"), body("3", "c"))
+    assert titles(data) == [["a", "b"], [], ["c"]]
+    assert (data["id"], data["rule"], data["count"]) == ("dgs_1", "R", 3)
+    assert data["left_out"] == {"notifications": 0, "items": 0}
+
+
+@pytest.mark.parametrize(
+    ("most", "kept", "left_out"),
+    [
+        (1, [["a"]], {"notifications": 2, "items": 3}),
+        (2, [["a", "b"]], {"notifications": 2, "items": 2}),
+        (3, [["a", "b"], ["c"]], {"notifications": 1, "items": 1}),
+        (4, [["a", "b"], ["c"], ["d"]], {"notifications": 0, "items": 0}),
+    ],
+)
+def test_a_digest_counts_what_it_leaves_out(most: int, kept: list[list[str]], left_out: dict[str, int]) -> None:
+    data = made(body("1", "a", "b"), body("2", "c"), body("3", "d"), most_items=most)
+    assert (titles(data), data["left_out"], data["count"]) == (kept, left_out, 3)
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        (body("1", "A title"), "R: A title"),
+        (body("1", "A\r\nBcc: x@example.org"), "R: A Bcc: x@example.org"),
+        (body("1", "first", "second", "third"), "R: first (and 2 more)"),
+        (body("1", None), "R: 1.5"),
+        (body("1"), "R"),
+    ],
+)
+def test_the_subject_names_the_rule_and_the_first_item(message: bytes, line: str) -> None:
+    assert subject("R", message) == line
+
+
+def test_a_long_subject_is_cut() -> None:
+    assert len(subject("R", body("1", "x" * 999, "y"))) == 150
+
+
+def test_a_text_shows_where_when_and_every_row() -> None:
+    event = {"kind": "insert", "time": "2026-03-01T11:59:00.000Z", "seen": "2026-03-01T12:00:00.000Z"}
+    assert plain_text("R", body("ntf_1", "a", "b\nc", event=event, late=True)) == (
+        "Rule: R\nSource: s\nAddress: https://s.example/\n"
+        "Event: insert at 2026-03-01T11:59:00.000Z, seen at 2026-03-01T12:00:00.000Z\nLate: yes\n"
+        "\nchannel.item.title: a\nn: 1.5\n"
+        "\nchannel.item.title: b c\nn: 1.5\n"
+        "\n-- \nntf_1\n"
+    )
+
+
+def test_the_text_of_a_digest_says_what_it_leaves_out() -> None:
+    gathered = Gathered("dgs_1", "R", ("1", "2"), (body("1", "a"), body("2", "b")), 1, 3600.0)
+    text = plain_text("R", digest(gathered))
+    assert "channel.item.title: a" in text
+    assert "Left out: 1 items, 1 whole notifications." in text
