@@ -69,6 +69,9 @@ class Metrics:
         self.completeness = Gauge(
             "proxyd_completeness_ratio", "Captured over all execution intervals of the present rules.", registry=r
         )
+        self.utility = Gauge(
+            "proxyd_utility_ratio", "Utility gained over what was possible, of the present rules.", registry=r
+        )
         self._add_deliveries()
 
     def _add_deliveries(self) -> None:

@@ -189,6 +189,7 @@ class DaemonControl:
         captured = sum(stream.captured for stream in streams)
         ended = captured + sum(stream.missed for stream in streams)
         metrics.completeness.set(captured / ended if ended else 1.0)
+        metrics.utility.set(sum(stream.utility for stream in streams) / ended if ended else 1.0)
         return metrics.render()
 
     async def readiness(self) -> dict[str, bool]:

@@ -163,7 +163,7 @@ def _ordered(changes: Sequence[_Change], state: SourceState, since_s: float, see
 
     def time_s(change: _Change) -> float:
         if change.time_s is None:
-            return (since_s + seen_s) / 2
+            return min((since_s + seen_s) / 2, seen_s)  # the clock may have been put back between the probes
         return min(max(change.time_s, since_s), seen_s)
 
     def key(index: int) -> tuple[float, float, int]:

@@ -132,6 +132,7 @@ async def test_metrics_are_those_that_are_documented(tmp_path: Path) -> None:
             "proxyd_outbox_pending": 0,
             "proxyd_outbox_dead": 0,
             "proxyd_completeness_ratio": 1,
+            "proxyd_utility_ratio": 1,
             "proxyd_item_delay_seconds_count": 1,
             "proxyd_notification_delay_seconds_count": 1,
             'proxyd_intervals_total{fate="captured"}': 1,

@@ -1,0 +1,73 @@
+"""The system's clock is put back or forward while the daemon runs: what was promised stays as it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from proxyd.daemon import Declarations
+from proxyd.language import CheckSettings
+from proxyd.metrics import Metrics
+from proxyd.model.chronon import ChrononGrid
+from proxyd.ports import Wanted
+from proxyd.rules import Decider
+from proxyd.store import SqlStore, open_store
+from tests.fakes import FakeClock
+from tests.fleets import DOMAIN, changed, decider, declaration, item, rule, source
+
+T0 = 1_000_000_000.0
+RULES = rule("each", query="SELECT title FROM RSS ORDER BY title") + rule("third", when="COUNT(*) % 3 = 0")
+SHOWN = [("a",), ("a", "b"), ("b", "c", "d"), ("d", "e"), ("e", "f", "g")]
+
+
+async def started(folder: Path, store: SqlStore, now_s: float) -> Decider:
+    """Return what a process that starts now has."""
+    found = decider(declaration(), now_s=T0)
+    clock = FakeClock(now_s)
+    await Declarations(folder, store, found, clock, CheckSettings(), Metrics(), lambda ref: b"s").start()
+    return found
+
+
+async def see(store: SqlStore, found: Decider, names: tuple[str, ...], at_s: float) -> None:
+    outcome = changed("s", [item(name) for name in names], at_s)
+    needed = found.needed(outcome)
+    assert needed is not None
+    observation = found.observe(outcome, await store.known("s", needed))
+    assert observation is not None
+    await store.record(observation)
+    found.finished(outcome, observation)
+
+
+def profiles(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "a.profile").write_text(DOMAIN + source("s") + RULES)
+    return folder
+
+
+async def fired(folder: Path, *, jump_s: float, restart: bool) -> dict[str, list[tuple[str, list[str]]]]:
+    """Return what each rule told, ids and rows, where the clock jumps after the second probe."""
+    async with open_store(folder / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+        found = await started(folder, store, T0)
+        now_s = T0 + 7200.0  # no jump leads to before the rules' START
+        for number, names in enumerate(SHOWN):
+            now_s += 60.0
+            if number == 2:
+                now_s += jump_s
+                found = await started(folder, store, now_s) if restart else found
+            await see(store, found, names, now_s)
+        told = {}
+        for name in ("each", "third"):
+            rows = await store.find_notifications(Wanted(rules=frozenset({name})), before=None, limit=99)
+            data = [json.loads(row["body"])["data"] for row in reversed(rows)]
+            told[name] = [(each["id"], [" ".join(shown.values()) for shown in each["items"]]) for each in data]
+    return told
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["running", "restarted"])
+@pytest.mark.parametrize("jump_s", [-3600.0, 86400.0], ids=["an hour back", "a day forward"])
+async def test_a_jump_changes_no_notification(tmp_path: Path, jump_s: float, *, restart: bool) -> None:
+    steady = await fired(profiles(tmp_path / "steady"), jump_s=0.0, restart=False)
+    assert [len(told) for told in steady.values()] == [6, 2]
+    assert await fired(profiles(tmp_path / "jumped"), jump_s=jump_s, restart=restart) == steady
