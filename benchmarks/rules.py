@@ -87,7 +87,7 @@ class World(asyncio.Protocol):
         path = head.split(b" ", 2)[1].decode()
         if path.startswith("/feed/"):
             self._transport.write(_response(feed(int(path.rpartition("/")[2]))))
-        elif path == "/hook":
+        elif path.startswith("/hook"):
             World.taken += 1
             seen_s = datetime.fromisoformat(json.loads(body)["data"]["event"]["seen"]).timestamp()
             World.late_s.append(time.time() - seen_s)
@@ -233,24 +233,26 @@ async def to_the_webhook(port: int, scale: Scale, *, stuck: int) -> Line:
     return {"what": what, "seconds": seconds, "taken": taken, "ratio": taken / expected, **quantiles}
 
 
-async def from_the_outbox(port: int, scale: Scale) -> Line:
+async def from_the_outbox(port: int, scale: Scale, *, endpoints: int) -> Line:
     """Return how many deliveries a second the outbox gives out: each signed, accepted and noted."""
     async with daemon([_CLASSES]) as control:
         await until(lambda: control.declarations.has_started)
-        await _fill(control.store, port, scale.deliveries)
+        await _fill(control.store, port, scale.deliveries, endpoints)
         began = perf_counter()
         control.dispatcher.wake()
         await until(lambda: value(control, "proxyd_deliveries_total", result="accepted") >= scale.deliveries)
         seconds = perf_counter() - began
     per_s = scale.deliveries / seconds
-    return {"what": "outbox", "seconds": seconds, "per_s": per_s, "ratio": per_s / WANTED_PER_S}
+    return {"what": f"outbox, {endpoints} endpoints", "seconds": seconds, "per_s": per_s, "ratio": per_s / WANTED_PER_S}
 
 
-async def _fill(store: SqlStore, port: int, count: int) -> None:
+async def _fill(store: SqlStore, port: int, count: int, endpoints: int) -> None:
     """Put notifications of many rules into the outbox: a lane takes one at a time."""
     body = json.dumps({"data": {"event": {"seen": "2026-01-01T00:00:00.000Z"}}}).encode()
-    hook = WebhookDelivery(f"http://127.0.0.1:{port}/hook", SecretRef("env", SECRET))
-    sent = [Notification(f"n{n}", f"r{n % 200}", "s", 0.0, 0.0, False, body, (hook,)) for n in range(count)]
+    hooks = [WebhookDelivery(f"http://127.0.0.1:{port}/hook{n}", SecretRef("env", SECRET)) for n in range(endpoints)]
+    sent = [
+        Notification(f"n{n}", f"r{n % 200}", "s", 0.0, 0.0, False, body, (hooks[n % endpoints],)) for n in range(count)
+    ]
     outcome = ProbeOutcome("s", OutcomeKind.CHANGED, 0.0, 0.0)
     await store.record_firings(Observation(SourceState("s", ""), outcome, notifications=tuple(sent)))
 
@@ -261,7 +263,7 @@ async def lines(scale: Scale) -> list[Line]:
     with world(scale.sources) as port:
         measured = [await to_the_webhook(port, scale, stuck=0)]
         measured.append(await to_the_webhook(port, scale, stuck=scale.sources // 10))
-        measured.append(await from_the_outbox(port, scale))
+        measured.extend([await from_the_outbox(port, scale, endpoints=many) for many in (1, 40)])
     return measured
 
 
