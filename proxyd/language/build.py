@@ -34,7 +34,7 @@ from proxyd.language.nodes import (
 )
 from proxyd.language.pieces import Complaint
 from proxyd.language.words import did_you_mean, get_keyword
-from proxyd.model.expression import Column, Duration, Select, Span, Unit
+from proxyd.model.expression import Column, Duration, Expression, Select, Span, Unit
 from proxyd.model.profile import (
     Anchor,
     Auth,
@@ -58,7 +58,7 @@ from proxyd.model.profile import (
     WebhookDelivery,
     WebhookForm,
 )
-from proxyd.model.walk import KINDS, children
+from proxyd.model.walk import children
 
 MAX_DEPTH = 200
 _INTERVAL = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([A-Za-z]+)?\s*")
@@ -436,5 +436,5 @@ def _children(node: object) -> Iterator[Any]:
         yield from (each for each in (node.where, node.having) if each is not None)
         yield from node.group_by
         yield from (term.expression for term in node.order_by)
-    elif isinstance(node, KINDS):
+    elif isinstance(node, Expression):
         yield from children(node)

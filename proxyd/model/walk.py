@@ -5,21 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-from proxyd.model.expression import (
-    Aggregate,
-    Between,
-    Binary,
-    Call,
-    Column,
-    Expression,
-    InList,
-    IsNull,
-    Like,
-    Literal,
-    Unary,
-)
-
-KINDS = (Literal, Column, Unary, Binary, Like, InList, Between, IsNull, Call, Aggregate)
+from proxyd.model.expression import Aggregate, Expression
 
 
 def children(expression: Expression) -> Iterator[Expression]:
@@ -27,7 +13,7 @@ def children(expression: Expression) -> Iterator[Expression]:
     for each in fields(expression):
         value = getattr(expression, each.name)
         for child in value if isinstance(value, tuple) else (value,):
-            if isinstance(child, KINDS):
+            if isinstance(child, Expression):
                 yield child
 
 
