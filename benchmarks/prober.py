@@ -502,7 +502,7 @@ def main() -> None:
     parser.add_argument("--origin", action="store_true", help="only serve the origin; the benchmark starts it so")
     options = parser.parse_args()
     log.configure("auto", "error")
-    app.spare_collector()
+    app.tune_interpreter()
     if options.origin:
         raise_open_files()
         asyncio.run(serve_origin())

@@ -259,7 +259,7 @@ async def _fill(store: SqlStore, port: int, count: int, endpoints: int) -> None:
 
 async def lines(scale: Scale) -> list[Line]:
     """Return all figures."""
-    app.spare_collector()
+    app.tune_interpreter()
     with world(scale.sources) as port:
         measured = [await to_the_webhook(port, scale, stuck=0)]
         measured.append(await to_the_webhook(port, scale, stuck=scale.sources // 10))

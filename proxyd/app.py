@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -63,6 +64,7 @@ from proxyd.store import SqlStore, open_store, owner_lock
 
 _RESOLVER_THREADS = 64
 _YOUNG_OBJECTS = 50_000
+_THREAD_TURN_S = 0.0002
 log = structlog.get_logger("app")
 
 
@@ -296,14 +298,19 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
         )
 
 
-def spare_collector() -> None:
-    """Let the garbage collector look less often: each look stops the event loop, and probes leave few cycles."""
+def tune_interpreter() -> None:
+    """Let the garbage collector look less often, and threads take turns more often.
+
+    Each look of the collector stops the event loop, and probes leave few cycles. SQLite gives up the interpreter's lock
+    with every row; with the usual 5 ms a commit of 64 rows behind a busy event loop took 200 ms (docs/design.md).
+    """
     gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
+    sys.setswitchinterval(_THREAD_TURN_S)
 
 
 async def serve(settings: Settings, *, started: Callable[[Daemon], None] | None = None) -> None:
     """Run the daemon until SIGTERM or SIGINT; ``started`` is called with it before it runs."""
-    spare_collector()
+    tune_interpreter()
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_RESOLVER_THREADS, thread_name_prefix="io"))
     with owner_lock(settings.database_path):
         async with open_parts(settings) as parts:

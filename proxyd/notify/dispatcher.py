@@ -33,6 +33,24 @@ class DispatcherSettings:
     endpoints: EndpointLimits = field(default_factory=EndpointLimits)
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What came of an attempt: what the receiver said, or why it failed and when it is tried again."""
+
+    at_s: float
+    duration_s: float
+    said: str = ""
+    error: DeliveryError | None = None
+    next_s: float | None = None
+
+    @property
+    def result(self) -> str:
+        """Accepted, retry or dead."""
+        if self.error is None:
+            return "accepted"
+        return "dead" if self.next_s is None else "retry"
+
+
 class Dispatcher:
     """Delivers what is in the outbox, in order for each rule and endpoint, whatever the receivers do."""
 
@@ -80,20 +98,6 @@ class Dispatcher:
             _, late = await asyncio.wait(list(self._busy.values()), timeout=timeout_s)
             for task in late:
                 task.cancel()
-
-    async def attempt(self, delivery: Delivery) -> str:
-        """Try one delivery, record what came of it and return that: accepted, retry or dead."""
-        started_s = self._clock.monotonic_s()
-        try:
-            said = await self._send(delivery)
-        except DeliveryError as error:
-            return await self._failed(delivery, error, self._clock.monotonic_s() - started_s)
-        now_s = self._clock.time_s()
-        self._endpoints.accepted(delivery.endpoint)
-        duration_s = self._clock.monotonic_s() - started_s
-        await self._outbox.delivered(delivery, now_s, duration_s=duration_s, detail=said)
-        self._metrics.notification_delay.observe(max(0.0, now_s - delivery.event_s))
-        return "accepted"
 
     async def _make_digests(self) -> None:
         """Make the digests whose period is over; ask the outbox only where one may be due."""
@@ -144,13 +148,27 @@ class Dispatcher:
         return max(_SHORTEST_S, wait_s)
 
     async def _deliver(self, delivery: Delivery) -> None:
+        """See one attempt through; the endpoint's turn is over with the answer, the lane's once that is recorded."""
         try:
-            result = await self.attempt(delivery)
-            self._metrics.deliveries.labels(result).inc()
+            answer = await self._attempt(delivery)
+            await self._record(delivery, answer)
+            self._metrics.deliveries.labels(answer.result).inc()
         finally:
-            self._endpoints.leave(delivery.endpoint, self._clock.time_s())
             del self._busy[delivery.lane]
             self._wake.set()
+
+    async def _attempt(self, delivery: Delivery) -> _Answer:
+        started_s = self._clock.monotonic_s()
+        try:
+            said = await self._send(delivery)
+        except DeliveryError as error:
+            return self._failed(delivery, error, self._clock.monotonic_s() - started_s)
+        else:
+            self._endpoints.accepted(delivery.endpoint)
+            return _Answer(self._clock.time_s(), self._clock.monotonic_s() - started_s, said)
+        finally:
+            if self._endpoints.leave(delivery.endpoint, self._clock.time_s()):
+                self._wake.set()
 
     async def _send(self, delivery: Delivery) -> str:
         if delivery.is_disabled:
@@ -172,21 +190,33 @@ class Dispatcher:
         )
         return await self._channel.deliver(message)
 
-    async def _failed(self, delivery: Delivery, error: DeliveryError, duration_s: float) -> str:
+    def _failed(self, delivery: Delivery, error: DeliveryError, duration_s: float) -> _Answer:
         now_s = self._clock.time_s()
         wait_s = None
         if error.retryable:
             wait_s = retry_after_s(delivery.attempts + 1, asked_s=error.retry_after_s, rng=self._rng)
             self._note_failure(delivery, error, now_s)
-        next_s = None if wait_s is None else now_s + wait_s
+        return _Answer(now_s, duration_s, error=error, next_s=None if wait_s is None else now_s + wait_s)
+
+    async def _record(self, delivery: Delivery, answer: _Answer) -> None:
+        """Record what came of an attempt; returns once that cannot be lost."""
+        error, at_s = answer.error, answer.at_s
+        if error is None:
+            await self._outbox.delivered(delivery, at_s, duration_s=answer.duration_s, detail=answer.said)
+            self._metrics.notification_delay.observe(max(0.0, at_s - delivery.event_s))
+            return
         disables = isinstance(error, EndpointGoneError)
         await self._outbox.failed(
-            delivery, now_s, next_s=next_s, error=error.message, duration_s=duration_s, disables=disables
+            delivery,
+            at_s,
+            next_s=answer.next_s,
+            error=error.message,
+            duration_s=answer.duration_s,
+            disables=disables,
         )
-        self._log(delivery, error.message, wait_s, disables=disables)
+        self._log(delivery, error.message, None if answer.next_s is None else answer.next_s - at_s, disables=disables)
         if disables:
             self._metrics.endpoints_gone.inc()
-        return "dead" if next_s is None else "retry"
 
     def _note_failure(self, delivery: Delivery, error: DeliveryError, now_s: float) -> None:
         """Note a failure that speaks of the endpoint: its other lanes may have to wait."""

@@ -114,12 +114,14 @@ class Endpoints:
                 gate.starts_s.popleft()
         return True
 
-    def leave(self, endpoint: str, now_s: float) -> None:
-        """Note that an attempt ended, after what came of it was noted."""
+    def leave(self, endpoint: str, now_s: float) -> bool:
+        """Note that an attempt ended, after what came of it was noted; return whether others may wait for it."""
         gate = self._gates[endpoint]
+        was_full = gate.under_way >= self._limits.concurrency
         gate.under_way -= 1
         if gate.is_idle(now_s, self._limits):
             del self._gates[endpoint]
+        return was_full
 
     def accepted(self, endpoint: str) -> None:
         """Note that the endpoint works: all lanes may go on."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from proxyd.errors import StoreError
 
@@ -21,10 +22,30 @@ from proxyd.errors import StoreError
 # the writer's one connection writes, and only it checkpoints. A commit is on the disk before anything is sent out: even
 # after a power cut no id comes back with other bytes.
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=5000", "wal_autocheckpoint=0")
+_READERS = 4
+
+T = TypeVar("T")
 
 
-# The writer waits for a checkpoint or a long deletion on its one connection instead of giving up.
-_WRITER_WAIT_S = 86400.0
+class Connections:
+    """An engine, and the threads on which its blocking calls run: one connection for each.
+
+    A call is one way to a thread and back. asyncio drivers go that way for every statement, cursor and fetch: a read
+    took eight turns of the event loop, which under load is most of its time (docs/design.md).
+    """
+
+    def __init__(self, engine: Engine, threads: int, name: str) -> None:
+        self._engine = engine
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
+
+    async def call(self, function: Callable[[Engine], T]) -> T:
+        """Return ``function(engine)``; with one thread, after all that was called before."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, self._engine)
+
+    async def close(self) -> None:
+        """Wait for the calls under way and close the connections."""
+        await asyncio.to_thread(self._threads.shutdown)
+        self._engine.dispose()
 
 
 @contextmanager
@@ -51,22 +72,23 @@ def owner_lock(database: Path) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def sqlite_engines(database: Path) -> AsyncIterator[tuple[AsyncEngine, AsyncEngine]]:
-    """Yield the engine of the one writer and the engine of the readers; dispose of both at the end."""
-    url = f"sqlite+aiosqlite:///{database}"
-    writer = create_async_engine(url, pool_size=1, max_overflow=0, pool_timeout=_WRITER_WAIT_S)
-    readers = create_async_engine(url, pool_size=4, max_overflow=4)
+async def sqlite_connections(database: Path) -> AsyncIterator[tuple[Connections, Connections]]:
+    """Yield the one connection that writes and those that read; close them at the end."""
+    url = f"sqlite:///{database}"
+    writer = create_engine(url, pool_size=1, max_overflow=0)
+    readers = create_engine(url, pool_size=_READERS, max_overflow=0)
     _prepare(writer, begin="BEGIN IMMEDIATE", pragmas=_PRAGMAS)
     _prepare(readers, begin="BEGIN", pragmas=("query_only=ON", "busy_timeout=5000"))
+    opened = Connections(writer, 1, "store-writer"), Connections(readers, _READERS, "store-reader")
     try:
-        yield writer, readers
+        yield opened
     finally:
-        await readers.dispose()
-        await writer.dispose()
+        for connections in reversed(opened):
+            await connections.close()
 
 
-def _prepare(engine: AsyncEngine, *, begin: str, pragmas: tuple[str, ...]) -> None:
-    @event.listens_for(engine.sync_engine, "connect")
+def _prepare(engine: Engine, *, begin: str, pragmas: tuple[str, ...]) -> None:
+    @event.listens_for(engine, "connect")
     def on_connect(connection: Any, record: object) -> None:
         connection.isolation_level = None
         cursor = connection.cursor()
@@ -74,29 +96,29 @@ def _prepare(engine: AsyncEngine, *, begin: str, pragmas: tuple[str, ...]) -> No
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
-    @event.listens_for(engine.sync_engine, "begin")
+    @event.listens_for(engine, "begin")
     def on_begin(connection: Connection) -> None:
         connection.exec_driver_sql(begin)
 
 
-async def migrate(writer: AsyncEngine, revision: str = "head") -> None:
-    """Bring the tables to ``revision``; works with a running event loop."""
+async def migrate(writer: Connections, revision: str = "head") -> None:
+    """Bring the tables to ``revision``."""
+
+    def upgrade(engine: Engine) -> None:
+        with engine.begin() as connection:
+            config = Config()
+            config.set_main_option("script_location", str(migrations_folder()))
+            config.attributes["connection"] = connection
+            command.upgrade(config, revision)
+
     with store_errors():
-        async with writer.begin() as connection:
-            await connection.run_sync(_upgrade, revision)
+        await writer.call(upgrade)
 
 
 async def migrate_database(database: Path) -> None:
     """Bring the database at that path to the newest schema; the caller holds ``owner_lock``."""
-    async with sqlite_engines(database) as (writer, _):
+    async with sqlite_connections(database) as (writer, _):
         await migrate(writer)
-
-
-def _upgrade(connection: Connection, revision: str) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(migrations_folder()))
-    config.attributes["connection"] = connection
-    command.upgrade(config, revision)
 
 
 def migrations_folder() -> Path:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import groupby
 from typing import Any, Protocol
 
 from sqlalchemy import (
     ColumnElement,
+    Connection,
     Select,
     and_,
     bindparam,
@@ -20,14 +22,13 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from proxyd.errors import NotFoundError
 from proxyd.model.profile import NotificationRule
 from proxyd.ports import Delivery, Gathered
 from proxyd.store import rows
 from proxyd.store import tables as t
-from proxyd.store.writer import Writer
+from proxyd.store.writer import Writer, drained
 
 WAITING = ("pending", "gathering", "gathered")
 _MOST_DETAIL = 1000
@@ -57,7 +58,7 @@ class SqlOutbox:
     def __init__(self, writer: Writer, read: Reader) -> None:
         self._writer = writer
         self._read = read
-        self._accepted: list[tuple[Delivery, float, dict[str, Any]]] = []
+        self._accepted: deque[tuple[Delivery, float, dict[str, Any]]] = deque()
 
     async def due_deliveries(
         self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = (), shut: Collection[str] = ()
@@ -100,15 +101,15 @@ class SqlOutbox:
         self._accepted.append((delivery, now_s, attempt))
         await self._writer.submit(self._write_accepted)
 
-    async def _write_accepted(self, connection: AsyncConnection) -> None:
-        accepted, self._accepted = self._accepted, []
+    def _write_accepted(self, connection: Connection) -> None:
+        accepted = drained(self._accepted)
         if not accepted:
             return
         done = [{"of_position": d.position, "at_s": now_s, "times": d.attempts + 1} for d, now_s, _ in accepted]
-        await connection.execute(_ACCEPT, done)
-        await connection.execute(insert(t.attempts), [attempt for *_, attempt in accepted])
+        connection.execute(_ACCEPT, done)
+        connection.execute(insert(t.attempts), [attempt for *_, attempt in accepted])
         for delivery, now_s, _ in accepted:
-            await _update_members(connection, delivery, state="delivered", done_s=now_s)
+            _update_members(connection, delivery, state="delivered", done_s=now_s)
 
     async def failed(
         self,
@@ -131,14 +132,14 @@ class SqlOutbox:
             "last_error": error[:_MOST_DETAIL],
         }
 
-        async def write(connection: AsyncConnection) -> None:
-            await _update(connection, delivery, **values)
+        def write(connection: Connection) -> None:
+            _update(connection, delivery, **values)
             if is_dead:
-                await _update_members(connection, delivery, state="dead", done_s=now_s, last_error=error[:_MOST_DETAIL])
+                _update_members(connection, delivery, state="dead", done_s=now_s, last_error=error[:_MOST_DETAIL])
             attempt = _attempt(delivery, now_s, duration_s, "dead" if is_dead else "retry", error)
-            await connection.execute(insert(t.attempts), [attempt])
+            connection.execute(insert(t.attempts), [attempt])
             if disables:
-                await _disable(connection, delivery, now_s, error)
+                _disable(connection, delivery, now_s, error)
 
         await self._writer.submit(write)
 
@@ -151,18 +152,18 @@ class SqlOutbox:
         wanted = o.state == "dead" if notification_id is None else o.notification_id == notification_id
         done = o.state.in_(("dead", "delivered"))
 
-        async def write(connection: AsyncConnection) -> int:
-            found = (await connection.execute(select(o.position, o.lane, o.digest_id).where(wanted, done))).all()
+        def write(connection: Connection) -> int:
+            found = (connection.execute(select(o.position, o.lane, o.digest_id).where(wanted, done))).all()
             digests = {row.digest_id for row in found if row.digest_id is not None}
             fresh = {"next_s": now_s, "attempts": 0, "first_attempt_s": None, "done_s": None}
             members = [{"of_digest": digest_id} for digest_id in digests]
             if members:
-                await connection.execute(_REPLAY_MEMBERS, members)
-                await connection.execute(_REPLAY_LEADER.values(**fresh), members)
+                connection.execute(_REPLAY_MEMBERS, members)
+                connection.execute(_REPLAY_LEADER.values(**fresh), members)
             single = [{"of_position": row.position} for row in found if row.digest_id is None]
             if single:
-                await connection.execute(_REPLAY_ONE.values(**fresh), single)
-            await _enable(connection, {row.lane for row in found})
+                connection.execute(_REPLAY_ONE.values(**fresh), single)
+            _enable(connection, {row.lane for row in found})
             return len(single) + len(digests)
 
         count = await self._writer.submit(write)
@@ -208,11 +209,11 @@ class SqlOutbox:
         gathered = Gathered(digest_id, last.rule, ids, bodies, last.most_items, last.next_s)
         text = await asyncio.to_thread(compose, gathered)
 
-        async def write(connection: AsyncConnection) -> None:
+        def write(connection: Connection) -> None:
             first, *others = [{"member": row.position, "of_digest": digest_id} for row in members]
-            await connection.execute(_LEAD_DIGEST, first | {"text": text})
+            connection.execute(_LEAD_DIGEST, first | {"text": text})
             if others:
-                await connection.execute(_JOIN_DIGEST, others)
+                connection.execute(_JOIN_DIGEST, others)
 
         await self._writer.submit(write)
 
@@ -274,9 +275,9 @@ def shown_endpoint(delivery: dict[str, Any]) -> dict[str, Any]:
     return delivery
 
 
-async def forget_changed_endpoints(connection: AsyncConnection, rules: Iterable[NotificationRule]) -> None:
+def forget_changed_endpoints(connection: Connection, rules: Iterable[NotificationRule]) -> None:
     """Enable what was declared anew, or otherwise, since it wanted no more."""
-    stored = (await connection.execute(select(t.endpoints.c.lane, t.endpoints.c.declared))).all()
+    stored = (connection.execute(select(t.endpoints.c.lane, t.endpoints.c.declared))).all()
     if not stored:
         return
     declared = {
@@ -284,7 +285,7 @@ async def forget_changed_endpoints(connection: AsyncConnection, rules: Iterable[
         for rule in rules
         for each in rule.deliveries
     }
-    await _enable(connection, {row.lane for row in stored if (row.lane, row.declared) not in declared})
+    _enable(connection, {row.lane for row in stored if (row.lane, row.declared) not in declared})
 
 
 def _open(busy: Collection[str], shut: Collection[str]) -> ColumnElement[bool]:
@@ -326,15 +327,15 @@ def _delivery(row: Any) -> Delivery:
     return Delivery(**{name: getattr(row, name) for name in Delivery.__dataclass_fields__})
 
 
-async def _update(connection: AsyncConnection, delivery: Delivery, **values: Any) -> None:
-    await connection.execute(update(t.outbox).where(t.outbox.c.position == delivery.position).values(**values))
+def _update(connection: Connection, delivery: Delivery, **values: Any) -> None:
+    connection.execute(update(t.outbox).where(t.outbox.c.position == delivery.position).values(**values))
 
 
-async def _update_members(connection: AsyncConnection, delivery: Delivery, **values: Any) -> None:
+def _update_members(connection: Connection, delivery: Delivery, **values: Any) -> None:
     """Update those that a digest gathers, but its first, which stands for it."""
     if delivery.is_digest:
         of_digest = and_(t.outbox.c.digest_id == delivery.notification_id, t.outbox.c.position != delivery.position)
-        await connection.execute(update(t.outbox).where(t.outbox.c.lane == delivery.lane, of_digest).values(**values))
+        connection.execute(update(t.outbox).where(t.outbox.c.lane == delivery.lane, of_digest).values(**values))
 
 
 def _attempt(delivery: Delivery, now_s: float, duration_s: float, result: str, detail: str) -> dict[str, Any]:
@@ -342,19 +343,19 @@ def _attempt(delivery: Delivery, now_s: float, duration_s: float, result: str, d
     return row | {"result": result, "detail": detail[:_MOST_DETAIL]}
 
 
-async def _disable(connection: AsyncConnection, delivery: Delivery, now_s: float, detail: str) -> None:
+def _disable(connection: Connection, delivery: Delivery, now_s: float, detail: str) -> None:
     """Note that an endpoint wants no more, and give up what is pending for it; what is gathered follows when due."""
     o = t.outbox.c
     waiting = and_(o.lane == delivery.lane, o.state.in_(("pending", "gathered")))
     dead = {"state": "dead", "done_s": now_s, "last_error": detail[:_MOST_DETAIL]}
-    await connection.execute(update(t.outbox).where(waiting).values(**dead))
-    await _enable(connection, {delivery.lane})
+    connection.execute(update(t.outbox).where(waiting).values(**dead))
+    _enable(connection, {delivery.lane})
     declared = " ".join((delivery.kind, delivery.form, delivery.secret_kind, delivery.secret_name))
     row = {"lane": delivery.lane, "rule": delivery.rule, "endpoint": delivery.endpoint, "declared": declared}
-    await connection.execute(insert(t.endpoints), [row | {"disabled_s": now_s, "detail": detail[:_MOST_DETAIL]}])
+    connection.execute(insert(t.endpoints), [row | {"disabled_s": now_s, "detail": detail[:_MOST_DETAIL]}])
 
 
-async def _enable(connection: AsyncConnection, lanes: Collection[str]) -> None:
+def _enable(connection: Connection, lanes: Collection[str]) -> None:
     if lanes:
         gone = delete(t.endpoints).where(t.endpoints.c.lane == bindparam("of_lane"))
-        await connection.execute(gone, [{"of_lane": lane} for lane in lanes])
+        connection.execute(gone, [{"of_lane": lane} for lane in lanes])

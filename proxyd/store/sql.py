@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections import defaultdict
+import sqlite3
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import aiosqlite
 from sqlalchemy import (
     ColumnElement,
+    Connection,
+    Engine,
     Executable,
     Select,
     Table,
@@ -28,7 +29,6 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects.sqlite import insert as upsert
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from proxyd.errors import ConflictError
 from proxyd.model.chronon import ChrononGrid
@@ -49,10 +49,10 @@ from proxyd.rules import (
 )
 from proxyd.store import history, rows
 from proxyd.store import tables as t
-from proxyd.store.engine import migrate, sqlite_engines, store_errors
+from proxyd.store.engine import Connections, migrate, sqlite_connections, store_errors
 from proxyd.store.outbox import WAITING, SqlOutbox, forget_changed_endpoints, shown_endpoint
 from proxyd.store.rows import DigestTimes
-from proxyd.store.writer import MAX_BATCH, Writer
+from proxyd.store.writer import Writer, drained
 
 _CHUNK = 500
 MOST_HISTORY = 10_000  # items that a table of a query reads
@@ -96,16 +96,15 @@ class StoredText:
 class SqlStore(SqlOutbox):
     """Reads on their own connections, writes through the group-committing writer, whose task the owner must run."""
 
-    def __init__(self, writer_engine: AsyncEngine, reader_engine: AsyncEngine, grid: ChrononGrid) -> None:
-        self.writer = Writer(writer_engine)
+    def __init__(self, writer: Connections, readers: Connections, grid: ChrononGrid) -> None:
+        self.writer = Writer(writer)
         super().__init__(self.writer, self._all)
-        self._writer_engine = writer_engine
-        self._readers = reader_engine
+        self._writing = writer
+        self._readers = readers
         self._grid = grid
-        self._waiting: list[Observation] = []
-        self._subscriptions: dict[str, Subscription | None] = {}
+        self._waiting: deque[Observation] = deque()
+        self._subscriptions: deque[tuple[str, Subscription | None]] = deque()
         self._digests: dict[str, DigestTimes] = {}
-        self._taken = 0  # observations that a transaction took so far, in the order in which they came
 
     # -- the declaration
 
@@ -130,25 +129,25 @@ class SqlStore(SqlOutbox):
             if rule.digest is not None
         }
 
-        async def write(connection: AsyncConnection) -> dict[str, float]:
-            stored = {row.name: row for row in await connection.execute(select(t.rules))}
+        def write(connection: Connection) -> dict[str, float]:
+            stored = {row.name: row for row in connection.execute(select(t.rules))}
             stale = [name for name, row in stored.items() if wanted.get(name) != row.fingerprint]
             fresh = [name for name in wanted if name not in stored or name in stale]
-            await _execute_chunks(connection, t.rules, t.rules.c.name, stale)
-            await _execute_chunks(connection, t.streams, t.streams.c.rule, [*stale, *fresh])
-            await _execute_many(
+            _execute_chunks(connection, t.rules, t.rules.c.name, stale)
+            _execute_chunks(connection, t.streams, t.streams.c.rule, [*stale, *fresh])
+            _execute_many(
                 connection,
                 insert(t.rules),
                 [{"name": name, "fingerprint": wanted[name], "accepted_s": now_s} for name in fresh],
             )
-            await forget_changed_endpoints(connection, rules)
-            await connection.execute(delete(t.texts))
-            await _execute_many(
+            forget_changed_endpoints(connection, rules)
+            connection.execute(delete(t.texts))
+            _execute_many(
                 connection,
                 insert(t.texts),
                 [{"name": x.name, "origin": x.origin, "position": n, "text": x.text} for n, x in enumerate(texts)],
             )
-            return {row.name: row.accepted_s for row in await connection.execute(select(t.rules))}
+            return {row.name: row.accepted_s for row in connection.execute(select(t.rules))}
 
         return await self.writer.submit(write)
 
@@ -213,55 +212,52 @@ class SqlStore(SqlOutbox):
 
         Observations that wait for the same commit share its statements.
         """
-        number = self._taken + len(self._waiting)
         self._waiting.append(observation)
         if observation.subscription is not None:
-            self._subscriptions[observation.subscription.source_id] = observation.subscription
-        await self.writer.submit(lambda connection: self._record_waiting(connection, number))
+            self._subscriptions.append((observation.subscription.source_id, observation.subscription))
+        await self.writer.submit(self._record_waiting)
 
     async def record_firings(self, observation: Observation) -> None:
         """Store what replayed history changed: streams, intervals and notifications, not the source."""
         await self.writer.submit(lambda connection: self._record_firings(connection, [observation]))
 
-    async def _record_waiting(self, connection: AsyncConnection, number: int) -> None:
-        """Record an observation and those that wait with it; not too many, the event loop stands still for them."""
-        if number < self._taken:
+    def _record_waiting(self, connection: Connection) -> None:
+        observations = drained(self._waiting)
+        if not observations:
             return
-        observations, self._waiting = self._waiting[:MAX_BATCH], self._waiting[MAX_BATCH:]
-        self._taken += len(observations)
-        await connection.execute(_UPSERT_SOURCE, [rows.source_row(o.state) for o in observations])
+        connection.execute(_UPSERT_SOURCE, [rows.source_row(o.state) for o in observations])
         events = [(o.state.source_id, event) for o in observations for event in o.events]
         afresh = [rows.afresh_row(o) for o in observations if o.starts_afresh]
-        await _execute_many(connection, _MARK_ALL_GONE, afresh)
+        _execute_many(connection, _MARK_ALL_GONE, afresh)
         gone = [rows.gone_row(*each) for each in events if each[1].kind is EventKind.DELETE]
-        await _execute_many(connection, _MARK_GONE, gone)
+        _execute_many(connection, _MARK_GONE, gone)
         inserted = [rows.item_row(*each) for each in events if each[1].kind is EventKind.INSERT]
-        await _execute_many(connection, _INSERT_ITEM, inserted)
+        _execute_many(connection, _INSERT_ITEM, inserted)
         changed = [
             rows.change_row(o.state.source_id, event)
             for o in observations
             for event in o.events
             if event.kind is not EventKind.INSERT and event.kind in o.kept_kinds
         ]
-        await _execute_many(connection, _INSERT_CHANGE, changed)
-        await _execute_many(connection, _EDIT_ITEM, [rows.edit_row(o, item) for o in observations for item in o.edited])
+        _execute_many(connection, _INSERT_CHANGE, changed)
+        _execute_many(connection, _EDIT_ITEM, [rows.edit_row(o, item) for o in observations for item in o.edited])
         present = [rows.present_row(o, item_id) for o in observations for item_id in o.present]
-        await _execute_many(connection, _MARK_PRESENT, present)
-        await self._write_subscriptions(connection)
-        await self._record_firings(connection, observations)
+        _execute_many(connection, _MARK_PRESENT, present)
+        self._write_subscriptions(connection)
+        self._record_firings(connection, observations)
 
-    async def _record_firings(self, connection: AsyncConnection, observations: Sequence[Observation]) -> None:
+    def _record_firings(self, connection: Connection, observations: Sequence[Observation]) -> None:
         open_on_several = {each.interval_id: rows.joint_row(each) for o in observations for each in o.joint}
         ended = [interval_id for o in observations for interval_id in o.ended]
-        await _execute_many(connection, _UPSERT_JOINT, list(open_on_several.values()))
-        await _execute_chunks(connection, t.joint_intervals, t.joint_intervals.c.interval_id, ended)
+        _execute_many(connection, _UPSERT_JOINT, list(open_on_several.values()))
+        _execute_chunks(connection, t.joint_intervals, t.joint_intervals.c.interval_id, ended)
         streams = [rows.stream_row(stream) for o in observations for stream in o.streams]
         intervals = [rows.interval_row(record, self._grid) for o in observations for record in o.intervals]
         sent = [notification for o in observations for notification in o.notifications]
-        await _execute_many(connection, _UPSERT_STREAM, streams)
-        await _execute_many(connection, _INSERT_INTERVAL, intervals)
-        await _execute_many(connection, _INSERT_NOTIFICATION, [rows.notification_row(one) for one in sent])
-        await _execute_many(connection, _INSERT_OUTBOX, [row for one in sent for row in self._outbox_rows(one)])
+        _execute_many(connection, _UPSERT_STREAM, streams)
+        _execute_many(connection, _INSERT_INTERVAL, intervals)
+        _execute_many(connection, _INSERT_NOTIFICATION, [rows.notification_row(one) for one in sent])
+        _execute_many(connection, _INSERT_OUTBOX, [row for one in sent for row in self._outbox_rows(one)])
 
     def _outbox_rows(self, sent: Notification) -> list[dict[str, Any]]:
         return rows.outbox_rows(sent, self._digests.get(sent.rule))
@@ -293,16 +289,16 @@ class SqlStore(SqlOutbox):
 
     async def save_subscription(self, source_id: str, subscription: Subscription | None) -> None:
         """Store a source's subscription as it is now, or that it has none."""
-        self._subscriptions[source_id] = subscription
+        self._subscriptions.append((source_id, subscription))
         await self.writer.submit(self._write_subscriptions)
 
-    async def _write_subscriptions(self, connection: AsyncConnection) -> None:
+    def _write_subscriptions(self, connection: Connection) -> None:
         """Write the newest of each: they come from observations and on their own, and must not overtake each other."""
-        waiting, self._subscriptions = self._subscriptions, {}
+        waiting = dict(drained(self._subscriptions))
         kept = [rows.subscription_row(each) for each in waiting.values() if each is not None]
         gone = [source_id for source_id, each in waiting.items() if each is None]
-        await _execute_many(connection, _UPSERT_SUBSCRIPTION, kept)
-        await _execute_chunks(connection, t.subscriptions, t.subscriptions.c.source_id, gone)
+        _execute_many(connection, _UPSERT_SUBSCRIPTION, kept)
+        _execute_chunks(connection, t.subscriptions, t.subscriptions.c.source_id, gone)
 
     # -- for people
 
@@ -351,12 +347,12 @@ class SqlStore(SqlOutbox):
     async def add_token(self, token: Token) -> None:
         """Store a token; its name must be new."""
 
-        async def write(connection: AsyncConnection) -> None:
-            same = await connection.execute(select(t.tokens.c.name).where(t.tokens.c.name == token.name))
+        def write(connection: Connection) -> None:
+            same = connection.execute(select(t.tokens.c.name).where(t.tokens.c.name == token.name))
             if same.first() is not None:
                 raise ConflictError(f"there is a token named {token.name!r} already")
             values = {c.name: getattr(token, c.name) for c in t.tokens.columns}
-            await connection.execute(insert(t.tokens).values(values))
+            connection.execute(insert(t.tokens).values(values))
 
         await self.writer.submit(write)
 
@@ -393,25 +389,20 @@ class SqlStore(SqlOutbox):
             delete(t.tokens).where(t.tokens.c.expires_s < now_s),
         ]
 
-        async def write(connection: AsyncConnection) -> int:
-            return sum([(await connection.execute(statement)).rowcount for statement in statements])
+        def write(connection: Connection) -> int:
+            return sum([(connection.execute(statement)).rowcount for statement in statements])
 
         return await self.writer.submit(write)
 
     async def checkpoint(self) -> None:
-        """Move the write-ahead log into the database file."""
+        """Move the write-ahead log into the database file; writes wait meanwhile."""
         with store_errors():
-            async with self._writer_engine.connect() as connection:
-                raw = await connection.get_raw_connection()
-                assert raw.driver_connection is not None
-                await raw.driver_connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            await self._writing.call(_checkpoint)
 
     async def backup(self, target: Path) -> None:
         """Write a consistent copy of the database to ``target``, which must not exist; writes go on meanwhile."""
         with store_errors():
-            async with aiosqlite.connect(self._writer_engine.url.database or "", isolation_level=None) as connection:
-                await asyncio.to_thread(target.touch, 0o600, exist_ok=False)  # it holds secrets; SQLite fills it
-                await connection.execute("VACUUM INTO ?", (str(target),))
+            await self._readers.call(lambda engine: _copy(engine, target))
 
     async def ping(self) -> None:
         """Prove that the writer commits."""
@@ -419,9 +410,7 @@ class SqlStore(SqlOutbox):
 
     async def _all(self, query: Select[*tuple[Any, ...]]) -> Sequence[Any]:
         with store_errors():
-            async with self._readers.connect() as connection:
-                found: Sequence[Any] = (await connection.execute(query)).all()
-                return found
+            return await self._readers.call(lambda engine: _fetch(engine, query))
 
 
 @asynccontextmanager
@@ -430,21 +419,36 @@ async def open_store(database: Path, grid: ChrononGrid) -> AsyncIterator[SqlStor
 
     The caller holds ``owner_lock`` and runs ``store.writer.run()``.
     """
-    async with sqlite_engines(database) as (writer, readers):
+    async with sqlite_connections(database) as (writer, readers):
         await migrate(writer)
         yield SqlStore(writer, readers, grid)
 
 
-async def _execute_many(connection: AsyncConnection, statement: Executable, values: list[dict[str, Any]]) -> None:
+def _fetch(engine: Engine, query: Select[*tuple[Any, ...]]) -> Sequence[Any]:
+    with engine.connect() as connection:
+        return connection.execute(query).all()
+
+
+def _checkpoint(engine: Engine) -> None:
+    with engine.connect() as connection:
+        connection.connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+
+
+def _copy(engine: Engine, target: Path) -> None:
+    """Copy a database on a connection of its own."""
+    with closing(sqlite3.connect(engine.url.database or "", isolation_level=None)) as connection:
+        target.touch(0o600, exist_ok=False)  # it holds secrets; SQLite fills it
+        connection.execute("VACUUM INTO ?", (str(target),))
+
+
+def _execute_many(connection: Connection, statement: Executable, values: list[dict[str, Any]]) -> None:
     if values:
-        await connection.execute(statement, values)
+        connection.execute(statement, values)
 
 
-async def _execute_chunks(
-    connection: AsyncConnection, table: Table, column: ColumnElement[Any], names: Sequence[str]
-) -> None:
+def _execute_chunks(connection: Connection, table: Table, column: ColumnElement[Any], names: Sequence[str]) -> None:
     if names:
-        await connection.execute(delete(table).where(column == bindparam("stale")), [{"stale": n} for n in names])
+        connection.execute(delete(table).where(column == bindparam("stale")), [{"stale": n} for n in names])
 
 
 def _events(source_id: str, kind: EventKind) -> tuple[Select[*tuple[Any, ...]], Callable[[Any], StoredEvent]]:

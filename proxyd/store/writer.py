@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy import Connection, Engine
 
 from proxyd.errors import ProxydError, StoreError
-from proxyd.store.engine import store_errors
+from proxyd.store.engine import Connections, store_errors
 
 T = TypeVar("T")
-Write: TypeAlias = Callable[[AsyncConnection], Awaitable[T]]
+Write: TypeAlias = Callable[[Connection], T]
+Result: TypeAlias = tuple[Any, ProxydError | None]
 MAX_BATCH = 64
 
 
@@ -25,14 +27,14 @@ class _Queued:
 
 
 class Writer:
-    """Runs writes one after the other on the one writing connection.
+    """Runs writes one after the other on the one writing connection, in its thread.
 
     ``run`` is a task of its own. When the database fails, so do the writes of its batch, and it raises ``StoreError``,
     which ends the daemon: a monitor that cannot remember must not go on.
     """
 
-    def __init__(self, engine: AsyncEngine) -> None:
-        self._engine = engine
+    def __init__(self, connection: Connections) -> None:
+        self._connection = connection
         self._queue: asyncio.Queue[_Queued | None] = asyncio.Queue()
         self._failed: StoreError | None = None
         self._closed = False
@@ -40,6 +42,7 @@ class Writer:
     async def submit(self, write: Write[T]) -> T:
         """Run ``write`` in a transaction and return its result once that is committed.
 
+        It runs in the writer's thread: what it shares with the event loop must bear that.
         A write may refuse by raising a ``ProxydError``, before it has changed anything; others in its batch go on.
         """
         if self._failed is not None:
@@ -103,19 +106,33 @@ class Writer:
                 queued.done.set_exception(error)
 
     async def _commit(self, batch: list[_Queued]) -> None:
-        """Run a batch in one transaction; a write that refuses does so before it changed anything."""
-        results: list[tuple[_Queued, Any, ProxydError | None]] = []
+        writes = [queued.write for queued in batch]
         with store_errors():
-            async with self._engine.begin() as connection:
-                for queued in batch:
-                    try:
-                        results.append((queued, await queued.write(connection), None))
-                    except ProxydError as error:
-                        results.append((queued, None, error))
-        for queued, result, refusal in results:
+            results = await self._connection.call(lambda engine: _run_in_transaction(engine, writes))
+        for queued, (result, refusal) in zip(batch, results, strict=True):
             if queued.done.done():
                 continue
             if refusal is not None:
                 queued.done.set_exception(refusal)
             else:
                 queued.done.set_result(result)
+
+
+def drained(waiting: deque[T]) -> list[T]:
+    """Take all that waits; the event loop may append meanwhile.
+
+    Writes that wait for the same commit share their statements in this way: the first does the work of all.
+    """
+    return [waiting.popleft() for _ in range(len(waiting))]
+
+
+def _run_in_transaction(engine: Engine, writes: Sequence[Write[Any]]) -> list[Result]:
+    """Run writes in one transaction; one that refuses does so before it changed anything."""
+    results: list[Result] = []
+    with engine.begin() as connection:
+        for write in writes:
+            try:
+                results.append((write(connection), None))
+            except ProxydError as error:
+                results.append((None, error))
+    return results

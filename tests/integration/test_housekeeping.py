@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Engine, text
 
 from proxyd.daemon.housekeeping import back_up, housekeeping, make_scheduler
 from proxyd.model.chronon import ChrononGrid
 from proxyd.store import SqlStore, open_store
-from proxyd.store.engine import sqlite_engines
+from proxyd.store.engine import sqlite_connections
 from tests.fakes import FakeClock
 
 
@@ -59,14 +60,18 @@ async def test_only_the_newest_backups_are_kept(store: SqlStore, tmp_path: Path)
 
 async def test_sqlite_is_opened_the_way_that_loses_nothing(tmp_path: Path) -> None:
     """The trap: SQLite before 3.51.3 can damage a WAL that two connections write or checkpoint."""
-    async with sqlite_engines(tmp_path / "p.db") as (writer, readers):
+    async with sqlite_connections(tmp_path / "p.db") as (writer, readers):
         found = {}
-        for name, engine in (("writer", writer), ("reader", readers)):
-            async with engine.connect() as connection:
-                for pragma in ("journal_mode", "wal_autocheckpoint", "synchronous", "query_only", "mmap_size"):
-                    found[name, pragma] = (await connection.execute(text(f"PRAGMA {pragma}"))).scalar()
+        for name, connections in (("writer", writer), ("reader", readers)):
+            for pragma in ("journal_mode", "wal_autocheckpoint", "synchronous", "query_only", "mmap_size"):
+                found[name, pragma] = await connections.call(partial(_pragma, pragma))
     assert found["writer", "journal_mode"] == "wal"
     assert found["writer", "wal_autocheckpoint"] == 0
     assert found["writer", "synchronous"] == 2
     assert found["reader", "query_only"] == 1
     assert not found["writer", "mmap_size"]
+
+
+def _pragma(name: str, engine: Engine) -> object:
+    with engine.connect() as connection:
+        return connection.execute(text(f"PRAGMA {name}")).scalar()
