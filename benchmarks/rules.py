@@ -33,6 +33,8 @@ Line = dict[str, object]
 ITEMS_A_SECOND = 10.0
 SHOWN = 5
 WANTED_PER_S = 2000.0
+PACED = "400/s"  # about what the sources need: starts are spread over the chronon
+AT_ONCE = "10000/s"  # all that is due in a chronon starts in its first moments
 SECRET = "SECRET_BENCH"
 _CLASSES = """CREATE DOMAIN "Bench" AS CLASS::RSS(channel.item.guid:String, channel.item.pubDate:Timestamp);
 CREATE PROFILE "Bench" AS (DOMAIN "Bench", LANGUAGE "SQL", USER "bench");
@@ -149,13 +151,13 @@ async def figures(port: int) -> tuple[int, list[float]]:
 # -- the daemon
 
 
-def _settings(folder: Path) -> Settings:
+def _settings(folder: Path, budget: str) -> Settings:
     return Settings.model_validate(
         {
             "profiles": folder / "profiles",
             "database": str(folder / "bench.db"),
             "chronon": 1.0,
-            "budget": "10000/s",
+            "budget": budget,
             "source_spacing": 1.0,
             "host_spacing": 0.0,
             "host_concurrency": 64,
@@ -181,10 +183,10 @@ def _profiles(port: int, sources: int, *, stuck: int) -> Sequence[str]:
 
 
 @asynccontextmanager
-async def daemon(texts: Sequence[str]) -> AsyncIterator[DaemonControl]:
+async def daemon(texts: Sequence[str], budget: str = PACED) -> AsyncIterator[DaemonControl]:
     """Run a daemon on these texts while the context is open."""
     with TemporaryDirectory(prefix="proxyd-bench-") as name:
-        settings = _settings(Path(name))
+        settings = _settings(Path(name), budget)
         settings.profiles.mkdir()
         for number, text in enumerate(texts):
             (settings.profiles / f"{number:04d}.profile").write_text(text, encoding="utf-8")
@@ -215,10 +217,10 @@ async def until(is_so: Callable[[], bool], within_s: float = 120.0) -> None:
 # -- what is measured
 
 
-async def to_the_webhook(port: int, scale: Scale, *, stuck: int) -> Line:
+async def to_the_webhook(port: int, scale: Scale, *, stuck: int = 0, budget: str = PACED) -> Line:
     """Return how long it takes from a response read to its webhook at the receiver."""
     texts = _profiles(port, scale.sources, stuck=stuck)
-    async with daemon(texts) as control:
+    async with daemon(texts, budget) as control:
         await until(lambda: value(control, "proxyd_probes_total", outcome="changed") >= scale.sources)
         await asyncio.sleep(1.0)
         await figures(port)
@@ -229,7 +231,7 @@ async def to_the_webhook(port: int, scale: Scale, *, stuck: int) -> Line:
     late = sorted(late_s)
     quantiles = {f"p{part}_ms": 1000.0 * late[int(part / 100 * (len(late) - 1))] if late else 0.0 for part in (50, 99)}
     expected = ITEMS_A_SECOND * (scale.sources - stuck) / scale.sources * seconds
-    what = "response to webhook" + (f", {stuck} receivers stuck" if stuck else "")
+    what = f"response to webhook, budget {budget}" + (f", {stuck} receivers stuck" if stuck else "")
     return {"what": what, "seconds": seconds, "taken": taken, "ratio": taken / expected, **quantiles}
 
 
@@ -261,7 +263,7 @@ async def lines(scale: Scale) -> list[Line]:
     """Return all figures."""
     app.tune_interpreter()
     with world(scale.sources) as port:
-        measured = [await to_the_webhook(port, scale, stuck=0)]
+        measured = [await to_the_webhook(port, scale), await to_the_webhook(port, scale, budget=AT_ONCE)]
         measured.append(await to_the_webhook(port, scale, stuck=scale.sources // 10))
         measured.extend([await from_the_outbox(port, scale, endpoints=many) for many in (1, 40)])
     return measured

@@ -4,20 +4,51 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from proxyd.ports import Clock
 
+_SLOW = 0.5  # of the usual speed, while the machine's clock is behind
+
 
 class SystemClock:
-    """The Clock port over the operating system's clocks."""
+    """The Clock port over the operating system's clocks.
+
+    Where the machine's clock is put back, ``time_s`` runs at half speed until that has caught up: plans, retries and
+    retention go on, and no moment comes twice.
+
+    Examples
+    --------
+    >>> wall, steady = iter([1000.0, 990.0, 1000.0, 1020.0]), iter([0.0, 10.0, 20.0, 40.0])
+    >>> clock = SystemClock(lambda: next(wall), lambda: next(steady))
+    >>> clock.time_s(), clock.time_s(), clock.time_s()
+    (1005.0, 1010.0, 1020.0)
+    """
+
+    def __init__(
+        self,
+        wall_s: Callable[[], float] = time.time,  # noqa: TID251 - this is the one place
+        monotonic_s: Callable[[], float] = time.monotonic,  # noqa: TID251 - this is the one place
+    ) -> None:
+        self._wall_s = wall_s
+        self._monotonic_s = monotonic_s
+        self._now_s = wall_s()
+        self._read_s = monotonic_s()
 
     def time_s(self) -> float:
-        """Return unix seconds."""
-        return time.time()  # noqa: TID251 - this is the one place
+        """Return unix seconds that never go back."""
+        read_s = self._monotonic_s()
+        least_s = self._now_s + _SLOW * (read_s - self._read_s)
+        self._now_s, self._read_s = max(self._wall_s(), least_s), read_s
+        return self._now_s
+
+    def wall_s(self) -> float:
+        """Return unix seconds as the machine has them."""
+        return self._wall_s()
 
     def monotonic_s(self) -> float:
         """Return seconds that never go back."""
-        return time.monotonic()  # noqa: TID251 - this is the one place
+        return self._monotonic_s()
 
     async def sleep(self, seconds: float) -> None:
         """Wait; returns at once where ``seconds`` is not positive."""

@@ -54,6 +54,9 @@ class Metrics:
             "proxyd_connection_up", "0 while no host answers: the fault is then taken to be ours.", registry=r
         )
         self.connection_up.set(1)
+        self.clock_ahead = Gauge(
+            "proxyd_clock_ahead_seconds", "How far the machine's clock was put back and not caught up yet.", registry=r
+        )
         self.item_delay = Histogram(
             "proxyd_item_delay_seconds", "Published to seen, of items with a time.", buckets=_FINE_DELAYS_S, registry=r
         )

@@ -18,7 +18,10 @@ class Clock(Protocol):
     """Reads time and waits for it."""
 
     def time_s(self) -> float:
-        """Return unix seconds."""
+        """Return unix seconds, on which all that is planned and kept depends; they never go back while we run."""
+
+    def wall_s(self) -> float:
+        """Return unix seconds as the machine has them, for others who compare them with their own."""
 
     def monotonic_s(self) -> float:
         """Return seconds that never go back; only differences mean something."""
@@ -78,7 +81,7 @@ class Message:
     """What goes to one endpoint: ``body`` as every receiver of the standard form gets it.
 
     ``kind`` is webhook, mail or channel; ``form`` and ``secret`` are those of a webhook. ``message_id`` is the same on
-    every attempt, ``attempt_s`` is unix seconds.
+    every attempt, ``attempt_s`` is unix seconds as the machine has them.
     """
 
     message_id: str

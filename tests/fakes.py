@@ -17,6 +17,9 @@ class FakeClock:
     def time_s(self) -> float:
         return self._monotonic_s + self._offset_s
 
+    def wall_s(self) -> float:
+        return self.time_s()
+
     def monotonic_s(self) -> float:
         return self._monotonic_s
 

@@ -276,6 +276,7 @@ class Declarations:
         if not self._started.is_set():
             states, streams = await self._store.load_states(), await self._store.load_streams()
             subscriptions, joint = await self._store.load_subscriptions(), await self._store.load_joint_intervals()
+            states = {source_id: state.as_of(now_s) for source_id, state in states.items()}
             self._decider.restore(states, streams, subscriptions, joint)
         backlog = self._decider.declare(declaration, accepted, now_s)
         self._files, self._api = list(files), dict(api)

@@ -21,6 +21,7 @@ from proxyd.scheduling import PlannedProbe
 
 log = structlog.get_logger("probes")
 _BUDGET_WINDOW_S = 3600.0
+_NOTED_JUMP_S = 60.0
 
 
 @dataclass(order=True, slots=True)
@@ -76,6 +77,7 @@ class ProbeLoop:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._draining = False
         self._is_up = True
+        self._is_ahead = False
         self._ending: asyncio.Task[None] | None = None
         self._used = _BudgetUse()
         self.last_chosen_s = float("-inf")
@@ -126,6 +128,17 @@ class ProbeLoop:
             heappush(self._heap, _Due(planned.start_s, planned.probe.source_id, planned))
             self._metrics.planned.labels(planned.probe.reason.value).inc()
         self._count_budget(now, len(chosen))
+        self._note_clock()
+
+    def _note_clock(self) -> None:
+        """Say once that the machine's clock was put back, and once that it has caught up."""
+        ahead_s = self._clock.time_s() - self._clock.wall_s()
+        is_ahead = ahead_s > _NOTED_JUMP_S
+        self._metrics.clock_ahead.set(ahead_s if is_ahead else 0.0)
+        if is_ahead and not self._is_ahead:
+            remedy = "time runs at half speed until it has caught up; restart to go by it at once"
+            log.warning("the machine's clock was put back", seconds=round(ahead_s), remedy=remedy)
+        self._is_ahead = is_ahead
 
     def _count_budget(self, now: Chronon, chosen: int) -> None:
         now_s, capacity = self._clock.time_s(), self._decider.planner.capacity(now)

@@ -183,7 +183,7 @@ class Dispatcher:
             delivery.rule,
             delivery.endpoint,
             delivery.body,
-            self._clock.time_s(),
+            self._clock.wall_s(),
             delivery.kind,
             delivery.form,
             secret,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from proxyd.model.chronon import Chronon
@@ -87,6 +87,21 @@ class SourceState:
         if self.last_success_s is None:
             return None
         return max(self.last_success_s, self.last_push_s or self.last_success_s)
+
+    def as_of(self, now_s: float) -> SourceState:
+        """Return the state with nothing done later than ``now_s``: the machine's clock was put back since.
+
+        Examples
+        --------
+        >>> SourceState("s", "https://example.org/", last_start_s=60.0).as_of(50.0).last_start_s
+        50.0
+        """
+        done = {name: getattr(self, name) for name in _DONE_S}
+        late: Changes = {name: now_s for name, done_s in done.items() if done_s is not None and done_s > now_s}
+        return replace(self, **late) if late else self
+
+
+_DONE_S = ("last_start_s", "last_success_s", "last_push_s", "rate_as_of_s", "full_s")
 
 
 @dataclass(frozen=True, slots=True)

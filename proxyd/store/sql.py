@@ -147,6 +147,8 @@ class SqlStore(SqlOutbox):
                 insert(t.texts),
                 [{"name": x.name, "origin": x.origin, "position": n, "text": x.text} for n, x in enumerate(texts)],
             )
+            ahead = update(t.rules).where(t.rules.c.accepted_s > now_s)  # the machine's clock was put back
+            connection.execute(ahead.values(accepted_s=now_s))
             return {row.name: row.accepted_s for row in connection.execute(select(t.rules))}
 
         return await self.writer.submit(write)

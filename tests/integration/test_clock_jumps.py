@@ -71,3 +71,20 @@ async def test_a_jump_changes_no_notification(tmp_path: Path, jump_s: float, *, 
     steady = await fired(profiles(tmp_path / "steady"), jump_s=0.0, restart=False)
     assert [len(told) for told in steady.values()] == [6, 2]
     assert await fired(profiles(tmp_path / "jumped"), jump_s=jump_s, restart=restart) == steady
+
+
+async def test_a_restart_after_an_hour_back_probes_and_counts_at_once(tmp_path: Path) -> None:
+    folder = tmp_path / "profiles"
+    folder.mkdir()
+    every = rule("each", clauses="SET POLICY UNIFORM(10 MINUTES)")
+    (folder / "a.profile").write_text(DOMAIN + source("s") + every)
+    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+        found = await started(folder, store, T0)
+        await see(store, found, ("a",), T0)
+        found = await started(folder, store, T0 - 3600.0)
+        grid = found.settings.grid
+        now = grid.chronon_at(T0 - 3600.0 + 600.0)
+        assert [planned.probe.source_id for planned in found.choose(now)] == ["s"]
+        await see(store, found, ("a", "b"), T0 - 3000.0)
+        told = await store.find_notifications(Wanted(rules=frozenset({"each"})), before=None, limit=9)
+        assert len(told) == 1
