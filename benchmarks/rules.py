@@ -90,9 +90,10 @@ class World(asyncio.Protocol):
         if path.startswith("/feed/"):
             self._transport.write(_response(feed(int(path.rpartition("/")[2]))))
         elif path.startswith("/hook"):
-            World.taken += 1
-            seen_s = datetime.fromisoformat(json.loads(body)["data"]["event"]["seen"]).timestamp()
-            World.late_s.append(time.time() - seen_s)
+            event = json.loads(body)["data"].get("event")
+            if event is not None:  # a ping has none
+                World.taken += 1
+                World.late_s.append(time.time() - datetime.fromisoformat(event["seen"]).timestamp())
             self._transport.write(b"HTTP/1.1 204 No Content\r\n\r\n")
         elif path == "/figures":
             figures = json.dumps({"taken": World.taken, "late_s": World.late_s}).encode()

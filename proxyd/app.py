@@ -26,6 +26,7 @@ from proxyd.daemon import (
     DaemonControl,
     DaemonSettings,
     Declarations,
+    Loops,
     ProbeLoop,
     Pushes,
     PushParts,
@@ -52,6 +53,7 @@ from proxyd.notify import (
     DispatcherSettings,
     MailChannel,
     MailSettings,
+    Pings,
     WebhookChannel,
     is_installed,
 )
@@ -146,12 +148,20 @@ def build(settings: Settings, parts: Parts) -> tuple[Daemon, DaemonControl]:
         teller.tell(dispatcher.wake)
         teller.tell(bell.ring)
     pushes = Pushes(decider, probes, parts.store, parts.clock, metrics, parts.pushes)
+    pings = Pings(
+        parts.store.webhooks,
+        parts.channel,
+        parts.secrets.resolve,
+        parts.clock,
+        parts.rng,
+        dispatcher.wake,
+        asks=settings.ping_webhooks,
+    )
+    declarations.tell_declared(pings.wake)
     daemon = Daemon(
         declarations,
         parts.store,
-        probes,
-        pushes,
-        dispatcher,
+        Loops(probes, pushes, dispatcher, pings),
         parts.clock,
         DaemonSettings(settings.reload_interval, settings.drain_timeout, settings.retention, settings.backup),
     )
@@ -160,6 +170,7 @@ def build(settings: Settings, parts: Parts) -> tuple[Daemon, DaemonControl]:
         declarations,
         parts.store,
         dispatcher,
+        pings,
         probes,
         pushes,
         parts.channel,

@@ -300,6 +300,7 @@ class Settings(BaseModel):
     endpoint_rate: Annotated[str, AfterValidator(_window)] = Field(
         "", description="most attempts at one endpoint in any such time, e.g. 60/min; empty: no limit"
     )
+    ping_webhooks: bool = Field(True, description="whether a new webhook must accept a ping before it gets anything")
     smtp: Annotated[str, AfterValidator(_server)] = Field(
         "", description="host:port of the server that takes mail, e.g. mail.example.org:587; empty: no mail"
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Protocol
 
 from proxyd.model.item import Item
 from proxyd.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.model.profile import Declaration, PageClass, SecretRef
+from proxyd.model.profile import Declaration, PageClass, SecretRef, WebhookDelivery
 from proxyd.rules import Explanation, Known, Needed, Observation
 from proxyd.scheduling import PlannedProbe
 
@@ -186,6 +187,33 @@ class Outbox(Protocol):
         """Make what was gathered in periods that are over due, each as one delivery of the body that is composed."""
 
 
+class WebhookState(Enum):
+    """Whether a webhook has shown that it is there; what waits for one that is unconfirmed is not sent."""
+
+    UNCONFIRMED = "unconfirmed"
+    CONFIRMED = "confirmed"
+    UNANSWERED = "unanswered"
+    UNASKED = "unasked"
+
+
+@dataclass(frozen=True, slots=True)
+class UnconfirmedWebhook:
+    """A webhook that has not answered since it was declared (unix seconds)."""
+
+    webhook: WebhookDelivery
+    since_s: float
+
+
+class Webhooks(Protocol):
+    """Remembers which webhooks have answered, over restarts."""
+
+    async def unconfirmed(self) -> Sequence[UnconfirmedWebhook]:
+        """Return those that were declared and have not answered yet."""
+
+    async def answered(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:
+        """Note what came of asking; does nothing where it is declared no more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Changes:
     """What a new declaration changed, by rule name; a restarted rule lost its counters and got a new NOW."""
@@ -277,8 +305,11 @@ class Control(Protocol):
     async def trace(self, notification_id: str) -> dict[str, Any]:
         """Return a notification with its deliveries, intervals, attempts and findings; raises ``NotFoundError``."""
 
-    async def test_webhooks(self, rule: str) -> list[DeliveryTest]:
-        """Send a test message to every webhook of a rule; raises ``NotFoundError``."""
+    async def test_deliveries(self, rule: str) -> list[DeliveryTest]:
+        """Send a test message to every webhook, mail address and channel of a rule; raises ``NotFoundError``."""
+
+    async def webhooks(self) -> list[dict[str, Any]]:
+        """Return every webhook: endpoint, form, secret_name, state, since_s, detail, and ``refused`` by which rules."""
 
     async def replay(self, notification_id: str | None) -> int:
         """Send a notification again, or every one that was given up; return how many deliveries that are."""

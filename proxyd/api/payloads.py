@@ -138,6 +138,11 @@ def notification(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def webhook(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a webhook and whether it has shown that it is there."""
+    return row | {"since": iso_time(row.pop("since_s"))}
+
+
 def _delivery(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "endpoint": row["endpoint"],

@@ -123,9 +123,13 @@ class Routes:
         """Send again every delivery that was given up."""
         return web.json_response({"deliveries": await self._control.replay(None)}, status=202)
 
-    async def test_webhooks(self, request: web.Request) -> web.Response:
-        """Send a test message to a rule's webhooks."""
-        results = await self._control.test_webhooks(str((await _json(request)).get("rule", "")))
+    async def list_webhooks(self, request: web.Request) -> web.Response:
+        """Return every webhook and whether it has shown that it is there."""
+        return web.json_response({"items": [payloads.webhook(each) for each in await self._control.webhooks()]})
+
+    async def test_deliveries(self, request: web.Request) -> web.Response:
+        """Send a test message to a rule's webhooks, mail addresses and channels."""
+        results = await self._control.test_deliveries(str((await _json(request)).get("rule", "")))
         return web.json_response({"items": [asdict(result) for result in results]})
 
     async def reload(self, request: web.Request) -> web.Response:
@@ -194,7 +198,8 @@ def _table(routes: Routes, streams: Streams) -> list[tuple[str, str, str | None,
         ("GET", "/api/v1/stream", "read", streams.follow),
         ("POST", "/api/v1/notifications/{id}/replay", "write", routes.replay),
         ("POST", "/api/v1/deliveries/replay", "write", routes.replay_dead),
-        ("POST", "/api/v1/webhooks/test", "write", routes.test_webhooks),
+        ("GET", "/api/v1/webhooks", "read", routes.list_webhooks),
+        ("POST", "/api/v1/deliveries/test", "write", routes.test_deliveries),
         ("POST", "/api/v1/reload", "write", routes.reload),
         ("POST", "/api/v1/tokens", "admin", routes.post_token),
     ]

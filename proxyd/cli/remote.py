@@ -124,13 +124,24 @@ def create_token(options: argparse.Namespace) -> int:
     return 0
 
 
-def test_webhook(options: argparse.Namespace) -> int:
-    """Send a test message to a rule's webhooks; exit 1 if one was not accepted."""
-    results = _ask(options, lambda client: client.test_webhooks(options.rule))
+def webhooks(options: argparse.Namespace) -> int:
+    """List the webhooks, and whether they have shown that they are there."""
+    found = _ask(options, lambda client: client.webhooks())
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    head = ["endpoint", "form", "state", "since", "refused by 410 for", "detail"]
+    _table(head, [[*(each[n] for n in head[:4]), ", ".join(each["refused"]), each["detail"]] for each in found])
+    return 0
+
+
+def test_deliveries(options: argparse.Namespace) -> int:
+    """Send a test message wherever a rule delivers; exit 1 if one was not accepted."""
+    results = _ask(options, lambda client: client.test_deliveries(options.rule))
     for result in results:
         print(f"{result['endpoint']}: {result['error'] or 'accepted'}")
     if not results:
-        print("the rule has no webhook")
+        print("the rule delivers nothing anywhere: it has no DELIVERY")
     return 0 if results and all(result["error"] is None for result in results) else 1
 
 

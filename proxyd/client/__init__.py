@@ -157,9 +157,13 @@ class Client:
         path = f"notifications/{quote(notification_id, safe='')}/replay" if notification_id else "deliveries/replay"
         return int((await self._call("POST", f"/api/v1/{path}"))["deliveries"])
 
-    async def test_webhooks(self, rule: str) -> list[dict[str, Any]]:
-        """Send a test message to a rule's webhooks."""
-        return await self._items("POST", "/api/v1/webhooks/test", json={"rule": rule})
+    async def webhooks(self) -> list[dict[str, Any]]:
+        """Return every webhook and whether it has shown that it is there."""
+        return await self._items("GET", "/api/v1/webhooks")
+
+    async def test_deliveries(self, rule: str) -> list[dict[str, Any]]:
+        """Send a test message to a rule's webhooks, mail addresses and channels."""
+        return await self._items("POST", "/api/v1/deliveries/test", json={"rule": rule})
 
     async def reload(self) -> bool:
         """Check the profiles and swap them in; return whether that was possible."""

@@ -1,7 +1,7 @@
 """The loops of the daemon: read the clock, ask the core, do the effects, record."""
 
 from proxyd.daemon.control import Bell, DaemonControl
-from proxyd.daemon.daemon import Daemon, DaemonSettings
+from proxyd.daemon.daemon import Daemon, DaemonSettings, Loops
 from proxyd.daemon.declarations import Declarations, read_directory, read_text
 from proxyd.daemon.probing import ProbeLoop
 from proxyd.daemon.pushes import Pushes, PushParts
@@ -12,6 +12,7 @@ __all__ = [
     "DaemonControl",
     "DaemonSettings",
     "Declarations",
+    "Loops",
     "ProbeLoop",
     "PushParts",
     "Pushes",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from proxyd.config import SecretStore
@@ -14,9 +15,9 @@ from proxyd.daemon.probing import ProbeLoop
 from proxyd.daemon.pushes import Pushes
 from proxyd.errors import BusyError, DeliveryError, NotFoundError, StoreError
 from proxyd.metrics import Metrics
-from proxyd.model.profile import Declaration, WebhookDelivery
-from proxyd.notify import Dispatcher
-from proxyd.ports import Changes, Channel, Clock, DeliveryTest, Message, Token, Wanted
+from proxyd.model.profile import Declaration, Delivery, WebhookDelivery, shown_endpoint
+from proxyd.notify import Dispatcher, Pings
+from proxyd.ports import Changes, Channel, Clock, DeliveryTest, Message, Token, Wanted, WebhookState
 from proxyd.rules import Decider, Explanation, iso_time
 from proxyd.scheduling import PlannedProbe
 from proxyd.store import SqlStore
@@ -50,6 +51,7 @@ class DaemonControl:
     declarations: Declarations
     store: SqlStore
     dispatcher: Dispatcher
+    pings: Pings
     probes: ProbeLoop
     pushes: Pushes
     channel: Channel
@@ -121,31 +123,44 @@ class DaemonControl:
             raise NotFoundError(f"there is no notification {notification_id!r}")
         return found | {"attempts": await self.store.delivery_attempts(notification_id)}
 
-    async def test_webhooks(self, rule: str) -> list[DeliveryTest]:
-        """Send a test message to every webhook of a rule."""
+    async def test_deliveries(self, rule: str) -> list[DeliveryTest]:
+        """Send a test message to every webhook, mail address and channel of a rule."""
         declared = self.declaration.rules.get(rule)
         if declared is None:
             raise NotFoundError(f"there is no rule {rule!r}")
-        webhooks = [delivery for delivery in declared.deliveries if isinstance(delivery, WebhookDelivery)]
-        tests = [DeliveryTest(webhook.url, await self._test(webhook, rule)) for webhook in webhooks]
-        for test in tests:
-            if test.error is None:
-                await self.store.enable(rule, test.endpoint)
-        return tests
+        return [await self._test(delivery, rule) for delivery in declared.deliveries]
 
-    async def _test(self, webhook: WebhookDelivery, rule: str) -> str | None:
-        secret = self.secrets.resolve(webhook.secret)
-        if secret is None:
-            return f"secret {webhook.secret.name} is not set"
+    async def _test(self, delivery: Delivery, rule: str) -> DeliveryTest:
+        """Send a test message; an endpoint that accepts it gets notifications again, whatever it answered before."""
+        message = self._test_message(delivery, rule)
+        shown = shown_endpoint(message.kind, message.endpoint)
+        if isinstance(delivery, WebhookDelivery) and message.secret is None:
+            return DeliveryTest(shown, f"secret {delivery.secret.name} is not set")
+        try:
+            said = await self.channel.deliver(message)
+        except DeliveryError as error:
+            return DeliveryTest(shown, error.message)
+        await self.store.enable(rule, message.endpoint)
+        if isinstance(delivery, WebhookDelivery):
+            await self.store.webhooks.answered(delivery, WebhookState.CONFIRMED, self.clock.time_s(), said)
+            self.pings.wake()
+        self.dispatcher.wake()
+        return DeliveryTest(shown, None)
+
+    def _test_message(self, delivery: Delivery, rule: str) -> Message:
         now_s = self.clock.time_s()
         body = json.dumps({"type": "proxyd.test", "timestamp": iso_time(now_s), "data": {"rule": rule}}).encode()
-        form = webhook.form.value
-        message = Message(f"test_{now_s:.3f}", rule, webhook.url, body, now_s, form=form, secret=secret)
-        try:
-            await self.channel.deliver(message)
-        except DeliveryError as error:
-            return error.message
-        return None
+        message = Message(f"test_{now_s:.3f}", rule, delivery.endpoint, body, self.clock.wall_s(), delivery.kind)
+        if not isinstance(delivery, WebhookDelivery):
+            return message
+        return replace(message, form=delivery.form.value, secret=self.secrets.resolve(delivery.secret))
+
+    async def webhooks(self) -> list[dict[str, Any]]:
+        """Return every webhook, whether it answered its ping, and which rules it wants nothing of any more."""
+        refused: dict[str, list[str]] = defaultdict(list)
+        for each in await self.store.disabled_endpoints():
+            refused[each["endpoint"]].append(each["rule"])
+        return [each | {"refused": refused[each["endpoint"]]} for each in await self.store.webhooks.all()]
 
     async def replay(self, notification_id: str | None) -> int:
         """Send a notification again, or every one that was given up."""

@@ -13,7 +13,7 @@ from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.housekeeping import housekeeping
 from proxyd.daemon.probing import ProbeLoop
 from proxyd.daemon.pushes import Pushes
-from proxyd.notify import Dispatcher
+from proxyd.notify import Dispatcher, Pings
 from proxyd.ports import Clock
 from proxyd.store import SqlStore
 
@@ -30,6 +30,16 @@ class DaemonSettings:
     backup: Path | None
 
 
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """What runs while the daemon does, beside the store's writer and the watch over the profiles."""
+
+    probes: ProbeLoop
+    pushes: Pushes
+    dispatcher: Dispatcher
+    pings: Pings
+
+
 class Daemon:
     """Starts from the store, runs until ``stop``, drains, and leaves everything recorded."""
 
@@ -37,17 +47,13 @@ class Daemon:
         self,
         declarations: Declarations,
         store: SqlStore,
-        probes: ProbeLoop,
-        pushes: Pushes,
-        dispatcher: Dispatcher,
+        loops: Loops,
         clock: Clock,
         settings: DaemonSettings,
     ) -> None:
         self._declarations = declarations
         self._store = store
-        self._probes = probes
-        self._pushes = pushes
-        self._dispatcher = dispatcher
+        self._loops = loops
         self._clock = clock
         self._settings = settings
         self._stopping = asyncio.Event()
@@ -70,11 +76,12 @@ class Daemon:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._store.writer.run(), name="writer")
             await self._declarations.start()
-            async with asyncio.TaskGroup() as loops:  # all that writes; the writer outlives it
-                loops.create_task(self._watch_profiles(), name="profiles")
-                loops.create_task(self._probes.run(), name="probes")
-                loops.create_task(self._pushes.run(), name="pushes")
-                loops.create_task(self._dispatcher.run(), name="deliveries")
+            async with asyncio.TaskGroup() as running:  # all that writes; the writer outlives it
+                running.create_task(self._watch_profiles(), name="profiles")
+                running.create_task(self._loops.probes.run(), name="probes")
+                running.create_task(self._loops.pushes.run(), name="pushes")
+                running.create_task(self._loops.dispatcher.run(), name="deliveries")
+                running.create_task(self._loops.pings.run(), name="pings")
                 declared = self._declarations.current
                 log.info("running", rules=len(declared.rules), sources=len(declared.sources))
                 async with housekeeping(
@@ -87,9 +94,10 @@ class Daemon:
 
     async def _drain(self) -> None:
         log.info("draining")
-        self._pushes.stop()
-        timeout_s = self._settings.drain_timeout_s
-        await asyncio.gather(self._probes.drain(timeout_s), self._dispatcher.drain(timeout_s))
+        loops, timeout_s = self._loops, self._settings.drain_timeout_s
+        loops.pushes.stop()
+        loops.pings.stop()
+        await asyncio.gather(loops.probes.drain(timeout_s), loops.dispatcher.drain(timeout_s))
 
     async def _watch_profiles(self) -> None:
         while not self._stopping.is_set():

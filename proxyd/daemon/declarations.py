@@ -89,6 +89,7 @@ class Declarations:
         self._metrics = metrics
         self._secrets = secrets
         self._listeners: list[Callable[[], None]] = []
+        self._followers: list[Callable[[], None]] = []
         self._files: list[SourceText] = []
         self._api: dict[str, str] = {}
         self._statements: list[tuple[str, Statement]] = []
@@ -114,6 +115,10 @@ class Declarations:
     def tell(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` whenever a new rule fired for what was seen before it."""
         self._listeners.append(listener)
+
+    def tell_declared(self, follower: Callable[[], None]) -> None:
+        """Call ``follower`` whenever a declaration was swapped in."""
+        self._followers.append(follower)
 
     async def start(self) -> None:
         """Load the directory; with errors there, run on the last good declaration if the store has one.
@@ -290,6 +295,8 @@ class Declarations:
         self._metrics.rules.set(len(declaration.rules))
         self._metrics.reload_s.set(now_s)
         self._warn_of_secrets(declaration)
+        for follower in self._followers:
+            follower()
         return changes
 
     def _warn_of_secrets(self, declaration: Declaration) -> None:
@@ -316,6 +323,8 @@ class Declarations:
         checked = await asyncio.to_thread(check, texts, replace(self._settings, from_api=from_api))
         if checked.declaration is None:
             raise ProfileError(checked.errors)
+        for warning in checked.warnings:
+            log.warning(warning.message, file=warning.file, line=warning.line)
         return checked.declaration
 
     def _changes(self, declaration: Declaration, accepted: dict[str, float]) -> Changes:

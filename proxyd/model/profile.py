@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from proxyd.model.expression import NO_SPAN, ClassName, Duration, Expression, Select, Span
 from proxyd.model.item import EventKind
@@ -245,6 +245,12 @@ class WebhookDelivery:
     url: str
     secret: SecretRef
     form: WebhookForm = WebhookForm.STANDARD
+    kind: ClassVar[str] = "webhook"
+
+    @property
+    def endpoint(self) -> str:
+        """Where it goes."""
+        return self.url
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +258,12 @@ class MailDelivery:
     """``MAIL 'a@b'``."""
 
     address: str
+    kind: ClassVar[str] = "mail"
+
+    @property
+    def endpoint(self) -> str:
+        """Where it goes."""
+        return self.address
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,9 +271,24 @@ class ChannelDelivery:
     """``CHANNEL 'url'``."""
 
     url: str
+    kind: ClassVar[str] = "channel"
+
+    @property
+    def endpoint(self) -> str:
+        """Where it goes."""
+        return self.url
 
 
 Delivery: TypeAlias = WebhookDelivery | MailDelivery | ChannelDelivery
+
+
+def shown_endpoint(kind: str, endpoint: str) -> str:
+    """Return an endpoint for people: the addresses of channels hold tokens.
+
+    >>> shown_endpoint("channel", "tgram://token/chat")
+    'tgram://[hidden]'
+    """
+    return endpoint.partition("://")[0] + "://[hidden]" if kind == "channel" else endpoint
 
 
 @dataclass(frozen=True, slots=True)

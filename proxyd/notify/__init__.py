@@ -4,6 +4,7 @@ from proxyd.notify.channel import AppriseChannel, is_installed
 from proxyd.notify.channels import Channels
 from proxyd.notify.dispatcher import Dispatcher, DispatcherSettings
 from proxyd.notify.mail import MailChannel, MailSettings
+from proxyd.notify.pings import Pings
 from proxyd.notify.webhook import EndpointGoneError, WebhookChannel
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "EndpointGoneError",
     "MailChannel",
     "MailSettings",
+    "Pings",
     "WebhookChannel",
     "is_installed",
 ]

@@ -12,7 +12,7 @@ import structlog
 from proxyd.clock import sleep_or_wake
 from proxyd.errors import DeliveryError
 from proxyd.metrics import Metrics
-from proxyd.model.profile import SecretRef
+from proxyd.model.profile import SecretRef, shown_endpoint
 from proxyd.notify.messages import digest
 from proxyd.notify.webhook import EndpointGoneError
 from proxyd.politeness import EndpointLimits, Endpoints, retry_after_s
@@ -225,11 +225,18 @@ class Dispatcher:
         asked_s = error.retry_after_s
         if self._endpoints.failed(delivery.endpoint, delivery.lane, now_s, asked_s=asked_s):
             self._metrics.circuits_opened.inc()
-            log.warning("an endpoint fails for several rules; it is tried less often", endpoint=shown(delivery))
+            log.warning(
+                "an endpoint fails for several rules; it is tried less often",
+                endpoint=_shown(delivery),
+            )
 
     @staticmethod
     def _log(delivery: Delivery, error: str, wait_s: float | None, *, disables: bool) -> None:
-        fields = {"notification": delivery.notification_id, "rule": delivery.rule, "endpoint": shown(delivery)}
+        fields = {
+            "notification": delivery.notification_id,
+            "rule": delivery.rule,
+            "endpoint": _shown(delivery),
+        }
         fields["error"] = error
         if disables:
             log.error("the receiver wants no more (410); nothing is sent there until it is declared anew", **fields)
@@ -243,7 +250,5 @@ class MissingSecretError(DeliveryError):
     """The secret is not set."""
 
 
-def shown(delivery: Delivery) -> str:
-    """Return an endpoint for people: the addresses of channels hold tokens."""
-    scheme = delivery.endpoint.partition("://")[0]
-    return f"{scheme}://[hidden]" if delivery.kind == "channel" else delivery.endpoint
+def _shown(delivery: Delivery) -> str:
+    return shown_endpoint(delivery.kind, delivery.endpoint)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, Select, create_engine, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from proxyd.errors import StoreError
@@ -25,6 +25,13 @@ _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_tim
 _READERS = 4
 
 T = TypeVar("T")
+
+
+class Reader(Protocol):
+    """Runs a query on a connection of its own."""
+
+    async def __call__(self, query: Select[*tuple[Any, ...]], /) -> Sequence[Any]:
+        """Return all rows."""
 
 
 class Connections:

@@ -7,7 +7,7 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
@@ -24,10 +24,12 @@ from sqlalchemy import (
 )
 
 from proxyd.errors import NotFoundError
-from proxyd.model.profile import NotificationRule
+from proxyd.model.profile import NotificationRule, shown_endpoint
 from proxyd.ports import Delivery, Gathered
 from proxyd.store import rows
 from proxyd.store import tables as t
+from proxyd.store.engine import Reader
+from proxyd.store.webhooks import is_unconfirmed
 from proxyd.store.writer import Writer, drained
 
 WAITING = ("pending", "gathering", "gathered")
@@ -43,13 +45,6 @@ _LEAD_DIGEST = (
     .where(t.outbox.c.position == bindparam("member"), t.outbox.c.state == "gathering")
     .values(state="pending", digest_id=bindparam("of_digest"), digest=bindparam("text"))
 )
-
-
-class Reader(Protocol):
-    """Runs a query on a connection of its own."""
-
-    async def __call__(self, query: Select[*tuple[Any, ...]], /) -> Sequence[Any]:
-        """Return all rows."""
 
 
 class SqlOutbox:
@@ -248,7 +243,7 @@ class SqlOutbox:
             .where(or_(o.position.in_(own), o.digest_id.in_(digests)))
             .order_by(c.attempted_s, c.attempt_id)
         )
-        return [shown_endpoint(row._asdict()) for row in await self._read(query)]
+        return [shown(row._asdict()) for row in await self._read(query)]
 
     async def outbox_depth(self) -> tuple[int, float | None, int]:
         """Return the pending deliveries, the creation time of the oldest, and the dead letters."""
@@ -263,16 +258,13 @@ class SqlOutbox:
         return count, oldest, dead
 
 
-def shown_endpoint(delivery: dict[str, Any]) -> dict[str, Any]:
-    """Return a delivery for people: the addresses of channels hold tokens.
+def shown(delivery: dict[str, Any]) -> dict[str, Any]:
+    """Return a delivery for people.
 
-    >>> shown_endpoint({"kind": "channel", "endpoint": "tgram://token/chat"})
+    >>> shown({"kind": "channel", "endpoint": "tgram://token/chat"})
     {'endpoint': 'tgram://[hidden]'}
     """
-    kind = delivery.pop("kind")
-    if kind == "channel":
-        delivery["endpoint"] = delivery["endpoint"].partition("://")[0] + "://[hidden]"
-    return delivery
+    return delivery | {"endpoint": shown_endpoint(delivery.pop("kind"), delivery["endpoint"])}
 
 
 def forget_changed_endpoints(connection: Connection, rules: Iterable[NotificationRule]) -> None:
@@ -281,9 +273,7 @@ def forget_changed_endpoints(connection: Connection, rules: Iterable[Notificatio
     if not stored:
         return
     declared = {
-        (rows.lane(rule.name, rows.address_of(each)), rows.declared_as(each))
-        for rule in rules
-        for each in rule.deliveries
+        (rows.lane(rule.name, each.endpoint), rows.declared_as(each)) for rule in rules for each in rule.deliveries
     }
     _enable(connection, {row.lane for row in stored if (row.lane, row.declared) not in declared})
 
@@ -291,7 +281,10 @@ def forget_changed_endpoints(connection: Connection, rules: Iterable[Notificatio
 def _open(busy: Collection[str], shut: Collection[str]) -> ColumnElement[bool]:
     o = t.outbox.c
     return and_(
-        o.state == "pending", *([o.lane.not_in(busy)] if busy else ()), *([o.endpoint.not_in(shut)] if shut else ())
+        o.state == "pending",
+        ~is_unconfirmed(),
+        *([o.lane.not_in(busy)] if busy else ()),
+        *([o.endpoint.not_in(shut)] if shut else ()),
     )
 
 

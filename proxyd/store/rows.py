@@ -11,7 +11,7 @@ from sqlalchemy import Row
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind, Item, UpdateEvent, Value
 from proxyd.model.outcome import Validators
-from proxyd.model.profile import Delivery, MailDelivery, WebhookDelivery
+from proxyd.model.profile import Delivery, WebhookDelivery
 from proxyd.rules import JointInterval, Observation, Obtained, Subscription, SubscriptionStatus, Total
 from proxyd.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
 
@@ -233,7 +233,7 @@ def outbox_rows(sent: Notification, digest: DigestTimes | None = None) -> list[d
 
     Where the rule gathers its notifications they wait for the end of their period, which is counted in UTC.
     """
-    addressed = {address_of(delivery): delivery for delivery in reversed(sent.deliveries)}
+    addressed = {delivery.endpoint: delivery for delivery in reversed(sent.deliveries)}
     waits = {
         "state": "pending" if digest is None else "gathering",
         "next_s": sent.created_s if digest is None else digest.end_s(sent.created_s),
@@ -264,11 +264,6 @@ class DigestTimes:
         return (created_s // self.every_s + 1.0) * self.every_s
 
 
-def address_of(delivery: Delivery) -> str:
-    """Return where a delivery goes."""
-    return delivery.address if isinstance(delivery, MailDelivery) else delivery.url
-
-
 def lane(rule: str, endpoint: str) -> str:
     """Return the way of a rule to an endpoint: what keeps an order."""
     return f"{rule}\0{endpoint}"
@@ -282,6 +277,5 @@ def declared_as(delivery: Delivery) -> str:
 def _way(delivery: Delivery) -> dict[str, str]:
     if isinstance(delivery, WebhookDelivery):
         secret = {"secret_kind": delivery.secret.kind, "secret_name": delivery.secret.name}
-        return {"kind": "webhook", "form": delivery.form.value} | secret
-    kind = "mail" if isinstance(delivery, MailDelivery) else "channel"
-    return {"kind": kind, "form": "STANDARD", "secret_kind": "", "secret_name": ""}
+        return {"kind": delivery.kind, "form": delivery.form.value} | secret
+    return {"kind": delivery.kind, "form": "STANDARD", "secret_kind": "", "secret_name": ""}

@@ -20,6 +20,7 @@ from sqlalchemy import (
     Table,
     and_,
     bindparam,
+    case,
     delete,
     func,
     insert,
@@ -34,7 +35,7 @@ from proxyd.errors import ConflictError
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind, Item
 from proxyd.model.profile import NotificationRule
-from proxyd.ports import Token, Wanted
+from proxyd.ports import Token, Wanted, WebhookState
 from proxyd.rules import (
     HistoryNeeded,
     JointInterval,
@@ -47,10 +48,10 @@ from proxyd.rules import (
     StreamState,
     Subscription,
 )
-from proxyd.store import history, rows
+from proxyd.store import history, rows, webhooks
 from proxyd.store import tables as t
 from proxyd.store.engine import Connections, migrate, sqlite_connections, store_errors
-from proxyd.store.outbox import WAITING, SqlOutbox, forget_changed_endpoints, shown_endpoint
+from proxyd.store.outbox import WAITING, SqlOutbox, forget_changed_endpoints, shown
 from proxyd.store.rows import DigestTimes
 from proxyd.store.writer import Writer, drained
 
@@ -99,6 +100,7 @@ class SqlStore(SqlOutbox):
     def __init__(self, writer: Connections, readers: Connections, grid: ChrononGrid) -> None:
         self.writer = Writer(writer)
         super().__init__(self.writer, self._all)
+        self.webhooks = webhooks.SqlWebhooks(self.writer, self._all)
         self._writing = writer
         self._readers = readers
         self._grid = grid
@@ -141,6 +143,7 @@ class SqlStore(SqlOutbox):
                 [{"name": name, "fingerprint": wanted[name], "accepted_s": now_s} for name in fresh],
             )
             forget_changed_endpoints(connection, rules)
+            webhooks.declare(connection, rules, now_s)
             connection.execute(delete(t.texts))
             _execute_many(
                 connection,
@@ -306,10 +309,12 @@ class SqlStore(SqlOutbox):
 
     async def _deliveries(self, notification_ids: Sequence[str]) -> Mapping[str, list[dict[str, Any]]]:
         c = t.outbox.c
-        query = select(c.notification_id, c.endpoint, c.kind, c.state, c.attempts, c.next_s, c.done_s, c.last_error)
+        waits = and_(c.state == "pending", webhooks.is_unconfirmed())
+        state = case((waits, WebhookState.UNCONFIRMED.value), else_=c.state).label("state")
+        query = select(c.notification_id, c.endpoint, c.kind, state, c.attempts, c.next_s, c.done_s, c.last_error)
         found: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for row in await self._all(query.where(c.notification_id.in_(notification_ids)).order_by(c.position)):
-            values = shown_endpoint(row._asdict())
+            values = shown(row._asdict())
             found[values.pop("notification_id")].append(values)
         return found
 

@@ -239,6 +239,18 @@ endpoints = Table(  # that want no more
     Column("detail", Text, nullable=False),
 )
 
+webhooks = Table(  # and whether they answered their ping
+    "webhooks",
+    metadata,
+    Column("endpoint", Text, primary_key=True),
+    Column("form", String, primary_key=True),
+    Column("secret_kind", String, primary_key=True),
+    Column("secret_name", String, primary_key=True),
+    Column("state", String, nullable=False),
+    Column("since_s", Float, nullable=False),
+    Column("detail", Text, nullable=False),
+)
+
 tokens = Table(
     "tokens",
     metadata,

@@ -221,13 +221,16 @@ class Receiver:
 
     A script names, for each request in turn: ``ok``, a status such as ``503``, ``drop`` (takes the request, then cuts
     the connection), ``garbage`` (answers what is no HTTP), ``stall`` (never answers), ``hold`` (answers once
-    ``release`` is set). At its end all is accepted, except what holds one of the items in ``refused``.
+    ``release`` is set). At its end all is accepted, except what holds one of the items in ``refused``. Pings are
+    noted in ``pings`` and answered by ``ping_answers``, at its end with 204.
     """
 
     def __init__(self) -> None:
         self.arrivals: dict[str, list[Arrival]] = defaultdict(list)
         self.scripts: dict[str, deque[str]] = defaultdict(deque)
         self.forged: list[str] = []
+        self.pings: list[str] = []
+        self.ping_answers: deque[int] = deque()
         self.refused: set[str] = set()
         self.release = asyncio.Event()
         self.port = 0
@@ -243,6 +246,9 @@ class Receiver:
         except WebhookVerificationError as error:
             self.forged.append(f"{path}: {error}")
             return web.Response(status=400)
+        if json.loads(body).get("type") == "proxyd.ping":
+            self.pings.append(path)
+            return web.Response(status=self.ping_answers.popleft() if self.ping_answers else 204)
         does = self.scripts[path].popleft() if self.scripts[path] else "ok"
         arrival = Arrival(request.headers["webhook-id"], body, does in {"ok", "hold"})
         if self.refused.intersection(arrival.guids):

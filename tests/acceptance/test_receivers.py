@@ -71,3 +71,29 @@ async def test_a_receiver_that_is_gone_for_good_is_left_alone_until_someone_repl
             lambda: [a.webhook_id for a in w.receiver.arrivals["each"]].count(first) == 2, f"{first} a second time"
         )
         w.receiver.check()
+
+
+async def test_a_new_webhook_gets_nothing_before_it_accepted_its_ping(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        feed = w.origin.feed("feed")
+        feed.add(1, age_s=3600.0)
+        w.daemon.declare(w.text(["feed"], {"each": 1}))
+        w.receiver.ping_answers.extend([503] * 100)
+        await w.daemon.start()
+        await w.daemon.knows("feed")
+        news = feed.add(1)
+        await w.daemon.metric_reaches("proxyd_notifications_total", 1)
+        await eventually(lambda: len(w.receiver.pings) > 1, "a second ping")
+        assert w.receiver.arrivals["each"] == []
+        assert "unconfirmed" in (await w.daemon.cli("webhook", "list")).out
+        assert "unconfirmed" in (await w.daemon.cli("notifications")).out
+        w.receiver.ping_answers.clear()
+        assert await w.receiver.received("each", 1) == news
+        assert "confirmed" in (await w.daemon.cli("webhook", "list")).out.split()
+        asked = len(w.receiver.pings)
+        await w.daemon.kill()
+        await w.daemon.start()
+        news += feed.add(1)
+        assert await w.receiver.received("each", 2) == news
+        assert len(w.receiver.pings) == asked
+        w.receiver.check()

@@ -11,7 +11,7 @@ import pytest
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.model.profile import ChannelDelivery, Delivery, MailDelivery, SecretRef, WebhookDelivery, WebhookForm
-from proxyd.ports import Gathered, Wanted
+from proxyd.ports import Gathered, Wanted, WebhookState
 from proxyd.rules import Notification, Observation, SourceState
 from proxyd.store import SqlStore, open_store
 from tests.fleets import WEBHOOK, declaration, rule, source
@@ -38,6 +38,8 @@ async def put(store: SqlStore, *sent: Notification) -> None:
 
 async def declare(store: SqlStore, *statements: str, now_s: float = 1.0) -> None:
     await store.accept([], declaration(source("a"), *statements).rules.values(), now_s)
+    for each in await store.webhooks.unconfirmed():
+        await store.webhooks.answered(each.webhook, WebhookState.CONFIRMED, now_s, "")
 
 
 def listed(gathered: Gathered) -> bytes:
@@ -186,3 +188,35 @@ async def test_what_is_gathered_does_not_expire(store: SqlStore) -> None:
     await store.expire(1e6, retention_s=100.0)
     await store.make_digests(1e7, listed)
     assert [body for _, body in await due(store, 1e7)] == [b"a 3"]
+
+
+def hook(form: str = "STANDARD") -> str:
+    return f"SET DELIVERY WEBHOOK '{URL}' SECRET ENV 'SECRET_A' FORM {form}"
+
+
+async def accept(store: SqlStore, form: str, now_s: float) -> None:
+    await store.accept([], declaration(source("a"), rule("r", clauses=hook(form))).rules.values(), now_s)
+
+
+async def test_what_goes_to_a_webhook_waits_until_that_has_answered(store: SqlStore) -> None:
+    await accept(store, "STANDARD", 1.0)
+    await put(store, notification("1"), notification("2", MailDelivery("a@example.org")))
+    assert [name for name, _ in await due(store, 5.0)] == ["2"]
+    assert await store.next_delivery_s(busy=["r\0a@example.org"]) is None
+    (waiting,) = await store.webhooks.unconfirmed()
+    assert (waiting.webhook, waiting.since_s) == (ENDPOINT, 1.0)
+    await store.webhooks.answered(waiting.webhook, WebhookState.CONFIRMED, 6.0, "204")
+    assert [name for name, _ in await due(store, 7.0)] == ["1", "2"]
+
+
+async def test_a_webhook_that_is_declared_again_stays_confirmed_and_one_in_another_form_is_asked(
+    store: SqlStore,
+) -> None:
+    await accept(store, "STANDARD", 1.0)
+    await store.webhooks.answered(ENDPOINT, WebhookState.CONFIRMED, 2.0, "204")
+    await accept(store, "STANDARD", 3.0)
+    assert [(each["state"], each["since_s"]) for each in await store.webhooks.all()] == [("confirmed", 2.0)]
+    await accept(store, "GITHUB", 4.0)
+    assert [(each["form"], each["state"]) for each in await store.webhooks.all()] == [("GITHUB", "unconfirmed")]
+    await put(store, notification("old form"))
+    assert [name for name, _ in await due(store, 5.0)] == ["old form"]

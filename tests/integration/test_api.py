@@ -39,7 +39,7 @@ ROUTES = [
     ("GET", "/api/v1/notifications/x", "read"),
     ("POST", "/api/v1/notifications/x/replay", "write"),
     ("POST", "/api/v1/deliveries/replay", "write"),
-    ("POST", "/api/v1/webhooks/test", "write"),
+    ("POST", "/api/v1/deliveries/test", "write"),
     ("POST", "/api/v1/reload", "write"),
     ("POST", "/api/v1/tokens", "admin"),
 ]
@@ -151,7 +151,7 @@ async def test_drop_statements_remove_what_the_api_declared(running: Running) ->
         ("POST", "/api/v1/tokens", b"{", 400),
         ("POST", "/api/v1/tokens", b'{"name": "n", "scope": "root"}', 400),
         ("POST", "/api/v1/tokens", b'{"name": "", "scope": "read"}', 400),
-        ("POST", "/api/v1/webhooks/test", b'{"rule": "nowhere"}', 404),
+        ("POST", "/api/v1/deliveries/test", b'{"rule": "nowhere"}', 404),
         ("POST", "/api/v1/notifications/nothing/replay", None, 404),
     ],
 )
@@ -186,7 +186,7 @@ async def test_the_client_speaks_to_the_socket_that_only_its_owner_can_open(runn
             explained = await client.explain("a/b c")
             assert explained["next_probe"]["reason"] == "first contact"
             assert all(rule["fingerprint"] for profile in await client.profiles() for rule in profile["rules"])
-            assert await client.test_webhooks("r") == [{"endpoint": "https://r.example/hook", "error": "status 500"}]
+            assert await client.test_deliveries("r") == [{"endpoint": "https://r.example/hook", "error": "status 500"}]
             assert (await client.declare(TEXT))["added"] == ["q"]
             with pytest.raises(ApiError, match="declared in"):
                 await client.drop_profile("P")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from proxyd.client import Client
+from proxyd.ports import WebhookState
 from tests.fleets import changed, item, rule
 from tests.integration.api_world import T0, Running, running_api, told
 
@@ -62,7 +63,7 @@ async def test_a_notification_is_traced_to_its_interval_its_probe_and_its_items(
     assert [found["item"] for found in probe["found"]] == ["second", "third"]
     assert (second["position"], third["position"]) == (1, 2)
     assert second["attempts"] == []
-    assert [each["state"] for each in second["deliveries"]] == ["pending"]
+    assert [each["state"] for each in second["deliveries"]] == ["unconfirmed"]
     assert "  it found third" in second["summary"]
     assert f"row: {TITLE}='second'" in second["summary"]
 
@@ -70,6 +71,8 @@ async def test_a_notification_is_traced_to_its_interval_its_probe_and_its_items(
 async def test_the_attempts_of_a_notification_are_told_in_their_order(running: Running, client: Client) -> None:
     await probed(running)
     store = running.control.store
+    for each in await store.webhooks.unconfirmed():
+        await store.webhooks.answered(each.webhook, WebhookState.CONFIRMED, T0, "204")
     (due,) = await store.due_deliveries(T0 + 40.0, hold_s=60.0, limit=1)
     await store.failed(due, T0 + 41.0, next_s=T0 + 50.0, error="status 503")
     (again,) = await store.due_deliveries(T0 + 50.0, hold_s=60.0, limit=1)

@@ -32,7 +32,8 @@ def test_every_setting_is_in_the_settings_page_with_its_default() -> None:
     assert list(rows) == list(Settings.model_fields)
     for key, shown in rows.items():
         value = defaults[key]
-        assert shown == (f"`{value}`" if value not in (None, "", []) else ""), key
+        spelt = str(value).lower() if isinstance(value, bool) else value
+        assert shown == (f"`{spelt}`" if value not in (None, "", []) else ""), key
 
 
 def test_the_profile_of_the_readme_is_valid() -> None:

@@ -47,6 +47,8 @@ class Receiver:
 
     async def _accept(self, request: web.Request) -> web.Response:
         body = await request.read()
+        if json.loads(body)["type"] == "proxyd.ping":
+            return web.Response(status=204)
         self.notifications += 1
         try:
             self._webhook.verify(body, dict(request.headers))

@@ -1,0 +1,129 @@
+"""Pings: every new webhook is asked whether it is there before anything is sent to it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable
+from itertools import count
+
+import numpy as np
+import structlog
+
+from proxyd.errors import DeliveryError
+from proxyd.model.profile import WebhookDelivery
+from proxyd.politeness import retry_after_s
+from proxyd.ports import Channel, Clock, Message, ResolveSecret, UnconfirmedWebhook, Webhooks, WebhookState
+from proxyd.rules import iso_time
+
+_AT_ONCE = 16
+log = structlog.get_logger("notify")
+
+
+class Pings:
+    """Asks each unconfirmed webhook until it accepts, on the ladder of retries.
+
+    One that does not accept to the ladder's end, or cannot at all, is left to the retries of its notifications. Where
+    ``asks`` is not set nothing is sent, and notifications go out at once. ``tell`` is called with every change.
+    """
+
+    def __init__(
+        self,
+        webhooks: Webhooks,
+        channel: Channel,
+        secrets: ResolveSecret,
+        clock: Clock,
+        rng: np.random.Generator,
+        tell: Callable[[], None],
+        *,
+        asks: bool = True,
+    ) -> None:
+        self._webhooks = webhooks
+        self._channel = channel
+        self._secrets = secrets
+        self._clock = clock
+        self._rng = rng
+        self._tell = tell
+        self._asks = asks
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._asking: dict[WebhookDelivery, asyncio.Task[None]] = {}
+        self._wake = asyncio.Event()
+        self._stopped = False
+
+    def wake(self) -> None:
+        """Look for new webhooks now: something was declared."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Ask nothing more; what was under way is asked again by the next process."""
+        self._stopped = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Ask until ``stop``."""
+        async with asyncio.TaskGroup() as tasks:
+            while not self._stopped:
+                await self._follow(tasks)
+                await self._wake.wait()
+                self._wake.clear()
+            for task in self._asking.values():
+                task.cancel()
+
+    async def _follow(self, tasks: asyncio.TaskGroup) -> None:
+        """Begin to ask what is new; break off where a webhook is declared no more."""
+        unconfirmed = {each.webhook: each for each in await self._webhooks.unconfirmed()}
+        for webhook in self._asking.keys() - unconfirmed.keys():
+            self._asking.pop(webhook).cancel()
+        for webhook in unconfirmed.keys() - self._asking.keys():
+            self._asking[webhook] = tasks.create_task(self._ask(unconfirmed[webhook]), name=f"ping {webhook.url}")
+
+    async def _ask(self, unconfirmed: UnconfirmedWebhook) -> None:
+        webhook = unconfirmed.webhook
+        state, detail = await self._answer(unconfirmed) if self._asks else (WebhookState.UNASKED, "")
+        await self._webhooks.answered(webhook, state, self._clock.time_s(), detail)
+        self._asking.pop(webhook, None)
+        self._tell()
+
+    async def _answer(self, unconfirmed: UnconfirmedWebhook) -> tuple[WebhookState, str]:
+        for attempts in count(1):
+            try:
+                return WebhookState.CONFIRMED, await self._ping(unconfirmed)
+            except DeliveryError as error:
+                refusal = error
+            wait_s = None
+            if refusal.retryable:
+                wait_s = retry_after_s(attempts, asked_s=refusal.retry_after_s, rng=self._rng)
+            fields = {"endpoint": unconfirmed.webhook.url, "error": refusal.message}
+            if wait_s is None:
+                log.error("a webhook did not accept its ping; its notifications are tried one by one", **fields)
+                return WebhookState.UNANSWERED, refusal.message
+            log.warning("a webhook did not accept its ping yet", retry_in_s=round(wait_s, 1), **fields)
+            await self._clock.sleep(wait_s)
+        raise AssertionError  # the ladder ends
+
+    async def _ping(self, unconfirmed: UnconfirmedWebhook) -> str:
+        webhook = unconfirmed.webhook
+        secret = self._secrets(webhook.secret)
+        if secret is None:
+            raise DeliveryError(f"secret {webhook.secret.name} is not set: set it and restart")
+        text = {"type": "proxyd.ping", "timestamp": iso_time(unconfirmed.since_s), "data": {"webhook": webhook.url}}
+        async with self._turns:
+            return await self._channel.deliver(
+                Message(
+                    _ping_id(unconfirmed),
+                    "",
+                    webhook.url,
+                    json.dumps(text).encode(),
+                    self._clock.wall_s(),
+                    form=webhook.form.value,
+                    secret=secret,
+                )
+            )
+
+
+def _ping_id(unconfirmed: UnconfirmedWebhook) -> str:
+    """Return the id of a ping: the same on every attempt."""
+    webhook = unconfirmed.webhook
+    parts = (webhook.url, webhook.form.value, webhook.secret.name, repr(unconfirmed.since_s))
+    return "ping_" + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
