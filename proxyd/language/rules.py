@@ -79,7 +79,7 @@ class RuleChecker:
             life=rule.life.value if rule.life else None,
             importance=rule.importance.value if rule.importance else (),
             policy=rule.policy.value if rule.policy else PolicyChoice(PolicyName.AUTO),
-            deliveries=_deliveries(rule, profiles),
+            deliveries=self._deliveries(rule, profiles),
             digest=rule.digest.value if rule.digest else None,
             fingerprint=fingerprint(trigger, sources),
             file=self._reporter.source.file,
@@ -200,6 +200,19 @@ class RuleChecker:
             self._values.durations([("DIGEST EVERY", digest.every)], span)
             self._values.at_least_one("AT MOST", digest.at_most, span)
 
+    def _deliveries(self, rule: InsertNotification, profiles: Sequence[Profile]) -> tuple[Delivery, ...]:
+        """Return the rule's own deliveries, else those of its profiles, each once."""
+        if rule.no_delivery:
+            return ()
+        own = [each.value for each in rule.deliveries]
+        if own:
+            return tuple(own)
+        found = tuple(dict.fromkeys(each for profile in profiles for each in profile.deliveries))
+        if len({delivery.endpoint for delivery in found}) < len(found):
+            message = "this rule's profiles deliver to one address in several ways; SET DELIVERY for the rule itself"
+            self._reporter.error(message, rule.name.span)
+        return found
+
     def _check_utility(self, utility: Located[Utility]) -> None:
         strict = utility.value.kind is UtilityKind.STRICT
         if self._reporter.need(Capability.UTILITY_STRICT if strict else Capability.UTILITY_DECAY, utility.span):
@@ -229,14 +242,6 @@ class RuleChecker:
         self._values.at_least_one("the number of probes", choice.probes, span)
         lengths = [("the period of UNIFORM", choice.period), ("the period of DOE", choice.per)]
         self._values.durations([*lengths, ("SPACING", choice.spacing)], span)
-
-
-def _deliveries(rule: InsertNotification, profiles: Sequence[Profile]) -> tuple[Delivery, ...]:
-    """Return the rule's own deliveries, else those of its profiles, each once."""
-    if rule.no_delivery:
-        return ()
-    own = [each.value for each in rule.deliveries]
-    return tuple(dict.fromkeys(own or [each for profile in profiles for each in profile.deliveries]))
 
 
 def fingerprint(trigger: Trigger, source_ids: Sequence[str]) -> str:

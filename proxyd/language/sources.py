@@ -132,9 +132,13 @@ def report_repeated(kind: str, names: Iterable[Located[str]], reporter: Reporter
 
 
 def check_deliveries(deliveries: Iterable[Located[Delivery]], reporter: Reporter, values: Values) -> None:
-    """Report addresses, secrets and forms that do not fit."""
+    """Report addresses, secrets and forms that do not fit, and addresses that are named twice."""
+    endpoints: set[str] = set()
     for each in deliveries:
         delivery, span = each.value, each.span
+        if delivery.endpoint in endpoints:
+            reporter.error("this address is delivered to twice; name it once, in one form", span)
+        endpoints.add(delivery.endpoint)
         if isinstance(delivery, WebhookDelivery):
             if reporter.need(Capability.WEBHOOK, span):
                 values.url(delivery.url, span)

@@ -229,22 +229,21 @@ def notification_row(sent: Notification) -> dict[str, Any]:
 
 
 def outbox_rows(sent: Notification, digest: DigestTimes | None = None) -> list[dict[str, Any]]:
-    """Return a row of ``outbox`` for every delivery of a notification, one for each address.
+    """Return a row of ``outbox`` for every delivery of a notification.
 
     Where the rule gathers its notifications they wait for the end of their period, which is counted in UTC.
     """
-    addressed = {delivery.endpoint: delivery for delivery in reversed(sent.deliveries)}
     waits = {
         "state": "pending" if digest is None else "gathering",
         "next_s": sent.created_s if digest is None else digest.end_s(sent.created_s),
         "most_items": None if digest is None else digest.at_most,
     }
     return [
-        {"notification_id": sent.notification_id, "endpoint": endpoint, "lane": lane(sent.rule, endpoint)}
-        | _way(delivery)
+        {"notification_id": sent.notification_id, "endpoint": each.endpoint, "lane": lane(sent.rule, each.endpoint)}
+        | _way(each)
         | {"attempts": 0}
         | waits
-        for endpoint, delivery in reversed(addressed.items())
+        for each in sent.deliveries
     ]
 
 

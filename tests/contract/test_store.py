@@ -241,12 +241,6 @@ async def test_the_window_a_source_showed_last_is_known_however_long_ago_that_wa
     assert set(await store.known_items("s", Needed(("gone", "still there"), fields=False))) == {"still there"}
 
 
-async def test_two_profiles_that_name_one_address_send_there_once(store: SqlStore) -> None:
-    other = replace(ENDPOINT, secret=SecretRef("env", "SECRET_B"))
-    await store.record(observation(replace(notification("1"), deliveries=(ENDPOINT, other))))
-    assert [d.secret_name for d in await store.due_deliveries(5.0, hold_s=600.0, limit=9)] == ["SECRET_A"]
-
-
 async def test_a_long_queue_of_one_receiver_hides_no_other(store: SqlStore) -> None:
     stuck = [notification(f"stuck {n}") for n in range(50)]
     await store.record(observation(*stuck, notification("other", rule_name="q")))
