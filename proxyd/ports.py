@@ -306,3 +306,6 @@ class Control(Protocol):
 
     def time_s(self) -> float:
         """Return unix seconds."""
+
+    async def wait_until(self, time_s: float) -> None:
+        """Return once ``time_s()`` is there."""

@@ -213,5 +213,10 @@ class DaemonControl:
         """Return unix seconds."""
         return self.clock.time_s()
 
+    async def wait_until(self, time_s: float) -> None:
+        """Return once that time is there: the machine's clock may be put back, and forward, meanwhile."""
+        while (left_s := time_s - self.clock.time_s()) > 0:
+            await self.clock.sleep(left_s)
+
     def _next_chronon(self) -> int:
         return self.decider.settings.grid.chronon_at(self.clock.time_s()) + 1
