@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from proxyd.model.item import Item
 from proxyd.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.model.profile import Declaration, PageClass, SecretRef, WebhookDelivery
-from proxyd.rules import Explanation, Known, Needed, Observation
+from proxyd.rules import Explanation, Fates, Known, Needed, Observation
 from proxyd.scheduling import PlannedProbe
 
 
@@ -288,6 +288,9 @@ class Control(Protocol):
     def explain(self, source_id: str) -> Explanation | None:
         """Return why and when a source is probed next, ``None`` where it is not declared."""
 
+    def fates(self, rule: str) -> Fates:
+        """Return what became of the execution intervals of a declared rule since its START."""
+
     async def notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> list[dict[str, Any]]:
         """Return notifications, newest first, each with its deliveries; ``before`` is a position."""
 
@@ -337,3 +340,6 @@ class Control(Protocol):
 
     def time_s(self) -> float:
         """Return unix seconds."""
+
+    async def wait_until(self, time_s: float) -> None:
+        """Return once ``time_s()`` is there."""

@@ -14,6 +14,8 @@ from proxyd.api.problems import BadRequestError, Handler, problem
 from proxyd.ports import Control, Token
 
 SCOPES = ("read", "write", "admin")
+BEARER = web.RequestKey("bearer", Token)
+"""The token of a request; there is none where none is asked for."""
 _FORM = re.compile(r"pxd_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 
 
@@ -30,8 +32,8 @@ def new_token(name: str, scope: str, *, now_s: float, expires_in_s: float | None
     return Token(token_id, name, scope, _digest(secret), now_s, expires_s), f"pxd_{token_id}_{secret}"
 
 
-async def scope_of(control: Control, header: str) -> str | None:
-    """Return the scope of an ``Authorization`` header, ``None`` where it names no valid token."""
+async def token_of(control: Control, header: str) -> Token | None:
+    """Return the token of an ``Authorization`` header, ``None`` where it names no valid one."""
     kind, _, value = header.partition(" ")
     match = _FORM.fullmatch(value.strip())
     if kind.lower() != "bearer" or match is None:
@@ -39,7 +41,7 @@ async def scope_of(control: Control, header: str) -> str | None:
     token = await control.find_token(match[1])
     if token is None or not hmac.compare_digest(token.sha256, _digest(match[2])):
         return None
-    return None if token.expires_s is not None and token.expires_s <= control.time_s() else token.scope
+    return None if token.expires_s is not None and token.expires_s <= control.time_s() else token
 
 
 def require(scope: str, control: Control, handler: Handler, *, in_query: bool = False) -> Handler:
@@ -49,13 +51,14 @@ def require(scope: str, control: Control, handler: Handler, *, in_query: bool = 
         header = request.headers.get("Authorization")
         if header is None and in_query:
             header = f"Bearer {request.query.get('token', '')}"
-        held = await scope_of(control, header or "")
-        if held is None:
+        token = await token_of(control, header or "")
+        if token is None:
             answer = problem(401, "Unauthorized", "send Authorization: Bearer TOKEN; `proxyd token create` makes one")
             answer.headers["WWW-Authenticate"] = 'Bearer realm="proxyd"'
             return answer
-        if SCOPES.index(held) < SCOPES.index(scope):
-            return problem(403, "Forbidden", f"this needs a token of scope {scope}; yours is {held}")
+        if SCOPES.index(token.scope) < SCOPES.index(scope):
+            return problem(403, "Forbidden", f"this needs a token of scope {scope}; yours is {token.scope}")
+        request[BEARER] = token
         return await handler(request)
 
     return guarded

@@ -7,7 +7,7 @@ from typing import Any
 
 from proxyd.model.profile import Declaration, NotificationRule, Profile
 from proxyd.ports import Control
-from proxyd.rules import Explanation, iso_time
+from proxyd.rules import Explanation, Fates, iso_time
 from proxyd.scheduling import PlannedProbe
 
 
@@ -102,25 +102,42 @@ def source(declaration: Declaration, found: Explanation) -> dict[str, Any]:
 
 
 def profile(declared: Profile, declaration: Declaration, control: Control) -> dict[str, Any]:
-    """Return a profile, who declared it, and its rules."""
+    """Return a profile, who declared it, its rules, and what they achieved."""
     rules = [r for r in declaration.rules.values() if declared.name in r.profiles]
+    fates = [control.fates(r.name) for r in rules]
     return {
         "name": declared.name,
         "origin": control.origin(declared.file),
         "domains": list(declared.domains),
         "users": list(declared.users),
-        "rules": [_rule(r) for r in rules],
+        "rules": [_rule(r, its) for r, its in zip(rules, fates, strict=True)],
+        **_fates(sum(fates, Fates())),
     }
 
 
-def _rule(rule: NotificationRule) -> dict[str, Any]:
+def _rule(rule: NotificationRule, fates: Fates) -> dict[str, Any]:
     return {
         "name": rule.name,
         "sources": list(rule.source_ids),
         "policy": rule.policy.name.value,
         "fingerprint": rule.fingerprint,
         "deliveries": len(rule.deliveries),
+        **_fates(fates),
     }
+
+
+def _fates(fates: Fates) -> dict[str, Any]:
+    """Return what became of execution intervals; shares are 0 to 1, ``None`` where there was no interval."""
+    return {
+        "captured": fates.captured,
+        "missed": fates.missed,
+        "completeness": _share(fates.completeness),
+        "utility": _share(fates.utility),
+    }
+
+
+def _share(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
 
 
 def notification(row: dict[str, Any]) -> dict[str, Any]:

@@ -50,8 +50,10 @@ class Routes:
     async def list_profiles(self, request: web.Request) -> web.Response:
         """Return the profiles in name order."""
         declaration = self._control.declaration
-        found = [payloads.profile(p, declaration, self._control) for _, p in sorted(declaration.profiles.items())]
-        return _page(request, found, "name")
+        limit, after = _window(request)
+        names = [name for name in sorted(declaration.profiles) if after is None or name > after][: limit + 1]
+        found = [payloads.profile(declaration.profiles[name], declaration, self._control) for name in names]
+        return _answer(found, limit, "name")
 
     async def get_profile(self, request: web.Request) -> web.Response:
         """Return one profile, with its text."""
@@ -234,11 +236,6 @@ def _window(request: web.Request) -> tuple[int, str | None]:
 
 def _cursor(value: str) -> str:
     return base64.urlsafe_b64encode(value.encode()).decode()
-
-
-def _page(request: web.Request, items: list[dict[str, Any]], key: str) -> web.Response:
-    limit, after = _window(request)
-    return _answer([item for item in items if after is None or item[key] > after], limit, key)
 
 
 def _answer(items: list[dict[str, Any]], limit: int, key: str) -> web.Response:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import structlog
 from aiohttp import web
 
+from proxyd.api.auth import BEARER
 from proxyd.api.problems import later
 from proxyd.api.queries import known_declaration, position, wanted
 from proxyd.errors import NotFoundError
@@ -46,6 +48,15 @@ class StreamSettings:
     heartbeat_s: float = 15.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Listener:
+    """Who gets what: ``until_s`` is when the token that the stream was opened with expires; unix seconds."""
+
+    response: web.StreamResponse
+    which: Callable[[], Wanted]
+    until_s: float
+
+
 class Streams:
     """The streams of one listener."""
 
@@ -79,7 +90,7 @@ class Streams:
         await response.prepare(request)
         try:
             await self._write(response, b"retry: 3000\nid: %d\n\n" % last)
-            await self._send_all(response, which, last)
+            await self._send_all(_Listener(response, which, _expires_s(request)), last)
         except ConnectionResetError:  # the client went
             pass
         except TimeoutError:
@@ -88,25 +99,30 @@ class Streams:
                 request.transport.abort()
         return response
 
-    async def _send_all(self, response: web.StreamResponse, which: Callable[[], Wanted], last: int) -> None:
-        """Send until the listener ends; what is recorded while the store is read sets ``news``."""
-        while True:
+    async def _send_all(self, to: _Listener, last: int) -> None:
+        """Send until the daemon stops or the token expires; what is recorded while the store is read sets ``news``."""
+        while not self._has_expired(to):
             is_ending, news = self._ending.is_set(), self._control.next_news()
-            last = await self._send_new(response, which, last)
+            last = await self._send_new(to, last)
             if is_ending:
                 return
-            if not await self._either(news):
-                await self._write(response, b": still there\nid: %d\n\n" % last)
+            if not await self._either(news, to.until_s):
+                await self._write(to.response, b": still there\nid: %d\n\n" % last)
 
-    async def _send_new(self, response: web.StreamResponse, which: Callable[[], Wanted], last: int) -> int:
-        """Send what was recorded after ``last`` and return the position up to which that is."""
+    async def _send_new(self, to: _Listener, last: int) -> int:
+        """Send what was recorded after ``last`` and return the position up to which that is.
+
+        Once the token has expired nothing more is sent.
+        """
         newest = await self._control.newest_position()
         if newest < last:  # never given out by this database, or all of it expired: it counts from the start again
             last = 0
         while last < newest:
-            rows = await self._control.notifications_between(which(), last, newest, limit=self._settings.batch)
+            rows = await self._control.notifications_between(to.which(), last, newest, limit=self._settings.batch)
             for row in rows:
-                await self._write(response, event_of(row))
+                if self._has_expired(to):
+                    return last
+                await self._write(to.response, event_of(row))
             last = rows[-1]["position"] if len(rows) == self._settings.batch else newest
         return last
 
@@ -114,9 +130,14 @@ class Streams:
         async with asyncio.timeout(self._settings.write_timeout_s):
             await response.write(data)
 
-    async def _either(self, news: asyncio.Event) -> bool:
-        """Wait for news or for the end; return whether there was one of them before the heartbeat."""
-        waiting = [asyncio.ensure_future(event.wait()) for event in (news, self._ending)]
+    def _has_expired(self, listener: _Listener) -> bool:
+        return self._control.time_s() >= listener.until_s
+
+    async def _either(self, news: asyncio.Event, until_s: float) -> bool:
+        """Wait for news or for an end; return whether there was one of them before the heartbeat."""
+        waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(event.wait()) for event in (news, self._ending)]
+        if until_s < inf:
+            waiting.append(asyncio.ensure_future(self._control.wait_until(until_s)))
         try:
             done, _ = await asyncio.wait(
                 waiting, timeout=self._settings.heartbeat_s, return_when=asyncio.FIRST_COMPLETED
@@ -136,6 +157,12 @@ def event_of(row: dict[str, Any]) -> bytes:
     lines = row["body"].splitlines() or [b""]
     data = b"".join(b"data: " + line + b"\n" for line in lines)
     return b"id: %d\nevent: notification\n%s\n" % (row["position"], data)
+
+
+def _expires_s(request: web.Request) -> float:
+    """Return when the token of a request expires; unix seconds."""
+    token = request.get(BEARER)
+    return inf if token is None or token.expires_s is None else token.expires_s
 
 
 def _last_event(request: web.Request) -> int | None:

@@ -92,6 +92,8 @@ def _add_remote_verbs(verbs: Verbs) -> None:
     sources = _verb(verbs, "sources", "remote.sources", "list the sources and how their last probe ended")
     sources.add_argument("--failing", action="store_true", help="only those whose last probe failed")
     sources.add_argument("--json", action="store_true", help="print JSON")
+    rules = _verb(verbs, "rules", "remote.rules", "list the rules, what they captured and what they missed")
+    rules.add_argument("--json", action="store_true", help="print JSON")
     plan = _verb(verbs, "plan", "remote.plan", "print the coming probes of the running daemon")
     plan.add_argument("--limit", type=int, default=50, help="how many (default 50)")
     plan.add_argument("--json", action="store_true", help="print JSON")

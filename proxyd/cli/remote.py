@@ -43,6 +43,31 @@ def sources(options: argparse.Namespace) -> int:
     return 0
 
 
+def rules(options: argparse.Namespace) -> int:
+    """List the rules and what became of their execution intervals."""
+    found = _rules_of(_ask(options, lambda client: client.profiles()))
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    rows = []
+    for rule in found:
+        shares = ["-" if rule[key] is None else f"{rule[key]:.3f}" for key in ("completeness", "utility")]
+        rows.append([rule["rule"], ", ".join(rule["profiles"]), str(rule["captured"]), str(rule["missed"]), *shares])
+    _table(["rule", "profiles", "captured", "missed", "completeness", "utility"], rows)
+    return 0
+
+
+def _rules_of(profiles: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return each rule once, by name, with the profiles that it is in."""
+    rules: dict[str, dict[str, Any]] = {}
+    for profile in profiles:
+        for rule in profile["rules"]:
+            achieved = {key: rule[key] for key in ("captured", "missed", "completeness", "utility")}
+            one = rules.setdefault(rule["name"], {"rule": rule["name"], "profiles": [], **achieved})
+            one["profiles"].append(profile["name"])
+    return [rules[name] for name in sorted(rules)]
+
+
 def explain(options: argparse.Namespace) -> int:
     """Say when a source is probed next, and why."""
     answer = _ask(options, lambda client: client.explain(options.source))

@@ -18,7 +18,7 @@ from proxyd.metrics import Metrics
 from proxyd.model.profile import Declaration, Delivery, WebhookDelivery, shown_endpoint
 from proxyd.notify import Dispatcher, Pings
 from proxyd.ports import Changes, Channel, Clock, DeliveryTest, Message, Token, Wanted, WebhookState
-from proxyd.rules import Decider, Explanation, iso_time
+from proxyd.rules import Decider, Explanation, Fates, fates_of, iso_time
 from proxyd.scheduling import PlannedProbe
 from proxyd.store import SqlStore
 
@@ -97,6 +97,10 @@ class DaemonControl:
     def explain(self, source_id: str) -> Explanation | None:
         """Return why and when a source is probed next."""
         return self.decider.explain(source_id, self._next_chronon())
+
+    def fates(self, rule: str) -> Fates:
+        """Return what became of the execution intervals of a rule."""
+        return self.decider.fates(rule)
 
     async def notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> list[dict[str, Any]]:
         """Return notifications, newest first."""
@@ -200,11 +204,9 @@ class DaemonControl:
         metrics.outbox_age.set(0.0 if oldest_s is None else max(0.0, self.clock.time_s() - oldest_s))
         metrics.outbox_dead.set(dead)
         metrics.endpoints_disabled.set(len(await self.store.disabled_endpoints()))
-        streams = self.decider.streams.values()
-        captured = sum(stream.captured for stream in streams)
-        ended = captured + sum(stream.missed for stream in streams)
-        metrics.completeness.set(captured / ended if ended else 1.0)
-        metrics.utility.set(sum(stream.utility for stream in streams) / ended if ended else 1.0)
+        fates = fates_of(self.decider.streams.values())
+        metrics.completeness.set(1.0 if fates.completeness is None else fates.completeness)
+        metrics.utility.set(1.0 if fates.utility is None else fates.utility)
         return metrics.render()
 
     async def readiness(self) -> dict[str, bool]:
@@ -227,6 +229,11 @@ class DaemonControl:
     def time_s(self) -> float:
         """Return unix seconds."""
         return self.clock.time_s()
+
+    async def wait_until(self, time_s: float) -> None:
+        """Return once that time is there: the machine's clock may be put back, and forward, meanwhile."""
+        while (left_s := time_s - self.clock.time_s()) > 0:
+            await self.clock.sleep(left_s)
 
     def _next_chronon(self) -> int:
         return self.decider.settings.grid.chronon_at(self.clock.time_s()) + 1

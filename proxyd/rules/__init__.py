@@ -3,6 +3,7 @@
 from proxyd.rules.aggregates import Total
 from proxyd.rules.decider import Backlog, Decider, DeciderSettings, Explanation
 from proxyd.rules.engine import NOTHING_KNOWN, Known, Observation, PageContext, observe, source_rate
+from proxyd.rules.fates import Fates, fates_of
 from proxyd.rules.joint import JointInterval, Obtained
 from proxyd.rules.origins import probe_request
 from proxyd.rules.programs import RuleProgram, compile_rule
@@ -24,6 +25,7 @@ __all__ = [
     "Decider",
     "DeciderSettings",
     "Explanation",
+    "Fates",
     "HistoryNeeded",
     "IntervalRecord",
     "JointInterval",
@@ -41,6 +43,7 @@ __all__ = [
     "SubscriptionStatus",
     "Total",
     "compile_rule",
+    "fates_of",
     "iso_time",
     "observe",
     "probe_request",

@@ -34,6 +34,7 @@ from proxyd.rules.engine import (
     source_rate,
     with_found,
 )
+from proxyd.rules.fates import Fates, fates_of
 from proxyd.rules.joint import JointInterval
 from proxyd.rules.notices import History, notice
 from proxyd.rules.origins import MISSING, moved_url, probe_request, validators
@@ -375,6 +376,11 @@ class Decider:
             for each in self.captures.wanting(page_id)
             if each.told is None
         ]
+
+    def fates(self, rule: str) -> Fates:
+        """Return what became of the execution intervals of a declared rule since its START."""
+        keys = [(rule, source_id) for source_id in (*self.programs[rule].rule.source_ids, "")]
+        return fates_of(self.streams[key] for key in keys if key in self.streams)
 
     def _keep_streams(self, streams: Iterable[StreamState]) -> None:
         for stream in streams:

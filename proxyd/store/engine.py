@@ -113,10 +113,7 @@ async def migrate(writer: Connections, revision: str = "head") -> None:
 
     def upgrade(engine: Engine) -> None:
         with engine.begin() as connection:
-            config = Config()
-            config.set_main_option("script_location", str(migrations_folder()))
-            config.attributes["connection"] = connection
-            command.upgrade(config, revision)
+            command.upgrade(migration_config(connection), revision)
 
     with store_errors():
         await writer.call(upgrade)
@@ -126,6 +123,14 @@ async def migrate_database(database: Path) -> None:
     """Bring the database at that path to the newest schema; the caller holds ``owner_lock``."""
     async with sqlite_connections(database) as (writer, _):
         await migrate(writer)
+
+
+def migration_config(connection: Connection) -> Config:
+    """Return what Alembic's commands need to run the migrations on ``connection``."""
+    config = Config()
+    config.set_main_option("script_location", str(migrations_folder()))
+    config.attributes["connection"] = connection
+    return config
 
 
 def migrations_folder() -> Path:

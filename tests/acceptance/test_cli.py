@@ -55,7 +55,7 @@ async def test_verbs_that_need_no_daemon(tmp_path: Path) -> None:
 
 async def test_verbs_that_need_a_daemon_say_so(tmp_path: Path) -> None:
     async with Daemon(tmp_path) as daemon:
-        for verb in (["healthcheck"], ["plan"], ["explain", "x"]):
+        for verb in (["healthcheck"], ["plan"], ["rules"], ["explain", "x"]):
             done = await daemon.cli(*verb)
             assert (done.code, done.out) == (1, ""), verb
             assert re.fullmatch(r"proxyd: no daemon .*\n", done.err), done
@@ -106,6 +106,30 @@ async def test_what_the_running_daemon_plans_and_why(tmp_path: Path) -> None:
         assert "'fede'" in unknown.err
 
         assert (health.code, health.out) == (0, "ready\n")
+
+
+async def test_rules_are_listed_with_what_they_captured(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.origin.feed("feed").add(1, age_s=3600.0)
+        second = 'CREATE PROFILE "second" AS (DOMAIN "Feeds", LANGUAGE "SQL", USER "u");\n'
+        rules = w.text(["feed"], {"each": 1, "rare": 1000}, extra=second)
+        w.daemon.declare(rules.replace('"each" INTO "watch"', '"each" INTO "watch", "second"'))
+        await w.daemon.start()
+        await w.daemon.knows("feed")
+        w.origin.feeds["feed"].add(1)
+        await w.daemon.metric_reaches('proxyd_intervals_total{fate="captured"}', 1)
+        table, machine = await asyncio.gather(w.daemon.cli("rules"), w.daemon.cli("rules", "--json"))
+    assert table.out.splitlines() == [
+        "rule  profiles       captured  missed  completeness  utility",
+        "each  second, watch  1         0       1.000         1.000",
+        "rare  watch          0         0       -             -",
+    ]
+    found = {"captured": 1, "missed": 0, "completeness": 1.0, "utility": 1.0}
+    nothing = {"captured": 0, "missed": 0, "completeness": None, "utility": None}
+    assert json.loads(machine.out) == [
+        {"rule": "each", "profiles": ["second", "watch"], **found},
+        {"rule": "rare", "profiles": ["watch"], **nothing},
+    ]
 
 
 async def test_notifications_are_listed_replayed_and_tried_out(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from proxyd.api import ApiSettings, serve_api
 from proxyd.client import ApiError, Client
 from proxyd.config import socket_address
 from proxyd.errors import ConfigError
-from tests.fleets import DOMAIN, rule, source
-from tests.integration.api_world import Running, running_api
+from tests.fleets import DOMAIN, changed, item, rule, source
+from tests.integration.api_world import T0, Running, running_api
 
 TEXT = """CREATE PROFILE "Q" AS (DOMAIN "D", LANGUAGE "SQL", USER "v");
 INSERT NOTIFICATION "q" INTO "Q" SET QUERY "SELECT title FROM RSS" SET TRIGGER "ON INSERT TO RSS"
@@ -93,6 +94,48 @@ async def test_a_profile_is_declared_listed_and_dropped(running: Running) -> Non
         assert (await answer.json())["removed"] == ["q"]
     async with running.client.get("/api/v1/profiles/Q", headers=headers) as answer:
         assert answer.status == 404
+
+
+async def test_a_profile_says_what_each_of_its_rules_captured_and_gained(running: Running) -> None:
+    headers = await running.token("read")
+    nothing = {"captured": 0, "missed": 0, "completeness": None, "utility": None}
+    linear = rule("l").replace("STRICT", "LINEAR(100 SECONDS)")
+    both = TEXT + linear.replace('"P"', '"P", "Q"')
+    await running.control.declare(both, dry_run=False)
+
+    async def achieved(profile: str) -> dict[str, dict[str, object]]:
+        async with running.client.get(f"/api/v1/profiles/{profile}", headers=headers) as answer:
+            found = await answer.json()
+        return {each["name"]: {key: each[key] for key in nothing} for each in (found, *found["rules"])}
+
+    assert await achieved("P") == {"P": nothing, "r": nothing, "l": nothing}
+    probes = running.control.probes
+    await probes.take_in(changed("s", [], T0))
+    news = [item("in time", T0 + 65.0), item("overwritten", T0 + 5.0)]
+    await probes.take_in(changed("s", news, T0 + 70.0))
+    strict = {"captured": 1, "missed": 1, "completeness": 0.5, "utility": 0.5}
+    decayed = {"captured": 1, "missed": 1, "completeness": 0.5, "utility": 0.65}  # 0.95 and 0.35
+    together = {"captured": 2, "missed": 2, "completeness": 0.5, "utility": 0.575}
+    assert await achieved("P") == {"P": together, "r": strict, "l": decayed}
+    assert await achieved("Q") == {"Q": together, "q": strict, "l": decayed}
+    async with running.client.get("/api/v1/profiles", headers=headers) as answer:
+        assert [{key: each[key] for key in nothing} for each in (await answer.json())["items"]] == [together, together]
+    async with running.client.get("/metrics") as answer:
+        total = re.search(r"^proxyd_utility_ratio (.*)$", await answer.text(), re.MULTILINE)
+    assert total is not None
+    assert float(total[1]) == pytest.approx((1.0 + 1.0 + 1.3) / 6)  # of the three rules
+
+
+async def test_profiles_come_in_pages(running: Running) -> None:
+    headers = await running.token("read")
+    await running.control.declare(TEXT + TEXT.replace('"Q"', '"R"').replace('"q"', '"s"'), dry_run=False)
+    names, cursor = [], ""
+    while cursor is not None:
+        async with running.client.get(f"/api/v1/profiles?limit=1{cursor}", headers=headers) as answer:
+            page = await answer.json()
+        names += [each["name"] for each in page["items"]]
+        cursor = page["next_cursor"] and f"&cursor={page['next_cursor']}"
+    assert names == ["P", "Q", "R"]
 
 
 async def test_a_wrong_text_names_every_error_and_changes_nothing(running: Running) -> None:

@@ -17,6 +17,7 @@ from proxyd.api import ApiSettings, StreamSettings, serve_api, streams
 from proxyd.client import ApiError, Client, StreamEvent, UnreachableError
 from proxyd.client.events import EventReader
 from proxyd.config import socket_address
+from tests.fakes import FakeClock
 from tests.fleets import changed, item, rule
 from tests.integration.api_world import T0, Running, running_api, told
 
@@ -164,6 +165,47 @@ async def test_streams_end_with_the_listener_and_send_what_there_is_first(runnin
     assert not await listener.piece()
 
 
+def clock_of(running: Running) -> FakeClock:
+    assert isinstance(running.control.clock, FakeClock)
+    return running.control.clock
+
+
+async def test_a_stream_ends_when_its_token_expires(running: Running) -> None:
+    vars(running)["read"] = await running.token("read", expires_in_s=60.0)
+    listener = await listen(running)
+    await running.tell(told("a"))
+    assert await listener.names(1) == ["a"]
+    await clock_of(running).advance(59.0)
+    await running.tell(told("b"))
+    assert await listener.names(1) == ["b"]
+    await clock_of(running).advance(1.0)
+    await running.tell(told("c"))
+    assert await listener.names(1) == []  # to the end of the response, which is a clean one
+    async with running.client.get("/api/v1/stream", headers=vars(running)["read"]) as answer:
+        assert answer.status == 401
+
+
+async def test_what_comes_after_the_token_expired_is_not_sent_even_before_the_stream_ends(running: Running) -> None:
+    vars(running)["read"] = await running.token("read", expires_in_s=60.0)
+    listener = await listen(running)
+    await clock_of(running).someone_sleeps()
+    clock_of(running).jump(60.0)  # and nobody was woken
+    await running.tell(told("a"))
+    assert await listener.names(1) == []
+
+
+async def test_a_stream_that_expires_frees_its_place_and_others_go_on(running: Running) -> None:
+    for_ever = await listen(running)
+    vars(running)["read"] = await running.token("read", expires_in_s=60.0)
+    short = await listen(running)
+    await clock_of(running).advance(60.0)
+    assert not await short.piece()
+    vars(running)["read"] = await running.token("write")
+    again = await listen(running)
+    await running.tell(told("a"))
+    assert [await for_ever.names(1), await again.names(1)] == [["a"], ["a"]]
+
+
 async def read_all(connection: socket.socket) -> bytes:
     pieces = []
     while piece := await asyncio.get_running_loop().sock_recv(connection, 65536):
@@ -202,6 +244,25 @@ async def test_a_client_that_takes_nothing_is_disconnected_and_resumes(
         assert not sent.endswith(b"\r\n0\r\n\r\n")  # cut off, not ended
         listener = await listen(running, "?last_event_id=28")
         assert await listener.names(2) == ["n28", "n29"]
+
+
+async def test_a_client_that_lags_gets_no_more_than_was_under_way_when_its_token_expired(running: Running) -> None:
+    token = (await running.token("read", expires_in_s=60.0))["Authorization"]
+    await running.tell(*(told(f"n{n}", filler="x" * 400_000) for n in range(30)))
+    head = f"GET /api/v1/stream?last_event_id=0 HTTP/1.1\r\nHost: x\r\nAuthorization: {token}\r\n\r\n"
+    loop = asyncio.get_running_loop()
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.setblocking(False)
+        await loop.sock_connect(slow, ("127.0.0.1", running.client.port))
+        await loop.sock_sendall(slow, head.encode())
+        sent = await loop.sock_recv(slow, 4096)
+        clock_of(running).jump(60.0)
+        while not sent.endswith(b"\r\n0\r\n\r\n"):
+            piece = await loop.sock_recv(slow, 65536)
+            assert piece
+            sent += piece
+    assert sent.count(b"event: notification") < 30
 
 
 async def gather(client: Client, count: int, **wanted: Any) -> list[StreamEvent]:
