@@ -93,6 +93,9 @@ class Metrics:
             "proxyd_endpoints_disabled", "Rules' endpoints that answered 410 and were not declared anew.", registry=r
         )
         self.outbox_depth = Gauge("proxyd_outbox_pending", "Deliveries waiting or under way.", registry=r)
+        self.outbox_held = Gauge(
+            "proxyd_outbox_held", "Deliveries held until their webhook accepts its ping.", registry=r
+        )
         self.outbox_age = Gauge("proxyd_outbox_oldest_seconds", "Age of the oldest pending delivery.", registry=r)
         self.outbox_dead = Gauge("proxyd_outbox_dead", "Deliveries given up.", registry=r)
         self.sources = Gauge("proxyd_sources", "Sources declared.", registry=r)

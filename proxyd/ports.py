@@ -211,7 +211,7 @@ class Webhooks(Protocol):
         """Return those that were declared and have not answered yet."""
 
     async def answered(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:
-        """Note what came of asking; does nothing where it is declared no more."""
+        """Note what came of asking; of a webhook that has answered only that it accepts again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ def upgrade() -> None:
         sa.Column("detail", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("endpoint", "form", "secret_kind", "secret_name"),
     )
+    op.create_index("ix_notifications_source", "notifications", ["source_id", "position"], unique=False)
     op.execute(
         "INSERT INTO webhooks SELECT endpoint, form, secret_kind, secret_name, 'confirmed', max(done_s), '' FROM outbox"
         " WHERE kind = 'webhook' AND state = 'delivered' GROUP BY endpoint, form, secret_kind, secret_name"
@@ -28,4 +29,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    op.drop_index("ix_notifications_source", "notifications")
+    op.execute("UPDATE outbox SET state = 'pending' WHERE state = 'held'")
     op.drop_table("webhooks")

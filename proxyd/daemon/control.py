@@ -16,7 +16,7 @@ from proxyd.daemon.pushes import Pushes
 from proxyd.errors import BusyError, DeliveryError, NotFoundError, StoreError
 from proxyd.metrics import Metrics
 from proxyd.model.profile import Declaration, Delivery, WebhookDelivery, shown_endpoint
-from proxyd.notify import Dispatcher, Pings
+from proxyd.notify import Dispatcher, Pings, known_secret
 from proxyd.ports import Changes, Channel, Clock, DeliveryTest, Message, Token, Wanted, WebhookState
 from proxyd.rules import Decider, Explanation, Fates, fates_of, iso_time
 from proxyd.scheduling import PlannedProbe
@@ -136,15 +136,12 @@ class DaemonControl:
 
     async def _test(self, delivery: Delivery, rule: str) -> DeliveryTest:
         """Send a test message; an endpoint that accepts it gets notifications again, whatever it answered before."""
-        message = self._test_message(delivery, rule)
-        shown = shown_endpoint(message.kind, message.endpoint)
-        if isinstance(delivery, WebhookDelivery) and message.secret is None:
-            return DeliveryTest(shown, f"secret {delivery.secret.name} is not set")
+        shown = shown_endpoint(delivery.kind, delivery.endpoint)
         try:
-            said = await self.channel.deliver(message)
+            said = await self.channel.deliver(self._test_message(delivery, rule))
         except DeliveryError as error:
             return DeliveryTest(shown, error.message)
-        await self.store.enable(rule, message.endpoint)
+        await self.store.enable(rule, delivery.endpoint)
         if isinstance(delivery, WebhookDelivery):
             await self.store.webhooks.answered(delivery, WebhookState.CONFIRMED, self.clock.time_s(), said)
             self.pings.wake()
@@ -157,14 +154,19 @@ class DaemonControl:
         message = Message(f"test_{now_s:.3f}", rule, delivery.endpoint, body, self.clock.wall_s(), delivery.kind)
         if not isinstance(delivery, WebhookDelivery):
             return message
-        return replace(message, form=delivery.form.value, secret=self.secrets.resolve(delivery.secret))
+        secret = known_secret(self.secrets.resolve, delivery.secret)
+        return replace(message, form=delivery.form.value, secret=secret)
 
     async def webhooks(self) -> list[dict[str, Any]]:
         """Return every webhook, whether it answered its ping, and which rules it wants nothing of any more."""
-        refused: dict[str, list[str]] = defaultdict(list)
+        refused: dict[tuple[str, str], list[str]] = defaultdict(list)
         for each in await self.store.disabled_endpoints():
-            refused[each["endpoint"]].append(each["rule"])
-        return [each | {"refused": refused[each["endpoint"]]} for each in await self.store.webhooks.all()]
+            refused[each["endpoint"], each["declared"]].append(each["rule"])
+        found = []
+        for each in await self.store.webhooks.all():
+            declared = " ".join(("webhook", each["form"], each.pop("secret_kind"), each["secret_name"]))
+            found.append(each | {"refused": refused[each["endpoint"], declared]})
+        return found
 
     async def replay(self, notification_id: str | None) -> int:
         """Send a notification again, or every one that was given up."""
@@ -199,8 +201,9 @@ class DaemonControl:
     async def metrics(self) -> bytes:
         """Return the metrics with fresh gauges."""
         metrics = self.registry
-        depth, oldest_s, dead = await self.store.outbox_depth()
+        depth, oldest_s, held, dead = await self.store.outbox_depth()
         metrics.outbox_depth.set(depth)
+        metrics.outbox_held.set(held)
         metrics.outbox_age.set(0.0 if oldest_s is None else max(0.0, self.clock.time_s() - oldest_s))
         metrics.outbox_dead.set(dead)
         metrics.endpoints_disabled.set(len(await self.store.disabled_endpoints()))

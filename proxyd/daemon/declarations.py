@@ -9,7 +9,7 @@ from pathlib import Path
 
 import structlog
 
-from proxyd.errors import ConfigError, ConflictError, NotFoundError, ProfileError, RuleSyntaxError
+from proxyd.errors import ConfigError, ConflictError, NotFoundError, ProfileError, RuleError, RuleSyntaxError
 from proxyd.language import (
     CheckSettings,
     CreateDomain,
@@ -236,7 +236,8 @@ class Declarations:
         await self._check([*self._files, *_texts(api), SourceText(_API_TEXT, text)], from_api=True)
         after = api | {key: format_statements([statement]) for key, statement in new.items()}
         if dry_run:
-            return self._changes(await self._check([*self._files, *_texts(after)]), {})
+            declaration, _ = await self._check([*self._files, *_texts(after)])
+            return self._changes(declaration, {})
         return await self._swap(self._files, after)
 
     async def drop_profile(self, name: str) -> Changes:
@@ -272,7 +273,7 @@ class Declarations:
 
     async def _swap(self, files: Sequence[SourceText], api: dict[str, str]) -> Changes:
         texts = [*files, *_texts(api)]
-        declaration = await self._check(texts)
+        declaration, warnings = await self._check(texts)
         now_s = self._clock.time_s()
         stored = [StoredText(f.file, "file", f.text) for f in files]
         stored += [StoredText(name, "api", text) for name, text in api.items()]
@@ -295,6 +296,8 @@ class Declarations:
         self._metrics.rules.set(len(declaration.rules))
         self._metrics.reload_s.set(now_s)
         self._warn_of_secrets(declaration)
+        for warning in warnings:
+            log.warning(warning.message, file=warning.file, line=warning.line)
         for follower in self._followers:
             follower()
         return changes
@@ -318,14 +321,14 @@ class Declarations:
             for listener in self._listeners:
                 listener()
 
-    async def _check(self, texts: Sequence[SourceText], *, from_api: bool = False) -> Declaration:
+    async def _check(
+        self, texts: Sequence[SourceText], *, from_api: bool = False
+    ) -> tuple[Declaration, Sequence[RuleError]]:
         """Check in a thread: large declarations take seconds, and probes must go on."""
         checked = await asyncio.to_thread(check, texts, replace(self._settings, from_api=from_api))
         if checked.declaration is None:
             raise ProfileError(checked.errors)
-        for warning in checked.warnings:
-            log.warning(warning.message, file=warning.file, line=warning.line)
-        return checked.declaration
+        return checked.declaration, checked.warnings
 
     def _changes(self, declaration: Declaration, accepted: dict[str, float]) -> Changes:
         before, after = self.current.rules, declaration.rules

@@ -12,7 +12,7 @@ from proxyd.language.nodes import InsertNotification, Kind, Located, TimeSpec, U
 from proxyd.language.printer import format_trigger
 from proxyd.language.problems import Reporter
 from proxyd.language.queries import EventScope, QueryChecker, check_trigger
-from proxyd.language.sources import check_deliveries, report_repeated
+from proxyd.language.sources import check_deliveries, once_each, report_repeated
 from proxyd.language.values import Values, read_time
 from proxyd.language.words import did_you_mean
 from proxyd.model.expression import Duration, Select
@@ -79,7 +79,7 @@ class RuleChecker:
             life=rule.life.value if rule.life else None,
             importance=rule.importance.value if rule.importance else (),
             policy=rule.policy.value if rule.policy else PolicyChoice(PolicyName.AUTO),
-            deliveries=self._deliveries(rule, profiles),
+            deliveries=_deliveries(rule, profiles),
             digest=rule.digest.value if rule.digest else None,
             fingerprint=fingerprint(trigger, sources),
             file=self._reporter.source.file,
@@ -200,19 +200,6 @@ class RuleChecker:
             self._values.durations([("DIGEST EVERY", digest.every)], span)
             self._values.at_least_one("AT MOST", digest.at_most, span)
 
-    def _deliveries(self, rule: InsertNotification, profiles: Sequence[Profile]) -> tuple[Delivery, ...]:
-        """Return the rule's own deliveries, else those of its profiles, each once."""
-        if rule.no_delivery:
-            return ()
-        own = [each.value for each in rule.deliveries]
-        if own:
-            return tuple(own)
-        found = tuple(dict.fromkeys(each for profile in profiles for each in profile.deliveries))
-        if len({delivery.endpoint for delivery in found}) < len(found):
-            message = "this rule's profiles deliver to one address in several ways; SET DELIVERY for the rule itself"
-            self._reporter.error(message, rule.name.span)
-        return found
-
     def _check_utility(self, utility: Located[Utility]) -> None:
         strict = utility.value.kind is UtilityKind.STRICT
         if self._reporter.need(Capability.UTILITY_STRICT if strict else Capability.UTILITY_DECAY, utility.span):
@@ -248,3 +235,11 @@ def fingerprint(trigger: Trigger, source_ids: Sequence[str]) -> str:
     """Return what changes exactly when a rule's trigger class, sources or condition do."""
     canonical = "\n".join([format_trigger(trigger), *sorted(source_ids)])
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _deliveries(rule: InsertNotification, profiles: Sequence[Profile]) -> tuple[Delivery, ...]:
+    """Return the rule's own deliveries, else those of its profiles, one to each address."""
+    if rule.no_delivery:
+        return ()
+    own = [each.value for each in rule.deliveries]
+    return once_each(own or [each for profile in profiles for each in profile.deliveries])

@@ -117,7 +117,7 @@ def check_profile(
         name=name.value,
         domains=tuple(domain.value for domain in statement.domains),
         users=tuple(user.value for user in statement.users),
-        deliveries=tuple(delivery.value for delivery in statement.deliveries),
+        deliveries=once_each(delivery.value for delivery in statement.deliveries),
         file=reporter.source.file,
     )
 
@@ -131,13 +131,21 @@ def report_repeated(kind: str, names: Iterable[Located[str]], reporter: Reporter
         seen.add(name.value)
 
 
+def once_each(deliveries: Iterable[Delivery]) -> tuple[Delivery, ...]:
+    """Return the first delivery to each address."""
+    found: dict[str, Delivery] = {}
+    for delivery in deliveries:
+        found.setdefault(delivery.endpoint, delivery)
+    return tuple(found.values())
+
+
 def check_deliveries(deliveries: Iterable[Located[Delivery]], reporter: Reporter, values: Values) -> None:
     """Report addresses, secrets and forms that do not fit, and addresses that are named twice."""
     endpoints: set[str] = set()
     for each in deliveries:
         delivery, span = each.value, each.span
         if delivery.endpoint in endpoints:
-            reporter.error("this address is delivered to twice; name it once, in one form", span)
+            reporter.warn("this address is delivered to already; only the first is used", span)
         endpoints.add(delivery.endpoint)
         if isinstance(delivery, WebhookDelivery):
             if reporter.need(Capability.WEBHOOK, span):

@@ -5,7 +5,7 @@ from proxyd.notify.channels import Channels
 from proxyd.notify.dispatcher import Dispatcher, DispatcherSettings
 from proxyd.notify.mail import MailChannel, MailSettings
 from proxyd.notify.pings import Pings
-from proxyd.notify.webhook import EndpointGoneError, WebhookChannel
+from proxyd.notify.webhook import EndpointGoneError, WebhookChannel, known_secret
 
 __all__ = [
     "AppriseChannel",
@@ -18,4 +18,5 @@ __all__ = [
     "Pings",
     "WebhookChannel",
     "is_installed",
+    "known_secret",
 ]

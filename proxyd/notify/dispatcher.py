@@ -14,7 +14,7 @@ from proxyd.errors import DeliveryError
 from proxyd.metrics import Metrics
 from proxyd.model.profile import SecretRef, shown_endpoint
 from proxyd.notify.messages import digest
-from proxyd.notify.webhook import EndpointGoneError
+from proxyd.notify.webhook import EndpointGoneError, MissingSecretError, known_secret
 from proxyd.politeness import EndpointLimits, Endpoints, retry_after_s
 from proxyd.ports import Channel, Clock, Delivery, Message, Outbox, ResolveSecret
 
@@ -175,9 +175,7 @@ class Dispatcher:
             raise DeliveryError("the receiver answered 410 before; `proxyd webhook replay` asks again", retryable=False)
         secret = None
         if delivery.secret_name:
-            secret = self._secrets(SecretRef(delivery.secret_kind, delivery.secret_name))
-            if secret is None:
-                raise MissingSecretError(f"secret {delivery.secret_name} is not set: set it and restart")
+            secret = known_secret(self._secrets, SecretRef(delivery.secret_kind, delivery.secret_name))
         message = Message(
             delivery.notification_id,
             delivery.rule,
@@ -244,10 +242,6 @@ class Dispatcher:
             log.error("delivery given up; replay it with `proxyd webhook replay`", **fields)
         else:
             log.warning("delivery failed", retry_in_s=round(wait_s, 1), **fields)
-
-
-class MissingSecretError(DeliveryError):
-    """The secret is not set."""
 
 
 def _shown(delivery: Delivery) -> str:

@@ -13,18 +13,20 @@ import structlog
 
 from proxyd.errors import DeliveryError
 from proxyd.model.profile import WebhookDelivery
+from proxyd.notify.webhook import known_secret
 from proxyd.politeness import retry_after_s
 from proxyd.ports import Channel, Clock, Message, ResolveSecret, UnconfirmedWebhook, Webhooks, WebhookState
 from proxyd.rules import iso_time
 
-_AT_ONCE = 16
+_FIRST_AT_ONCE, _AGAIN_AT_ONCE = 64, 16
+_LONGEST_S = 3600.0
 log = structlog.get_logger("notify")
 
 
 class Pings:
-    """Asks each unconfirmed webhook until it accepts, on the ladder of retries.
+    """Asks each unconfirmed webhook until it accepts, on the ladder of retries, for an hour.
 
-    One that does not accept to the ladder's end, or cannot at all, is left to the retries of its notifications. Where
+    One that does not accept within that, or cannot at all, is left to the retries of its notifications. Where
     ``asks`` is not set nothing is sent, and notifications go out at once. ``tell`` is called with every change.
     """
 
@@ -46,7 +48,8 @@ class Pings:
         self._rng = rng
         self._tell = tell
         self._asks = asks
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._first_turns = asyncio.Semaphore(_FIRST_AT_ONCE)  # those that hang must not delay the new ones
+        self._other_turns = asyncio.Semaphore(_AGAIN_AT_ONCE)
         self._asking: dict[WebhookDelivery, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
         self._stopped = False
@@ -72,10 +75,11 @@ class Pings:
 
     async def _follow(self, tasks: asyncio.TaskGroup) -> None:
         """Begin to ask what is new; break off where a webhook is declared no more."""
+        before = set(self._asking)  # what is answered while they are read is still among them
         unconfirmed = {each.webhook: each for each in await self._webhooks.unconfirmed()}
         for webhook in self._asking.keys() - unconfirmed.keys():
             self._asking.pop(webhook).cancel()
-        for webhook in unconfirmed.keys() - self._asking.keys():
+        for webhook in unconfirmed.keys() - self._asking.keys() - before:
             self._asking[webhook] = tasks.create_task(self._ask(unconfirmed[webhook]), name=f"ping {webhook.url}")
 
     async def _ask(self, unconfirmed: UnconfirmedWebhook) -> None:
@@ -88,12 +92,11 @@ class Pings:
     async def _answer(self, unconfirmed: UnconfirmedWebhook) -> tuple[WebhookState, str]:
         for attempts in count(1):
             try:
-                return WebhookState.CONFIRMED, await self._ping(unconfirmed)
+                async with self._first_turns if attempts == 1 else self._other_turns:
+                    return WebhookState.CONFIRMED, await self._ping(unconfirmed)
             except DeliveryError as error:
                 refusal = error
-            wait_s = None
-            if refusal.retryable:
-                wait_s = retry_after_s(attempts, asked_s=refusal.retry_after_s, rng=self._rng)
+            wait_s = self._wait_s(unconfirmed, attempts, refusal)
             fields = {"endpoint": unconfirmed.webhook.url, "error": refusal.message}
             if wait_s is None:
                 log.error("a webhook did not accept its ping; its notifications are tried one by one", **fields)
@@ -102,24 +105,29 @@ class Pings:
             await self._clock.sleep(wait_s)
         raise AssertionError  # the ladder ends
 
+    def _wait_s(self, unconfirmed: UnconfirmedWebhook, attempts: int, refusal: DeliveryError) -> float | None:
+        """Return how long to wait before the next attempt, ``None`` where there is none; counted over restarts."""
+        if not refusal.retryable:
+            return None
+        wait_s = retry_after_s(attempts, asked_s=refusal.retry_after_s, rng=self._rng)
+        is_late = wait_s is None or self._clock.time_s() + wait_s > unconfirmed.since_s + _LONGEST_S
+        return None if is_late else wait_s
+
     async def _ping(self, unconfirmed: UnconfirmedWebhook) -> str:
         webhook = unconfirmed.webhook
-        secret = self._secrets(webhook.secret)
-        if secret is None:
-            raise DeliveryError(f"secret {webhook.secret.name} is not set: set it and restart")
+        secret = known_secret(self._secrets, webhook.secret)
         text = {"type": "proxyd.ping", "timestamp": iso_time(unconfirmed.since_s), "data": {"webhook": webhook.url}}
-        async with self._turns:
-            return await self._channel.deliver(
-                Message(
-                    _ping_id(unconfirmed),
-                    "",
-                    webhook.url,
-                    json.dumps(text).encode(),
-                    self._clock.wall_s(),
-                    form=webhook.form.value,
-                    secret=secret,
-                )
+        return await self._channel.deliver(
+            Message(
+                _ping_id(unconfirmed),
+                "",
+                webhook.url,
+                json.dumps(text).encode(),
+                self._clock.wall_s(),
+                form=webhook.form.value,
+                secret=secret,
             )
+        )
 
 
 def _ping_id(unconfirmed: UnconfirmedWebhook) -> str:

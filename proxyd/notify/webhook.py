@@ -24,8 +24,9 @@ from proxyd.notify.messages import event_type
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from proxyd.model.profile import SecretRef
     from proxyd.net import Guard, HostTokens
-    from proxyd.ports import Clock
+    from proxyd.ports import Clock, ResolveSecret
 
 _DETAIL_BYTES = 4096
 _SEPARATORS = re.compile(r"[\s,]+")
@@ -35,6 +36,18 @@ class EndpointGoneError(DeliveryError):
     """The receiver answered 410: it wants no more notifications here."""
 
     disables = True
+
+
+class MissingSecretError(DeliveryError):
+    """The secret is not set."""
+
+
+def known_secret(resolve: ResolveSecret, ref: SecretRef) -> bytes:
+    """Return a secret that is set, else raise ``MissingSecretError``."""
+    secret = resolve(ref)
+    if secret is None:
+        raise MissingSecretError(f"secret {ref.name} is not set: set it and restart")
+    return secret
 
 
 class WebhookChannel:

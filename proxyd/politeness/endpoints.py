@@ -71,6 +71,7 @@ class _Gate:
     under_way: int = 0
     pause_until_s: float = 0.0
     starts_s: deque[float] = field(default_factory=deque)
+    is_awaited: bool = False
 
     def opens_s(self, now_s: float, limits: EndpointLimits) -> float:
         """Return when the next attempt may start: 0 now, infinity once one under way has ended."""
@@ -100,6 +101,8 @@ class Endpoints:
         if len(self._gates) > _MOST_ENDPOINTS:
             self._gates = {name: gate for name, gate in self._gates.items() if not gate.is_idle(now_s, self._limits)}
         waits = {name: gate.opens_s(now_s, self._limits) for name, gate in self._gates.items()}
+        for name, wait_s in waits.items():
+            self._gates[name].is_awaited = wait_s == inf
         return {name: wait_s for name, wait_s in waits.items() if wait_s > 0}
 
     def enter(self, endpoint: str, now_s: float) -> bool:
@@ -117,11 +120,11 @@ class Endpoints:
     def leave(self, endpoint: str, now_s: float) -> bool:
         """Note that an attempt ended, after what came of it was noted; return whether others may wait for it."""
         gate = self._gates[endpoint]
-        was_full = gate.under_way >= self._limits.concurrency
+        was_awaited, gate.is_awaited = gate.is_awaited, False
         gate.under_way -= 1
         if gate.is_idle(now_s, self._limits):
             del self._gates[endpoint]
-        return was_full
+        return was_awaited
 
     def accepted(self, endpoint: str) -> None:
         """Note that the endpoint works: all lanes may go on."""

@@ -91,6 +91,8 @@ class SourceState:
     def as_of(self, now_s: float) -> SourceState:
         """Return the state with nothing done later than ``now_s``: the machine's clock was put back since.
 
+        What is to be waited for lies at most two days ahead.
+
         Examples
         --------
         >>> SourceState("s", "https://example.org/", last_start_s=60.0).as_of(50.0).last_start_s
@@ -98,9 +100,14 @@ class SourceState:
         """
         done = {name: getattr(self, name) for name in _DONE_S}
         late: Changes = {name: now_s for name, done_s in done.items() if done_s is not None and done_s > now_s}
-        return replace(self, **late) if late else self
+        far: Changes = {
+            name: now_s + _LONGEST_WAIT_S for name in _WAITS_S if getattr(self, name) > now_s + _LONGEST_WAIT_S
+        }
+        return replace(self, **late, **far) if late or far else self
 
 
+_LONGEST_WAIT_S = 2 * 86400.0
+_WAITS_S = ("not_before_s", "fresh_until_s", "distrust_until_s")
 _DONE_S = ("last_start_s", "last_success_s", "last_push_s", "rate_as_of_s", "full_s")
 
 

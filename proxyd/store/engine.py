@@ -7,7 +7,8 @@ import fcntl
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -22,7 +23,8 @@ from proxyd.errors import StoreError
 # the writer's one connection writes, and only it checkpoints. A commit is on the disk before anything is sent out: even
 # after a power cut no id comes back with other bytes.
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=5000", "wal_autocheckpoint=0")
-_READERS = 4
+_READ_PRAGMAS = ("query_only=ON", "busy_timeout=5000")
+_READERS, _PEOPLE = 4, 2
 
 T = TypeVar("T")
 
@@ -55,6 +57,15 @@ class Connections:
         self._engine.dispose()
 
 
+@dataclass(frozen=True, slots=True)
+class StoreConnections:
+    """The one that writes, those that probes and deliveries read with, and those for what people ask."""
+
+    writer: Connections
+    readers: Connections
+    people: Connections
+
+
 @contextmanager
 def owner_lock(database: Path) -> Iterator[None]:
     """Hold the database for this process alone.
@@ -79,19 +90,22 @@ def owner_lock(database: Path) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def sqlite_connections(database: Path) -> AsyncIterator[tuple[Connections, Connections]]:
+async def sqlite_connections(database: Path) -> AsyncIterator[StoreConnections]:
     """Yield the one connection that writes and those that read; close them at the end."""
-    url = f"sqlite:///{database}"
-    writer = create_engine(url, pool_size=1, max_overflow=0)
-    readers = create_engine(url, pool_size=_READERS, max_overflow=0)
-    _prepare(writer, begin="BEGIN IMMEDIATE", pragmas=_PRAGMAS)
-    _prepare(readers, begin="BEGIN", pragmas=("query_only=ON", "busy_timeout=5000"))
-    opened = Connections(writer, 1, "store-writer"), Connections(readers, _READERS, "store-reader")
-    try:
-        yield opened
-    finally:
-        for connections in reversed(opened):
-            await connections.close()
+    async with AsyncExitStack() as stack:
+
+        def opened(name: str, threads: int, begin: str, pragmas: tuple[str, ...]) -> Connections:
+            engine = create_engine(f"sqlite:///{database}", pool_size=threads, max_overflow=0)
+            _prepare(engine, begin=begin, pragmas=pragmas)
+            connections = Connections(engine, threads, f"store-{name}")
+            stack.push_async_callback(connections.close)
+            return connections
+
+        yield StoreConnections(
+            writer=opened("writer", 1, "BEGIN IMMEDIATE", _PRAGMAS),
+            readers=opened("reader", _READERS, "BEGIN", _READ_PRAGMAS),
+            people=opened("people", _PEOPLE, "BEGIN", _READ_PRAGMAS),
+        )
 
 
 def _prepare(engine: Engine, *, begin: str, pragmas: tuple[str, ...]) -> None:
@@ -121,8 +135,8 @@ async def migrate(writer: Connections, revision: str = "head") -> None:
 
 async def migrate_database(database: Path) -> None:
     """Bring the database at that path to the newest schema; the caller holds ``owner_lock``."""
-    async with sqlite_connections(database) as (writer, _):
-        await migrate(writer)
+    async with sqlite_connections(database) as connections:
+        await migrate(connections.writer)
 
 
 def migration_config(connection: Connection) -> Config:

@@ -7,7 +7,7 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -29,10 +29,10 @@ from proxyd.ports import Delivery, Gathered
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.engine import Reader
-from proxyd.store.webhooks import is_unconfirmed
+from proxyd.store.webhooks import SqlWebhooks
 from proxyd.store.writer import Writer, drained
 
-WAITING = ("pending", "gathering", "gathered")
+WAITING = ("pending", "held", "gathering", "gathered")
 _MOST_DETAIL = 1000
 _MOST_GATHERED = 10_000  # notifications of a digest; those after them make another one
 _JOIN_DIGEST = (
@@ -43,16 +43,27 @@ _JOIN_DIGEST = (
 _LEAD_DIGEST = (
     update(t.outbox)
     .where(t.outbox.c.position == bindparam("member"), t.outbox.c.state == "gathering")
-    .values(state="pending", digest_id=bindparam("of_digest"), digest=bindparam("text"))
+    .values(state=bindparam("now"), digest_id=bindparam("of_digest"), digest=bindparam("text"))
 )
+
+
+class OutboxDepth(NamedTuple):
+    """Deliveries pending and when the oldest was made, those held for their webhook's ping, and dead letters."""
+
+    pending: int
+    oldest_s: float | None
+    held: int
+    dead: int
 
 
 class SqlOutbox:
     """The Outbox port, and what people ask of it."""
 
-    def __init__(self, writer: Writer, read: Reader) -> None:
+    def __init__(self, writer: Writer, read: Reader, read_for_people: Reader) -> None:
         self._writer = writer
         self._read = read
+        self._read_for_people = read_for_people
+        self.webhooks = SqlWebhooks(writer, read)
         self._accepted: deque[tuple[Delivery, float, dict[str, Any]]] = deque()
 
     async def due_deliveries(
@@ -206,7 +217,9 @@ class SqlOutbox:
 
         def write(connection: Connection) -> None:
             first, *others = [{"member": row.position, "of_digest": digest_id} for row in members]
-            connection.execute(_LEAD_DIGEST, first | {"text": text})
+            leader = connection.execute(select(t.outbox).where(t.outbox.c.position == first["member"])).one()
+            now = self.webhooks.state_of(leader._asdict())
+            connection.execute(_LEAD_DIGEST, first | {"text": text, "now": now})
             if others:
                 connection.execute(_JOIN_DIGEST, others)
 
@@ -219,10 +232,10 @@ class SqlOutbox:
         await self._writer.submit(lambda connection: _enable(connection, {rows.lane(rule, endpoint)}))
 
     async def disabled_endpoints(self) -> list[dict[str, Any]]:
-        """Return the endpoints that said that they want no more: rule, endpoint, disabled_s, detail."""
+        """Return the endpoints that said that they want no more: rule, endpoint, declared, disabled_s, detail."""
         c = t.endpoints.c
-        query = select(c.rule, c.endpoint, c.disabled_s, c.detail).order_by(c.rule, c.endpoint)
-        return [row._asdict() for row in await self._read(query)]
+        query = select(c.rule, c.endpoint, c.declared, c.disabled_s, c.detail).order_by(c.rule, c.endpoint)
+        return [row._asdict() for row in await self._read_for_people(query)]
 
     # -- for people
 
@@ -243,19 +256,21 @@ class SqlOutbox:
             .where(or_(o.position.in_(own), o.digest_id.in_(digests)))
             .order_by(c.attempted_s, c.attempt_id)
         )
-        return [shown(row._asdict()) for row in await self._read(query)]
+        return [shown(row._asdict()) for row in await self._read_for_people(query)]
 
-    async def outbox_depth(self) -> tuple[int, float | None, int]:
-        """Return the pending deliveries, the creation time of the oldest, and the dead letters."""
-        pending = (
-            select(func.count(), func.min(t.notifications.c.created_s))
+    async def outbox_depth(self) -> OutboxDepth:
+        """Return how much there is in the outbox."""
+        o = t.outbox.c
+        counts = select(o.state, func.count()).where(o.state.in_(("pending", "held", "dead"))).group_by(o.state)
+        found = {row[0]: row[1] for row in await self._read_for_people(counts)}
+        oldest = (
+            select(func.min(t.notifications.c.created_s))
             .select_from(t.outbox)
-            .join(t.notifications, t.notifications.c.notification_id == t.outbox.c.notification_id)
-            .where(t.outbox.c.state == "pending")
+            .join(t.notifications, t.notifications.c.notification_id == o.notification_id)
+            .where(o.state == "pending")
         )
-        count, oldest = (await self._read(pending))[0]
-        dead = (await self._read(select(func.count()).select_from(t.outbox).where(t.outbox.c.state == "dead")))[0][0]
-        return count, oldest, dead
+        oldest_s = (await self._read_for_people(oldest))[0][0]
+        return OutboxDepth(found.get("pending", 0), oldest_s, found.get("held", 0), found.get("dead", 0))
 
 
 def shown(delivery: dict[str, Any]) -> dict[str, Any]:
@@ -282,7 +297,6 @@ def _open(busy: Collection[str], shut: Collection[str]) -> ColumnElement[bool]:
     o = t.outbox.c
     return and_(
         o.state == "pending",
-        ~is_unconfirmed(),
         *([o.lane.not_in(busy)] if busy else ()),
         *([o.endpoint.not_in(shut)] if shut else ()),
     )

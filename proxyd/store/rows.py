@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -228,23 +229,25 @@ def notification_row(sent: Notification) -> dict[str, Any]:
     return {name: getattr(sent, name) for name in names}
 
 
-def outbox_rows(sent: Notification, digest: DigestTimes | None = None) -> list[dict[str, Any]]:
-    """Return a row of ``outbox`` for every delivery of a notification.
+def outbox_rows(
+    sent: Notification, digest: DigestTimes | None, state_of: Callable[[Mapping[str, Any]], str]
+) -> list[dict[str, Any]]:
+    """Return a row of ``outbox`` for every delivery of a notification; ``state_of`` says whether one may go.
 
     Where the rule gathers its notifications they wait for the end of their period, which is counted in UTC.
     """
     waits = {
-        "state": "pending" if digest is None else "gathering",
         "next_s": sent.created_s if digest is None else digest.end_s(sent.created_s),
         "most_items": None if digest is None else digest.at_most,
     }
-    return [
+    found = [
         {"notification_id": sent.notification_id, "endpoint": each.endpoint, "lane": lane(sent.rule, each.endpoint)}
         | _way(each)
         | {"attempts": 0}
         | waits
         for each in sent.deliveries
     ]
+    return [row | {"state": state_of(row) if digest is None else "gathering"} for row in found]
 
 
 @dataclass(frozen=True, slots=True)

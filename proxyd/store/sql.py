@@ -20,7 +20,6 @@ from sqlalchemy import (
     Table,
     and_,
     bindparam,
-    case,
     delete,
     func,
     insert,
@@ -35,7 +34,7 @@ from proxyd.errors import ConflictError
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind, Item
 from proxyd.model.profile import NotificationRule
-from proxyd.ports import Token, Wanted, WebhookState
+from proxyd.ports import Token, Wanted
 from proxyd.rules import (
     HistoryNeeded,
     JointInterval,
@@ -48,14 +47,15 @@ from proxyd.rules import (
     StreamState,
     Subscription,
 )
-from proxyd.store import history, rows, webhooks
+from proxyd.store import history, rows
 from proxyd.store import tables as t
-from proxyd.store.engine import Connections, migrate, sqlite_connections, store_errors
+from proxyd.store.engine import StoreConnections, migrate, sqlite_connections, store_errors
 from proxyd.store.outbox import WAITING, SqlOutbox, forget_changed_endpoints, shown
 from proxyd.store.rows import DigestTimes
 from proxyd.store.writer import Writer, drained
 
 _CHUNK = 500
+_LONGEST_WAIT_S = 2 * 86400.0  # the longest step of the ladder of retries is a day and its jitter
 MOST_HISTORY = 10_000  # items that a table of a query reads
 
 
@@ -95,14 +95,12 @@ class StoredText:
 
 
 class SqlStore(SqlOutbox):
-    """Reads on their own connections, writes through the group-committing writer, whose task the owner must run."""
+    """Reads on connections of its own; writes through the group-committing writer, whose task the owner must run."""
 
-    def __init__(self, writer: Connections, readers: Connections, grid: ChrononGrid) -> None:
-        self.writer = Writer(writer)
-        super().__init__(self.writer, self._all)
-        self.webhooks = webhooks.SqlWebhooks(self.writer, self._all)
-        self._writing = writer
-        self._readers = readers
+    def __init__(self, connections: StoreConnections, grid: ChrononGrid) -> None:
+        self.writer = Writer(connections.writer)
+        super().__init__(self.writer, self._all, self._for_people)
+        self._connections = connections
         self._grid = grid
         self._waiting: deque[Observation] = deque()
         self._subscriptions: deque[tuple[str, Subscription | None]] = deque()
@@ -143,15 +141,14 @@ class SqlStore(SqlOutbox):
                 [{"name": name, "fingerprint": wanted[name], "accepted_s": now_s} for name in fresh],
             )
             forget_changed_endpoints(connection, rules)
-            webhooks.declare(connection, rules, now_s)
+            self.webhooks.declare(connection, rules, now_s)
             connection.execute(delete(t.texts))
             _execute_many(
                 connection,
                 insert(t.texts),
                 [{"name": x.name, "origin": x.origin, "position": n, "text": x.text} for n, x in enumerate(texts)],
             )
-            ahead = update(t.rules).where(t.rules.c.accepted_s > now_s)  # the machine's clock was put back
-            connection.execute(ahead.values(accepted_s=now_s))
+            _forget_future(connection, now_s)
             return {row.name: row.accepted_s for row in connection.execute(select(t.rules))}
 
         return await self.writer.submit(write)
@@ -217,9 +214,9 @@ class SqlStore(SqlOutbox):
 
         Observations that wait for the same commit share its statements.
         """
-        self._waiting.append(observation)
-        if observation.subscription is not None:
+        if observation.subscription is not None:  # first: whoever takes the observation must find it
             self._subscriptions.append((observation.subscription.source_id, observation.subscription))
+        self._waiting.append(observation)
         await self.writer.submit(self._record_waiting)
 
     async def record_firings(self, observation: Observation) -> None:
@@ -265,7 +262,7 @@ class SqlStore(SqlOutbox):
         _execute_many(connection, _INSERT_OUTBOX, [row for one in sent for row in self._outbox_rows(one)])
 
     def _outbox_rows(self, sent: Notification) -> list[dict[str, Any]]:
-        return rows.outbox_rows(sent, self._digests.get(sent.rule))
+        return rows.outbox_rows(sent, self._digests.get(sent.rule), self.webhooks.state_of)
 
     # -- intervals of several pages
 
@@ -309,40 +306,40 @@ class SqlStore(SqlOutbox):
 
     async def _deliveries(self, notification_ids: Sequence[str]) -> Mapping[str, list[dict[str, Any]]]:
         c = t.outbox.c
-        waits = and_(c.state == "pending", webhooks.is_unconfirmed())
-        state = case((waits, WebhookState.UNCONFIRMED.value), else_=c.state).label("state")
-        query = select(c.notification_id, c.endpoint, c.kind, state, c.attempts, c.next_s, c.done_s, c.last_error)
+        query = select(c.notification_id, c.endpoint, c.kind, c.state, c.attempts, c.next_s, c.done_s, c.last_error)
         found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-        for row in await self._all(query.where(c.notification_id.in_(notification_ids)).order_by(c.position)):
+        for row in await self._for_people(query.where(c.notification_id.in_(notification_ids)).order_by(c.position)):
             values = shown(row._asdict())
             found[values.pop("notification_id")].append(values)
         return found
 
     async def find_notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> list[dict[str, Any]]:
         """Return the notifications that are wanted, newest first, each with its deliveries."""
-        found = [row._asdict() for row in await self._all(history.newest(wanted, before=before).limit(limit))]
+        found = [row._asdict() for row in await self._for_people(history.newest(wanted, before=before).limit(limit))]
         deliveries = await self._deliveries([row["notification_id"] for row in found])
         return [row | {"deliveries": deliveries[row["notification_id"]]} for row in found]
 
     async def find_between(self, wanted: Wanted, after: int, until: int, *, limit: int) -> list[dict[str, Any]]:
         """Return the oldest wanted notifications after a position, up to and with another, without deliveries."""
         query = history.between(wanted, after, until).limit(limit)
-        return [row._asdict() for row in await self._all(query)]
+        return [row._asdict() for row in await self._for_people(query)]
 
     async def newest_position(self) -> int:
         """Return the position of the newest notification, 0 where there is none."""
-        newest: int | None = (await self._all(select(func.max(t.notifications.c.position))))[0][0]
+        newest: int | None = (await self._for_people(select(func.max(t.notifications.c.position))))[0][0]
         return newest or 0
 
     async def trace(self, notification_id: str) -> dict[str, Any] | None:
         """Return a notification, its deliveries, its intervals, and what the same probe found; or ``None``."""
-        found = await self._all(select(t.notifications).where(t.notifications.c.notification_id == notification_id))
+        found = await self._for_people(
+            select(t.notifications).where(t.notifications.c.notification_id == notification_id)
+        )
         if not found:
             return None
         notification: dict[str, Any] = found[0]._asdict()
         deliveries = await self._deliveries([notification_id])
-        intervals = [row._asdict() for row in await self._all(history.intervals_of(notification))]
-        findings = [row._asdict() for row in await self._all(history.findings_of(notification))]
+        intervals = [row._asdict() for row in await self._for_people(history.intervals_of(notification))]
+        findings = [row._asdict() for row in await self._for_people(history.findings_of(notification))]
         return notification | {
             "deliveries": deliveries[notification_id],
             "intervals": history.latest_of_each(intervals),
@@ -404,12 +401,12 @@ class SqlStore(SqlOutbox):
     async def checkpoint(self) -> None:
         """Move the write-ahead log into the database file; writes wait meanwhile."""
         with store_errors():
-            await self._writing.call(_checkpoint)
+            await self._connections.writer.call(_checkpoint)
 
     async def backup(self, target: Path) -> None:
         """Write a consistent copy of the database to ``target``, which must not exist; writes go on meanwhile."""
         with store_errors():
-            await self._readers.call(lambda engine: _copy(engine, target))
+            await self._connections.people.call(lambda engine: _copy(engine, target))
 
     async def ping(self) -> None:
         """Prove that the writer commits."""
@@ -417,7 +414,21 @@ class SqlStore(SqlOutbox):
 
     async def _all(self, query: Select[*tuple[Any, ...]]) -> Sequence[Any]:
         with store_errors():
-            return await self._readers.call(lambda engine: _fetch(engine, query))
+            return await self._connections.readers.call(lambda engine: _fetch(engine, query))
+
+    async def _for_people(self, query: Select[*tuple[Any, ...]]) -> Sequence[Any]:
+        """Return all rows of what may take long: probes and deliveries do not wait for it."""
+        with store_errors():
+            return await self._connections.people.call(lambda engine: _fetch(engine, query))
+
+
+def _forget_future(connection: Connection, now_s: float) -> None:
+    """Bring back to now what was done later, or was to wait longer than anything waits: the clock was put back."""
+    o, rules = t.outbox.c, t.rules.c
+    connection.execute(update(t.rules).where(rules.accepted_s > now_s).values(accepted_s=now_s))
+    waiting = o.state.in_(("pending", "held"))
+    connection.execute(update(t.outbox).where(waiting, o.next_s > now_s + _LONGEST_WAIT_S).values(next_s=now_s))
+    connection.execute(update(t.outbox).where(waiting, o.first_attempt_s > now_s).values(first_attempt_s=now_s))
 
 
 @asynccontextmanager
@@ -426,9 +437,9 @@ async def open_store(database: Path, grid: ChrononGrid) -> AsyncIterator[SqlStor
 
     The caller holds ``owner_lock`` and runs ``store.writer.run()``.
     """
-    async with sqlite_connections(database) as (writer, readers):
-        await migrate(writer)
-        yield SqlStore(writer, readers, grid)
+    async with sqlite_connections(database) as connections:
+        await migrate(connections.writer)
+        yield SqlStore(connections, grid)
 
 
 def _fetch(engine: Engine, query: Select[*tuple[Any, ...]]) -> Sequence[Any]:

@@ -189,6 +189,7 @@ notifications = Table(
     Column("body", LargeBinary, nullable=False),
     Index("ix_notifications_created", "created_s"),
     Index("ix_notifications_rule", "rule", "position"),
+    Index("ix_notifications_source", "source_id", "position"),
 )
 
 outbox = Table(

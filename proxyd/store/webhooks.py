@@ -1,11 +1,11 @@
-"""Which webhooks have shown that they are there: nothing is sent to one before."""
+"""Which webhooks have shown that they are there: what goes to one that has not is held in the outbox."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, insert, select, update
 
 from proxyd.model.profile import NotificationRule, SecretRef, WebhookDelivery, WebhookForm
 from proxyd.ports import UnconfirmedWebhook, WebhookState
@@ -13,16 +13,33 @@ from proxyd.store import tables as t
 from proxyd.store.engine import Reader
 from proxyd.store.writer import Writer
 
+Key: TypeAlias = tuple[str, str, str, str]
+
 _KEY = ("endpoint", "form", "secret_kind", "secret_name")
 _OF_KEY = and_(*(t.webhooks.c[name] == bindparam(f"of_{name}") for name in _KEY))
+_TO_KEY = and_(t.outbox.c.kind == "webhook", *(t.outbox.c[name] == bindparam(f"of_{name}") for name in _KEY))
+_RELEASE = update(t.outbox).where(_TO_KEY, t.outbox.c.state == "held").values(state="pending")
+_GIVE_UP = (
+    update(t.outbox)
+    .where(_TO_KEY, t.outbox.c.state.in_(("held", "gathering")))
+    .values(
+        state="dead",
+        done_s=bindparam("at_s"),
+        last_error="its webhook was declared no more before it had accepted a ping",
+    )
+)
 
 
 class SqlWebhooks:
-    """The Webhooks port over SQLAlchemy."""
+    """The Webhooks port over SQLAlchemy.
+
+    ``held`` holds the keys of the unconfirmed; only the writer's thread may look at it, for it changes with the tables.
+    """
 
     def __init__(self, writer: Writer, read: Reader) -> None:
         self._writer = writer
         self._read = read
+        self.held: frozenset[Key] = frozenset()
 
     async def unconfirmed(self) -> list[UnconfirmedWebhook]:
         """Return those that were declared and have not answered yet."""
@@ -36,43 +53,56 @@ class SqlWebhooks:
         ]
 
     async def answered(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:
-        """Note what came of asking; does nothing where it is declared no more."""
-        statement = update(t.webhooks).where(_OF_KEY).values(state=state.value, since_s=now_s, detail=detail)
-        values = {f"of_{name}": value for name, value in _key(webhook).items()}
-        await self._writer.submit(lambda connection: connection.execute(statement, [values]))
+        """Note what came of asking, and let go what was held; of one that has answered only that it accepts again."""
+        await self._writer.submit(lambda connection: self._answered(connection, webhook, state, now_s, detail))
+
+    def _answered(
+        self, connection: Connection, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str
+    ) -> None:
+        key = key_of(webhook)
+        if key not in self.held and state is not WebhookState.CONFIRMED:
+            return
+        values = {"state": state.value, "since_s": now_s, "detail": detail}
+        connection.execute(update(t.webhooks).where(_OF_KEY).values(**values), [_of(key)])
+        connection.execute(_RELEASE, [_of(key)])
+        self.held -= {key}
 
     async def all(self) -> list[dict[str, Any]]:
-        """Return every webhook for people: endpoint, form, secret_name, state, since_s and detail."""
-        c = t.webhooks.c
-        query = select(c.endpoint, c.form, c.secret_name, c.state, c.since_s, c.detail)
-        return [row._asdict() for row in await self._read(query.order_by(c.endpoint, c.form, c.secret_name))]
+        """Return every webhook for people: endpoint, form, secret_kind, secret_name, state, since_s and detail."""
+        query = select(t.webhooks).order_by(*(t.webhooks.c[name] for name in _KEY))
+        return [row._asdict() for row in await self._read(query)]
+
+    def declare(self, connection: Connection, rules: Iterable[NotificationRule], now_s: float) -> None:
+        """Forget the webhooks that are declared no more, and note the new ones as unconfirmed.
+
+        What was held for one that is declared no more is given up: nobody knows who would get it.
+        """
+        webhooks = {each for rule in rules for each in rule.deliveries if isinstance(each, WebhookDelivery)}
+        declared = {key_of(each) for each in webhooks}
+        stored = {tuple(row)[:4]: row.state for row in connection.execute(_STORED)}
+        unconfirmed = {key for key, state in stored.items() if state == WebhookState.UNCONFIRMED.value}
+        if lost := [_of(key) | {"at_s": now_s} for key in unconfirmed - declared]:
+            connection.execute(_GIVE_UP, lost)
+        if gone := [_of(key) for key in stored.keys() - declared]:
+            connection.execute(delete(t.webhooks).where(_OF_KEY), gone)
+        fresh = {"state": WebhookState.UNCONFIRMED.value, "since_s": now_s, "detail": ""}
+        if new := [dict(zip(_KEY, key, strict=True)) | fresh for key in declared - stored.keys()]:
+            connection.execute(insert(t.webhooks), new)
+        self.held = frozenset(unconfirmed & declared | declared - stored.keys())
+
+    def state_of(self, row: Mapping[str, Any]) -> str:
+        """Return the state of a row of the outbox that may go now: held where its webhook has not answered."""
+        is_held = row["kind"] == "webhook" and tuple(row[name] for name in _KEY) in self.held
+        return "held" if is_held else "pending"
 
 
-def declare(connection: Connection, rules: Iterable[NotificationRule], now_s: float) -> None:
-    """Forget the webhooks that are declared no more, and note the new ones as unconfirmed."""
-    declared = {
-        tuple(_key(delivery).values()): _key(delivery)
-        for rule in rules
-        for delivery in rule.deliveries
-        if isinstance(delivery, WebhookDelivery)
-    }
-    stored = {tuple(row) for row in connection.execute(select(*(t.webhooks.c[name] for name in _KEY)))}
-    gone = [{f"of_{name}": value for name, value in zip(_KEY, key, strict=True)} for key in stored - declared.keys()]
-    if gone:
-        connection.execute(delete(t.webhooks).where(_OF_KEY), gone)
-    fresh = {"state": WebhookState.UNCONFIRMED.value, "since_s": now_s, "detail": ""}
-    new = [values | fresh for key, values in declared.items() if key not in stored]
-    if new:
-        connection.execute(insert(t.webhooks), new)
+def key_of(webhook: WebhookDelivery) -> Key:
+    """Return what tells a webhook from others: one that is declared otherwise is another."""
+    return webhook.url, webhook.form.value, webhook.secret.kind, webhook.secret.name
 
 
-def is_unconfirmed() -> ColumnElement[bool]:
-    """Return whether a row of the outbox goes to a webhook that has not answered yet."""
-    same = and_(*(t.webhooks.c[name] == t.outbox.c[name] for name in _KEY))
-    return select(t.webhooks.c.endpoint).where(same, t.webhooks.c.state == WebhookState.UNCONFIRMED.value).exists()
+_STORED = select(*(t.webhooks.c[name] for name in _KEY), t.webhooks.c.state)
 
 
-def _key(webhook: WebhookDelivery) -> dict[str, str]:
-    secret = webhook.secret
-    values = (webhook.url, webhook.form.value, secret.kind, secret.name)
-    return dict(zip(_KEY, values, strict=True))
+def _of(key: Iterable[str]) -> dict[str, Any]:
+    return {f"of_{name}": value for name, value in zip(_KEY, key, strict=True)}

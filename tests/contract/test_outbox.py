@@ -91,13 +91,14 @@ async def test_a_410_gives_up_the_whole_lane_until_it_is_replayed(store: SqlStor
     await put(store, notification("1"), notification("2"), notification("x", rule_name="q"))
     first = (await store.due_deliveries(10.0, hold_s=600.0, limit=1))[0]
     await store.failed(first, 10.0, next_s=None, error="410", disables=True)
-    assert (await store.outbox_depth())[2] == 2
+    assert (await store.outbox_depth()).dead == 2
     await put(store, notification("3"))
     assert [(d.notification_id, d.is_disabled) for d in await store.due_deliveries(11.0, hold_s=0.0, limit=9)] == [
         ("x", False),
         ("3", True),
     ]
-    assert await store.disabled_endpoints() == [{"rule": "r", "endpoint": URL, "disabled_s": 10.0, "detail": "410"}]
+    shown = {"rule": "r", "endpoint": URL, "declared": "webhook STANDARD env SECRET_A"}
+    assert await store.disabled_endpoints() == [shown | {"disabled_s": 10.0, "detail": "410"}]
     assert await store.replay("1", 12.0) == 1
     assert await store.disabled_endpoints() == []
     assert [d.is_disabled for d in await store.due_deliveries(13.0, hold_s=0.0, limit=9)] == [False, False]
@@ -173,7 +174,7 @@ async def test_a_digest_that_was_given_up_is_replayed_whole_and_as_it_was(store:
     before = await due(store, 3600.0)
     delivery = (await store.due_deliveries(3600.0, hold_s=600.0, limit=1))[0]
     await store.failed(delivery, 3601.0, next_s=None, error="no")
-    assert (await store.outbox_depth())[2] == 2
+    assert (await store.outbox_depth()).dead == 2
     assert await store.replay("b", 3700.0) == 1
     assert await due(store, 3700.0) == before
     delivery = (await store.due_deliveries(3700.0, hold_s=600.0, limit=1))[0]
@@ -203,6 +204,7 @@ async def test_what_goes_to_a_webhook_waits_until_that_has_answered(store: SqlSt
     await put(store, notification("1"), notification("2", MailDelivery("a@example.org")))
     assert [name for name, _ in await due(store, 5.0)] == ["2"]
     assert await store.next_delivery_s(busy=["r\0a@example.org"]) is None
+    assert await store.outbox_depth() == (1, 2.0, 1, 0)
     (waiting,) = await store.webhooks.unconfirmed()
     assert (waiting.webhook, waiting.since_s) == (ENDPOINT, 1.0)
     await store.webhooks.answered(waiting.webhook, WebhookState.CONFIRMED, 6.0, "204")
@@ -220,3 +222,56 @@ async def test_a_webhook_that_is_declared_again_stays_confirmed_and_one_in_anoth
     assert [(each["form"], each["state"]) for each in await store.webhooks.all()] == [("GITHUB", "unconfirmed")]
     await put(store, notification("old form"))
     assert [name for name, _ in await due(store, 5.0)] == ["old form"]
+
+
+async def test_what_was_held_for_a_webhook_that_is_declared_no_more_is_given_up(store: SqlStore) -> None:
+    """A mistyped address must get nothing once it is mended."""
+    await accept(store, "STANDARD", 1.0)
+    await put(store, notification("1"))
+    await store.accept([], [], 2.0)
+    assert await due(store, 5.0) == []
+    assert await store.outbox_depth() == (0, None, 0, 1)
+    (found,) = await store.find_notifications(Wanted(), before=None, limit=9)
+    assert "declared no more" in found["deliveries"][0]["last_error"]
+
+
+async def test_a_digest_for_a_webhook_that_has_not_answered_is_held_too(store: SqlStore) -> None:
+    each_hour = f"{hook()} SET DIGEST EVERY 1 HOUR"
+    await store.accept([], declaration(source("a"), rule("r", clauses=each_hour)).rules.values(), 1.0)
+    await put(store, notification("1"), notification("2"))
+    await store.make_digests(3600.0, listed)
+    assert await due(store, 3600.0) == []
+    assert (await store.outbox_depth()).held == 1
+    await store.webhooks.answered(ENDPOINT, WebhookState.UNANSWERED, 3601.0, "503")
+    assert [body for _, body in await due(store, 3602.0)] == [b"1 2 None"]
+
+
+async def test_what_is_held_survives_a_restart(tmp_path: Path) -> None:
+    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as first, first.writer.running():
+        await accept(first, "STANDARD", 1.0)
+        await put(first, notification("1"))
+    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as second, second.writer.running():
+        await accept(second, "STANDARD", 2.0)
+        await put(second, notification("2"))
+        assert await due(second, 5.0) == []
+        await second.webhooks.answered(ENDPOINT, WebhookState.CONFIRMED, 6.0, "204")
+        assert [name for name, _ in await due(second, 7.0)] == ["1"]
+
+
+async def test_a_late_refusal_does_not_undo_that_a_webhook_answered(store: SqlStore) -> None:
+    await accept(store, "STANDARD", 1.0)
+    await store.webhooks.answered(ENDPOINT, WebhookState.UNANSWERED, 2.0, "503")
+    await store.webhooks.answered(ENDPOINT, WebhookState.CONFIRMED, 3.0, "204")
+    await store.webhooks.answered(ENDPOINT, WebhookState.UNANSWERED, 4.0, "410")
+    assert [(each["state"], each["since_s"]) for each in await store.webhooks.all()] == [("confirmed", 3.0)]
+
+
+async def test_after_a_jump_back_nothing_waits_for_a_year(store: SqlStore) -> None:
+    year_s = 365 * 86400.0
+    await put(store, notification("1", created_s=year_s))
+    (one,) = await store.due_deliveries(year_s, hold_s=600.0, limit=9)
+    await store.failed(one, year_s, next_s=year_s + 60.0, error="503")
+    await put(store, notification("2", created_s=5.0))
+    await store.accept([], [], 10.0)
+    assert [name for name, _ in await due(store, 10.0)] == ["1"]
+    assert [name for name, _ in await due(store, 10.0 + 600.0)] == ["1"]

@@ -194,7 +194,7 @@ async def test_dead_letters_are_kept_and_can_be_replayed_with_the_same_bytes(sto
     await store.record(observation(notification("1")))
     first = (await store.due_deliveries(10.0, hold_s=600.0, limit=10))[0]
     await store.failed(first, 10.0, next_s=None, error="gone")
-    assert await store.outbox_depth() == (0, None, 1)
+    assert await store.outbox_depth() == (0, None, 0, 1)
     assert await store.replay("1", 20.0) == 1
     again = (await store.due_deliveries(20.0, hold_s=600.0, limit=10))[0]
     assert (again.notification_id, again.body, again.attempts) == ("1", b"1", 0)

@@ -60,15 +60,15 @@ async def test_only_the_newest_backups_are_kept(store: SqlStore, tmp_path: Path)
 
 async def test_sqlite_is_opened_the_way_that_loses_nothing(tmp_path: Path) -> None:
     """The trap: SQLite before 3.51.3 can damage a WAL that two connections write or checkpoint."""
-    async with sqlite_connections(tmp_path / "p.db") as (writer, readers):
+    async with sqlite_connections(tmp_path / "p.db") as opened:
         found = {}
-        for name, connections in (("writer", writer), ("reader", readers)):
+        for name, connections in (("writer", opened.writer), ("reader", opened.readers), ("people", opened.people)):
             for pragma in ("journal_mode", "wal_autocheckpoint", "synchronous", "query_only", "mmap_size"):
                 found[name, pragma] = await connections.call(partial(_pragma, pragma))
     assert found["writer", "journal_mode"] == "wal"
     assert found["writer", "wal_autocheckpoint"] == 0
     assert found["writer", "synchronous"] == 2
-    assert found["reader", "query_only"] == 1
+    assert found["reader", "query_only"] == found["people", "query_only"] == 1
     assert not found["writer", "mmap_size"]
 
 

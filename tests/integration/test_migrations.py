@@ -9,7 +9,7 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Engine, insert, inspect, select
+from sqlalchemy import Engine, insert, inspect, select, text
 
 from proxyd.store.engine import migrate, migration_config, migrations_folder, sqlite_connections
 from proxyd.store.tables import metadata
@@ -119,7 +119,8 @@ def down_to(revision: str, engine: Engine) -> None:
 
 
 async def test_the_newest_schema_is_the_one_the_code_knows(tmp_path: Path) -> None:
-    async with sqlite_connections(tmp_path / "p.db") as (writer, _):
+    async with sqlite_connections(tmp_path / "p.db") as connections:
+        writer = connections.writer
         await migrate(writer)
         await migrate(writer)
         assert await writer.call(differences) == []
@@ -127,7 +128,8 @@ async def test_the_newest_schema_is_the_one_the_code_knows(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("revision", REVISIONS[:-1])
 async def test_who_goes_back_and_forth_again_loses_nothing(tmp_path: Path, revision: str) -> None:
-    async with sqlite_connections(tmp_path / "p.db") as (writer, _):
+    async with sqlite_connections(tmp_path / "p.db") as connections:
+        writer = connections.writer
         await migrate(writer)
         await writer.call(fill)
         before = await writer.call(schema), await writer.call(rows)
@@ -139,7 +141,8 @@ async def test_who_goes_back_and_forth_again_loses_nothing(tmp_path: Path, revis
 
 
 async def test_going_back_before_the_first_revision_leaves_nothing(tmp_path: Path) -> None:
-    async with sqlite_connections(tmp_path / "p.db") as (writer, _):
+    async with sqlite_connections(tmp_path / "p.db") as connections:
+        writer = connections.writer
         await migrate(writer)
         before = await writer.call(schema)
         await writer.call(fill)
@@ -147,3 +150,29 @@ async def test_going_back_before_the_first_revision_leaves_nothing(tmp_path: Pat
         assert list(await writer.call(schema)) == ["alembic_version"]
         await migrate(writer)
         assert await writer.call(schema) == before
+
+
+async def test_webhooks_that_accepted_something_before_there_were_pings_need_none(tmp_path: Path) -> None:
+    delivered = (
+        "INSERT INTO outbox (notification_id, endpoint, lane, secret_kind, secret_name, kind, form, state, attempts,"
+        " next_s, done_s) SELECT notification_id, endpoint || '/' || :state, lane || :state, secret_kind, secret_name,"
+        " kind, form, :state, attempts, next_s, 7.0 FROM outbox LIMIT 1"
+    )
+
+    def before_pings(engine: Engine) -> None:
+        fill(engine)
+        down_to("0005", engine)
+        with engine.begin() as connection:
+            connection.execute(text(delivered), [{"state": "delivered"}, {"state": "dead"}])
+
+    def told(engine: Engine) -> list[tuple[Any, ...]]:
+        with engine.connect() as connection:
+            return [tuple(row) for row in connection.execute(text("SELECT endpoint, state, since_s FROM webhooks"))]
+
+    async with sqlite_connections(tmp_path / "p.db") as connections:
+        writer = connections.writer
+        await migrate(writer)
+        await writer.call(before_pings)
+        await migrate(writer)
+        found = await writer.call(told)
+    assert found == [("https://r.example/hook/delivered", "confirmed", 7.0)]

@@ -63,7 +63,7 @@ async def test_a_notification_is_traced_to_its_interval_its_probe_and_its_items(
     assert [found["item"] for found in probe["found"]] == ["second", "third"]
     assert (second["position"], third["position"]) == (1, 2)
     assert second["attempts"] == []
-    assert [each["state"] for each in second["deliveries"]] == ["unconfirmed"]
+    assert [each["state"] for each in second["deliveries"]] == ["held"]
     assert "  it found third" in second["summary"]
     assert f"row: {TITLE}='second'" in second["summary"]
 

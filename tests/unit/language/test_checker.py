@@ -7,7 +7,7 @@ import pytest
 
 from proxyd.language import EXECUTABLE, Capability, CheckSettings, SourceText, check
 from proxyd.model.expression import Binary, Column, Literal
-from proxyd.model.profile import Anchor, PolicyName, TimePoint, UtilityKind, WebhookDelivery
+from proxyd.model.profile import Anchor, PolicyName, SecretRef, TimePoint, UtilityKind, WebhookDelivery
 from tests.unit.language.texts import FEEDS, PAPER, check_all, declare, messages, rule, the_rule
 
 
@@ -197,3 +197,14 @@ def test_two_profiles_give_a_rule_the_classes_of_both() -> None:
     other = 'CREATE DOMAIN "D" AS CLASS::NEWS(channel.title:String); CREATE PROFILE "Second" AS (DOMAIN "D");'
     text = rule(query="SELECT channel.title FROM NEWS").replace('INTO "Reading"', 'INTO "Reading", "Second"')
     assert declare(FEEDS, other, text).rules["Watch"].profiles == ("Reading", "Second")
+
+
+def test_an_address_that_a_rule_names_twice_is_warned_of_and_delivered_to_once() -> None:
+    hook = "SET DELIVERY WEBHOOK 'https://r.example/hook' SECRET ENV 'SECRET_A'"
+    checked = check_all(FEEDS, rule(more=f"{hook} {hook} FORM GITHUB"))
+    assert checked.declaration is not None
+    assert [one.message for one in checked.warnings][-1:] == [
+        "this address is delivered to already; only the first is used"
+    ]
+    (delivery,) = checked.declaration.rules["Watch"].deliveries
+    assert delivery == WebhookDelivery("https://r.example/hook", SecretRef("env", "SECRET_A"))

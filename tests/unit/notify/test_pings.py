@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,9 +14,11 @@ from proxyd.errors import DeliveryError
 from proxyd.model.profile import SecretRef, WebhookDelivery
 from proxyd.notify import Pings
 from proxyd.ports import Message, UnconfirmedWebhook, WebhookState
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, settle
 
+T0 = 1_000_000_000.0
 HOOK = WebhookDelivery("https://r.example/hook", SecretRef("env", "SECRET_R"))
+SECRETS = {"SECRET_R": b"secret"}
 OTHER = WebhookDelivery("https://r.example/other", SecretRef("env", "SECRET_R"))
 
 
@@ -24,9 +27,14 @@ class MemoryWebhooks:
 
     def __init__(self, *webhooks: WebhookDelivery) -> None:
         self.states = dict.fromkeys(webhooks, WebhookState.UNCONFIRMED)
+        self.read, self.hold = asyncio.Event(), asyncio.Event()
+        self.hold.set()
 
     async def unconfirmed(self) -> list[UnconfirmedWebhook]:
-        return [UnconfirmedWebhook(each, 5.0) for each, s in self.states.items() if s is WebhookState.UNCONFIRMED]
+        found = [UnconfirmedWebhook(each, T0) for each, s in self.states.items() if s is WebhookState.UNCONFIRMED]
+        self.read.set()
+        await self.hold.wait()
+        return found
 
     async def answered(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:
         self.states[webhook] = state
@@ -53,7 +61,7 @@ async def running(
     """Run pings; the event is set with every change."""
     changed = asyncio.Event()
     rng = np.random.Generator(np.random.PCG64(1))
-    pings = Pings(webhooks, channel, lambda ref: b"secret", clock, rng, changed.set, asks=asks)
+    pings = Pings(webhooks, channel, lambda ref: SECRETS.get(ref.name), clock, rng, changed.set, asks=asks)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(pings.run())
         yield pings, changed
@@ -69,14 +77,14 @@ async def until(changed: asyncio.Event, is_so: Callable[[], bool]) -> None:
 
 async def test_every_webhook_is_asked_once_and_then_confirmed() -> None:
     webhooks, channel = MemoryWebhooks(HOOK, OTHER), Asked()
-    async with running(webhooks, channel, FakeClock()) as (_, changed):
+    async with running(webhooks, channel, FakeClock(T0)) as (_, changed):
         await until(changed, lambda: set(webhooks.states.values()) == {WebhookState.CONFIRMED})
     assert {message.endpoint for message in channel.messages} == {HOOK.url, OTHER.url}
     assert json.loads(channel.messages[0].body)["type"] == "proxyd.ping"
 
 
 async def test_one_that_fails_is_asked_again_with_the_same_id_on_the_ladder() -> None:
-    webhooks, clock = MemoryWebhooks(HOOK), FakeClock()
+    webhooks, clock = MemoryWebhooks(HOOK), FakeClock(T0)
     channel = Asked(DeliveryError("503"), DeliveryError("503"))
     async with running(webhooks, channel, clock) as (_, changed):
         await clock.someone_sleeps()
@@ -90,14 +98,14 @@ async def test_one_that_fails_is_asked_again_with_the_same_id_on_the_ladder() ->
 
 async def test_one_that_cannot_accept_is_left_to_its_notifications() -> None:
     webhooks, channel = MemoryWebhooks(HOOK), Asked(DeliveryError("410", retryable=False))
-    async with running(webhooks, channel, FakeClock()) as (_, changed):
+    async with running(webhooks, channel, FakeClock(T0)) as (_, changed):
         await until(changed, lambda: webhooks.states[HOOK] is WebhookState.UNANSWERED)
     assert len(channel.messages) == 1
 
 
 async def test_one_that_is_declared_later_is_asked_once_the_pings_are_woken() -> None:
     webhooks, channel = MemoryWebhooks(HOOK), Asked()
-    async with running(webhooks, channel, FakeClock()) as (pings, changed):
+    async with running(webhooks, channel, FakeClock(T0)) as (pings, changed):
         await until(changed, lambda: webhooks.states[HOOK] is WebhookState.CONFIRMED)
         webhooks.states[OTHER] = WebhookState.UNCONFIRMED
         pings.wake()
@@ -107,6 +115,59 @@ async def test_one_that_is_declared_later_is_asked_once_the_pings_are_woken() ->
 
 async def test_nothing_is_asked_where_pings_are_turned_off() -> None:
     webhooks, channel = MemoryWebhooks(HOOK), Asked()
-    async with running(webhooks, channel, FakeClock(), asks=False) as (_, changed):
+    async with running(webhooks, channel, FakeClock(T0), asks=False) as (_, changed):
         await until(changed, lambda: webhooks.states[HOOK] is WebhookState.UNASKED)
+    assert channel.messages == []
+
+
+async def test_one_that_fails_for_an_hour_is_left_to_its_notifications_also_over_restarts() -> None:
+    webhooks, channel = MemoryWebhooks(HOOK), Asked(*(DeliveryError("503") for _ in range(99)))
+    clock = FakeClock(T0)
+    async with running(webhooks, channel, clock) as (_, changed):
+        await clock.someone_sleeps()
+        await clock.advance(2000.0)
+        assert webhooks.states[HOOK] is WebhookState.UNCONFIRMED
+    async with running(webhooks, channel, clock) as (_, changed):
+        await clock.someone_sleeps()
+        await clock.advance(2000.0)
+        await until(changed, lambda: webhooks.states[HOOK] is WebhookState.UNANSWERED)
+
+
+async def test_one_that_is_declared_no_more_is_asked_no_more() -> None:
+    webhooks, channel, clock = MemoryWebhooks(HOOK), Asked(DeliveryError("503")), FakeClock(T0)
+    async with running(webhooks, channel, clock) as (pings, _):
+        await clock.someone_sleeps()
+        del webhooks.states[HOOK]
+        webhooks.read.clear()
+        pings.wake()
+        await webhooks.read.wait()
+        await settle()
+        await clock.advance(100.0)
+    assert len(channel.messages) == 1
+
+
+async def test_one_that_answers_while_the_new_ones_are_read_is_not_asked_again() -> None:
+    webhooks, clock = MemoryWebhooks(HOOK), FakeClock(T0)
+    channel = Asked(DeliveryError("503"))
+    async with running(webhooks, channel, clock) as (pings, changed):
+        await clock.someone_sleeps()
+        webhooks.read.clear()
+        webhooks.hold.clear()
+        pings.wake()
+        await webhooks.read.wait()
+        await clock.advance(1.2)
+        await until(changed, lambda: webhooks.states[HOOK] is WebhookState.CONFIRMED)
+        webhooks.hold.set()
+        await settle()
+    assert len(channel.messages) == 2
+
+
+async def test_one_whose_secret_is_not_set_is_not_asked() -> None:
+    webhooks, channel, clock = (
+        MemoryWebhooks(replace(HOOK, secret=SecretRef("env", "SECRET_X"))),
+        Asked(),
+        FakeClock(T0),
+    )
+    async with running(webhooks, channel, clock):
+        await clock.someone_sleeps()
     assert channel.messages == []
