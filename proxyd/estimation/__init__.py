@@ -1,6 +1,6 @@
 """Rate estimators: evidence of probes in, update rates out."""
 
-from proxyd.estimation.bins import MONDAY_S, WEEK_S, WeekBins
+from proxyd.estimation.bins import MONDAY_S, WEEK_S, Cycle, WeekBins
 from proxyd.estimation.bits import BitRate, fit_bits, irregular_rate, regular_rate
 from proxyd.estimation.counts import CountFit, CountIntensity, fit_counts
 from proxyd.estimation.drift import Alarm, DriftDetector, forget_to, scan_drift
@@ -9,6 +9,7 @@ from proxyd.estimation.fleet import FleetRates
 from proxyd.estimation.gamma import DEFAULT_MEAN_PER_S, GammaRate, PopulationPrior
 from proxyd.estimation.learning import FleetModel
 from proxyd.estimation.prior import WEIGHTLESS, RatePrior
+from proxyd.estimation.week_counts import WeekCounts, fleet_shapes
 from proxyd.estimation.weekly import WeeklyIntensity, fit_weekly
 from proxyd.estimation.weeks import WeekShapes, own_shape, shared_shapes, week_shape
 
@@ -22,6 +23,7 @@ __all__ = [
     "ChangedBit",
     "CountFit",
     "CountIntensity",
+    "Cycle",
     "DriftDetector",
     "Evidence",
     "FleetModel",
@@ -32,11 +34,13 @@ __all__ = [
     "PopulationPrior",
     "RatePrior",
     "WeekBins",
+    "WeekCounts",
     "WeekShapes",
     "WeeklyIntensity",
     "fit_bits",
     "fit_counts",
     "fit_weekly",
+    "fleet_shapes",
     "forget_to",
     "irregular_rate",
     "own_shape",

@@ -3,16 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from proxyd.estimation.evidence import ItemTimes
+from proxyd.estimation.evidence import Evidence, ItemTimes
 from proxyd.model.intensity import PiecewiseConstant
 
 WEEK_S = 604_800.0
 MONDAY_S = 345_600.0  # unix time 0 was a Thursday
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """What repeats: a week, or something shorter in tests and demonstrations, told in the time of a week.
+
+    >>> Cycle(3600.0).week_s(MONDAY_S + 1800.0) == MONDAY_S + WEEK_S / 2
+    True
+    """
+
+    length_s: float = WEEK_S
+
+    @property
+    def speed(self) -> float:
+        """Seconds of a week that pass in a second."""
+        return WEEK_S / self.length_s
+
+    def week_s(self, time_s: Any) -> Any:
+        """Return the time of the week at a time, or at each of an array; both unix seconds."""
+        return time_s if self.length_s == WEEK_S else MONDAY_S + (time_s - MONDAY_S) * self.speed
+
+    def evidence(self, evidence: Evidence) -> Evidence:
+        """Return evidence in the time of the week."""
+        if self.length_s == WEEK_S:
+            return evidence
+        told = replace(evidence, since_s=self.week_s(evidence.since_s), until_s=self.week_s(evidence.until_s))
+        if isinstance(told, ItemTimes):
+            return replace(told, times_s=tuple(self.week_s(time_s) for time_s in told.times_s))
+        return told
+
+    def time_s(self, week_s: Any) -> Any:
+        """Return the time at a time of the week: the inverse."""
+        return week_s if self.length_s == WEEK_S else MONDAY_S + (week_s - MONDAY_S) / self.speed
 
 
 @dataclass(frozen=True, slots=True, eq=False)

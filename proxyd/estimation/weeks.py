@@ -80,7 +80,11 @@ def week_shape(counts: ArrayLike, passed: ArrayLike, *, dispersion: float = 1.0)
     seen, weeks = np.asarray(counts, dtype=np.float64) / dispersion, np.asarray(passed, dtype=np.float64)
     if seen.sum() <= 0 or weeks.sum() <= 0:
         return np.ones(HOURS)
-    flat = weeks * (seen.sum() / weeks.sum())
+    return _shape(seen, weeks * (seen.sum() / weeks.sum()))
+
+
+def _shape(seen: Floats, flat: Floats) -> Floats:
+    """Return the shape that explains ``seen`` where a flat week would have shown ``flat``."""
     by_day, flat_by_day = seen.reshape(7, 24), flat.reshape(7, 24)
     hours = _shrunk(by_day.sum(0), flat_by_day.sum(0), np.ones(24))
     days = _shrunk(by_day.sum(1), flat_by_day.sum(1), np.ones(7))
@@ -135,7 +139,7 @@ def shared_shapes(counts: ArrayLike, passed: ArrayLike, *, most: int = 8, disper
     counts
         Items of each source by hour of the week, shape (sources, 168).
     passed
-        How often each hour has been observed, shape (168,).
+        How often each hour has been observed, shape (168,), or of each source, shape (sources, 168).
     dispersion
         As for ``week_shape``.
 
@@ -151,7 +155,7 @@ def shared_shapes(counts: ArrayLike, passed: ArrayLike, *, most: int = 8, disper
     if seen.sum() <= 0 or weeks.sum() <= 0:
         return WeekShapes(np.ones((1, HOURS)), np.zeros(len(seen), dtype=np.int64))
     effective = seen / dispersion
-    shapes = week_shape(seen.sum(axis=0), weeks, dispersion=dispersion)[None, :]
+    shapes = _pooled(effective, weeks, np.ones(len(seen)))[None, :]
     members = np.zeros(len(seen), dtype=np.int64)
     score = _evidence(effective, weeks, shapes)
     for clusters in range(2, min(most, len(seen)) + 1):
@@ -163,32 +167,51 @@ def shared_shapes(counts: ArrayLike, passed: ArrayLike, *, most: int = 8, disper
     return WeekShapes(shapes, members)
 
 
+def belonging(counts: Floats, passed: Floats, shapes: Floats) -> Ints:
+    """Return the likeliest shape of each source; arguments as for ``shared_shapes``."""
+    likeliest: Ints = np.argmax(_log_likelihoods(counts, passed, shapes), axis=1)
+    return likeliest
+
+
+def _pooled(counts: Floats, passed: Floats, share: Floats) -> Floats:
+    """Return the shape of several sources taken together, each with a share of it, shape (sources,)."""
+    if passed.ndim == 1:
+        return week_shape(share @ counts, passed)
+    flat = counts.sum(axis=1, keepdims=True) * passed / np.maximum(passed.sum(axis=1, keepdims=True), 1e-12)
+    together = share @ counts
+    return _shape(together, share @ flat) if together.sum() > 0 else np.ones(HOURS)
+
+
 def _split(counts: Floats, passed: Floats, shapes: Floats, members: Ints, clusters: int) -> Floats:
     """Return the shapes and one more: that of the sources which fit their own shape worst."""
-    flat = counts.sum(axis=1, keepdims=True) * passed / passed.sum()
+    flat = counts.sum(axis=1, keepdims=True) * passed / passed.sum(axis=-1, keepdims=True)
     expected = flat * shapes[members]
     misfit = ((counts - expected) ** 2 / np.maximum(expected, 1e-9)).sum(axis=1) / HOURS
     pattern = (counts - expected) @ ((counts - expected)[int(np.argmax(misfit))])
-    worst = pattern > 0
-    return np.vstack([shapes, week_shape(counts[worst].sum(axis=0), passed)])[:clusters]
+    worst = (pattern > 0).astype(np.float64)
+    return np.vstack([shapes, _pooled(counts, passed, worst)])[:clusters]
 
 
 def _mixture(counts: Floats, passed: Floats, shapes: Floats) -> tuple[Floats, Ints]:
     for _ in range(_ROUNDS):
         logs = _log_likelihoods(counts, passed, shapes)
         belongs = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
-        new = np.array([week_shape(share @ counts, passed) for share in belongs.T])
+        new = np.array([_pooled(counts, passed, share) for share in belongs.T])
         if np.allclose(new, shapes, rtol=1e-3, atol=1e-4):
             break
         shapes = new
-    return shapes, np.argmax(_log_likelihoods(counts, passed, shapes), axis=1)
+    return shapes, belonging(counts, passed, shapes)
 
 
 def _log_likelihoods(counts: Floats, passed: Floats, shapes: Floats) -> Floats:
     """Return the log-likelihood of each source under each shape, its rate being whatever fits, shape (n, k)."""
-    share = shapes * passed
-    logs: Floats = counts @ np.log(share / share.sum(axis=1, keepdims=True) + 1e-12).T
-    return logs
+    if passed.ndim == 1:
+        share = shapes * passed
+        logs: Floats = counts @ np.log(share / share.sum(axis=1, keepdims=True) + 1e-12).T
+        return logs
+    expected = np.log(np.maximum(passed @ shapes.T, 1e-12))
+    found: Floats = counts.sum(axis=1, keepdims=True)
+    return counts @ np.log(shapes + 1e-12).T - found * expected
 
 
 def _evidence(counts: Floats, passed: Floats, shapes: Floats) -> float:

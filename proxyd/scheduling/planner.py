@@ -17,6 +17,7 @@ from proxyd.scheduling import detection
 from proxyd.scheduling.budget import Budget
 from proxyd.scheduling.demand import Demands
 from proxyd.scheduling.edf import latest_slots
+from proxyd.scheduling.fleet import WeekPlan
 from proxyd.scheduling.intervals import PlannedInterval
 
 LOOKAHEAD_CHRONONS = 60
@@ -194,8 +195,15 @@ class Planner:
         self.held_back: dict[str, int] = {}
         self._sleeping: list[tuple[Chronon, str]] = []
         self._awake: set[str] = set()
+        self.week: WeekPlan | None = None
 
     # -- what the daemon tells it
+
+    def adopt(self, week: WeekPlan, now: Chronon) -> None:
+        """Detect by a new plan of the week from now on."""
+        self.week = week
+        for source_id in self.pages:
+            self.reschedule(source_id, now)
 
     def put(self, page: Page, now: Chronon) -> None:
         """Add or replace a page."""
@@ -261,6 +269,8 @@ class Planner:
     def reschedule(self, source_id: str, now: Chronon) -> None:
         """Find out anew when to look at a page, after its rate, demands or back-off changed."""
         page = self.pages[source_id]
+        if self.week is not None and page.last_seen_s is not None:
+            self.week.follow(source_id, page.rate_per_s, page.demands.weight, page.last_seen_s)
         self._awake.discard(source_id)
         page.wake = self._wake(page, now)
         heappush(self._sleeping, (page.wake, source_id))
@@ -375,6 +385,9 @@ class Planner:
     def _detection_due_s(self, page: Page) -> float:
         if not page.demands.detecting or page.last_seen_s is None:
             return inf
+        due_s = None if self.week is None else self.week.due_s(page.source_id)
+        if due_s is not None:
+            return due_s
         price_item_s, weight = self.settings.price_item_s, page.demands.weight
         return page.last_seen_s + detection.due_after_s(page.rate_per_s, price_item_s=price_item_s, weight=weight)
 
@@ -394,8 +407,13 @@ class Planner:
             candidate = self._other_candidate(page, now)
             if candidate is not None:
                 ranked[page.source_id] = candidate
+        now_s = self.settings.grid.start_s(now)
+        due = [p for p in pages if self._is_detected(p, now) and now_s + 1e-9 >= self._detection_due_s(p)]
+        self._detect(ranked, due, now_s, Reason.DETECTION)
         if self.settings.spend:
-            self._spend_candidates(ranked, now)
+            stop_s = self.settings.grid.start_s(now + 1)
+            others = [p for p in self.pages.values() if self._is_detected(p, now) and p.allowed_s() < stop_s]
+            self._detect(ranked, [p for p in others if p.source_id not in self._in_flight], now_s, Reason.SPEND)
         return ranked.values()
 
     def _interval_candidates(self, pages: Iterable[Page], now: Chronon) -> dict[str, _Candidate]:
@@ -432,30 +450,39 @@ class Planner:
             is_due = now_s + 1e-9 >= self._safety_due_s(page)
             rank = (2, 0.0, 0.0, page.source_id)
             return _Candidate(rank, page, Reason.SAFETY, page.demands.first_rule) if is_due else None
-        if page.demands.detecting and now_s + 1e-9 >= self._detection_due_s(page):
-            return self._detection_candidate(page, now_s, 2, Reason.DETECTION)
         return None
 
-    def _spend_candidates(self, ranked: dict[str, _Candidate], now: Chronon) -> None:
-        now_s = self.settings.grid.start_s(now)
-        for page in self.pages.values():
-            if (
-                page.source_id in ranked
-                or page.source_id in self._in_flight
-                or not page.demands.detecting
-                or page.last_seen_s is None
-                or self._is_pushed(page, now)
-            ):
-                continue
-            if page.allowed_s() < self.settings.grid.start_s(now + 1):
-                ranked[page.source_id] = self._detection_candidate(page, now_s, 3, Reason.SPEND)
+    def _is_detected(self, page: Page, now: Chronon) -> bool:
+        return bool(page.demands.detecting) and page.last_seen_s is not None and not self._is_pushed(page, now)
 
-    @staticmethod
-    def _detection_candidate(page: Page, now_s: float, group: int, reason: Reason) -> _Candidate:
-        waited_s = now_s - (page.last_seen_s or 0.0)
-        urgency = detection.index(page.rate_per_s, waited_s, page.demands.weight)
-        rank = (group, -urgency, 0.0, page.source_id)
-        return _Candidate(rank, page, reason, page.demands.detecting[0])
+    def _detect(self, ranked: dict[str, _Candidate], pages: Iterable[Page], now_s: float, reason: Reason) -> None:
+        """Add pages that no other demand asks for, by what a probe of each would save over its price."""
+        others = [page for page in pages if page.source_id not in ranked]
+        planned = [p.source_id for p in others if self.week is not None and p.source_id in self.week]
+        gains = dict(zip(planned, self.week.gains(planned, now_s), strict=True)) if self.week and planned else {}
+        group = 2 if reason is Reason.DETECTION else 3
+        for page in others:
+            gain = gains.get(page.source_id)
+            if gain is None:
+                waited_s = now_s - (page.last_seen_s or 0.0)
+                gain = detection.index(page.rate_per_s, waited_s, page.demands.weight) / self.settings.price_item_s
+            rank = (group, -float(gain), 0.0, page.source_id)
+            ranked[page.source_id] = _Candidate(rank, page, reason, page.demands.detecting[0])
+
+    def detected(self) -> list[Page]:
+        """Return the pages that are probed for detection."""
+        return [page for page in self.pages.values() if page.demands.detecting]
+
+    def spare_per_s(self) -> float:
+        """Return what fixed probes and intervals leave of the budget, in probes a second; at least a tenth of it."""
+        length_s = self.settings.grid.length_s
+        asked = sum(
+            max([*(d.rate_per_s / d.firing.every for d in demands.intervals), 0.0])
+            + max([*(1.0 / (d.period * length_s) for d in demands.fixed), 0.0])
+            for demands in (page.demands for page in self.pages.values())
+        )
+        most = self.settings.budget.mean_per_s
+        return max(0.1 * most, most - asked)
 
     def _blocked_until_s(self, page: Page) -> float:
         return self._blocked_s.get(page.throttle_scope or page.host, -inf)

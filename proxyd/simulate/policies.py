@@ -11,7 +11,7 @@ from proxyd.estimation import WEEK_S
 from proxyd.estimation.learning import FleetModel
 from proxyd.estimation.weeks import WeekShapes
 from proxyd.model.chronon import Chronon
-from proxyd.scheduling.fleet import FleetLimits, FleetPlanner, WeekGrid
+from proxyd.scheduling.fleet import FleetLimits, FleetPlanner, WeekGrid, by_slot
 from proxyd.scheduling.frequency.detection import memoryless, tight_bound
 from proxyd.scheduling.frequency.policies import (
     AdaptivePolicy,
@@ -60,20 +60,6 @@ class Learner:
         """Return week shapes by slot of the plan."""
         weeks = self.model.week_shapes(self.terms.grid.start_s(now))
         return WeekShapes(by_slot(weeks.shapes, grid.slots), weeks.of_source)
-
-
-def by_slot(shapes: Floats, slots: int) -> Floats:
-    """Return factors by slot from factors by hour, shape (shapes, slots): the mean over what a slot covers.
-
-    >>> by_slot(np.arange(168.0)[None, :], 336)[0, :4]
-    array([0., 0., 1., 1.])
-    """
-    hours = shapes.shape[1]
-    sums = np.concatenate([np.zeros((len(shapes), 1)), np.cumsum(shapes, axis=1)], axis=1)
-    edges = np.arange(slots + 1) * (hours / slots)
-    at = np.array([np.interp(edges, np.arange(hours + 1), row) for row in sums])
-    factors: Floats = np.diff(at, axis=1) * (slots / hours)
-    return factors
 
 
 class Timer:

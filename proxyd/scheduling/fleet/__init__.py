@@ -4,15 +4,19 @@ from proxyd.scheduling.fleet.plan import FleetPlan, plan_epoch
 from proxyd.scheduling.fleet.planner import FleetLimits, FleetPlanner, WeekGrid
 from proxyd.scheduling.fleet.prices import HostLimits, Prices, allocate
 from proxyd.scheduling.fleet.timetable import Timetable
+from proxyd.scheduling.fleet.week_plan import FleetState, WeekPlan, by_slot
 
 __all__ = [
     "FleetLimits",
     "FleetPlan",
     "FleetPlanner",
+    "FleetState",
     "HostLimits",
     "Prices",
     "Timetable",
     "WeekGrid",
+    "WeekPlan",
     "allocate",
+    "by_slot",
     "plan_epoch",
 ]

@@ -66,6 +66,8 @@ class FleetLimits:
         Limits by host, ``None`` for none.
     spacing_s
         Least time between two probes of a source, in seconds.
+    least_price
+        What a probe must save in any case, in item-slots: where that is more than the budget's price it is not spent.
 
     Examples
     --------
@@ -77,6 +79,7 @@ class FleetLimits:
     capacity: Floats | None = None
     hosts: HostLimits | None = None
     spacing_s: float = 0.0
+    least_price: float = 0.0
 
     def sampled(self, rates: Floats, shape_of: Ints) -> _Sample:
         """Return some thousand of the sources, evenly chosen, and their share of the limits."""
@@ -123,6 +126,9 @@ class FleetPlanner:
         Importance of each source, shape (sources,).
     importance
         What waiting costs by slot of the week, shape (slots,).
+    phase_s
+        By how much the slots of each source begin later than the week's, in seconds, shape (sources,); all together
+        where ``None``. With phases the probes of a slot spread over it.
 
     Raises
     ------
@@ -147,6 +153,7 @@ class FleetPlanner:
     shape_of: Ints
     weights: Floats | None = None
     importance: Floats | None = None
+    phase_s: Floats | None = None
     rate_per_s: Floats = field(init=False)
     last_s: Floats = field(init=False)
     due_s: Floats = field(init=False)
@@ -171,13 +178,13 @@ class FleetPlanner:
 
     # -- what it is told
 
-    def start(self, rate_per_s: ArrayLike, *, now_s: float) -> None:
-        """Begin with these rates and every source just probed."""
+    def start(self, rate_per_s: ArrayLike, *, now_s: ArrayLike) -> None:
+        """Begin with these rates and the sources probed at ``now_s``, each at its own time or all together."""
         rates = np.array(rate_per_s, dtype=np.float64)
         if rates.shape != self.last_s.shape or not np.all(rates >= 0):
             raise SchedulingError(f"{len(self.last_s)} sources need as many rates, none negative")
         self.rate_per_s = rates
-        self.last_s = np.full(len(self.rate_per_s), now_s)
+        self.last_s = np.full(len(self.rate_per_s), now_s, dtype=np.float64)
 
     def reshape(self, shapes: Floats, shape_of: Ints) -> None:
         """Take new week shapes; they count from the next ``reprice`` on, which makes new timetables."""
@@ -202,7 +209,14 @@ class FleetPlanner:
             self._capacity, self._curve_of = limits.capacity, self.shape_of
             self._costs = WeekCosts(self.shapes, self.importance)
             self._gaps = np.array([table.gaps for table in self.tables])
-        self.prices = allocate(self.tables, self._table_of, rates, limits.probes_per_slot, hosts=limits.hosts)
+        self.prices = allocate(
+            self.tables,
+            self._table_of,
+            rates,
+            limits.probes_per_slot,
+            hosts=limits.hosts,
+            least_price=limits.least_price,
+        )
         self._plan(np.arange(len(rates)))
         np.maximum(self.due_s, now_s, out=self.due_s)
 
@@ -216,12 +230,22 @@ class FleetPlanner:
         self._known_prices()
         due = np.flatnonzero(self.due_s <= now_s + 1e-6)
         if len(due) > room:
-            return due[largest(self._gain(due, now_s), room)]
+            return due[largest(self.gains(due, now_s), room)]
         if not spend or len(due) == room:
             return due
         others = np.flatnonzero((self.due_s > now_s + 1e-6) & (now_s - self.last_s >= max(self.spacing_s, 1e-6)))
         passed = (now_s - self.last_s[others]) / (self.due_s[others] - self.last_s[others])
         return np.concatenate([due, others[largest(passed, room - len(due))]])
+
+    def gains(self, sources: Ints, now_s: float) -> Floats:
+        """Return the expected delay that a probe of each of ``sources`` would end, over its price."""
+        prices = self._known_prices()
+        assert self._costs is not None
+        start = (self.last_s[sources] - MONDAY_S) / self.grid.slot_s
+        finish = np.full(len(sources), (now_s - MONDAY_S) / self.grid.slot_s)
+        cost = self._costs.between(self._curve_of[sources], start, finish)
+        gain: Floats = self._weighted(sources) * cost / prices.of_source[sources]
+        return gain
 
     # -- how
 
@@ -234,16 +258,6 @@ class FleetPlanner:
         assert self.weights is not None
         weighted: Floats = self.rate_per_s[sources] * self.weights[sources]
         return weighted
-
-    def _gain(self, sources: Ints, now_s: float) -> Floats:
-        """Return the expected delay that a probe would end, over its price."""
-        prices = self._known_prices()
-        assert self._costs is not None
-        start = (self.last_s[sources] - MONDAY_S) / self.grid.slot_s
-        finish = np.full(len(sources), (now_s - MONDAY_S) / self.grid.slot_s)
-        cost = self._costs.between(self._curve_of[sources], start, finish)
-        gain: Floats = self._weighted(sources) * cost / prices.of_source[sources]
-        return gain
 
     def _timetable(self, shape: Floats, slot_price: Floats | None) -> Timetable:
         return Timetable.build(shape, importance=self.importance, slot_price=slot_price)
@@ -274,11 +288,12 @@ class FleetPlanner:
         """Look up when the sources are due after their last probes."""
         prices = self._known_prices()
         slot_s, last = self.grid.slot_s, self.last_s[sources]
+        monday = MONDAY_S if self.phase_s is None else MONDAY_S + self.phase_s[sources]
         rates = self._weighted(sources) * slot_s
         rows = rows_of(prices.of_source[sources], rates, sources)
-        since = np.floor((last - MONDAY_S + 1e-6) / slot_s)
+        since = np.floor((last - monday + 1e-6) / slot_s)
         gap = self._gaps[self._table_of[sources], rows, since.astype(np.int64) % self.grid.slots]
-        due = np.where(gap >= 1.0, MONDAY_S + (since + gap) * slot_s, last + gap * slot_s)
+        due = np.where(gap >= 1.0, monday + (since + gap) * slot_s, last + gap * slot_s)
         self.due_s[sources] = np.where(rates > 0, np.maximum(due, last + self.spacing_s), np.inf)
 
 

@@ -87,6 +87,7 @@ def allocate(
     probes_per_slot: float,
     *,
     hosts: HostLimits | None = None,
+    least_price: float = 0.0,
 ) -> Prices:
     """Return the prices at which the fleet as a whole makes ``probes_per_slot``, and no host bears more than its limit.
 
@@ -101,6 +102,8 @@ def allocate(
         Items a slot times weight, shape (sources,).
     probes_per_slot
         The budget.
+    least_price
+        Price below which no probe is sold, in item-slots: the budget is then not spent.
 
     Raises
     ------
@@ -131,7 +134,8 @@ def allocate(
             low = middle
         else:
             high = middle
-    return Prices(float(2.0**high), np.exp2(np.maximum(floor, high)))
+    price = max(float(2.0**high), least_price)
+    return Prices(price, np.maximum(np.exp2(floor), price))
 
 
 class _Fleet:

@@ -1,0 +1,148 @@
+"""When in a week one source's items came: counted online, small enough to keep for every source, over restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyd.estimation.bins import WEEK_S
+from proxyd.estimation.evidence import Evidence, ItemCount, ItemTimes
+from proxyd.estimation.weeks import (
+    HOUR_S,
+    HOURS,
+    Floats,
+    WeekShapes,
+    belonging,
+    passed_hours,
+    shared_shapes,
+    week_hours,
+)
+
+HALF_LIFE_S = 26 * WEEK_S
+_SAMPLE = 10_000  # sources from which shapes are learned; the others are assigned to one
+_LONGEST_S = 52 * WEEK_S
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeekCounts:
+    """Items of a source by hour of the week, each discounted by its age.
+
+    Parameters
+    ----------
+    counts
+        Shape (168,), Monday 00:00 UTC first.
+    squares
+        Squares of the items that came in the same hour, discounted likewise: they tell batches from single items.
+    since_s
+        Since when the source is observed.
+    as_of_s
+        To when the counts are discounted.
+
+    Examples
+    --------
+    >>> counts = WeekCounts.begun(0.0).seen(ItemTimes(0.0, 7200.0, (60.0, 90.0)))
+    >>> counts.items, counts.squares
+    (2.0, 4.0)
+    """
+
+    counts: NDArray[np.float32]
+    squares: float
+    since_s: float
+    as_of_s: float
+
+    @classmethod
+    def begun(cls, since_s: float) -> WeekCounts:
+        """Return no items yet."""
+        return cls(np.zeros(HOURS, dtype=np.float32), 0.0, since_s, since_s)
+
+    @property
+    def items(self) -> float:
+        """Discounted items of all hours."""
+        return float(self.counts.sum())
+
+    def seen(self, evidence: Evidence) -> WeekCounts:
+        """Return the counts with what a probe found; items without times are spread over when they may have come."""
+        if isinstance(evidence, ItemTimes):
+            found = np.bincount(week_hours(evidence.times_s), minlength=HOURS).astype(np.float64)
+            _, batches = np.unique(np.floor(np.asarray(evidence.times_s) / HOUR_S), return_counts=True)
+            squares = float((batches.astype(np.float64) ** 2).sum())
+        else:
+            items = float(evidence.count if isinstance(evidence, ItemCount) else evidence.changed)
+            passed = passed_hours(evidence.since_s, evidence.until_s)
+            found = items * passed / max(float(passed.sum()), 1e-12)
+            squares = items
+        if not found.any():
+            return self
+        faded = self.faded(evidence.until_s)
+        return replace(faded, counts=(faded.counts + found).astype(np.float32), squares=faded.squares + squares)
+
+    def faded(self, now_s: float) -> WeekCounts:
+        """Return the counts discounted to ``now_s``."""
+        fade = 2.0 ** (-max(0.0, now_s - self.as_of_s) / HALF_LIFE_S)
+        as_of_s = max(now_s, self.as_of_s)
+        return replace(
+            self, counts=(self.counts * fade).astype(np.float32), squares=self.squares * fade, as_of_s=as_of_s
+        )
+
+    def passed(self, now_s: float) -> Floats:
+        """Return how often each hour of the week was observed, of the last year."""
+        return passed_hours(max(self.since_s, now_s - _LONGEST_S), now_s)
+
+
+def fleet_shapes(weeks: Sequence[WeekCounts], now_s: float, *, most: int = 8) -> WeekShapes:
+    """Return shared week shapes and the one that each source follows.
+
+    Shapes are learned from the sources that have shown most; their items count less the more come in batches.
+
+    Examples
+    --------
+    >>> office = ItemTimes(0.0, 4 * WEEK_S, tuple(day * 86400.0 + 36_000.0 + n for day in range(28) for n in range(9)))
+    >>> shapes = fleet_shapes([WeekCounts.begun(0.0).seen(office)], 4 * WEEK_S).shapes
+    >>> bool(shapes[0, 10] > 5 * shapes[0, 20])
+    True
+    """
+    if not weeks:
+        return WeekShapes(np.ones((1, HOURS)), np.zeros(0, dtype=np.int64))
+    items = np.array([each.items for each in weeks])
+    order = np.argsort(-items, kind="stable")
+    sample = [weeks[number] for number in order[:_SAMPLE]]
+    counts, passed = _arrays(sample, now_s)
+    learned = shared_shapes(counts, passed, most=most, dispersion=dispersion(sample, now_s))
+    of_source = np.zeros(len(weeks), dtype=np.int64)
+    of_source[order[:_SAMPLE]] = learned.of_source
+    for begin in range(_SAMPLE, len(weeks), _SAMPLE):
+        numbers = order[begin : begin + _SAMPLE]
+        of_source[numbers] = belonging(*_arrays([weeks[number] for number in numbers], now_s), learned.shapes)
+    return WeekShapes(learned.shapes, of_source)
+
+
+def dispersion(weeks: Sequence[WeekCounts], now_s: float) -> float:
+    """Return variance over mean of the items by hour, at least 1: how much less they say than single items do.
+
+    Notes
+    -----
+    With n items in an hour, ``E[n^2] / E[n]`` is the dispersion and the hour's rate; the rate is taken off.
+
+    Examples
+    --------
+    >>> single = WeekCounts.begun(0.0).seen(ItemTimes(0.0, WEEK_S, (60.0, 90_000.0)))
+    >>> batch = WeekCounts.begun(0.0).seen(ItemTimes(0.0, WEEK_S, (60.0,) * 4))
+    >>> round(dispersion([single], WEEK_S), 1), round(dispersion([batch], WEEK_S), 1)
+    (1.0, 4.0)
+    """
+    items = np.array([each.items for each in weeks])
+    if items.sum() <= 0:
+        return 1.0
+    hours = np.array([max(1.0, min(now_s - each.since_s, _LONGEST_S) / HOUR_S) for each in weeks])
+    squares = sum(each.squares for each in weeks)
+    return max(1.0, float((squares - (items * items / hours).sum()) / items.sum()))
+
+
+def _arrays(weeks: Sequence[WeekCounts], now_s: float) -> tuple[Floats, Floats]:
+    """Return items and observed hours of each source, shape (sources, 168) both."""
+    counts = np.array([each.counts for each in weeks], dtype=np.float64)
+    fades = np.array([2.0 ** (-max(0.0, now_s - each.as_of_s) / HALF_LIFE_S) for each in weeks])
+    return counts * fades[:, None], np.array([each.passed(now_s) for each in weeks])

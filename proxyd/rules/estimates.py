@@ -1,0 +1,116 @@
+"""What is learned of each source: its state, its update rate, and when in a week its items come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from proxyd.estimation import Cycle, Evidence, PopulationPrior, WeekCounts, fleet_shapes
+from proxyd.model.profile import Source
+from proxyd.rules.engine import source_rate
+from proxyd.rules.state import SourceState
+from proxyd.scheduling.fleet import FleetState, WeekPlan
+from proxyd.scheduling.planner import Page
+
+
+class Estimates:
+    """States, rates and weeks of sources, by name."""
+
+    def __init__(self, prior_mean_per_s: float, half_life_s: float, cycle: Cycle) -> None:
+        self.states: dict[str, SourceState] = {}
+        self.weeks: dict[str, WeekCounts] = {}
+        self.cycle = cycle
+        self._prior = PopulationPrior(prior_mean_per_s)
+        self._half_life_s = half_life_s
+
+    @property
+    def prior_per_s(self) -> float:
+        """The rate of a source that nothing is known of, in items per second."""
+        return self._prior.rate_per_s()
+
+    def restore(self, states: Mapping[str, SourceState], weeks: Mapping[str, WeekCounts]) -> None:
+        """Take over what a store remembers."""
+        for state in states.values():
+            self.keep(state)
+        self.weeks = dict(weeks)
+
+    def state(self, source: Source, reading: str) -> SourceState:
+        """Return the state of a source that is read so; afresh where it was another page."""
+        known = self.states.get(source.source_id)
+        if known is not None and known.reading == reading:
+            return known
+        if known is not None and not known.reading and known.url == source.url:  # from before readings were kept
+            return replace(known, reading=reading)
+        # Another address, or another reading, is another page, but its events go on in the same numbered stream.
+        next_seq = known.next_seq if known is not None else 1
+        return SourceState(source.source_id, source.url, next_seq=next_seq, reading=reading)
+
+    def keep(self, state: SourceState) -> None:
+        """Take a state as the newest."""
+        old = self.states.get(state.source_id)
+        self._prior.replace(
+            old=(old.rate_events, old.rate_exposure_s) if old else (0.0, 0.0),
+            new=(state.rate_events, state.rate_exposure_s),
+        )
+        self.states[state.source_id] = state
+
+    def rate_per_s(self, state: SourceState, source: Source, now_s: float) -> float:
+        """Return the update rate, in items per second."""
+        rate = source_rate(state, source, half_life_s=self._half_life_s)
+        return rate.rate_per_s(now_s, prior_per_s=self.prior_per_s)
+
+    def see(self, source_id: str, evidence: Evidence) -> WeekCounts | None:
+        """Count what a probe found and return the week's counts to be stored, ``None`` where it found nothing."""
+        told = self.cycle.evidence(evidence)
+        old = self.weeks.get(source_id)
+        new = (old or WeekCounts.begun(told.since_s)).seen(told)
+        self.weeks[source_id] = new
+        return None if new is old or not new.items else new
+
+    def forget_week(self, source_id: str) -> None:
+        """Count afresh: it is another page."""
+        self.weeks.pop(source_id, None)
+
+
+@dataclass(frozen=True, eq=False)
+class Fleet:
+    """The sources probed for detection, as they stand: what a week plan is made from, in a thread of its own."""
+
+    pages: tuple[tuple[str, float, float, float], ...]
+    weeks: tuple[WeekCounts, ...]
+    now_s: float
+    probes_per_s: float
+    price_item_s: float
+    cycle: Cycle
+
+    @classmethod
+    def of(
+        cls, pages: list[Page], estimates: Estimates, *, now_s: float, probes_per_s: float, price_item_s: float
+    ) -> Fleet:
+        """Return the fleet of the pages that were seen at least once."""
+        seen = [
+            (p.source_id, p.rate_per_s, p.demands.weight, p.last_seen_s) for p in pages if p.last_seen_s is not None
+        ]
+        cycle, blank = estimates.cycle, WeekCounts.begun(estimates.cycle.week_s(now_s))
+        weeks = tuple(estimates.weeks.get(source_id, blank) for source_id, *_ in seen)
+        return cls(tuple(seen), weeks, now_s, probes_per_s, price_item_s, cycle)
+
+    def plan(self) -> WeekPlan | None:
+        """Return the plan of the week, ``None`` for no sources."""
+        if not self.pages:
+            return None
+        names, rates, weights, last_seen = zip(*self.pages, strict=True)
+        state = FleetState(
+            names,
+            np.array(rates),
+            np.array(weights),
+            np.array(last_seen),
+            fleet_shapes(self.weeks, self.cycle.week_s(self.now_s)),
+            self.now_s,
+            self.probes_per_s,
+            self.price_item_s,
+            cycle=self.cycle,
+        )
+        return WeekPlan.of(state)

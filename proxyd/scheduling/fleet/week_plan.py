@@ -1,0 +1,149 @@
+"""The week plan: shapes of the week and prices for named sources, made in the background, followed probe by probe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyd.estimation import Cycle, WeekShapes
+from proxyd.scheduling.fleet.planner import FleetLimits, FleetPlanner, WeekGrid
+from proxyd.scheduling.turns import turns
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class FleetState:
+    """What a week plan is made from: the sources that are probed for detection, as they stand at ``now_s``.
+
+    Parameters
+    ----------
+    rate_per_s, weights, last_seen_s
+        Items a second, importance, and when each source was seen last, shape (sources,).
+    weeks
+        Shapes by hour of the week, and which of them each source follows.
+    probes_per_s
+        The budget: what is left of it for detection.
+    price_item_s
+        Item-seconds of delay that a probe must save in any case.
+    """
+
+    source_ids: tuple[str, ...]
+    rate_per_s: Floats
+    weights: Floats
+    last_seen_s: Floats
+    weeks: WeekShapes
+    now_s: float
+    probes_per_s: float
+    price_item_s: float = 0.0
+    slot_s: float = 1800.0
+    cycle: Cycle = field(default_factory=Cycle)
+
+
+class WeekPlan:
+    """When the next probe of each source pays best, by name; ``follow`` it with every probe.
+
+    All inside is in the time of a cycle of seven days, whatever the cycle's length.
+
+    Examples
+    --------
+    >>> office = np.zeros(168); office[9:17] = 1.0
+    >>> weeks = WeekShapes(np.array([office]), np.zeros(1, dtype=np.int64))
+    >>> monday, day = 4 * 86400.0, 86400.0
+    >>> state = FleetState(("a",), np.array([8 / day]), np.ones(1), np.array([monday]), weeks, monday, 2 / day)
+    >>> plan = WeekPlan.of(state)
+    >>> 9.0 < (plan.due_s("a") - monday) / 3600.0 < 18.0
+    True
+    >>> plan.due_s("b") is None
+    True
+    """
+
+    def __init__(self, planner: FleetPlanner, numbers: dict[str, int], weeks: WeekShapes, cycle: Cycle) -> None:
+        self._planner = planner
+        self._numbers = numbers
+        self._weeks = weeks
+        self._cycle = cycle
+        self._told: dict[str, tuple[float, float, float]] = {}
+
+    @classmethod
+    def of(cls, state: FleetState) -> WeekPlan:
+        """Return the plan for a fleet; takes about a second for a million sources, and some for new shapes."""
+        cycle, speed = state.cycle, state.cycle.speed
+        grid = WeekGrid(state.slot_s)
+        shapes = by_slot(state.weeks.shapes, grid.slots)
+        phase_s = turns(np.arange(len(state.source_ids))) * state.slot_s
+        planner = FleetPlanner(grid, shapes, state.weeks.of_source, weights=state.weights.copy(), phase_s=phase_s)
+        planner.start(state.rate_per_s / speed, now_s=cycle.week_s(state.last_seen_s))
+        probes_per_slot = max(state.probes_per_s, 1e-12) / speed * state.slot_s
+        least_price = state.price_item_s * speed / state.slot_s
+        planner.reprice(FleetLimits(probes_per_slot, least_price=least_price), now_s=-inf)
+        numbers = {source_id: number for number, source_id in enumerate(state.source_ids)}
+        return cls(planner, numbers, state.weeks, cycle)
+
+    def __contains__(self, source_id: str) -> bool:
+        return source_id in self._numbers
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> WeekPlan:
+        """Return a plan that follows other probes; what does not change is shared."""
+        planner = copy(self._planner)
+        for name in ("last_s", "due_s", "rate_per_s", "weights"):
+            setattr(planner, name, getattr(planner, name).copy())
+        other = WeekPlan(planner, self._numbers, self._weeks, self._cycle)
+        other._told = dict(self._told)
+        return other
+
+    @property
+    def price_item_s(self) -> float:
+        """What a probe must save, in item-seconds of delay."""
+        assert self._planner.prices is not None
+        return self._planner.prices.probe * self._planner.grid.slot_s / self._cycle.speed
+
+    def due_s(self, source_id: str) -> float | None:
+        """Return when a source is due, ``None`` where the plan does not know it."""
+        number = self._numbers.get(source_id)
+        if number is None:
+            return None
+        due_s = float(self._planner.due_s[number])
+        return self._cycle.time_s(due_s) if due_s < inf else inf
+
+    def follow(self, source_id: str, rate_per_s: float, weight: float, last_seen_s: float) -> None:
+        """Plan a source anew after a probe; does nothing where nothing is new, or the plan does not know it."""
+        number, told = self._numbers.get(source_id), (rate_per_s, weight, last_seen_s)
+        if number is None or self._told.get(source_id) == told:
+            return
+        self._told[source_id] = told
+        assert self._planner.weights is not None
+        self._planner.weights[number] = weight
+        rates = np.array([rate_per_s / self._cycle.speed])
+        self._planner.probed(np.array([number]), rates, now_s=float(self._cycle.week_s(last_seen_s)))
+
+    def gains(self, source_ids: Sequence[str], now_s: float) -> Floats:
+        """Return the expected delay that a probe of each source would end, over its price; shape (sources,)."""
+        numbers = np.array([self._numbers[source_id] for source_id in source_ids], dtype=np.int64)
+        return self._planner.gains(numbers, float(self._cycle.week_s(now_s)))
+
+    def intensity(self, source_id: str) -> Floats:
+        """Return the factors of a source's rate by hour of the week, shape (168,)."""
+        factors: Floats = self._weeks.shapes[self._weeks.of_source[self._numbers[source_id]]]
+        return factors
+
+
+def by_slot(shapes: Floats, slots: int) -> Floats:
+    """Return factors by slot from factors by hour, shape (shapes, slots): the mean over what a slot covers.
+
+    >>> by_slot(np.arange(168.0)[None, :], 336)[0, :4]
+    array([0., 0., 1., 1.])
+    """
+    hours = shapes.shape[1]
+    sums = np.concatenate([np.zeros((len(shapes), 1)), np.cumsum(shapes, axis=1)], axis=1)
+    edges = np.arange(slots + 1) * (hours / slots)
+    at = np.array([np.interp(edges, np.arange(hours + 1), row) for row in sums])
+    factors: Floats = np.diff(at, axis=1) * (slots / hours)
+    return factors
