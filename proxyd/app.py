@@ -27,12 +27,14 @@ from proxyd.daemon import (
     DaemonSettings,
     Declarations,
     Loops,
+    Planning,
     ProbeLoop,
     Pushes,
     PushParts,
     read_directory,
 )
 from proxyd.errors import NotFoundError, ProfileError
+from proxyd.estimation import Cycle
 from proxyd.language import CheckSettings, check
 from proxyd.metrics import Metrics
 from proxyd.model.chronon import ChrononGrid
@@ -103,6 +105,7 @@ def decider_settings(settings: Settings) -> DeciderSettings:
         half_life_s=settings.rate_half_life,
         freshness_cap_s=settings.freshness_cap,
         subscribes=bool(settings.public_url),
+        cycle=Cycle(settings.cycle),
         throttle_scope=ThrottleScopes(by_domain=settings.throttle_scope == "domain", groups=settings.groups),
     )
 
@@ -161,7 +164,7 @@ def build(settings: Settings, parts: Parts) -> tuple[Daemon, DaemonControl]:
     daemon = Daemon(
         declarations,
         parts.store,
-        Loops(probes, pushes, dispatcher, pings),
+        Loops(probes, pushes, dispatcher, pings, Planning(decider, parts.clock, metrics, every_s=settings.plan_every)),
         parts.clock,
         DaemonSettings(settings.reload_interval, settings.drain_timeout, settings.retention, settings.backup),
     )

@@ -248,6 +248,10 @@ class Settings(BaseModel):
     probe_price: Annotated[float, Field(gt=0)] = Field(
         0.1, description="item-hours of delay that a detection probe must save"
     )
+    plan_every: PositiveSeconds = Field(3600.0, description="how often prices and week shapes are found anew")
+    cycle: PositiveSeconds = Field(
+        604800.0, description="what repeats in the sources' rates: the week; shorter only in tests and demonstrations"
+    )
     epoch: PositiveSeconds = Field(86400.0, description="how far the rolling plan looks ahead")
     source_spacing: PositiveSeconds = Field(300.0, description="least time between two probes of a source")
     host_spacing: Seconds = Field(1.0, description="least time between two requests to a host")

@@ -36,6 +36,10 @@ class Metrics:
         self.budget_used = Gauge(
             "proxyd_budget_used_ratio", "Probes planned over probes allowed, in the last hour.", registry=r
         )
+        self.plan_s = Gauge("proxyd_plan_duration_seconds", "How long the last plan of the week took.", registry=r)
+        self.probe_price = Gauge(
+            "proxyd_probe_price_item_hours", "Delay that a probe for detection must save, in item-hours.", registry=r
+        )
         self.lateness = Histogram(
             "proxyd_scheduler_lateness_seconds", "Planned to actual start of a probe.", buckets=_LATENESS_S, registry=r
         )

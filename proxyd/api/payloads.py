@@ -10,6 +10,9 @@ from proxyd.ports import Control
 from proxyd.rules import Explanation, Fates, iso_time
 from proxyd.scheduling import PlannedProbe
 
+_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_EVEN = 1.05
+
 
 def time_or_none(time_s: float | None) -> str | None:
     """Return an ISO 8601 time; ``None`` for what never was."""
@@ -41,6 +44,8 @@ def explanation(found: Explanation) -> dict[str, Any]:
         "rules": list(found.rules),
         "postponed": dict(found.postponed),
         "unmet_intervals": found.unmet_intervals,
+        "price_item_hours": None if found.price_item_s is None else round(found.price_item_s / 3600.0, 6),
+        "week": [round(factor, 4) for factor in found.week],
         "first_contact": time_or_none(state.first_contact_s),
         "last_probe": time_or_none(state.last_start_s),
         "last_outcome": state.last_outcome,
@@ -67,6 +72,7 @@ def _summary(found: Explanation) -> list[str]:
         probe = found.next_probe.probe
         rule = f" for rule {probe.rule}" if probe.rule else ""
         lines.append(f"next probe: {iso_time(found.next_probe.start_s)}, because of {probe.reason.value}{rule}")
+    lines += _week_lines(found)
     lines += _origin_lines(found)
     if found.blocked_by and found.earliest_s:
         lines.append(f"held back by {found.blocked_by} until {iso_time(found.earliest_s)}")
@@ -75,6 +81,18 @@ def _summary(found: Explanation) -> list[str]:
     if found.postponed:
         counts = ", ".join(f"{name} {count} times" for name, count in sorted(found.postponed.items()))
         lines.append(f"postponed so far by: {counts}")
+    return lines
+
+
+def _week_lines(found: Explanation) -> list[str]:
+    """Return what a probe must save, and when in the week the source is busy."""
+    if found.price_item_s is None:
+        return []
+    busiest = max(range(len(found.week)), key=lambda hour: found.week[hour])
+    lines = [f"price: a probe for detection must save {found.price_item_s / 3600.0:.3g} item-hours of delay"]
+    if found.week[busiest] > _EVEN:
+        day, hour = divmod(busiest, 24)
+        lines.append(f"week: busiest on {_DAYS[day]} at {hour}:00 UTC, {found.week[busiest]:.1f} times its mean")
     return lines
 
 

@@ -11,6 +11,7 @@ import structlog
 from proxyd.clock import sleep_or_wake
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.housekeeping import housekeeping
+from proxyd.daemon.planning import Planning
 from proxyd.daemon.probing import ProbeLoop
 from proxyd.daemon.pushes import Pushes
 from proxyd.notify import Dispatcher, Pings
@@ -38,6 +39,7 @@ class Loops:
     pushes: Pushes
     dispatcher: Dispatcher
     pings: Pings
+    planning: Planning
 
 
 class Daemon:
@@ -82,6 +84,7 @@ class Daemon:
                 running.create_task(self._loops.pushes.run(), name="pushes")
                 running.create_task(self._loops.dispatcher.run(), name="deliveries")
                 running.create_task(self._loops.pings.run(), name="pings")
+                running.create_task(self._loops.planning.run(), name="planning")
                 declared = self._declarations.current
                 log.info("running", rules=len(declared.rules), sources=len(declared.sources))
                 async with housekeeping(
@@ -97,6 +100,7 @@ class Daemon:
         loops, timeout_s = self._loops, self._settings.drain_timeout_s
         loops.pushes.stop()
         loops.pings.stop()
+        loops.planning.stop()
         await asyncio.gather(loops.probes.drain(timeout_s), loops.dispatcher.drain(timeout_s))
 
     async def _watch_profiles(self) -> None:

@@ -283,7 +283,7 @@ class Declarations:
             states, streams = await self._store.load_states(), await self._store.load_streams()
             subscriptions, joint = await self._store.load_subscriptions(), await self._store.load_joint_intervals()
             states = {source_id: state.as_of(now_s) for source_id, state in states.items()}
-            self._decider.restore(states, streams, subscriptions, joint)
+            self._decider.restore(states, streams, subscriptions, joint, await self._store.load_weeks())
         backlog = self._decider.declare(declaration, accepted, now_s)
         self._files, self._api = list(files), dict(api)
         self._statements = [(text.file, s) for text in texts for s in parse(text.text, text.file).statements]

@@ -184,7 +184,7 @@ def _pooled(counts: Floats, passed: Floats, share: Floats) -> Floats:
 
 def _split(counts: Floats, passed: Floats, shapes: Floats, members: Ints, clusters: int) -> Floats:
     """Return the shapes and one more: that of the sources which fit their own shape worst."""
-    flat = counts.sum(axis=1, keepdims=True) * passed / passed.sum(axis=-1, keepdims=True)
+    flat = counts.sum(axis=1, keepdims=True) * passed / np.maximum(passed.sum(axis=-1, keepdims=True), 1e-12)
     expected = flat * shapes[members]
     misfit = ((counts - expected) ** 2 / np.maximum(expected, 1e-9)).sum(axis=1) / HOURS
     pattern = (counts - expected) @ ((counts - expected)[int(np.argmax(misfit))])

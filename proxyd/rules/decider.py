@@ -7,17 +7,18 @@ explanations come out.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
 from types import MappingProxyType
+from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
 
-from proxyd.estimation import DEFAULT_MEAN_PER_S, PopulationPrior
-from proxyd.model.chronon import Chronon, ChrononGrid, Epoch
+from proxyd.estimation import WeekCounts
+from proxyd.model.chronon import Chronon, Epoch
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.model.profile import EMPTY_DECLARATION, Declaration, Source
 from proxyd.politeness import Connectivity, PolitenessBudget, ProbeLog, Throttles
@@ -31,9 +32,10 @@ from proxyd.rules.engine import (
     history_needed,
     needed,
     observe,
-    source_rate,
     with_found,
 )
+from proxyd.rules.estimates import Estimates, Fleet
+from proxyd.rules.explanation import DeciderSettings, Explanation
 from proxyd.rules.fates import Fates, fates_of
 from proxyd.rules.joint import JointInterval
 from proxyd.rules.notices import History, notice
@@ -42,63 +44,8 @@ from proxyd.rules.programs import RuleProgram, compile_rule
 from proxyd.rules.state import Needed, SourceState, StoredEvent, StreamState
 from proxyd.rules.streams import advance, counted, counts, recalled
 from proxyd.rules.subscriptions import Hubs, Subscription, refused
-from proxyd.scheduling import Demands, OnceDemand, Page, PlannedProbe, Planner, PlannerSettings
-
-
-@dataclass(frozen=True, slots=True)
-class DeciderSettings:
-    """What every decision depends on.
-
-    Parameters
-    ----------
-    epoch_s
-        How far the rolling plan looks ahead, and how often planned intervals are laid anew, in seconds.
-    source_spacing_s
-        Least time between two probes of a source that sets no POLITENESS, in seconds.
-    freshness_cap_s
-        Longest time for which an origin's word is taken that nothing changes, in seconds.
-    half_life_s
-        Age at which evidence of an update rate counts half, in seconds.
-    subscribes
-        Whether hubs can reach the daemon; without it no source is subscribed to.
-    throttle_scope
-        From a host to what a throttle of it silences; by default the host alone.
-    """
-
-    planner: PlannerSettings
-    epoch_s: float = 86400.0
-    source_spacing_s: float = 300.0
-    half_life_s: float = 4 * 604800.0
-    freshness_cap_s: float = 21600.0
-    prior_mean_per_s: float = DEFAULT_MEAN_PER_S
-    subscribes: bool = False
-    throttle_scope: Callable[[str], str] = str
-
-    @property
-    def grid(self) -> ChrononGrid:
-        """The chronons."""
-        return self.planner.grid
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """Why a source is probed when it is; times in unix seconds, the rate in items a day.
-
-    ``unmet_intervals`` counts planned intervals that ended without a probe, since they were last laid.
-    """
-
-    source_id: str
-    url: str
-    rate_per_day: float
-    next_probe: PlannedProbe | None
-    blocked_by: str | None
-    earliest_s: float | None
-    rules: tuple[str, ...]
-    postponed: Mapping[str, int]
-    unmet_intervals: int
-    state: SourceState
-    moved_url: str | None = None
-    subscription: Subscription | None = None
+from proxyd.scheduling import Demands, OnceDemand, Page, PlannedProbe, Planner
+from proxyd.scheduling.fleet import WeekPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +68,22 @@ class Decider:
         self.declaration = EMPTY_DECLARATION
         self.programs: dict[str, RuleProgram] = {}
         self._requests: dict[str, ProbeRequest] = {}
-        self.states: dict[str, SourceState] = {}
+        self.estimates = Estimates(settings.prior_mean_per_s, settings.half_life_s, settings.cycle)
         self._throttles = Throttles()
         self.connection = Connectivity()
         self.streams: dict[tuple[str, str], StreamState] = {}
         self.hubs = Hubs()
         self.captures = Captures(settings.grid, self._url_of)
         self.planner = Planner(settings.planner)
-        self._prior = PopulationPrior(settings.prior_mean_per_s)
         self.rng = rng
         self._rules_of: dict[str, list[str]] = {}
         self._next_anchor_s = 0.0
         self._next_period_s = inf
+
+    @property
+    def states(self) -> dict[str, SourceState]:
+        """What is known of each source."""
+        return self.estimates.states
 
     # -- declarations
 
@@ -142,13 +93,13 @@ class Decider:
         streams: Mapping[tuple[str, str], StreamState],
         subscriptions: Mapping[str, Subscription] = MappingProxyType({}),
         joint: Iterable[JointInterval] = (),
+        weeks: Mapping[str, WeekCounts] = MappingProxyType({}),
     ) -> None:
         """Take over what a store remembers; to be called before the first ``declare``."""
         self.streams = dict(streams)
         self.captures = Captures(self.settings.grid, self._url_of, joint)
         self.hubs = Hubs(subscriptions)
-        for state in states.values():
-            self._set_state(state)
+        self.estimates.restore(states, weeks)
 
     def declare(self, declaration: Declaration, accepted: Mapping[str, float], now_s: float) -> list[Backlog]:
         """Swap in a declaration; ``accepted`` holds each rule's NOW.
@@ -182,7 +133,7 @@ class Decider:
                 self._rules_of.setdefault(source_id, []).append(name)
                 if (name, source_id) not in self.streams:
                     self.streams[name, source_id] = program.new_stream(source_id)
-                    known = self.states.get(source_id)
+                    known = self.estimates.states.get(source_id)
                     if known is not None and known.first_contact_s is not None and program.start_s < program.accepted_s:
                         backlog.append(Backlog(program, declaration.sources[source_id], known.next_seq))
         if self.settings.subscribes:
@@ -203,7 +154,7 @@ class Decider:
         self._keep_streams(step.streams)
         notices = () if entry.program.is_joint else step.firings
         return Observation(
-            self.states[source_id],
+            self.estimates.states[source_id],
             ProbeOutcome(source_id, OutcomeKind.SAME_BODY, now_s, now_s),
             streams=step.streams,
             intervals=step.intervals,
@@ -282,7 +233,12 @@ class Decider:
         observation = observe(context, outcome, known, rng=self.rng)
         if (subscription := self.hubs.follow(outcome, observation.events)) is not None:
             observation = replace(observation, subscription=subscription)
-        self._set_state(observation.state)
+        self.estimates.keep(observation.state)
+        if observation.starts_afresh:
+            self.estimates.forget_week(source.source_id)
+        if observation.evidence is not None:
+            week = self.estimates.see(source.source_id, observation.evidence)
+            observation = observation if week is None else replace(observation, week=week)
         self._keep_streams(observation.streams)
         return self._with_captures(observation, known.history)
 
@@ -314,6 +270,22 @@ class Decider:
         if outcome.crawl_delay_s is not None:
             self.planner.hosts.space(page.host, outcome.crawl_delay_s)
 
+    # -- the plan of the week
+
+    def fleet(self, now_s: float) -> Fleet:
+        """Return the sources probed for detection as they stand; its ``plan`` is made beside the event loop."""
+        return Fleet.of(
+            self.planner.detected(),
+            self.estimates,
+            now_s=now_s,
+            probes_per_s=self.planner.spare_per_s(),
+            price_item_s=0.0 if self.settings.planner.spend else self.settings.planner.price_item_s,
+        )
+
+    def adopt(self, week: WeekPlan, now_s: float) -> None:
+        """Detect by a plan of the week from now on; what was probed while it was made is planned anew."""
+        self.planner.adopt(week, self.settings.grid.chronon_at(now_s))
+
     # -- intervals of several pages
 
     def overdue(self, now_s: float) -> list[tuple[JointInterval, Needed]]:
@@ -328,7 +300,7 @@ class Decider:
         if step is None:
             return None
         outcome = ProbeOutcome(source_id, OutcomeKind.SAME_BODY, now_s, now_s)
-        state = self.states.get(source_id) or SourceState(source_id, self._url_of(source_id))
+        state = self.estimates.states.get(source_id) or SourceState(source_id, self._url_of(source_id))
         return self._with_steps(Observation(state, outcome), [step])
 
     def _with_captures(self, observation: Observation, history: History) -> Observation:
@@ -439,27 +411,19 @@ class Decider:
             state=self._state(source),
             moved_url=moved_url(self._state(source), source),
             subscription=self.hubs.of(source_id),
+            **self._week_of(source_id),
         )
+
+    def _week_of(self, source_id: str) -> dict[str, Any]:
+        week = self.planner.week
+        if week is None or source_id not in week:
+            return {}
+        return {"price_item_s": week.price_item_s, "week": tuple(week.intensity(source_id).tolist())}
 
     # -- how
 
     def _state(self, source: Source) -> SourceState:
-        known, reading = self.states.get(source.source_id), self._requests[source.source_id].reading
-        if known is not None and known.reading == reading:
-            return known
-        if known is not None and not known.reading and known.url == source.url:  # from before readings were kept
-            return replace(known, reading=reading)
-        # Another address, or another reading, is another page, but its events go on in the same numbered stream.
-        next_seq = known.next_seq if known is not None else 1
-        return SourceState(source.source_id, source.url, next_seq=next_seq, reading=reading)
-
-    def _set_state(self, state: SourceState) -> None:
-        old = self.states.get(state.source_id)
-        self._prior.replace(
-            old=(old.rate_events, old.rate_exposure_s) if old else (0.0, 0.0),
-            new=(state.rate_events, state.rate_exposure_s),
-        )
-        self.states[state.source_id] = state
+        return self.estimates.state(source, self._requests[source.source_id].reading)
 
     def _context(self, source: Source) -> PageContext:
         names = self._rules_of.get(source.source_id, ())
@@ -473,12 +437,11 @@ class Decider:
             half_life_s=self.settings.half_life_s,
             spacing_s=self._politeness(source).spacing_s,
             freshness_cap_s=0.0 if source.freshness is False else self.settings.freshness_cap_s,
-            prior_per_s=self._prior.rate_per_s(),
+            prior_per_s=self.estimates.prior_per_s,
         )
 
     def _rate_per_s(self, source: Source, now_s: float) -> float:
-        rate = source_rate(self._state(source), source, half_life_s=self.settings.half_life_s)
-        return rate.rate_per_s(now_s, prior_per_s=self._prior.rate_per_s())
+        return self.estimates.rate_per_s(self._state(source), source, now_s)
 
     def _politeness(self, source: Source) -> PolitenessBudget:
         chronon_s = self.settings.grid.length_s

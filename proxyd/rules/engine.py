@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from proxyd.estimation import Evidence, GammaRate
+from proxyd.estimation import Evidence, GammaRate, WeekCounts
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind, Item
 from proxyd.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
@@ -85,6 +85,8 @@ class Observation:
         Such intervals, opened or changed, and the ids of those that are over.
     starts_afresh
         Whether what is stored of the source's items was of another page.
+    week
+        The source's items by hour of the week, where there are new ones.
     kept_kinds
         The kinds of events that rules wait for: of others only the items' present state is stored.
     """
@@ -101,6 +103,7 @@ class Observation:
     joint: tuple[JointInterval, ...] = ()
     ended: tuple[str, ...] = ()
     evidence: Evidence | None = None
+    week: WeekCounts | None = None
     lost_items: float = 0.0
     unfit_values: int = 0
     subscription: Subscription | None = None

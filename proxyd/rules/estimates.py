@@ -108,7 +108,6 @@ class Fleet:
             np.array(weights),
             np.array(last_seen),
             fleet_shapes(self.weeks, self.cycle.week_s(self.now_s)),
-            self.now_s,
             self.probes_per_s,
             self.price_item_s,
             cycle=self.cycle,

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
 from sqlalchemy import Row
 
+from proxyd.estimation import WeekCounts
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind, Item, UpdateEvent, Value
 from proxyd.model.outcome import Validators
@@ -221,6 +223,23 @@ def interval_row(record: IntervalRecord, grid: ChrononGrid) -> dict[str, Any]:
         "delay_s": record.delay_s,
         "utility": record.utility,
     }
+
+
+def week_row(source_id: str, week: WeekCounts) -> dict[str, Any]:
+    """Return a row of ``weeks``."""
+    counts = week.counts.astype("<f4").tobytes()
+    return {
+        "source_id": source_id,
+        "counts": counts,
+        "squares": week.squares,
+        "since_s": week.since_s,
+        "as_of_s": week.as_of_s,
+    }
+
+
+def week_counts(row: Any) -> WeekCounts:
+    """Return what a row of ``weeks`` holds."""
+    return WeekCounts(np.frombuffer(row.counts, dtype="<f4"), row.squares, row.since_s, row.as_of_s)
 
 
 def notification_row(sent: Notification) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from proxyd.errors import ConflictError
+from proxyd.estimation import WeekCounts
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind, Item
 from proxyd.model.profile import NotificationRule
@@ -73,6 +74,7 @@ _of_item = and_(
 )
 _UPSERT_SOURCE, _UPSERT_STREAM = _upsert(t.sources), _upsert(t.streams)
 _UPSERT_SUBSCRIPTION, _UPSERT_JOINT = _upsert(t.subscriptions), _upsert(t.joint_intervals)
+_UPSERT_WEEK = _upsert(t.weeks)
 _INSERT_ITEM, _INSERT_CHANGE, _INSERT_INTERVAL = insert(t.items), insert(t.changes), insert(t.intervals)
 _INSERT_NOTIFICATION, _INSERT_OUTBOX = insert(t.notifications), insert(t.outbox)
 _EDIT_ITEM = update(t.items).where(_of_item).values(content_hash=bindparam("hash"), fields=bindparam("text"))
@@ -158,6 +160,10 @@ class SqlStore(SqlOutbox):
     async def load_states(self) -> dict[str, SourceState]:
         """Return what is known of every source."""
         return {row.source_id: rows.source_state(row) for row in await self._all(select(t.sources))}
+
+    async def load_weeks(self) -> dict[str, WeekCounts]:
+        """Return when in a week the items of each source came."""
+        return {row.source_id: rows.week_counts(row) for row in await self._all(select(t.weeks))}
 
     async def forget_streams(self, rules: Sequence[str]) -> None:
         """Delete the streams of those rules."""
@@ -245,6 +251,8 @@ class SqlStore(SqlOutbox):
         _execute_many(connection, _EDIT_ITEM, [rows.edit_row(o, item) for o in observations for item in o.edited])
         present = [rows.present_row(o, item_id) for o in observations for item_id in o.present]
         _execute_many(connection, _MARK_PRESENT, present)
+        weeks = [rows.week_row(o.state.source_id, o.week) for o in observations if o.week is not None]
+        _execute_many(connection, _UPSERT_WEEK, weeks)
         self._write_subscriptions(connection)
         self._record_firings(connection, observations)
 

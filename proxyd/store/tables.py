@@ -70,6 +70,16 @@ sources = Table(
     Column("last_push_s", Float),
 )
 
+weeks = Table(  # when in a week a source's items came
+    "weeks",
+    metadata,
+    Column("source_id", String, primary_key=True),
+    Column("counts", LargeBinary, nullable=False),
+    Column("squares", Float, nullable=False),
+    Column("since_s", Float, nullable=False),
+    Column("as_of_s", Float, nullable=False),
+)
+
 subscriptions = Table(
     "subscriptions",
     metadata,

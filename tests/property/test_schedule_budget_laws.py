@@ -15,12 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxyd.daemon import ProbeLoop
+from proxyd.daemon import Planning, ProbeLoop
+from proxyd.estimation import Cycle
 from proxyd.metrics import Metrics
 from proxyd.model.chronon import Epoch
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.rules import Decider
 from proxyd.scheduling import Budget, PlannedProbe
+from proxyd.scheduling.fleet import WeekPlan
 from tests.fakes import FakeClock, settle
 from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, rule, source, unchanged
 
@@ -58,6 +60,7 @@ class Fleet:
     host_spacing_s: float
     host_probes: int | None
     spend: bool
+    plan_every_s: float | None
     seed: int
 
     def decider(self) -> Decider:
@@ -74,7 +77,7 @@ class Fleet:
             now_s=START_S,
             chronon_s=CHRONON_S,
             budget=Budget(self.budget_per_s),
-            settings={"source_spacing_s": 30.0, "epoch_s": 200.0},
+            settings={"source_spacing_s": 30.0, "epoch_s": 200.0, "cycle": Cycle(200.0)},
             host_spacing_s=self.host_spacing_s,
             host_probes=self.host_probes,
             host_window_s=HOST_WINDOW_S,
@@ -103,6 +106,7 @@ def fleets(draw: st.DrawFn) -> Fleet:
         host_spacing_s=draw(st.sampled_from([0.0, 1.0, 7.0, 25.0])),
         host_probes=draw(st.sampled_from([None, 1, 3])),
         spend=draw(st.booleans()),
+        plan_every_s=draw(st.sampled_from([None, None, 95.0, 170.0])),
         seed=draw(st.integers(0, 2**32 - 1)),
     )
 
@@ -155,6 +159,11 @@ class FailingOrigin(PoissonOrigin):
         return outcome if kind is None else ProbeOutcome(request.source_id, kind, outcome.started_s, outcome.finished_s)
 
 
+async def at_once(make: Callable[[], WeekPlan | None]) -> WeekPlan | None:
+    """Make a plan in the event loop, so that the same always happens."""
+    return make()
+
+
 def healthy(time_s: float) -> None:
     """Answer."""
 
@@ -168,15 +177,17 @@ async def run_daemon(
     recorded = RecordingDecider(found)
     origin = FailingOrigin(fleet.times_s(), clock.time_s, fate)
     loop = ProbeLoop(found, origin, RecordingMemory(), clock, metrics)
-    task = asyncio.create_task(loop.run())
+    planning = Planning(found, clock, metrics, every_s=fleet.plan_every_s or 1e9, run_beside=at_once)
+    tasks = asyncio.gather(loop.run(), planning.run())
     await settle()
     for chronon in range(CHRONONS):
         if chronon in stalls:
             clock.jump(3.5 * CHRONON_S)
         else:
             await clock.advance(CHRONON_S)
+    planning.stop()
     await asyncio.gather(loop.drain(0.0), clock.advance(CHRONON_S))
-    await task
+    await tasks
     return found, recorded, origin, metrics
 
 

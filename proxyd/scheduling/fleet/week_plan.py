@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class FleetState:
-    """What a week plan is made from: the sources that are probed for detection, as they stand at ``now_s``.
+    """What a week plan is made from: the sources that are probed for detection, as they stand.
 
     Parameters
     ----------
@@ -40,7 +40,6 @@ class FleetState:
     weights: Floats
     last_seen_s: Floats
     weeks: WeekShapes
-    now_s: float
     probes_per_s: float
     price_item_s: float = 0.0
     slot_s: float = 1800.0
@@ -57,7 +56,7 @@ class WeekPlan:
     >>> office = np.zeros(168); office[9:17] = 1.0
     >>> weeks = WeekShapes(np.array([office]), np.zeros(1, dtype=np.int64))
     >>> monday, day = 4 * 86400.0, 86400.0
-    >>> state = FleetState(("a",), np.array([8 / day]), np.ones(1), np.array([monday]), weeks, monday, 2 / day)
+    >>> state = FleetState(("a",), np.array([8 / day]), np.ones(1), np.array([monday]), weeks, 2 / day)
     >>> plan = WeekPlan.of(state)
     >>> 9.0 < (plan.due_s("a") - monday) / 3600.0 < 18.0
     True

@@ -1,0 +1,68 @@
+"""The plan of the week, made anew every now and then in a thread, and taken over between two chronons."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import structlog
+
+from proxyd.clock import sleep_or_wake
+from proxyd.metrics import Metrics
+from proxyd.ports import Clock
+from proxyd.rules import Decider
+from proxyd.scheduling.fleet import WeekPlan
+
+log = structlog.get_logger("plan")
+Make: TypeAlias = Callable[[], "WeekPlan | None"]
+
+
+class Planning:
+    """Makes the plan of the week every ``every_s``; probes go on by the old one meanwhile.
+
+    The first comes at once where weeks were learned before this start, else once there was time to learn something.
+    ``run_beside`` makes a plan beside the event loop; tests make it at once.
+    """
+
+    def __init__(
+        self,
+        decider: Decider,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        every_s: float,
+        run_beside: Callable[[Make], Awaitable[WeekPlan | None]] = asyncio.to_thread,
+    ) -> None:
+        self._decider = decider
+        self._clock = clock
+        self._metrics = metrics
+        self._every_s = every_s
+        self._run_beside = run_beside
+        self._wake = asyncio.Event()
+        self._stopped = False
+
+    async def run(self) -> None:
+        """Plan until ``stop``."""
+        if not self._decider.estimates.weeks:
+            await sleep_or_wake(self._clock, self._every_s, self._wake)
+        while not self._stopped:
+            await self.plan()
+            await sleep_or_wake(self._clock, self._every_s, self._wake)
+
+    def stop(self) -> None:
+        """Plan nothing more."""
+        self._stopped = True
+        self._wake.set()
+
+    async def plan(self) -> None:
+        """Make a plan of what is known now and take it over."""
+        fleet = self._decider.fleet(self._clock.time_s())
+        began_s = self._clock.monotonic_s()
+        week = await self._run_beside(fleet.plan)
+        if week is None:
+            return
+        self._decider.adopt(week, self._clock.time_s())
+        self._metrics.plan_s.set(self._clock.monotonic_s() - began_s)
+        self._metrics.probe_price.set(week.price_item_s / 3600.0)
+        log.info("planned the week", sources=len(fleet.pages), price_item_hours=round(week.price_item_s / 3600.0, 4))

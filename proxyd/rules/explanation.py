@@ -1,0 +1,75 @@
+"""What the decider is set up with, and how it explains itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from proxyd.estimation import DEFAULT_MEAN_PER_S, Cycle
+from proxyd.model.chronon import ChrononGrid
+from proxyd.rules.state import SourceState
+from proxyd.rules.subscriptions import Subscription
+from proxyd.scheduling import PlannedProbe, PlannerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class DeciderSettings:
+    """What every decision depends on.
+
+    Parameters
+    ----------
+    epoch_s
+        How far the rolling plan looks ahead, and how often planned intervals are laid anew, in seconds.
+    source_spacing_s
+        Least time between two probes of a source that sets no POLITENESS, in seconds.
+    freshness_cap_s
+        Longest time for which an origin's word is taken that nothing changes, in seconds.
+    half_life_s
+        Age at which evidence of an update rate counts half, in seconds.
+    subscribes
+        Whether hubs can reach the daemon; without it no source is subscribed to.
+    cycle
+        What repeats in the sources' rates: the week.
+    throttle_scope
+        From a host to what a throttle of it silences; by default the host alone.
+    """
+
+    planner: PlannerSettings
+    epoch_s: float = 86400.0
+    source_spacing_s: float = 300.0
+    half_life_s: float = 4 * 604800.0
+    freshness_cap_s: float = 21600.0
+    prior_mean_per_s: float = DEFAULT_MEAN_PER_S
+    subscribes: bool = False
+    throttle_scope: Callable[[str], str] = str
+    cycle: Cycle = field(default_factory=Cycle)
+
+    @property
+    def grid(self) -> ChrononGrid:
+        """The chronons."""
+        return self.planner.grid
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a source is probed when it is; times in unix seconds, the rate in items a day.
+
+    ``unmet_intervals`` counts planned intervals that ended without a probe, since they were last laid. ``price_item_s``
+    is the delay that a probe for detection must save, in item-seconds, and ``week`` the factors of the rate by hour of
+    the week; both are there once the week is planned.
+    """
+
+    source_id: str
+    url: str
+    rate_per_day: float
+    next_probe: PlannedProbe | None
+    blocked_by: str | None
+    earliest_s: float | None
+    rules: tuple[str, ...]
+    postponed: Mapping[str, int]
+    unmet_intervals: int
+    state: SourceState
+    moved_url: str | None = None
+    subscription: Subscription | None = None
+    price_item_s: float | None = None
+    week: tuple[float, ...] = ()
