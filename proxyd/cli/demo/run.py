@@ -116,6 +116,8 @@ def make_settings(folder: Path) -> Settings:
             "budget": "20/s",
             "objective": "spend",
             "epoch": WEEK_S,
+            "cycle": WEEK_S,
+            "plan_every": WEEK_S / 7,
             "source_spacing": CHRONON_S,
             "host_spacing": 0.0,
             "rate_half_life": 4 * WEEK_S,

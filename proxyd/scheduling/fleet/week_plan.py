@@ -64,12 +64,19 @@ class WeekPlan:
     True
     """
 
-    def __init__(self, planner: FleetPlanner, numbers: dict[str, int], weeks: WeekShapes, cycle: Cycle) -> None:
+    def __init__(
+        self,
+        planner: FleetPlanner,
+        numbers: dict[str, int],
+        weeks: WeekShapes,
+        cycle: Cycle,
+        told: dict[str, tuple[float, float, float]],
+    ) -> None:
         self._planner = planner
         self._numbers = numbers
         self._weeks = weeks
         self._cycle = cycle
-        self._told: dict[str, tuple[float, float, float]] = {}
+        self._told = told  # rate, weight and last probe by which each source was planned
 
     @classmethod
     def of(cls, state: FleetState) -> WeekPlan:
@@ -84,7 +91,8 @@ class WeekPlan:
         least_price = state.price_item_s * speed / state.slot_s
         planner.reprice(FleetLimits(probes_per_slot, least_price=least_price), now_s=-inf)
         numbers = {source_id: number for number, source_id in enumerate(state.source_ids)}
-        return cls(planner, numbers, state.weeks, cycle)
+        told = zip(state.rate_per_s.tolist(), state.weights.tolist(), state.last_seen_s.tolist(), strict=True)
+        return cls(planner, numbers, state.weeks, cycle, dict(zip(state.source_ids, told, strict=True)))
 
     def __contains__(self, source_id: str) -> bool:
         return source_id in self._numbers
@@ -94,9 +102,7 @@ class WeekPlan:
         planner = copy(self._planner)
         for name in ("last_s", "due_s", "rate_per_s", "weights"):
             setattr(planner, name, getattr(planner, name).copy())
-        other = WeekPlan(planner, self._numbers, self._weeks, self._cycle)
-        other._told = dict(self._told)
-        return other
+        return WeekPlan(planner, self._numbers, self._weeks, self._cycle, dict(self._told))
 
     @property
     def price_item_s(self) -> float:

@@ -1,0 +1,108 @@
+"""The plan of the week is made in the background, taken over, and made anew."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+from proxyd.daemon import Planning
+from proxyd.metrics import Metrics
+from proxyd.model.schedule import Reason
+from proxyd.rules import Decider
+from proxyd.scheduling.fleet import WeekPlan
+from tests.fakes import FakeClock, settle
+from tests.fleets import Drive, changed, decider, declaration, item, rule, source
+
+T0 = 1_000_000_000.0
+
+
+async def known() -> Decider:
+    """Return a decider that has seen its one source, whose items come every hour."""
+    found = decider(declaration(source("s"), rule("r")), now_s=T0)
+    await Drive(found).see(changed("s", [item(str(n), T0 - 3600.0 * n) for n in range(1, 20)], T0))
+    return found
+
+
+async def at_once(make: Callable[[], WeekPlan | None]) -> WeekPlan | None:
+    return make()
+
+
+async def test_what_was_learned_before_is_planned_at_once_and_then_every_so_often() -> None:
+    found, clock, metrics = await known(), FakeClock(T0), Metrics()
+    planning = Planning(found, clock, metrics, every_s=60.0, run_beside=at_once)
+    task = asyncio.create_task(planning.run())
+    await clock.someone_sleeps()
+    first = found.planner.week
+    assert first is not None
+    price = metrics.registry.get_sample_value("proxyd_probe_price_item_hours")
+    assert price == found.settings.planner.price_item_s / 3600.0
+    await clock.advance(61.0)
+    assert found.planner.week is not first
+    planning.stop()
+    await task
+
+
+async def test_where_nothing_is_known_the_first_plan_waits_for_something_to_be_learned() -> None:
+    found, clock = decider(declaration(source("s"), rule("r")), now_s=T0), FakeClock(T0)
+    planning = Planning(found, clock, Metrics(), every_s=60.0, run_beside=at_once)
+    task = asyncio.create_task(planning.run())
+    await clock.someone_sleeps()
+    assert found.planner.week is None
+    await Drive(found).see(changed("s", [item("a", T0 - 60.0)], T0))
+    await clock.advance(61.0)
+    assert found.planner.week is not None
+    planning.stop()
+    await task
+
+
+async def test_a_probe_that_ends_while_the_plan_is_made_counts_in_it_and_none_is_lost_or_made_twice() -> None:
+    found, clock = await known(), FakeClock(T0)
+    made, go = asyncio.Event(), asyncio.Event()
+
+    async def beside(make: Callable[[], WeekPlan | None]) -> WeekPlan | None:
+        week = make()
+        made.set()
+        await go.wait()
+        return week
+
+    task = asyncio.create_task(Planning(found, clock, Metrics(), every_s=1e6, run_beside=beside).plan())
+    await made.wait()
+    now = found.settings.grid.chronon_at(T0 + 40_000.0)
+    (planned,) = found.choose(now)
+    assert planned.probe.reason is Reason.DETECTION
+    seen_s = planned.start_s
+    outcome = changed("s", [item("new", T0 + 39_000.0)], seen_s)
+    found.finished(outcome, found.observe(outcome))
+    go.set()
+    await task
+    assert found.planner.week is not None
+    due_s = found.planner.week.due_s("s")
+    assert due_s is not None
+    assert due_s > seen_s
+    assert found.choose(now + 1) == []
+
+
+async def test_the_plan_is_made_in_another_thread() -> None:
+    found, clock = await known(), FakeClock(T0)
+    threads: list[int] = []
+    fleet = found.fleet
+
+    def noting(now_s: float) -> object:
+        made = fleet(now_s)
+
+        class Noted:
+            pages = made.pages
+
+            def plan(self) -> WeekPlan | None:
+                threads.append(threading.get_ident())
+                return made.plan()
+
+        return Noted()
+
+    found.fleet = noting  # type: ignore[assignment]
+    await Planning(found, clock, Metrics(), every_s=60.0).plan()
+    await settle()
+    assert threads
+    assert threads[0] != threading.get_ident()
+    assert found.planner.week is not None
