@@ -1,9 +1,9 @@
 """The rule engine: observations in, effects to record out."""
 
 from proxyd.rules.aggregates import Total
-from proxyd.rules.decider import Backlog, Decider
+from proxyd.rules.decider import Decider
 from proxyd.rules.engine import NOTHING_KNOWN, Known, Observation, PageContext, observe, source_rate
-from proxyd.rules.explanation import DeciderSettings, Explanation
+from proxyd.rules.explanation import Backlog, DeciderSettings, Explanation
 from proxyd.rules.fates import Fates, fates_of
 from proxyd.rules.joint import JointInterval, Obtained
 from proxyd.rules.origins import probe_request

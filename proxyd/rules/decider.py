@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from math import inf
 from types import MappingProxyType
@@ -23,7 +23,7 @@ from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.model.profile import EMPTY_DECLARATION, Declaration, Source
 from proxyd.politeness import Connectivity, PolitenessBudget, ProbeLog, Throttles
 from proxyd.rules.captures import Captures, CaptureStep
-from proxyd.rules.demands import demands_of
+from proxyd.rules.demands import demands_of, politeness_of
 from proxyd.rules.engine import (
     NOTHING_KNOWN,
     Known,
@@ -35,7 +35,7 @@ from proxyd.rules.engine import (
     with_found,
 )
 from proxyd.rules.estimates import Estimates, Fleet
-from proxyd.rules.explanation import DeciderSettings, Explanation
+from proxyd.rules.explanation import Backlog, DeciderSettings, Explanation
 from proxyd.rules.fates import Fates, fates_of
 from proxyd.rules.joint import JointInterval
 from proxyd.rules.notices import History, notice
@@ -46,18 +46,6 @@ from proxyd.rules.streams import advance, counted, counts, recalled
 from proxyd.rules.subscriptions import Hubs, Subscription, refused
 from proxyd.scheduling import Demands, OnceDemand, Page, PlannedProbe, Planner
 from proxyd.scheduling.fleet import WeekPlan
-
-
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """A new stream whose START lies in the past of a source already known.
-
-    The stored items numbered before ``before_seq`` are to be run through it; later ones reach it by themselves.
-    """
-
-    program: RuleProgram
-    source: Source
-    before_seq: int
 
 
 class Decider:
@@ -444,13 +432,7 @@ class Decider:
         return self.estimates.rate_per_s(self._state(source), source, now_s)
 
     def _politeness(self, source: Source) -> PolitenessBudget:
-        chronon_s = self.settings.grid.length_s
-        asked = source.politeness
-        if asked is None:
-            return PolitenessBudget(self.settings.source_spacing_s)
-        spacing = asked.spacing.in_seconds(chronon_s=chronon_s) if asked.spacing else self.settings.source_spacing_s
-        per_s = asked.per.in_seconds(chronon_s=chronon_s) if asked.per else 0.0
-        return PolitenessBudget(spacing, asked.probes, per_s)
+        return politeness_of(source, spacing_s=self.settings.source_spacing_s, chronon_s=self.settings.grid.length_s)
 
     def _place_pages(self, now_s: float) -> None:
         now = self.settings.grid.chronon_at(now_s)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from proxyd.model.chronon import ChrononGrid
-from proxyd.model.profile import PolicyName
+from proxyd.model.profile import PolicyName, Source
+from proxyd.politeness import PolitenessBudget
 from proxyd.rules.programs import RuleProgram
 from proxyd.scheduling import Demands, FixedDemand, IntervalDemand
 
@@ -51,6 +52,16 @@ def _fixed_demand(program: RuleProgram, old: Demands, now_s: float, grid: Chrono
     period = max(1, grid.ceil(length.in_seconds(chronon_s=grid.length_s))) if length else 1
     before = next((each for each in old.fixed if (each.rule, each.period) == (name, period)), None)
     return before or FixedDemand(name, period, grid.chronon_at(now_s))
+
+
+def politeness_of(source: Source, *, spacing_s: float, chronon_s: float) -> PolitenessBudget:
+    """Return what a source bears: what it asks for, and ``spacing_s`` between two probes where it does not say."""
+    asked = source.politeness
+    if asked is None:
+        return PolitenessBudget(spacing_s)
+    spacing_s = asked.spacing.in_seconds(chronon_s=chronon_s) if asked.spacing else spacing_s
+    per_s = asked.per.in_seconds(chronon_s=chronon_s) if asked.per else 0.0
+    return PolitenessBudget(spacing_s, asked.probes, per_s)
 
 
 def effective_policy(program: RuleProgram) -> PolicyName:

@@ -1,4 +1,4 @@
-"""What the decider is set up with, and how it explains itself."""
+"""What the decider is set up with, what it asks for, and how it explains itself."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from proxyd.estimation import DEFAULT_MEAN_PER_S, Cycle
 from proxyd.model.chronon import ChrononGrid
+from proxyd.model.profile import Source
+from proxyd.rules.programs import RuleProgram
 from proxyd.rules.state import SourceState
 from proxyd.rules.subscriptions import Subscription
 from proxyd.scheduling import PlannedProbe, PlannerSettings
@@ -73,3 +75,15 @@ class Explanation:
     subscription: Subscription | None = None
     price_item_s: float | None = None
     week: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """A new stream whose START lies in the past of a source already known.
+
+    The stored items numbered before ``before_seq`` are to be run through it; later ones reach it by themselves.
+    """
+
+    program: RuleProgram
+    source: Source
+    before_seq: int
