@@ -11,10 +11,12 @@ from proxyd.estimation.learning import FleetModel
 from proxyd.estimation.prior import WEIGHTLESS, RatePrior
 from proxyd.estimation.week_counts import WeekCounts, fleet_shapes
 from proxyd.estimation.weekly import WeeklyIntensity, fit_weekly
-from proxyd.estimation.weeks import WeekShapes, own_shape, shared_shapes, week_shape
+from proxyd.estimation.weeks import HOUR_S, HOURS, WeekShapes, own_shape, shared_shapes, week_shape
 
 __all__ = [
     "DEFAULT_MEAN_PER_S",
+    "HOURS",
+    "HOUR_S",
     "MONDAY_S",
     "WEEK_S",
     "WEIGHTLESS",

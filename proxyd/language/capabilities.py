@@ -76,6 +76,7 @@ ALL: Capabilities = frozenset(Capability)
 
 EXECUTABLE: Capabilities = frozenset(
     {
+        Capability.IMPORTANCE,
         Capability.FEED_CLASSES,
         Capability.JSON_FIELDS,
         Capability.CSS_FIELDS,

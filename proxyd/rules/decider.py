@@ -37,6 +37,7 @@ from proxyd.rules.engine import (
 from proxyd.rules.estimates import Estimates, Fleet
 from proxyd.rules.explanation import Backlog, DeciderSettings, Explanation
 from proxyd.rules.fates import Fates, fates_of
+from proxyd.rules.importance import page_weights
 from proxyd.rules.joint import JointInterval
 from proxyd.rules.notices import History, notice
 from proxyd.rules.origins import MISSING, moved_url, probe_request, validators
@@ -262,12 +263,16 @@ class Decider:
 
     def fleet(self, now_s: float) -> Fleet:
         """Return the sources probed for detection as they stand; its ``plan`` is made beside the event loop."""
-        return Fleet.of(
-            self.planner.detected(),
-            self.estimates,
-            now_s=now_s,
-            probes_per_s=self.planner.spare_per_s(),
-            price_item_s=0.0 if self.settings.planner.spend else self.settings.planner.price_item_s,
+        seen = [(p, p.last_seen_s) for p in self.planner.detected() if p.last_seen_s is not None]
+        week_s = self.estimates.cycle.week_s(now_s)
+        return Fleet(
+            tuple((page.source_id, page.rate_per_s, page.demands.weight, last_s) for page, last_s in seen),
+            tuple(self.estimates.week(page.source_id, now_s) for page, _ in seen),
+            tuple(page_weights((self.programs[name] for name in page.demands.detecting), week_s) for page, _ in seen),
+            now_s,
+            self.planner.spare_per_s(),
+            0.0 if self.settings.planner.spend else self.settings.planner.price_item_s,
+            self.estimates.cycle,
         )
 
     def adopt(self, week: WeekPlan, now_s: float) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.profile import PolicyName, Source
 from proxyd.politeness import PolitenessBudget
+from proxyd.rules.importance import page_weights
 from proxyd.rules.programs import RuleProgram
 from proxyd.scheduling import Demands, FixedDemand, IntervalDemand
 
@@ -26,7 +27,8 @@ def demands_of(
     """
     demands = Demands()
     programs = tuple(programs)
-    demands.weight = max((program.weight for program in programs), default=1.0)
+    weights = page_weights(programs, now_s)
+    demands.weight = max((p.weight for p in programs), default=1.0) if weights is None else float(weights.mean())
     for program in programs:
         kind = effective_policy(program)
         if kind in {PolicyName.SUP, PolicyName.FBSUP}:

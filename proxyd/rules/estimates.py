@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from proxyd.estimation import Cycle, Evidence, PopulationPrior, WeekCounts, fleet_shapes
+from proxyd.estimation import HOURS, Cycle, Evidence, PopulationPrior, WeekCounts, fleet_shapes
 from proxyd.model.profile import Source
 from proxyd.rules.engine import source_rate
 from proxyd.rules.state import SourceState
 from proxyd.scheduling.fleet import FleetState, WeekPlan
-from proxyd.scheduling.planner import Page
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 class Estimates:
@@ -69,6 +72,10 @@ class Estimates:
         self.weeks[source_id] = new
         return None if new is old or not new.items else new
 
+    def week(self, source_id: str, now_s: float) -> WeekCounts:
+        """Return when in a week the items of a source came."""
+        return self.weeks.get(source_id) or WeekCounts.begun(self.cycle.week_s(now_s))
+
     def forget_week(self, source_id: str) -> None:
         """Count afresh: it is another page."""
         self.weeks.pop(source_id, None)
@@ -76,26 +83,25 @@ class Estimates:
 
 @dataclass(frozen=True, eq=False)
 class Fleet:
-    """The sources probed for detection, as they stand: what a week plan is made from, in a thread of its own."""
+    """The sources probed for detection, as they stand: what a week plan is made from, in a thread of its own.
+
+    Parameters
+    ----------
+    pages
+        Those that were seen: name, items a second, weight, and when each was seen last.
+    weeks
+        When in a week the items of each came.
+    importances
+        What waiting costs each by hour of the week, shape (168,); ``None`` where no hour differs.
+    """
 
     pages: tuple[tuple[str, float, float, float], ...]
     weeks: tuple[WeekCounts, ...]
+    importances: tuple[Floats | None, ...]
     now_s: float
     probes_per_s: float
     price_item_s: float
     cycle: Cycle
-
-    @classmethod
-    def of(
-        cls, pages: list[Page], estimates: Estimates, *, now_s: float, probes_per_s: float, price_item_s: float
-    ) -> Fleet:
-        """Return the fleet of the pages that were seen at least once."""
-        seen = [
-            (p.source_id, p.rate_per_s, p.demands.weight, p.last_seen_s) for p in pages if p.last_seen_s is not None
-        ]
-        cycle, blank = estimates.cycle, WeekCounts.begun(estimates.cycle.week_s(now_s))
-        weeks = tuple(estimates.weeks.get(source_id, blank) for source_id, *_ in seen)
-        return cls(tuple(seen), weeks, now_s, probes_per_s, price_item_s, cycle)
 
     def plan(self) -> WeekPlan | None:
         """Return the plan of the week, ``None`` for no sources."""
@@ -110,6 +116,16 @@ class Fleet:
             fleet_shapes(self.weeks, self.cycle.week_s(self.now_s)),
             self.probes_per_s,
             self.price_item_s,
+            self._kinds(),
             cycle=self.cycle,
         )
         return WeekPlan.of(state)
+
+    def _kinds(self) -> tuple[Floats, Ints] | None:
+        """Return the importances that occur, and which of them each source has; ``None`` where all are even."""
+        if all(each is None or not each.any() for each in self.importances):
+            return None
+        even = np.ones(HOURS)
+        rows = [even if each is None or not each.any() else each / each.mean() for each in self.importances]
+        kinds, kind_of = np.unique(rows, axis=0, return_inverse=True)
+        return kinds, kind_of.reshape(-1).astype(np.int64)

@@ -125,7 +125,7 @@ class FleetPlanner:
     weights
         Importance of each source, shape (sources,).
     importance
-        What waiting costs by slot of the week, shape (slots,).
+        What waiting costs by slot of the week, shape (slots,), or for the sources of each shape, shape (shapes, slots).
     phase_s
         By how much the slots of each source begin later than the week's, in seconds, shape (sources,); all together
         where ``None``. With phases the probes of a slot spread over it.
@@ -259,13 +259,21 @@ class FleetPlanner:
         weighted: Floats = self.rate_per_s[sources] * self.weights[sources]
         return weighted
 
-    def _timetable(self, shape: Floats, slot_price: Floats | None) -> Timetable:
-        return Timetable.build(shape, importance=self.importance, slot_price=slot_price)
+    def _timetables(self, slot_price: Floats | None) -> list[Timetable]:
+        importance = self.importance
+        return [
+            Timetable.build(
+                shape,
+                importance=importance if importance is None or importance.ndim == 1 else importance[number],
+                slot_price=slot_price,
+            )
+            for number, shape in enumerate(self.shapes)
+        ]
 
     def _build(self, limits: FleetLimits, rates: Floats) -> None:
         """Make the timetables; under a capacity, find the extra price of each slot and keep the last timetables."""
         if limits.capacity is None:
-            self.tables = [self._timetable(shape, None) for shape in self.shapes]
+            self.tables = self._timetables(None)
             self._table_of = self.shape_of
             return
         sample = limits.sampled(rates, self.shape_of)
@@ -273,7 +281,7 @@ class FleetPlanner:
         rounds = _ROUNDS if self._factor is None else _FOLLOWING_ROUNDS
         factor = np.ones(self.grid.slots) if self._factor is None else self._factor
         for number in range(rounds):
-            tables = [self._timetable(shape, factor) for shape in self.shapes]
+            tables = self._timetables(factor)
             prices = allocate(tables, sample.shape_of, sample.rates, sample.probes_per_slot, hosts=sample.hosts)
             kept = [*kept[1 - _VARIANTS :], tables]
             load = slot_loads(tables, sample.shape_of, sample.rates, prices)

@@ -19,7 +19,8 @@ class WeekCosts:
     shapes
         Factors by slot of the week, shape (shapes, slots), scaled to mean 1 each.
     importance
-        What waiting costs by slot of the week, shape (slots,), scaled to mean 1; even by default.
+        What waiting costs by slot of the week, shape (slots,) or one row for each shape, scaled to mean 1; even by
+        default.
 
     Examples
     --------
@@ -30,9 +31,8 @@ class WeekCosts:
 
     def __init__(self, shapes: Floats, importance: ArrayLike | None = None) -> None:
         factors = shapes / shapes.mean(axis=1, keepdims=True)
-        even = np.ones(shapes.shape[1])
-        weights = even if importance is None else np.asarray(importance, dtype=np.float64)
-        weights = weights / weights.mean()
+        given = np.ones(shapes.shape[1]) if importance is None else np.asarray(importance, dtype=np.float64)
+        weights = np.broadcast_to(given / given.mean(axis=-1, keepdims=True), shapes.shape)
         self._slots = shapes.shape[1]
         self._rates, self._weights = factors, weights
         self._L, self._A, self._G = prefix_sums(factors, weights)
@@ -59,9 +59,9 @@ class WeekCosts:
         within = time - weeks * self._slots
         slot = np.minimum(within.astype(np.int64), self._slots - 1)
         h = within - slot
-        rate, weight = self._rates[shape, slot], self._weights[slot]
-        L, A = self._L[shape, slot] + rate * h, self._A[slot] + weight * h
-        G = self._G[shape, slot] + rate * (self._A[slot] * h + weight * h * h / 2)
-        week_L, week_A, week_G = self._L[shape, -1], self._A[-1], self._G[shape, -1]
+        rate, weight = self._rates[shape, slot], self._weights[shape, slot]
+        L, A = self._L[shape, slot] + rate * h, self._A[shape, slot] + weight * h
+        G = self._G[shape, slot] + rate * (self._A[shape, slot] * h + weight * h * h / 2)
+        week_L, week_A, week_G = self._L[shape, -1], self._A[shape, -1], self._G[shape, -1]
         earlier = weeks * (weeks - 1) / 2 * week_A * week_L + weeks * week_A * L
         return weeks * week_L + L, weeks * week_A + A, weeks * week_G + earlier + G

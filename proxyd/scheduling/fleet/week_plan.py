@@ -31,6 +31,8 @@ class FleetState:
         Shapes by hour of the week, and which of them each source follows.
     probes_per_s
         The budget: what is left of it for detection.
+    importances
+        What waiting costs by hour of the week, shape (kinds, 168), and the kind of each source; even where ``None``.
     price_item_s
         Item-seconds of delay that a probe must save in any case.
     """
@@ -42,6 +44,7 @@ class FleetState:
     weeks: WeekShapes
     probes_per_s: float
     price_item_s: float = 0.0
+    importances: tuple[Floats, Ints] | None = None
     slot_s: float = 1800.0
     cycle: Cycle = field(default_factory=Cycle)
 
@@ -83,9 +86,11 @@ class WeekPlan:
         """Return the plan for a fleet; takes about a second for a million sources, and some for new shapes."""
         cycle, speed = state.cycle, state.cycle.speed
         grid = WeekGrid(state.slot_s)
-        shapes = by_slot(state.weeks.shapes, grid.slots)
+        shapes, shape_of, importance = _curves(state, grid.slots)
         phase_s = turns(np.arange(len(state.source_ids))) * state.slot_s
-        planner = FleetPlanner(grid, shapes, state.weeks.of_source, weights=state.weights.copy(), phase_s=phase_s)
+        planner = FleetPlanner(
+            grid, shapes, shape_of, weights=state.weights.copy(), importance=importance, phase_s=phase_s
+        )
         planner.start(state.rate_per_s / speed, now_s=cycle.week_s(state.last_seen_s))
         probes_per_slot = max(state.probes_per_s, 1e-12) / speed * state.slot_s
         least_price = state.price_item_s * speed / state.slot_s
@@ -138,6 +143,16 @@ class WeekPlan:
         """Return the factors of a source's rate by hour of the week, shape (168,)."""
         factors: Floats = self._weeks.shapes[self._weeks.of_source[self._numbers[source_id]]]
         return factors
+
+
+def _curves(state: FleetState, slots: int) -> tuple[Floats, Ints, Floats | None]:
+    """Return a row of shapes and of importances for each pair that occurs, and the row of each source."""
+    shapes = by_slot(state.weeks.shapes, slots)
+    if state.importances is None:
+        return shapes, state.weeks.of_source, None
+    kinds, kind_of = state.importances
+    pairs, row_of = np.unique(np.stack([state.weeks.of_source, kind_of]), axis=1, return_inverse=True)
+    return shapes[pairs[0]], row_of.reshape(-1).astype(np.int64), by_slot(kinds, slots)[pairs[1]]
 
 
 def by_slot(shapes: Floats, slots: int) -> Floats:

@@ -87,7 +87,7 @@ def prefix_sums(
     rates
         Of the cells, shape (..., cells): several sources at once where there are more axes.
     weights
-        Importance in the cells, shape (cells,).
+        Importance in the cells, shape (cells,), or of each source as the rates.
     lengths
         Of the cells, shape (cells,) or one for all.
 
@@ -98,7 +98,7 @@ def prefix_sums(
     """
     h = np.asarray(lengths, dtype=np.float64)
     A = _sums(weights * h)
-    return _sums(rates * h), A, _sums(rates * (A[:-1] * h + weights * h * h / 2))
+    return _sums(rates * h), A, _sums(rates * (A[..., :-1] * h + weights * h * h / 2))
 
 
 def _sums(parts: NDArray[np.float64]) -> NDArray[np.float64]:
