@@ -29,12 +29,18 @@ def source(name: str, *, host: str = "example.org", options: str = "") -> str:
 
 
 def rule(
-    name: str, *, when: str = "", clauses: str = "", query: str = "SELECT title FROM RSS", end: str = "NEVER"
+    name: str,
+    *,
+    when: str = "",
+    clauses: str = "",
+    query: str = "SELECT title FROM RSS",
+    start: str = "NOW",
+    end: str = "NEVER",
 ) -> str:
     condition = f" WHEN {when}" if when else ""
     return (
         f'INSERT NOTIFICATION "{name}" INTO "P" SET QUERY "{query}" SET TRIGGER "ON INSERT TO RSS{condition}"\n'
-        f"START NOW END {end} SET UTILITY STRICT {clauses};\n"
+        f"START {start} END {end} SET UTILITY STRICT {clauses};\n"
     )
 
 

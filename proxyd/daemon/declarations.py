@@ -284,7 +284,8 @@ class Declarations:
             subscriptions, joint = await self._store.load_subscriptions(), await self._store.load_joint_intervals()
             states = {source_id: state.as_of(now_s) for source_id, state in states.items()}
             self._decider.restore(states, streams, subscriptions, joint, await self._store.load_weeks())
-        backlog = self._decider.declare(declaration, accepted, now_s)
+        declared = await self._store.declare_sources(declaration.sources, now_s)
+        backlog = self._decider.declare(declaration, accepted, now_s, declared)
         self._files, self._api = list(files), dict(api)
         self._statements = [(text.file, s) for text in texts for s in parse(text.text, text.file).statements]
         # An observation made under the old rules may have been committed after ``accept``: its streams are stale.

@@ -81,7 +81,7 @@ class RuleChecker:
             policy=rule.policy.value if rule.policy else PolicyChoice(PolicyName.AUTO),
             deliveries=_deliveries(rule, profiles),
             digest=rule.digest.value if rule.digest else None,
-            fingerprint=fingerprint(trigger, sources),
+            fingerprint=fingerprint(trigger, [each.value for each in rule.sources]),
             file=self._reporter.source.file,
         )
 
@@ -231,9 +231,12 @@ class RuleChecker:
         self._values.durations([*lengths, ("SPACING", choice.spacing)], span)
 
 
-def fingerprint(trigger: Trigger, source_ids: Sequence[str]) -> str:
-    """Return what changes exactly when a rule's trigger class, sources or condition do."""
-    canonical = "\n".join([format_trigger(trigger), *sorted(source_ids)])
+def fingerprint(trigger: Trigger, named_sources: Sequence[str]) -> str:
+    """Return what changes exactly when a rule's trigger class, condition or FROM SOURCES do.
+
+    A rule that names no sources is for all of its classes, whichever they are now.
+    """
+    canonical = "\n".join([format_trigger(trigger), *sorted(named_sources)])
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

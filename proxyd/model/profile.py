@@ -315,8 +315,8 @@ class NotificationRule:
     """Query, trigger, period and utility, and the options a rule may set.
 
     ``source_ids`` are the pages of the trigger and query, resolved by the checker. ``deliveries`` include the
-    defaults of its profiles. ``fingerprint`` changes exactly when trigger class, sources or condition do: an edited
-    rule keeps its counters and NOW while it does not.
+    defaults of its profiles. ``fingerprint`` changes exactly when trigger class, condition or FROM SOURCES do: an
+    edited rule keeps its counters and NOW while it does not.
     """
 
     name: str

@@ -56,6 +56,7 @@ class Decider:
         self.settings = settings
         self.declaration = EMPTY_DECLARATION
         self.programs: dict[str, RuleProgram] = {}
+        self._declared_s: Mapping[str, float] = {}
         self._requests: dict[str, ProbeRequest] = {}
         self.estimates = Estimates(settings.prior_mean_per_s, settings.half_life_s, settings.cycle)
         self._throttles = Throttles()
@@ -90,14 +91,21 @@ class Decider:
         self.hubs = Hubs(subscriptions)
         self.estimates.restore(states, weeks)
 
-    def declare(self, declaration: Declaration, accepted: Mapping[str, float], now_s: float) -> list[Backlog]:
-        """Swap in a declaration; ``accepted`` holds each rule's NOW.
+    def declare(
+        self,
+        declaration: Declaration,
+        accepted: Mapping[str, float],
+        now_s: float,
+        declared: Mapping[str, float] = MappingProxyType({}),
+    ) -> list[Backlog]:
+        """Swap in a declaration; ``accepted`` holds each rule's NOW, ``declared`` since when each source is.
 
         Sources that stay keep what was learned, streams their counts while the rule's NOW stays the same. Returns
         the new streams whose START lies in the past of a source already known: their ``backlog`` is to be replayed.
         """
         previous = self.programs
         self.declaration = declaration
+        self._declared_s = declared
         self._requests = {name: probe_request(source, declaration) for name, source in declaration.sources.items()}
         self.programs = {
             name: compile_rule(rule, declaration, accepted_s=accepted[name], chronon_s=self.settings.grid.length_s)
@@ -123,7 +131,8 @@ class Decider:
                 if (name, source_id) not in self.streams:
                     self.streams[name, source_id] = program.new_stream(source_id)
                     known = self.estimates.states.get(source_id)
-                    if known is not None and known.first_contact_s is not None and program.start_s < program.accepted_s:
+                    looks_back = program.looks_back(declared.get(source_id, 0.0))
+                    if known is not None and known.first_contact_s is not None and looks_back:
                         backlog.append(Backlog(program, declaration.sources[source_id], known.next_seq))
         if self.settings.subscribes:
             sources = (declaration.sources[source_id] for source_id in self._rules_of)
@@ -139,7 +148,8 @@ class Decider:
         """
         name, source_id = entry.program.rule.name, entry.source.source_id
         grid, across = self.settings.grid, self.streams.get((name, ""))
-        step = advance(entry.program, self.streams[name, source_id], stored, grid, across)
+        declared_s = self._declared_s.get(source_id, 0.0)
+        step = advance(entry.program, self.streams[name, source_id], stored, grid, across, declared_s=declared_s)
         self._keep_streams(step.streams)
         notices = () if entry.program.is_joint else step.firings
         return Observation(
@@ -158,7 +168,12 @@ class Decider:
         These are the events since it last fired, and those that its windows look back on.
         """
         program = self.programs[stream.rule]
-        found = [(source_id, each) for source_id, events in stored.items() for each in events if counts(program, each)]
+        found = [
+            (source_id, each)
+            for source_id, events in stored.items()
+            for each in events
+            if counts(program, each, self._declared_s.get(source_id, 0.0))
+        ]
         events = sorted((each.event(source_id) for source_id, each in found), key=lambda e: (e.time_s, e.seq))
         since = (
             [e for e in events if e.seen_s > stream.fired_s]
@@ -431,6 +446,7 @@ class Decider:
             spacing_s=self._politeness(source).spacing_s,
             freshness_cap_s=0.0 if source.freshness is False else self.settings.freshness_cap_s,
             prior_per_s=self.estimates.prior_per_s,
+            declared_s=self._declared_s.get(source.source_id, 0.0),
         )
 
     def _rate_per_s(self, source: Source, now_s: float) -> float:

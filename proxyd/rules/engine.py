@@ -50,6 +50,7 @@ class PageContext:
     spacing_s: float
     prior_per_s: float
     freshness_cap_s: float = 0.0
+    declared_s: float = 0.0
     is_excused: bool = False  # whether a failure is not the source's
 
     @property
@@ -193,7 +194,14 @@ def observe(context: PageContext, outcome: ProbeOutcome, known: Known, *, rng: n
             starts_afresh=context.starts_afresh,
         )
     steps = [
-        advance(program, stream, found.events, context.grid, context.across.get(program.rule.name))
+        advance(
+            program,
+            stream,
+            found.events,
+            context.grid,
+            context.across.get(program.rule.name),
+            declared_s=context.declared_s,
+        )
         for program, stream in context.rules
         if context.source.source_id in program.event_sources
     ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import log
 
 from proxyd.model.expression import Column, Expression, FromClass, Select
-from proxyd.model.profile import Declaration, NotificationRule, PageClass, Source, Utility, UtilityKind
+from proxyd.model.profile import Anchor, Declaration, NotificationRule, PageClass, Source, Utility, UtilityKind
 from proxyd.model.walk import children
 from proxyd.rules.expression import Closure, Compiler, Row, is_true
 from proxyd.rules.query import QueryProgram, compile_query, conjuncts
@@ -75,6 +75,15 @@ class RuleProgram:
     def is_active(self, now_s: float) -> bool:
         """Whether its period runs: only then are probes made on its behalf."""
         return self.start_s <= now_s < self.end_s
+
+    def starts_at(self, declared_s: float) -> float:
+        """Return START on a source that was declared at ``declared_s``: NOW is never before that."""
+        is_relative = self.rule.start.anchor is Anchor.NOW
+        return self.start_s + max(0.0, declared_s - self.accepted_s) if is_relative else self.start_s
+
+    def looks_back(self, declared_s: float) -> bool:
+        """Whether START on that source lies before it was declared, or the rule was accepted."""
+        return self.starts_at(declared_s) < max(self.accepted_s, declared_s)
 
     @property
     def is_joint(self) -> bool:

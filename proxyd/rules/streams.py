@@ -53,6 +53,8 @@ def advance(
     found: Sequence[StoredEvent],
     grid: ChrononGrid,
     across: StreamState | None = None,
+    *,
+    declared_s: float = 0.0,
 ) -> StreamStep:
     """Return the stream after the events ``found`` by one probe, taken one by one in their order.
 
@@ -63,7 +65,7 @@ def advance(
     intervals: list[IntervalRecord] = []
     firings: list[Firing] = []
     for position, stored in enumerate(found):
-        if not counts(program, stored):
+        if not counts(program, stored, declared_s):
             continue
         event = stored.event(stream.source_id)
         stream = _take(program, stream, event)
@@ -131,9 +133,10 @@ def _remembered(program: RuleProgram, event: UpdateEvent) -> UpdateEvent:
     return replace(event, item=replace(event.item, fields=fields), old=old)
 
 
-def counts(program: RuleProgram, item: StoredEvent) -> bool:
+def counts(program: RuleProgram, item: StoredEvent, declared_s: float = 0.0) -> bool:
     """Return whether something that happened is an event of the rule's kind inside its period.
 
+    On a source that was declared later than the rule, at ``declared_s``, NOW is when that was.
     Many feeds cut times to whole seconds: what appeared in the second of START and was not there before counts.
     """
     if item.kind is not program.rule.trigger.kind:
@@ -141,9 +144,10 @@ def counts(program: RuleProgram, item: StoredEvent) -> bool:
     published_s = item.item.published_s if item.kind is EventKind.INSERT else None
     if item.seed and published_s is None:
         return False
-    started = item.event_s >= program.start_s
+    start_s = program.starts_at(declared_s)
+    started = item.event_s >= start_s
     if not started and not item.seed and published_s is not None and published_s.is_integer():
-        started = published_s + 1.0 > program.start_s
+        started = published_s + 1.0 > start_s
     return started and item.event_s < program.end_s
 
 

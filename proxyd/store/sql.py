@@ -155,6 +155,20 @@ class SqlStore(SqlOutbox):
 
         return await self.writer.submit(write)
 
+    async def declare_sources(self, names: Iterable[str], now_s: float) -> dict[str, float]:
+        """Return since when each of these sources is declared, and forget all others."""
+        wanted = set(names)
+
+        def write(connection: Connection) -> dict[str, float]:
+            stored = {row.source_id: row.declared_s for row in connection.execute(select(t.declared))}
+            gone = [name for name in stored if name not in wanted]
+            _execute_chunks(connection, t.declared, t.declared.c.source_id, gone)
+            new = [{"source_id": name, "declared_s": now_s} for name in sorted(wanted - stored.keys())]
+            _execute_many(connection, insert(t.declared), new)
+            return {name: min(stored.get(name, now_s), now_s) for name in wanted}
+
+        return await self.writer.submit(write)
+
     # -- sources and streams
 
     async def load_states(self) -> dict[str, SourceState]:

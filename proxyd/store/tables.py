@@ -70,6 +70,13 @@ sources = Table(
     Column("last_push_s", Float),
 )
 
+declared = Table(  # since when each source is
+    "declared",
+    metadata,
+    Column("source_id", String, primary_key=True),
+    Column("declared_s", Float, nullable=False),
+)
+
 weeks = Table(  # when in a week a source's items came
     "weeks",
     metadata,

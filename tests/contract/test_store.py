@@ -295,3 +295,9 @@ async def test_a_store_that_was_closed_leaves_no_thread_behind(tmp_path: Path) -
         await opened.record(observation())
         assert any(thread.name.startswith("store-writer") for thread in threading.enumerate())
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("store-")]
+
+
+async def test_since_when_a_source_is_declared_is_kept_while_it_is(store: SqlStore) -> None:
+    assert await store.declare_sources(["a", "b"], 10.0) == {"a": 10.0, "b": 10.0}
+    assert await store.declare_sources(["a", "c"], 20.0) == {"a": 10.0, "c": 20.0}
+    assert await store.declare_sources(["a", "b"], 30.0) == {"a": 10.0, "b": 30.0}

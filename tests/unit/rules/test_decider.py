@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import pairwise
 
@@ -339,3 +340,28 @@ def test_a_feeds_own_rhythm_holds_on_a_304_too() -> None:
     waiting = found.explain("a", NOW + 191)
     assert waiting is not None
     assert waiting.earliest_s == T0 + 3700.0
+
+
+async def test_a_source_that_is_added_later_starts_no_rule_afresh_and_brings_no_old_items() -> None:
+    drive = Drive(decider(declaration(source("a"), rule("r"), rule("past", start="'2001-01-01T00:00:00Z'")), now_s=T0))
+    await drive.see(changed("a", [item("old", T0 - 50.0)], T0))
+    both = declaration(source("a"), source("b"), rule("r"), rule("past", start="'2001-01-01T00:00:00Z'"))
+    accepted = {"r": T0, "past": T0}
+    assert drive.decider.declare(both, accepted, T0 + 100.0, {"a": T0, "b": T0 + 100.0}) == []
+    late = await drive.see(changed("a", [item("late", T0 + 60.0), item("old", T0 - 50.0)], T0 + 130.0))
+    assert sorted(each.rule for each in late.notifications) == ["past", "r"]
+    shown = [item("newest", T0 + 120.0), item("between", T0 + 60.0), item("ancient", T0 - 900.0)]
+    first = await drive.see(changed("b", shown, T0 + 140.0))
+    assert [n.rule for n in first.notifications].count("r") == 1
+    assert [n.rule for n in first.notifications].count("past") == 3
+
+
+async def test_a_source_that_goes_and_comes_back_fires_nothing_again() -> None:
+    past = rule("past", start="'2001-01-01T00:00:00Z'")
+    drive = Drive(decider(declaration(source("a"), source("b"), past), now_s=T0))
+    await drive.see(changed("b", [item("one", T0 - 50.0)], T0))
+    drive.decider.declare(declaration(source("a"), past), {"past": T0}, T0 + 10.0, {"a": T0})
+    back = declaration(source("a"), source("b"), past)
+    assert drive.decider.declare(back, {"past": T0}, T0 + 20.0, {"a": T0, "b": T0 + 20.0}) == []
+    again = await drive.see(changed("b", [item("two", T0 + 15.0), item("one", T0 - 50.0)], T0 + 30.0))
+    assert [json.loads(n.body)["data"]["items"][0]["channel.item.title"] for n in again.notifications] == ["two"]
