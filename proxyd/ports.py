@@ -211,7 +211,10 @@ class Webhooks(Protocol):
         """Return those that were declared and have not answered yet."""
 
     async def answered(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:
-        """Note what came of asking; of a webhook that has answered only that it accepts again."""
+        """Note what came of asking; of a webhook that has answered only that it accepts again.
+
+        An unconfirmed one that stays so keeps since when it is.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,8 +88,11 @@ def _week_lines(found: Explanation) -> list[str]:
     """Return what a probe must save, and when in the week the source is busy."""
     if found.price_item_s is None:
         return []
+    price = f"a probe for detection must save {found.price_item_s / 3600.0:.3g} item-hours of delay"
+    lines = [f"price: {price} (a lower probe_price, or POLICY UNIFORM, asks more often)"]
+    if not found.week:
+        return lines
     busiest = max(range(len(found.week)), key=lambda hour: found.week[hour])
-    lines = [f"price: a probe for detection must save {found.price_item_s / 3600.0:.3g} item-hours of delay"]
     if found.week[busiest] > _EVEN:
         day, hour = divmod(busiest, 24)
         lines.append(f"week: busiest on {_DAYS[day]} at {hour}:00 UTC, {found.week[busiest]:.1f} times its mean")

@@ -13,6 +13,7 @@ from proxyd.cli.sockets import socket_of
 from proxyd.client import Client, StreamEvent, UnreachableError
 from proxyd.config import load
 
+_SHOWN = 60
 
 def plan(options: argparse.Namespace) -> int:
     """Print the coming probes."""
@@ -95,8 +96,9 @@ def notifications(options: argparse.Namespace) -> int:
     for item in found:
         ways = [f"{d['state']} ({d['attempts']}) {d['endpoint']}" for d in item["deliveries"]]
         states = ", ".join(ways) or "not sent anywhere"
-        rows.append([item["created"], item["id"], item["rule"], item["source"], "late" if item["late"] else "", states])
-    _table(["created", "id", "rule", "source", "late", "deliveries"], rows)
+        late = "late" if item["late"] else ""
+        rows.append([item["created"], item["id"], item["rule"], item["source"], late, _first(item["body"]), states])
+    _table(["created", "id", "rule", "source", "late", "first row", "deliveries"], rows)
     return 0
 
 
@@ -117,7 +119,14 @@ def _line(event: StreamEvent, *, as_json: bool) -> str:
         return json.dumps({"position": event.position} | event.body)
     data = event.body["data"]
     late = "  late" if data["late"] else ""
-    return f"{event.body['timestamp']}  {data['id']}  {data['rule']}  {data['source']}{late}"
+    return f"{event.body['timestamp']}  {data['id']}  {data['rule']}  {data['source']}{late}  {_first(event.body)}"
+
+
+def _first(body: dict[str, Any]) -> str:
+    """Return the first row of what a rule found in a few words, on one line."""
+    values = [str(value) for row in body["data"].get("items", ())[:1] for value in row.values() if value is not None]
+    text = "".join(char if char.isprintable() else " " for char in ", ".join(values))
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
 def show_notification(options: argparse.Namespace) -> int:

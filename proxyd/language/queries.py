@@ -68,6 +68,7 @@ class EventScope:
     kind: EventKind
     page_class: PageClass | None
 
+_UNIT_SLIPS = frozenset({"S", "SEC", "SECS", "M", "MIN", "MINS", "H", "HR", "HRS", "D", "W"})
 
 class QueryChecker:
     """Checks one query."""
@@ -115,6 +116,9 @@ class QueryChecker:
             name = source.alias if source.alias is not None else page_class.name
             if name.upper() in ("OLD", "NEW"):
                 self._reporter.error(f"{name} cannot name a class: it is the event's item", source.span)
+            elif source.over is not None and source.alias is not None and name.upper() in _UNIT_SLIPS:
+                message = f"OVER takes a unit of time such as MINUTES, not {name}; without one it counts chronons"
+                self._reporter.error(message, source.span)
             elif any(each.name.casefold() == name.casefold() for each in bindings):
                 self._reporter.error(f"{name} names two classes of FROM: give one of them AS another name", source.span)
             bindings.append(Binding(name, page_class))

@@ -223,21 +223,14 @@ class Dispatcher:
         asked_s = error.retry_after_s
         if self._endpoints.failed(delivery.endpoint, delivery.lane, now_s, asked_s=asked_s):
             self._metrics.circuits_opened.inc()
-            log.warning(
-                "an endpoint fails for several rules; it is tried less often",
-                endpoint=_shown(delivery),
-            )
+            log.warning("an endpoint fails for several rules; it is tried less often", endpoint=_shown(delivery))
 
     @staticmethod
     def _log(delivery: Delivery, error: str, wait_s: float | None, *, disables: bool) -> None:
-        fields = {
-            "notification": delivery.notification_id,
-            "rule": delivery.rule,
-            "endpoint": _shown(delivery),
-        }
+        fields = {"notification": delivery.notification_id, "rule": delivery.rule, "endpoint": _shown(delivery)}
         fields["error"] = error
         if disables:
-            log.error("the receiver wants no more (410); nothing is sent there until it is declared anew", **fields)
+            log.error("the receiver wants no more of this rule (410); `proxyd webhook test` asks it again", **fields)
         elif wait_s is None:
             log.error("delivery given up; replay it with `proxyd webhook replay`", **fields)
         else:

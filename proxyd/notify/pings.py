@@ -102,6 +102,10 @@ class Pings:
                 log.error("a webhook did not accept its ping; its notifications are tried one by one", **fields)
                 return WebhookState.UNANSWERED, refusal.message
             log.warning("a webhook did not accept its ping yet", retry_in_s=round(wait_s, 1), **fields)
+            now_s = self._clock.time_s()
+            await self._webhooks.answered(
+                unconfirmed.webhook, WebhookState.UNCONFIRMED, now_s, f"asked so far: {refusal.message}"
+            )
             await self._clock.sleep(wait_s)
         raise AssertionError  # the ladder ends
 

@@ -425,7 +425,8 @@ class Decider:
     def _week_of(self, source_id: str) -> dict[str, Any]:
         week = self.planner.week
         if week is None or source_id not in week:
-            return {}
+            settings = self.settings.planner
+            return {} if settings.spend else {"price_item_s": settings.price_item_s}
         return {"price_item_s": week.price_item_s, "week": tuple(week.intensity(source_id).tolist())}
 
     # -- how

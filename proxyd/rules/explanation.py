@@ -57,8 +57,8 @@ class Explanation:
     """Why a source is probed when it is; times in unix seconds, the rate in items a day.
 
     ``unmet_intervals`` counts planned intervals that ended without a probe, since they were last laid. ``price_item_s``
-    is the delay that a probe for detection must save, in item-seconds, and ``week`` the factors of the rate by hour of
-    the week; both are there once the week is planned.
+    is the delay that a probe for detection must save, in item-seconds, where there is a price, and ``week`` the factors
+    of the rate by hour of the week, once that is planned.
     """
 
     source_id: str

@@ -62,6 +62,9 @@ class SqlWebhooks:
         key = key_of(webhook)
         if key not in self.held and state is not WebhookState.CONFIRMED:
             return
+        if state is WebhookState.UNCONFIRMED:
+            connection.execute(update(t.webhooks).where(_OF_KEY).values(detail=detail), [_of(key)])
+            return
         values = {"state": state.value, "since_s": now_s, "detail": detail}
         connection.execute(update(t.webhooks).where(_OF_KEY).values(**values), [_of(key)])
         connection.execute(_RELEASE, [_of(key)])

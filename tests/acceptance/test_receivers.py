@@ -85,7 +85,9 @@ async def test_a_new_webhook_gets_nothing_before_it_accepted_its_ping(tmp_path: 
         await w.daemon.metric_reaches("proxyd_notifications_total", 1)
         await eventually(lambda: len(w.receiver.pings) > 1, "a second ping")
         assert w.receiver.arrivals["each"] == []
-        assert "unconfirmed" in (await w.daemon.cli("webhook", "list")).out
+        listed = (await w.daemon.cli("webhook", "list")).out
+        assert "unconfirmed" in listed
+        assert "503" in listed
         assert "held" in (await w.daemon.cli("notifications")).out
         w.receiver.ping_answers.clear()
         assert await w.receiver.received("each", 1) == news
