@@ -15,6 +15,7 @@ from proxyd.config import load
 
 _SHOWN = 60
 
+
 def plan(options: argparse.Namespace) -> int:
     """Print the coming probes."""
     probes = _ask(options, lambda client: client.plan(limit=options.limit))

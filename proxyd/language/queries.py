@@ -68,7 +68,9 @@ class EventScope:
     kind: EventKind
     page_class: PageClass | None
 
+
 _UNIT_SLIPS = frozenset({"S", "SEC", "SECS", "M", "MIN", "MINS", "H", "HR", "HRS", "D", "W"})
+
 
 class QueryChecker:
     """Checks one query."""

@@ -35,6 +35,12 @@ class FleetState:
         What waiting costs by hour of the week, shape (kinds, 168), and the kind of each source; even where ``None``.
     price_item_s
         Item-seconds of delay that a probe must save in any case.
+
+    Examples
+    --------
+    >>> even = WeekShapes(np.ones((1, 168)), np.zeros(2, dtype=np.int64))
+    >>> FleetState(("a", "b"), np.array([1e-4, 1e-5]), np.ones(2), np.zeros(2), even, probes_per_s=1e-3).slot_s
+    1800.0
     """
 
     source_ids: tuple[str, ...]
