@@ -129,13 +129,8 @@ class Parts:
     rng: np.random.Generator
 
 
-def build(settings: Settings, parts: Parts) -> tuple[Daemon, DaemonControl]:
-    """Return a daemon over ``parts``, and what the API asks of it."""
-    metrics = Metrics()
-    decider = Decider(decider_settings(settings), parts.rng)
-    declarations = Declarations(
-        settings.profiles, parts.store, decider, parts.clock, check_settings(settings), metrics, parts.secrets.resolve
-    )
+def _deliveries(settings: Settings, parts: Parts, metrics: Metrics) -> tuple[Dispatcher, Pings]:
+    """Return what delivers, and what asks new webhooks first."""
     dispatcher = Dispatcher(
         parts.store,
         parts.channel,
@@ -145,12 +140,6 @@ def build(settings: Settings, parts: Parts) -> tuple[Daemon, DaemonControl]:
         metrics,
         dispatcher_settings(settings),
     )
-    bell = Bell()
-    probes = ProbeLoop(decider, parts.prober, parts.store, parts.clock, metrics)
-    for teller in (declarations, probes):
-        teller.tell(dispatcher.wake)
-        teller.tell(bell.ring)
-    pushes = Pushes(decider, probes, parts.store, parts.clock, metrics, parts.pushes)
     pings = Pings(
         parts.store.webhooks,
         parts.channel,
@@ -160,6 +149,23 @@ def build(settings: Settings, parts: Parts) -> tuple[Daemon, DaemonControl]:
         dispatcher.wake,
         asks=settings.ping_webhooks,
     )
+    return dispatcher, pings
+
+
+def build(settings: Settings, parts: Parts) -> tuple[Daemon, DaemonControl]:
+    """Return a daemon over ``parts``, and what the API asks of it."""
+    metrics = Metrics()
+    decider = Decider(decider_settings(settings), parts.rng)
+    declarations = Declarations(
+        settings.profiles, parts.store, decider, parts.clock, check_settings(settings), metrics, parts.secrets.resolve
+    )
+    dispatcher, pings = _deliveries(settings, parts, metrics)
+    bell = Bell()
+    probes = ProbeLoop(decider, parts.prober, parts.store, parts.clock, metrics)
+    for teller in (declarations, probes):
+        teller.tell(dispatcher.wake)
+        teller.tell(bell.ring)
+    pushes = Pushes(decider, probes, parts.store, parts.clock, metrics, parts.pushes)
     declarations.tell_declared(pings.wake)
     daemon = Daemon(
         declarations,

@@ -43,6 +43,11 @@ class Metrics:
         self.lateness = Histogram(
             "proxyd_scheduler_lateness_seconds", "Planned to actual start of a probe.", buckets=_LATENESS_S, registry=r
         )
+        self._add_findings()
+        self._add_deliveries()
+
+    def _add_findings(self) -> None:
+        r = self.registry
         self.items = Counter("proxyd_items", "New items seen, first contacts excluded.", registry=r)
         self.lost_items = Counter(
             "proxyd_items_lost_estimated", "Items estimated to have left an overflowed feed unseen.", registry=r
@@ -79,7 +84,6 @@ class Metrics:
         self.utility = Gauge(
             "proxyd_utility_ratio", "Utility gained over what was possible, of the present rules.", registry=r
         )
-        self._add_deliveries()
 
     def _add_deliveries(self) -> None:
         r = self.registry

@@ -133,6 +133,10 @@ def expected(terminals: Collection[str], extra: Iterable[str] = ()) -> str:
     return f"expected {shown[0]}" if len(shown) == 1 else f"expected one of: {', '.join(shown)}"
 
 
+_CUTOFF, _SHORT_CUTOFF = 0.75, 0.6  # one wrong letter of three is two thirds alike
+_SHORT = 4
+
+
 def nearest(written: str, known: Iterable[str]) -> str | None:
     """Return the known name closest to what was written, whatever their cases, or ``None``.
 
@@ -142,7 +146,8 @@ def nearest(written: str, known: Iterable[str]) -> str | None:
     by_folded: dict[str, str] = {}
     for name in known:
         by_folded.setdefault(name.casefold(), name)
-    close = get_close_matches(written[:200].casefold(), by_folded, n=1, cutoff=0.75)
+    folded = written[:200].casefold()
+    close = get_close_matches(folded, by_folded, n=1, cutoff=_CUTOFF if len(folded) > _SHORT else _SHORT_CUTOFF)
     return by_folded[close[0]] if close else None
 
 

@@ -231,7 +231,7 @@ class Guard:
         if self._ports and url.port not in self._ports:
             raise BlockedAddressError(f"port {url.port} is none of allow_ports")
         if not self._ports and url.port in _REFUSED_PORTS:
-            raise BlockedAddressError(f"port {url.port} belongs to another protocol")
+            raise BlockedAddressError(f"port {url.port} belongs to another protocol (allow_ports can allow it)")
 
     async def check_target(self, url: URL, resolver: AbstractResolver) -> None:
         """Raise RefusedConnectionError where the host of a URL is, or has among its addresses, a refused one."""
@@ -247,12 +247,12 @@ class Guard:
         """Return why a host that is written as an address is refused; ``None`` for a name."""
         address = written_address(host)
         reason = None if address is None else self.refusal(address)
-        return None if reason is None else f"{address} is refused: {reason}"
+        return None if reason is None else _refused(address, reason)
 
     def _check_address(self, address: Address | None) -> None:
         reason = None if address is None else self.refusal(address)
         if reason is not None:
-            raise RefusedConnectionError(f"{address} is refused: {reason}")
+            raise RefusedConnectionError(_refused(address, reason))
 
     def open_socket(self, info: AddrInfo) -> socket.socket:
         """Return a socket for an allowed address; raise RefusedConnectionError for any other.
@@ -263,8 +263,12 @@ class Guard:
         address = ip_address(str(where[0]))
         reason = self.refusal(address)
         if reason is not None:
-            raise RefusedConnectionError(f"{address} is refused: {reason}")
+            raise RefusedConnectionError(_refused(address, reason))
         return socket.socket(family=family, type=kind, proto=protocol)
+
+
+def _refused(address: Address | str | None, reason: str) -> str:
+    return f"{address} is refused: {reason} (allow_networks can allow it)"
 
 
 class GuardedResolver(AbstractResolver):
@@ -282,7 +286,7 @@ class GuardedResolver(AbstractResolver):
         reasons = [self._guard.refusal(ip_address(result["host"])) for result in found]
         allowed = [result for result, reason in zip(found, reasons, strict=True) if reason is None]
         if found and not allowed:
-            first = f"{found[0]['host']} is refused: {reasons[0]}"
+            first = _refused(found[0]["host"], str(reasons[0]))
             raise RefusedConnectionError(f"{host} has no allowed address, {first}")
         return allowed
 

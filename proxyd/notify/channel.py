@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
@@ -51,7 +52,7 @@ class AppriseChannel:
             except TimeoutError as error:
                 raise DeliveryError(f"the channel did not answer within {self._timeout_s:g} s") from error
         if not is_sent:
-            raise DeliveryError("the channel's service did not take it")
+            raise DeliveryError("the channel's service did not take it, or could not be reached")
         return "the channel's service took it"
 
     def _check(self, url: str) -> None:
@@ -65,6 +66,7 @@ class AppriseChannel:
 
 def _send(url: str, title: str, text: str) -> bool:
     apprise = import_module("apprise")  # takes a while, and most never need it
+    logging.getLogger("apprise").setLevel(logging.CRITICAL)  # its lines name chats and tokens
     sender = apprise.Apprise()
     if not sender.add(url):
         raise DeliveryError("the channel's address cannot be read", retryable=False)

@@ -4,7 +4,8 @@ from proxyd.scheduling.budget import Budget, BudgetHours
 from proxyd.scheduling.demand import Demands, FixedDemand, IntervalDemand, OnceDemand
 from proxyd.scheduling.edf import latest_slots
 from proxyd.scheduling.intervals import Firing, PlannedInterval, expected_interval
-from proxyd.scheduling.planner import CONSTRAINTS, Page, PlannedProbe, Planner, PlannerSettings
+from proxyd.scheduling.page import CONSTRAINTS, Page
+from proxyd.scheduling.planner import PlannedProbe, Planner, PlannerSettings
 
 __all__ = [
     "CONSTRAINTS",

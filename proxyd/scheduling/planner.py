@@ -5,26 +5,22 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import inf, isinf
 from zoneinfo import ZoneInfo
 
 from proxyd.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.model.schedule import Probe, Reason
-from proxyd.politeness import HostBudgets, PolitenessBudget, ProbeLog
+from proxyd.politeness import HostBudgets, PolitenessBudget
 from proxyd.scheduling import detection
 from proxyd.scheduling.budget import Budget
-from proxyd.scheduling.demand import Demands
 from proxyd.scheduling.edf import latest_slots
 from proxyd.scheduling.fleet import WeekPlan
 from proxyd.scheduling.intervals import PlannedInterval
+from proxyd.scheduling.page import HOST_POLITENESS, HOST_THROTTLED, OVER_BUDGET, Page
 
 LOOKAHEAD_CHRONONS = 60
-BACK_OFF, SOURCE_POLITENESS, HOST_POLITENESS = "back-off", "source politeness", "host politeness"
-FRESHNESS = "freshness"
-HOST_THROTTLED, OVER_BUDGET = "throttled host", "budget"
-CONSTRAINTS = (BACK_OFF, SOURCE_POLITENESS, HOST_POLITENESS, HOST_THROTTLED, OVER_BUDGET, FRESHNESS)
 _ROUNDING_S = 1e-6  # sums of 0.2 s miss the start of a chronon by a little
 _SPREAD = (
     0.9  # the part of a chronon in which probes start: the last ones must not fall out of it when the loop is late
@@ -68,60 +64,6 @@ class PlannerSettings:
     def host_budget(self) -> PolitenessBudget:
         """The politeness budget of every host."""
         return PolitenessBudget(self.host_spacing_s, self.host_probes, self.host_window_s)
-
-
-@dataclass(slots=True)
-class Page:
-    """A source as the planner sees it.
-
-    Parameters
-    ----------
-    last_seen_s
-        When a probe last saw its state, in unix seconds; ``None`` before first contact.
-    not_before_s
-        Back-off and Retry-After: no probe starts earlier.
-    fresh_until_s
-        Before when the origin says that nothing changes.
-    pushed_until_s
-        Before when a hub pushes what is new: then only safety probes and fixed ones are made.
-    throttle_scope
-        What a throttle of this source silences: its host where it is empty, else a group of hosts.
-    postponed
-        How often each constraint held a probe back, by its name.
-
-    Examples
-    --------
-    >>> from proxyd.politeness import PolitenessBudget
-    >>> page = Page("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
-    >>> page.log.record(100.0)
-    >>> page.allowed_s(), page.blocked_by(120.0)
-    (160.0, 'source politeness')
-    """
-
-    source_id: str
-    host: str
-    log: ProbeLog
-    demands: Demands
-    rate_per_s: float
-    last_seen_s: float | None = None
-    not_before_s: float = 0.0
-    fresh_until_s: float = 0.0
-    pushed_until_s: float = 0.0
-    throttle_scope: str = ""
-    wake: Chronon = 0
-    postponed: dict[str, int] = field(default_factory=dict)
-
-    def allowed_s(self) -> float:
-        """Return the earliest start that the source itself allows, in unix seconds."""
-        return max(self.not_before_s, self.fresh_until_s, self.log.earliest_s())
-
-    def blocked_by(self, now_s: float) -> str | None:
-        """Return the constraint of the source that forbids a start at ``now_s``."""
-        if self.not_before_s > now_s:
-            return BACK_OFF
-        if self.log.earliest_s() > now_s:
-            return SOURCE_POLITENESS
-        return FRESHNESS if self.fresh_until_s > now_s else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +120,8 @@ class Planner:
 
     Examples
     --------
-    >>> from proxyd.politeness import PolitenessBudget
+    >>> from proxyd.politeness import PolitenessBudget, ProbeLog
+    >>> from proxyd.scheduling import Demands
     >>> planner = Planner(PlannerSettings(grid=ChrononGrid(10.0), budget=Budget(1.0)))
     >>> log = ProbeLog(PolitenessBudget(60.0))
     >>> planner.put(Page("a", "example.org", log, Demands(detecting=["r"]), rate_per_s=0.01), now=0)

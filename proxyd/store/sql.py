@@ -15,9 +15,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
-    Executable,
     Select,
-    Table,
     and_,
     bindparam,
     delete,
@@ -28,7 +26,6 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.dialects.sqlite import insert as upsert
 
 from proxyd.errors import ConflictError
 from proxyd.estimation import WeekCounts
@@ -53,6 +50,7 @@ from proxyd.store import tables as t
 from proxyd.store.engine import StoreConnections, migrate, sqlite_connections, store_errors
 from proxyd.store.outbox import WAITING, SqlOutbox, forget_changed_endpoints, shown
 from proxyd.store.rows import DigestTimes
+from proxyd.store.statements import delete_named, execute_many, upsert
 from proxyd.store.writer import Writer, drained
 
 _CHUNK = 500
@@ -60,21 +58,14 @@ _LONGEST_WAIT_S = 2 * 86400.0  # the longest step of the ladder of retries is a 
 MOST_HISTORY = 10_000  # items that a table of a query reads
 
 
-def _upsert(table: Table) -> Executable:
-    statement = upsert(table)
-    keys = [column.name for column in table.primary_key]
-    changed = {c.name: statement.excluded[c.name] for c in table.columns if c.name not in keys}
-    return statement.on_conflict_do_update(index_elements=keys, set_=changed)
-
-
 _of_item = and_(
     t.items.c.source_id == bindparam("of_source"),
     t.items.c.item_id == bindparam("of_item"),
     t.items.c.gone_s.is_(None),
 )
-_UPSERT_SOURCE, _UPSERT_STREAM = _upsert(t.sources), _upsert(t.streams)
-_UPSERT_SUBSCRIPTION, _UPSERT_JOINT = _upsert(t.subscriptions), _upsert(t.joint_intervals)
-_UPSERT_WEEK = _upsert(t.weeks)
+_UPSERT_SOURCE, _UPSERT_STREAM = upsert(t.sources), upsert(t.streams)
+_UPSERT_SUBSCRIPTION, _UPSERT_JOINT = upsert(t.subscriptions), upsert(t.joint_intervals)
+_UPSERT_WEEK = upsert(t.weeks)
 _INSERT_ITEM, _INSERT_CHANGE, _INSERT_INTERVAL = insert(t.items), insert(t.changes), insert(t.intervals)
 _INSERT_NOTIFICATION, _INSERT_OUTBOX = insert(t.notifications), insert(t.outbox)
 _EDIT_ITEM = update(t.items).where(_of_item).values(content_hash=bindparam("hash"), fields=bindparam("text"))
@@ -135,9 +126,9 @@ class SqlStore(SqlOutbox):
             stored = {row.name: row for row in connection.execute(select(t.rules))}
             stale = [name for name, row in stored.items() if wanted.get(name) != row.fingerprint]
             fresh = [name for name in wanted if name not in stored or name in stale]
-            _execute_chunks(connection, t.rules, t.rules.c.name, stale)
-            _execute_chunks(connection, t.streams, t.streams.c.rule, [*stale, *fresh])
-            _execute_many(
+            delete_named(connection, t.rules, t.rules.c.name, stale)
+            delete_named(connection, t.streams, t.streams.c.rule, [*stale, *fresh])
+            execute_many(
                 connection,
                 insert(t.rules),
                 [{"name": name, "fingerprint": wanted[name], "accepted_s": now_s} for name in fresh],
@@ -145,7 +136,7 @@ class SqlStore(SqlOutbox):
             forget_changed_endpoints(connection, rules)
             self.webhooks.declare(connection, rules, now_s)
             connection.execute(delete(t.texts))
-            _execute_many(
+            execute_many(
                 connection,
                 insert(t.texts),
                 [{"name": x.name, "origin": x.origin, "position": n, "text": x.text} for n, x in enumerate(texts)],
@@ -162,9 +153,9 @@ class SqlStore(SqlOutbox):
         def write(connection: Connection) -> dict[str, float]:
             stored = {row.source_id: row.declared_s for row in connection.execute(select(t.declared))}
             gone = [name for name in stored if name not in wanted]
-            _execute_chunks(connection, t.declared, t.declared.c.source_id, gone)
+            delete_named(connection, t.declared, t.declared.c.source_id, gone)
             new = [{"source_id": name, "declared_s": now_s} for name in sorted(wanted - stored.keys())]
-            _execute_many(connection, insert(t.declared), new)
+            execute_many(connection, insert(t.declared), new)
             return {name: min(stored.get(name, now_s), now_s) for name in wanted}
 
         return await self.writer.submit(write)
@@ -182,7 +173,7 @@ class SqlStore(SqlOutbox):
     async def forget_streams(self, rules: Sequence[str]) -> None:
         """Delete the streams of those rules."""
         if rules:
-            await self.writer.submit(lambda connection: _execute_chunks(connection, t.streams, t.streams.c.rule, rules))
+            await self.writer.submit(lambda connection: delete_named(connection, t.streams, t.streams.c.rule, rules))
 
     async def load_streams(self) -> dict[tuple[str, str], StreamState]:
         """Return every stream by (rule, source), without its pending events."""
@@ -250,38 +241,38 @@ class SqlStore(SqlOutbox):
         connection.execute(_UPSERT_SOURCE, [rows.source_row(o.state) for o in observations])
         events = [(o.state.source_id, event) for o in observations for event in o.events]
         afresh = [rows.afresh_row(o) for o in observations if o.starts_afresh]
-        _execute_many(connection, _MARK_ALL_GONE, afresh)
+        execute_many(connection, _MARK_ALL_GONE, afresh)
         gone = [rows.gone_row(*each) for each in events if each[1].kind is EventKind.DELETE]
-        _execute_many(connection, _MARK_GONE, gone)
+        execute_many(connection, _MARK_GONE, gone)
         inserted = [rows.item_row(*each) for each in events if each[1].kind is EventKind.INSERT]
-        _execute_many(connection, _INSERT_ITEM, inserted)
+        execute_many(connection, _INSERT_ITEM, inserted)
         changed = [
             rows.change_row(o.state.source_id, event)
             for o in observations
             for event in o.events
             if event.kind is not EventKind.INSERT and event.kind in o.kept_kinds
         ]
-        _execute_many(connection, _INSERT_CHANGE, changed)
-        _execute_many(connection, _EDIT_ITEM, [rows.edit_row(o, item) for o in observations for item in o.edited])
+        execute_many(connection, _INSERT_CHANGE, changed)
+        execute_many(connection, _EDIT_ITEM, [rows.edit_row(o, item) for o in observations for item in o.edited])
         present = [rows.present_row(o, item_id) for o in observations for item_id in o.present]
-        _execute_many(connection, _MARK_PRESENT, present)
+        execute_many(connection, _MARK_PRESENT, present)
         weeks = [rows.week_row(o.state.source_id, o.week) for o in observations if o.week is not None]
-        _execute_many(connection, _UPSERT_WEEK, weeks)
+        execute_many(connection, _UPSERT_WEEK, weeks)
         self._write_subscriptions(connection)
         self._record_firings(connection, observations)
 
     def _record_firings(self, connection: Connection, observations: Sequence[Observation]) -> None:
         open_on_several = {each.interval_id: rows.joint_row(each) for o in observations for each in o.joint}
         ended = [interval_id for o in observations for interval_id in o.ended]
-        _execute_many(connection, _UPSERT_JOINT, list(open_on_several.values()))
-        _execute_chunks(connection, t.joint_intervals, t.joint_intervals.c.interval_id, ended)
+        execute_many(connection, _UPSERT_JOINT, list(open_on_several.values()))
+        delete_named(connection, t.joint_intervals, t.joint_intervals.c.interval_id, ended)
         streams = [rows.stream_row(stream) for o in observations for stream in o.streams]
         intervals = [rows.interval_row(record, self._grid) for o in observations for record in o.intervals]
         sent = [notification for o in observations for notification in o.notifications]
-        _execute_many(connection, _UPSERT_STREAM, streams)
-        _execute_many(connection, _INSERT_INTERVAL, intervals)
-        _execute_many(connection, _INSERT_NOTIFICATION, [rows.notification_row(one) for one in sent])
-        _execute_many(connection, _INSERT_OUTBOX, [row for one in sent for row in self._outbox_rows(one)])
+        execute_many(connection, _UPSERT_STREAM, streams)
+        execute_many(connection, _INSERT_INTERVAL, intervals)
+        execute_many(connection, _INSERT_NOTIFICATION, [rows.notification_row(one) for one in sent])
+        execute_many(connection, _INSERT_OUTBOX, [row for one in sent for row in self._outbox_rows(one)])
 
     def _outbox_rows(self, sent: Notification) -> list[dict[str, Any]]:
         return rows.outbox_rows(sent, self._digests.get(sent.rule), self.webhooks.state_of)
@@ -296,7 +287,7 @@ class SqlStore(SqlOutbox):
         """Delete intervals that nobody waits for any more."""
         if interval_ids:
             c = t.joint_intervals.c.interval_id
-            await self.writer.submit(lambda connection: _execute_chunks(connection, t.joint_intervals, c, interval_ids))
+            await self.writer.submit(lambda connection: delete_named(connection, t.joint_intervals, c, interval_ids))
 
     async def present_items(self, source_id: str) -> list[Item]:
         """Return what a source showed when it was last read."""
@@ -321,8 +312,8 @@ class SqlStore(SqlOutbox):
         waiting = dict(drained(self._subscriptions))
         kept = [rows.subscription_row(each) for each in waiting.values() if each is not None]
         gone = [source_id for source_id, each in waiting.items() if each is None]
-        _execute_many(connection, _UPSERT_SUBSCRIPTION, kept)
-        _execute_chunks(connection, t.subscriptions, t.subscriptions.c.source_id, gone)
+        execute_many(connection, _UPSERT_SUBSCRIPTION, kept)
+        delete_named(connection, t.subscriptions, t.subscriptions.c.source_id, gone)
 
     # -- for people
 
@@ -479,16 +470,6 @@ def _copy(engine: Engine, target: Path) -> None:
     with closing(sqlite3.connect(engine.url.database or "", isolation_level=None)) as connection:
         target.touch(0o600, exist_ok=False)  # it holds secrets; SQLite fills it
         connection.execute("VACUUM INTO ?", (str(target),))
-
-
-def _execute_many(connection: Connection, statement: Executable, values: list[dict[str, Any]]) -> None:
-    if values:
-        connection.execute(statement, values)
-
-
-def _execute_chunks(connection: Connection, table: Table, column: ColumnElement[Any], names: Sequence[str]) -> None:
-    if names:
-        connection.execute(delete(table).where(column == bindparam("stale")), [{"stale": n} for n in names])
 
 
 def _events(source_id: str, kind: EventKind) -> tuple[Select[*tuple[Any, ...]], Callable[[Any], StoredEvent]]:

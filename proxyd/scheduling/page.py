@@ -1,0 +1,68 @@
+"""A source as the planner sees it, and what may hold its probes back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from proxyd.model.chronon import Chronon
+from proxyd.politeness import ProbeLog
+from proxyd.scheduling.demand import Demands
+
+BACK_OFF, SOURCE_POLITENESS, HOST_POLITENESS = "back-off", "source politeness", "host politeness"
+FRESHNESS = "freshness"
+HOST_THROTTLED, OVER_BUDGET = "throttled host", "budget"
+CONSTRAINTS = (BACK_OFF, SOURCE_POLITENESS, HOST_POLITENESS, HOST_THROTTLED, OVER_BUDGET, FRESHNESS)
+
+
+@dataclass(slots=True)
+class Page:
+    """A source as the planner sees it.
+
+    Parameters
+    ----------
+    last_seen_s
+        When a probe last saw its state, in unix seconds; ``None`` before first contact.
+    not_before_s
+        Back-off and Retry-After: no probe starts earlier.
+    fresh_until_s
+        Before when the origin says that nothing changes.
+    pushed_until_s
+        Before when a hub pushes what is new: then only safety probes and fixed ones are made.
+    throttle_scope
+        What a throttle of this source silences: its host where it is empty, else a group of hosts.
+    postponed
+        How often each constraint held a probe back, by its name.
+
+    Examples
+    --------
+    >>> from proxyd.politeness import PolitenessBudget
+    >>> page = Page("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
+    >>> page.log.record(100.0)
+    >>> page.allowed_s(), page.blocked_by(120.0)
+    (160.0, 'source politeness')
+    """
+
+    source_id: str
+    host: str
+    log: ProbeLog
+    demands: Demands
+    rate_per_s: float
+    last_seen_s: float | None = None
+    not_before_s: float = 0.0
+    fresh_until_s: float = 0.0
+    pushed_until_s: float = 0.0
+    throttle_scope: str = ""
+    wake: Chronon = 0
+    postponed: dict[str, int] = field(default_factory=dict)
+
+    def allowed_s(self) -> float:
+        """Return the earliest start that the source itself allows, in unix seconds."""
+        return max(self.not_before_s, self.fresh_until_s, self.log.earliest_s())
+
+    def blocked_by(self, now_s: float) -> str | None:
+        """Return the constraint of the source that forbids a start at ``now_s``."""
+        if self.not_before_s > now_s:
+            return BACK_OFF
+        if self.log.earliest_s() > now_s:
+            return SOURCE_POLITENESS
+        return FRESHNESS if self.fresh_until_s > now_s else None
