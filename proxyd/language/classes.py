@@ -111,6 +111,8 @@ def _check_page_fields(declaration: ClassDeclaration, reporter: Reporter) -> Non
                 f"the field {each.path.value} does not say where its value is read: expected FROM JSON, FROM CSS or "
                 "FROM XPATH, or a path that starts with channel."
             )
+            if each.path.value.casefold() == "text" and len(declaration.fields) == 1:
+                message = "the text of a whole page takes no fields: declare the class by its name alone, CLASS::PAGE"
             reporter.error(message, each.path.span)
         else:
             _check_extraction(each.extraction, reporter)

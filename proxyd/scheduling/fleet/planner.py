@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from proxyd.errors import InvalidScheduleError, SchedulingError
 from proxyd.estimation import MONDAY_S, WEEK_S
 from proxyd.scheduling.fleet.prices import HostLimits, Prices, allocate, rows_of, slot_loads
-from proxyd.scheduling.fleet.timetable import Floats, Ints, Timetable
+from proxyd.scheduling.fleet.timetable import LEVELS, Floats, Ints, Timetable
 from proxyd.scheduling.fleet.waiting import WeekCosts
 from proxyd.scheduling.frequency.policies import largest
 from proxyd.scheduling.turns import turns
@@ -292,6 +292,19 @@ class FleetPlanner:
         turn = (turns(np.arange(len(rates))) * len(kept)).astype(np.int64)
         self._table_of = self.shape_of * len(kept) + turn
 
+    def _shortened(self, gap: Floats, sources: Ints, slot: Ints, prices: Floats, rates: Floats) -> Floats:
+        """Return the gaps below those of the timetables' lowest row, where a slot takes many probes.
+
+        There the rate is even from one probe to the next: waiting tau costs ``rate tau^2 / 2``, and a probe is due when
+        that is its price.
+        """
+        assert self._costs is not None
+        low = np.flatnonzero((rates > 0) & (prices < rates * 2.0 ** LEVELS[0]))
+        if len(low):
+            factor = np.maximum(self._costs.at_slot(self._curve_of[sources[low]], slot[low]), 1e-9)
+            gap[low] = np.minimum(gap[low], np.sqrt(2 * prices[low] / (rates[low] * factor)))
+        return gap
+
     def _plan(self, sources: Ints) -> None:
         """Look up when the sources are due after their last probes."""
         prices = self._known_prices()
@@ -300,7 +313,9 @@ class FleetPlanner:
         rates = self._weighted(sources) * slot_s
         rows = rows_of(prices.of_source[sources], rates, sources)
         since = np.floor((last - monday + 1e-6) / slot_s)
-        gap = self._gaps[self._table_of[sources], rows, since.astype(np.int64) % self.grid.slots]
+        slot = since.astype(np.int64) % self.grid.slots
+        gap = self._gaps[self._table_of[sources], rows, slot]
+        gap = self._shortened(gap, sources, slot, prices.of_source[sources], rates)
         due = np.where(gap >= 1.0, monday + (since + gap) * slot_s, last + gap * slot_s)
         self.due_s[sources] = np.where(rates > 0, np.maximum(due, last + self.spacing_s), np.inf)
 

@@ -147,14 +147,18 @@ class _Fleet:
             self._log_rate = np.log2(rate)
         self._frequency = np.concatenate([table.frequency for table in tables])
         self._first_row = table_of * len(LEVELS)
+        self._dense = np.array([table.dense for table in tables])[table_of]
 
     def frequencies(self, log_price: Floats) -> Floats:
         """Return probes a slot of each source: between two rows in proportion, which is what turns by rows give."""
-        place = np.clip((log_price - self._log_rate - LEVELS[0]) * PER_OCTAVE, 0.0, len(LEVELS) - 1.0)
+        level = log_price - self._log_rate
+        place = np.clip((level - LEVELS[0]) * PER_OCTAVE, 0.0, len(LEVELS) - 1.0)
         row = np.minimum(place.astype(np.int64), len(LEVELS) - 2)
         share = place - row
         row += self._first_row
-        frequency: Floats = self._frequency[row] * (1 - share) + self._frequency[row + 1] * share
+        frequency = self._frequency[row] * (1 - share) + self._frequency[row + 1] * share
+        low = level < LEVELS[0]
+        frequency = np.where(low, self._dense * np.exp2(-np.maximum(level, _NO_PRICE) / 2), frequency)
         return np.where(self.rate > 0, frequency, 0.0)
 
     def host_floors(self, hosts: HostLimits) -> Floats:

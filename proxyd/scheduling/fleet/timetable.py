@@ -39,6 +39,8 @@ class Timetable:
         Expected undiscovered items at rate and weight 1 in the long run: items times slots of delay a slot, (levels,).
     visits
         Probes at each slot of the week, a week, in the long run, shape (levels, slots of a week).
+    dense
+        Below the lowest level, where a slot takes many probes, ``dense * 2 ** (-level / 2)`` of them come in a slot.
 
     Examples
     --------
@@ -52,6 +54,7 @@ class Timetable:
     frequency: Floats
     cost: Floats
     visits: Floats
+    dense: float
 
     @classmethod
     def build(
@@ -94,7 +97,8 @@ class Timetable:
         weights = _mean_one(even if importance is None else importance, "an importance")
         prices = even if slot_price is None else np.asarray(slot_price, dtype=np.float64)
         gaps = np.array([_gaps(factors, weights, float(price) * prices) for price in 2.0**LEVELS])
-        return cls(gaps, *_orbits(gaps, *prefix_sums(factors, weights)))
+        dense = float(np.sqrt(factors * weights / (2 * prices)).mean())
+        return cls(gaps, *_orbits(gaps, *prefix_sums(factors, weights)), dense)
 
 
 def _mean_one(values: ArrayLike, name: str) -> Floats:

@@ -53,6 +53,11 @@ class WeekCosts:
         cost: Floats = A1 * (L1 - L0) - (G1 - G0)
         return cost
 
+    def at_slot(self, shape_of: Ints, slot: Ints) -> Floats:
+        """Return what a source's items cost while they wait in a slot, against its mean; shape (n,)."""
+        found: Floats = self._rates[shape_of, slot] * self._weights[shape_of, slot]
+        return found
+
     def _at(self, shape: Ints, time: Floats) -> tuple[Floats, Floats, Floats]:
         """Return L, A and G, which go on from week to week."""
         weeks = np.floor(time / self._slots)

@@ -10,6 +10,7 @@ import pytest
 
 from proxyd.estimation import Cycle, WeekShapes
 from proxyd.estimation.bins import MONDAY_S, WEEK_S
+from proxyd.scheduling.detection import due_after_s
 from proxyd.scheduling.fleet import FleetLimits, FleetPlanner, FleetState, WeekGrid, WeekPlan, by_slot
 from proxyd.scheduling.turns import turns
 
@@ -96,3 +97,24 @@ def test_a_source_that_never_changes_is_never_due() -> None:
     rates = state.rate_per_s.copy()
     rates[0] = 0.0
     assert WeekPlan.of(replace(state, rate_per_s=rates)).due_s("s0") == np.inf
+
+
+@pytest.mark.parametrize("price_item_s", [1e-3, 0.1, 1.0])
+def test_a_low_price_is_answered_by_probes_much_closer_than_a_slot(price_item_s: float) -> None:
+    """As the price alone has it: a probe is due once waiting has cost its price."""
+    even = WeekShapes(np.ones((1, 168)), np.zeros(len(NAMES), dtype=np.int64))
+    state = fleet(weeks=even, price_item_s=price_item_s, probes_per_s=1e6)
+    plan = WeekPlan.of(state)
+    waits_s = np.array([plan.due_s(name) for name in NAMES]) - state.last_seen_s
+    expected = np.array([due_after_s(rate, price_item_s=price_item_s) for rate in state.rate_per_s])
+    short = expected < 200.0
+    assert short.sum() > 5
+    np.testing.assert_allclose(waits_s[short], expected[short], rtol=1e-6)
+
+
+def test_a_large_budget_is_spent_though_it_takes_many_probes_a_slot() -> None:
+    even = WeekShapes(np.ones((1, 168)), np.zeros(len(NAMES), dtype=np.int64))
+    state = fleet(weeks=even, rate_per_s=np.full(len(NAMES), 1e-3), probes_per_s=2.0)
+    plan = WeekPlan.of(state)
+    waits_s = np.array([plan.due_s(name) for name in NAMES]) - state.last_seen_s
+    assert float((1.0 / waits_s).sum()) == pytest.approx(2.0, rel=0.05)
