@@ -424,10 +424,10 @@ class Decider:
 
     def _week_of(self, source_id: str) -> dict[str, Any]:
         week = self.planner.week
-        if week is None or source_id not in week:
-            settings = self.settings.planner
-            return {} if settings.spend else {"price_item_s": settings.price_item_s}
-        return {"price_item_s": week.price_item_s, "week": tuple(week.intensity(source_id).tolist())}
+        if week is None and self.settings.planner.spend:
+            return {}
+        factors = week.intensity(source_id).tolist() if week is not None and source_id in week else ()
+        return {"price_item_s": self.planner.price_item_s, "week": tuple(factors)}
 
     # -- how
 

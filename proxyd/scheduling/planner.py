@@ -331,8 +331,13 @@ class Planner:
         due_s = None if self.week is None else self.week.due_s(page.source_id)
         if due_s is not None:
             return due_s
-        price_item_s, weight = self.settings.price_item_s, page.demands.weight
+        price_item_s, weight = self.price_item_s, page.demands.weight
         return page.last_seen_s + detection.due_after_s(page.rate_per_s, price_item_s=price_item_s, weight=weight)
+
+    @property
+    def price_item_s(self) -> float:
+        """What a probe for detection must save, in item-seconds: also of a source that is newer than the plan."""
+        return self.settings.price_item_s if self.week is None else self.week.price_item_s
 
     def _is_pushed(self, page: Page, now: Chronon) -> bool:
         return page.last_seen_s is not None and page.pushed_until_s > self.settings.grid.start_s(now)
@@ -408,7 +413,7 @@ class Planner:
             gain = gains.get(page.source_id)
             if gain is None:
                 waited_s = now_s - (page.last_seen_s or 0.0)
-                gain = detection.index(page.rate_per_s, waited_s, page.demands.weight) / self.settings.price_item_s
+                gain = detection.index(page.rate_per_s, waited_s, page.demands.weight) / self.price_item_s
             rank = (group, -float(gain), 0.0, page.source_id)
             ranked[page.source_id] = _Candidate(rank, page, reason, page.demands.detecting[0])
 
