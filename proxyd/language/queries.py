@@ -22,6 +22,7 @@ from proxyd.model.expression import (
     OutputColumn,
     Select,
     Span,
+    Unit,
 )
 from proxyd.model.item import EventKind
 from proxyd.model.profile import PageClass, Trigger
@@ -118,7 +119,7 @@ class QueryChecker:
             name = source.alias if source.alias is not None else page_class.name
             if name.upper() in ("OLD", "NEW"):
                 self._reporter.error(f"{name} cannot name a class: it is the event's item", source.span)
-            elif source.over is not None and source.alias is not None and name.upper() in _UNIT_SLIPS:
+            elif _lacks_unit(source) and name.upper() in _UNIT_SLIPS:
                 message = f"OVER takes a unit of time such as MINUTES, not {name}; without one it counts chronons"
                 self._reporter.error(message, source.span)
             elif any(each.name.casefold() == name.casefold() for each in bindings):
@@ -228,3 +229,8 @@ def _loose_column(expression: Expression, groups: Sequence[Expression]) -> Colum
         if loose is not None:
             return loose
     return None
+
+
+def _lacks_unit(source: FromClass) -> bool:
+    """Whether a name follows OVER and a number alone."""
+    return source.alias is not None and source.over is not None and source.over.unit is Unit.CHRONONS
