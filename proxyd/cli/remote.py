@@ -12,6 +12,7 @@ from typing import Any
 from proxyd.cli.sockets import socket_of
 from proxyd.client import Client, StreamEvent, UnreachableError
 from proxyd.config import load
+from proxyd.net import one_line
 
 _SHOWN = 60
 
@@ -126,8 +127,7 @@ def _line(event: StreamEvent, *, as_json: bool) -> str:
 def _first(body: dict[str, Any]) -> str:
     """Return the first row of what a rule found in a few words, on one line."""
     values = [str(value) for row in body["data"].get("items", ())[:1] for value in row.values() if value is not None]
-    text = "".join(char if char.isprintable() else " " for char in ", ".join(values))
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    return one_line(", ".join(values), _SHOWN)
 
 
 def show_notification(options: argparse.Namespace) -> int:

@@ -130,7 +130,7 @@ class Decider:
                 self._rules_of.setdefault(source_id, []).append(name)
                 if (name, source_id) not in self.streams:
                     self.streams[name, source_id] = program.new_stream(source_id)
-                    known = self.estimates.states.get(source_id)
+                    known = self.states.get(source_id)
                     looks_back = program.looks_back(declared.get(source_id, 0.0))
                     if known is not None and known.first_contact_s is not None and looks_back:
                         backlog.append(Backlog(program, declaration.sources[source_id], known.next_seq))
@@ -153,7 +153,7 @@ class Decider:
         self._keep_streams(step.streams)
         notices = () if entry.program.is_joint else step.firings
         return Observation(
-            self.estimates.states[source_id],
+            self.states[source_id],
             ProbeOutcome(source_id, OutcomeKind.SAME_BODY, now_s, now_s),
             streams=step.streams,
             intervals=step.intervals,
@@ -308,7 +308,7 @@ class Decider:
         if step is None:
             return None
         outcome = ProbeOutcome(source_id, OutcomeKind.SAME_BODY, now_s, now_s)
-        state = self.estimates.states.get(source_id) or SourceState(source_id, self._url_of(source_id))
+        state = self.states.get(source_id) or SourceState(source_id, self._url_of(source_id))
         return self._with_steps(Observation(state, outcome), [step])
 
     def _with_captures(self, observation: Observation, history: History) -> Observation:

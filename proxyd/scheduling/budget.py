@@ -49,6 +49,9 @@ class Budget:
         if not self.hours:
             return self.per_s
         hour = datetime.fromtimestamp(time_s, zone or UTC).hour
+        return self._per_s_at(hour)
+
+    def _per_s_at(self, hour: int) -> float:
         return next((entry.per_s for entry in self.hours if entry.holds_at(hour)), self.per_s)
 
     @property
@@ -58,8 +61,7 @@ class Budget:
         >>> Budget(1.0, (BudgetHours(start=22, stop=4, per_s=5.0),)).mean_per_s
         2.0
         """
-        entries = (next((each.per_s for each in self.hours if each.holds_at(hour)), self.per_s) for hour in range(24))
-        return sum(entries) / 24
+        return sum(map(self._per_s_at, range(24))) / 24
 
     def capacity(self, chronon: Chronon, grid: ChrononGrid, zone: ZoneInfo | None = None) -> int:
         """Return ``C_j``, the whole probes of ``chronon``.
