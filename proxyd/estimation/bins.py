@@ -35,13 +35,17 @@ class Cycle:
         """Return the time of the week at a time, or at each of an array; both unix seconds."""
         return time_s if self.length_s == WEEK_S else MONDAY_S + (time_s - MONDAY_S) * self.speed
 
-    def evidence(self, evidence: Evidence) -> Evidence:
-        """Return evidence in the time of the week."""
-        if self.length_s == WEEK_S:
+    def evidence(self, evidence: Evidence, ahead_s: float = 0.0) -> Evidence:
+        """Return evidence in the time of the week, by clocks that are ``ahead_s`` ahead of UTC."""
+        if self.length_s == WEEK_S and not ahead_s:
             return evidence
-        told = replace(evidence, since_s=self.week_s(evidence.since_s), until_s=self.week_s(evidence.until_s))
+
+        def told_s(time_s: float) -> float:
+            return float(self.week_s(time_s) + ahead_s)
+
+        told = replace(evidence, since_s=told_s(evidence.since_s), until_s=told_s(evidence.until_s))
         if isinstance(told, ItemTimes):
-            return replace(told, times_s=tuple(self.week_s(time_s) for time_s in told.times_s))
+            return replace(told, times_s=tuple(told_s(time_s) for time_s in told.times_s))
         return told
 
     def time_s(self, week_s: Any) -> Any:

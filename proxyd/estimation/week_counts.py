@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from proxyd.estimation.bins import WEEK_S
 from proxyd.estimation.evidence import Evidence, ItemCount, ItemTimes
@@ -92,10 +92,15 @@ class WeekCounts:
         return passed_hours(max(self.since_s, now_s - _LONGEST_S), now_s)
 
 
-def fleet_shapes(weeks: Sequence[WeekCounts], now_s: float, *, most: int = 8) -> WeekShapes:
+def fleet_shapes(weeks: Sequence[WeekCounts], now_s: ArrayLike, *, most: int = 8) -> WeekShapes:
     """Return shared week shapes and the one that each source follows.
 
     Shapes are learned from the sources that have shown most; their items count less the more come in batches.
+
+    Parameters
+    ----------
+    now_s
+        One time, or one for each source where their weeks live in several zones.
 
     Examples
     --------
@@ -107,19 +112,21 @@ def fleet_shapes(weeks: Sequence[WeekCounts], now_s: float, *, most: int = 8) ->
     if not weeks:
         return WeekShapes(np.ones((1, HOURS)), np.zeros(0, dtype=np.int64))
     items = np.array([each.items for each in weeks])
+    at_s = np.broadcast_to(np.asarray(now_s, dtype=np.float64), items.shape)
     order = np.argsort(-items, kind="stable")
-    sample = [weeks[number] for number in order[:_SAMPLE]]
-    counts, passed = _arrays(sample, now_s)
-    learned = shared_shapes(counts, passed, most=most, dispersion=dispersion(sample, now_s))
+    first = order[:_SAMPLE]
+    sample = [weeks[number] for number in first]
+    counts, passed = _arrays(sample, at_s[first])
+    learned = shared_shapes(counts, passed, most=most, dispersion=dispersion(sample, at_s[first]))
     of_source = np.zeros(len(weeks), dtype=np.int64)
-    of_source[order[:_SAMPLE]] = learned.of_source
+    of_source[first] = learned.of_source
     for begin in range(_SAMPLE, len(weeks), _SAMPLE):
         numbers = order[begin : begin + _SAMPLE]
-        of_source[numbers] = belonging(*_arrays([weeks[number] for number in numbers], now_s), learned.shapes)
+        of_source[numbers] = belonging(*_arrays([weeks[number] for number in numbers], at_s[numbers]), learned.shapes)
     return WeekShapes(learned.shapes, of_source)
 
 
-def dispersion(weeks: Sequence[WeekCounts], now_s: float) -> float:
+def dispersion(weeks: Sequence[WeekCounts], now_s: ArrayLike) -> float:
     """Return variance over mean of the items by hour, at least 1: how much less they say than single items do.
 
     Notes
@@ -136,13 +143,15 @@ def dispersion(weeks: Sequence[WeekCounts], now_s: float) -> float:
     items = np.array([each.items for each in weeks])
     if items.sum() <= 0:
         return 1.0
-    hours = np.array([max(1.0, min(now_s - each.since_s, _LONGEST_S) / HOUR_S) for each in weeks])
+    since_s = np.array([each.since_s for each in weeks])
+    hours = np.clip((np.asarray(now_s) - since_s) / HOUR_S, 1.0, _LONGEST_S / HOUR_S)
     squares = sum(each.squares for each in weeks)
     return max(1.0, float((squares - (items * items / hours).sum()) / items.sum()))
 
 
-def _arrays(weeks: Sequence[WeekCounts], now_s: float) -> tuple[Floats, Floats]:
+def _arrays(weeks: Sequence[WeekCounts], now_s: Floats) -> tuple[Floats, Floats]:
     """Return items and observed hours of each source, shape (sources, 168) both."""
     counts = np.array([each.counts for each in weeks], dtype=np.float64)
-    fades = np.array([2.0 ** (-max(0.0, now_s - each.as_of_s) / HALF_LIFE_S) for each in weeks])
-    return counts * fades[:, None], np.array([each.passed(now_s) for each in weeks])
+    fades = 2.0 ** (-np.maximum(0.0, now_s - np.array([each.as_of_s for each in weeks])) / HALF_LIFE_S)
+    passed = [each.passed(at_s) for each, at_s in zip(weeks, now_s.tolist(), strict=True)]
+    return counts * fades[:, None], np.array(passed)

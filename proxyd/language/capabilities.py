@@ -76,6 +76,11 @@ ALL: Capabilities = frozenset(Capability)
 
 EXECUTABLE: Capabilities = frozenset(
     {
+        Capability.ZONE,
+        Capability.POLICY_DOE,
+        Capability.POLICY_ADAPTIVE,
+        Capability.POLICY_MEMORYLESS,
+        Capability.POLICY_GOLDEN,
         Capability.IMPORTANCE,
         Capability.FEED_CLASSES,
         Capability.JSON_FIELDS,

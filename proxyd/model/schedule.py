@@ -15,7 +15,11 @@ class Reason(Enum):
     INTERVAL = "execution interval"
     FEEDBACK = "feedback"
     FIXED = "fixed interval"
+    DOE = "optimal schedule"
     DETECTION = "detection"
+    GOLDEN = "golden ratio"
+    MEMORYLESS = "memoryless"
+    ADAPTIVE = "adaptive"
     SPEND = "spare budget"
     RETRY = "retry"
     SAFETY = "safety"  # the source's hub pushes; does it push everything?

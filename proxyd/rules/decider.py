@@ -34,7 +34,7 @@ from proxyd.rules.engine import (
     observe,
     with_found,
 )
-from proxyd.rules.estimates import Estimates, Fleet
+from proxyd.rules.estimates import Estimates, Fleet, zone_s
 from proxyd.rules.explanation import Backlog, DeciderSettings, Explanation
 from proxyd.rules.fates import Fates, fates_of
 from proxyd.rules.importance import page_weights
@@ -66,6 +66,7 @@ class Decider:
         self.captures = Captures(settings.grid, self._url_of)
         self.planner = Planner(settings.planner)
         self.rng = rng
+        self._seed = int(rng.integers(2**32))
         self._rules_of: dict[str, list[str]] = {}
         self._next_anchor_s = 0.0
         self._next_period_s = inf
@@ -241,7 +242,7 @@ class Decider:
         if observation.starts_afresh:
             self.estimates.forget_week(source.source_id)
         if observation.evidence is not None:
-            week = self.estimates.see(source.source_id, observation.evidence)
+            week = self.estimates.see(source, observation.evidence)
             observation = observation if week is None else replace(observation, week=week)
         self._keep_streams(observation.streams)
         return self._with_captures(observation, known.history)
@@ -278,16 +279,18 @@ class Decider:
 
     def fleet(self, now_s: float) -> Fleet:
         """Return the sources probed for detection as they stand; its ``plan`` is made beside the event loop."""
-        seen = [(p, p.last_seen_s) for p in self.planner.detected() if p.last_seen_s is not None]
+        seen = [(p, p.last_seen_s) for p in self.planner.in_week() if p.last_seen_s is not None]
         week_s = self.estimates.cycle.week_s(now_s)
         return Fleet(
-            tuple((page.source_id, page.rate_per_s, page.demands.weight, last_s) for page, last_s in seen),
+            tuple((page.source_id, page.rate_per_s, page.priced_weight, last_s) for page, last_s in seen),
             tuple(self.estimates.week(page.source_id, now_s) for page, _ in seen),
             tuple(page_weights((self.programs[name] for name in page.demands.detecting), week_s) for page, _ in seen),
             now_s,
             self.planner.spare_per_s(),
             0.0 if self.settings.planner.spend else self.settings.planner.price_item_s,
             self.estimates.cycle,
+            tuple(zone_s(self.declaration.sources[page.source_id].zone, now_s) for page, _ in seen),
+            {p.source_id: tuple((d.probes, d.per_s) for d in p.demands.doe) for p, _ in seen if p.demands.doe},
         )
 
     def adopt(self, week: WeekPlan, now_s: float) -> None:
@@ -505,6 +508,7 @@ class Decider:
             rate_per_s=self._rate_per_s(source, now_s),
             now_s=now_s,
             grid=self.settings.grid,
+            seed=self._seed,
         )
         demands.once = self._once(source.source_id)
         return demands
@@ -523,6 +527,9 @@ class Decider:
         for demand in page.demands.intervals:
             count = self._count(demand.rule, page.source_id)
             demand.follow(now_s, rate_per_s=page.rate_per_s, count=count, fired=demand.rule in fired)
+        for paced in page.demands.paced:
+            since_s = now_s - self.programs[paced.rule].accepted_s
+            paced.count(self._count(paced.rule, page.source_id), since_s)
 
 
 @lru_cache(65_536)

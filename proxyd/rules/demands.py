@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.profile import PolicyName, Source
-from proxyd.politeness import PolitenessBudget
+from proxyd.politeness import PolitenessBudget, ProbeLog
 from proxyd.rules.importance import page_weights
 from proxyd.rules.programs import RuleProgram
-from proxyd.scheduling import Demands, FixedDemand, IntervalDemand
+from proxyd.scheduling import PACED, Demands, DoeDemand, FixedDemand, IntervalDemand, PacedDemand
 
 
 def demands_of(
@@ -20,10 +20,12 @@ def demands_of(
     rate_per_s: float,
     now_s: float,
     grid: ChrononGrid,
+    seed: int,
 ) -> Demands:
     """Return what rules ask of a page; what was asked before (``old``) goes on where it was.
 
-    ``counts`` says, by rule, how many events its stream has counted: where in its cycle it stands.
+    ``counts`` says, by rule, how many events its stream has counted: where in its cycle it stands. ``seed`` is of the
+    policies that draw.
     """
     demands = Demands()
     programs = tuple(programs)
@@ -39,6 +41,12 @@ def demands_of(
             demands.intervals.append(before or wanted)
         elif kind is PolicyName.UNIFORM:
             demands.fixed.append(_fixed_demand(program, old, now_s, grid))
+        elif kind is PolicyName.DOE:
+            demands.doe.append(_doe_demand(program, old, grid))
+        elif kind in PACED:
+            paced = PacedDemand(program.rule.name, kind, seed)
+            paced.count(counts[program.rule.name], now_s - program.accepted_s)
+            demands.paced.append(paced)
         else:
             demands.detecting.append(program.rule.name)
     return demands
@@ -56,6 +64,18 @@ def _fixed_demand(program: RuleProgram, old: Demands, now_s: float, grid: Chrono
     return before or FixedDemand(name, period, grid.chronon_at(now_s))
 
 
+def _doe_demand(program: RuleProgram, old: Demands, grid: ChrononGrid) -> DoeDemand:
+    """Return what DOE asks; probes made before it was declared do not count."""
+    choice = program.rule.policy
+    assert choice.probes is not None
+    assert choice.per is not None
+    per_s = choice.per.in_seconds(chronon_s=grid.length_s)
+    spacing_s = choice.spacing.in_seconds(chronon_s=grid.length_s) if choice.spacing else 0.0
+    budget = PolitenessBudget(spacing_s, choice.probes, per_s)
+    before = next((each for each in old.doe if (each.rule, each.log.budget) == (program.rule.name, budget)), None)
+    return before or DoeDemand(program.rule.name, choice.probes, per_s, ProbeLog(budget))
+
+
 def politeness_of(source: Source, *, spacing_s: float, chronon_s: float) -> PolitenessBudget:
     """Return what a source bears: what it asks for, and ``spacing_s`` between two probes where it does not say."""
     asked = source.politeness
@@ -68,7 +88,16 @@ def politeness_of(source: Source, *, spacing_s: float, chronon_s: float) -> Poli
 
 def effective_policy(program: RuleProgram) -> PolicyName:
     """Return the policy that AUTO stands for: fbSUP where the rule sets a life, else detection by the index."""
+    return chosen_policy(program)[0]
+
+
+def chosen_policy(program: RuleProgram) -> tuple[PolicyName, str]:
+    """Return the policy of a rule and why it is that one."""
     policy = program.rule.policy.name
     if policy is not PolicyName.AUTO:
-        return policy
-    return PolicyName.FBSUP if program.rule.life is not None else PolicyName.INDEX
+        return policy, "the rule sets it"
+    if program.rule.life is not None:
+        return PolicyName.FBSUP, "AUTO, and the rule sets a life"
+    if program.rule.importance:
+        return PolicyName.INDEX, "AUTO, and the rule sets an importance: its hours weigh in the price of a probe"
+    return PolicyName.INDEX, "AUTO, and the rule sets no life: a probe is made when it is worth its price"

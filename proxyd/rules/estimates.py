@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.estimation import HOURS, Cycle, Evidence, PopulationPrior, WeekCounts, fleet_shapes
+from proxyd.estimation import HOUR_S, HOURS, Cycle, Evidence, PopulationPrior, WeekCounts, fleet_shapes
 from proxyd.model.profile import Source
 from proxyd.rules.engine import source_rate
 from proxyd.rules.state import SourceState
@@ -64,12 +66,15 @@ class Estimates:
         rate = source_rate(state, source, half_life_s=self._half_life_s)
         return rate.rate_per_s(now_s, prior_per_s=self.prior_per_s)
 
-    def see(self, source_id: str, evidence: Evidence) -> WeekCounts | None:
-        """Count what a probe found and return the week's counts to be stored, ``None`` where it found nothing."""
-        told = self.cycle.evidence(evidence)
-        old = self.weeks.get(source_id)
+    def see(self, source: Source, evidence: Evidence) -> WeekCounts | None:
+        """Count what a probe found and return the week's counts to be stored, ``None`` where it found nothing.
+
+        They are counted where the source's week lives.
+        """
+        told = self.cycle.evidence(evidence, zone_s(source.zone, evidence.until_s))
+        old = self.weeks.get(source.source_id)
         new = (old or WeekCounts.begun(told.since_s)).seen(told)
-        self.weeks[source_id] = new
+        self.weeks[source.source_id] = new
         return None if new is old or not new.items else new
 
     def week(self, source_id: str, now_s: float) -> WeekCounts:
@@ -92,7 +97,11 @@ class Fleet:
     weeks
         When in a week the items of each came.
     importances
-        What waiting costs each by hour of the week, shape (168,); ``None`` where no hour differs.
+        What waiting costs each by hour of the week, shape (168,), UTC; ``None`` where no hour differs.
+    zones_s
+        By how much the clocks where each one's week lives are ahead of UTC, in seconds.
+    doe
+        By source, the probes and seconds of its DOE rules.
     """
 
     pages: tuple[tuple[str, float, float, float], ...]
@@ -102,6 +111,8 @@ class Fleet:
     probes_per_s: float
     price_item_s: float
     cycle: Cycle
+    zones_s: tuple[float, ...]
+    doe: Mapping[str, tuple[tuple[int, float], ...]]
 
     def plan(self) -> WeekPlan | None:
         """Return the plan of the week, ``None`` for no sources."""
@@ -113,11 +124,13 @@ class Fleet:
             np.array(rates),
             np.array(weights),
             np.array(last_seen),
-            fleet_shapes(self.weeks, self.cycle.week_s(self.now_s)),
+            fleet_shapes(self.weeks, self.cycle.week_s(self.now_s) + np.array(self.zones_s)),
             self.probes_per_s,
             self.price_item_s,
             self._kinds(),
             cycle=self.cycle,
+            zone_s=np.array(self.zones_s) if any(self.zones_s) else None,
+            doe=self.doe,
         )
         return WeekPlan.of(state)
 
@@ -126,6 +139,21 @@ class Fleet:
         if all(each is None or not each.any() for each in self.importances):
             return None
         even = np.ones(HOURS)
-        rows = [even if each is None or not each.any() else each / each.mean() for each in self.importances]
+        rows = [
+            even if each is None or not each.any() else np.roll(each / each.mean(), round(zone_s / HOUR_S))
+            for each, zone_s in zip(self.importances, self.zones_s, strict=True)
+        ]
         kinds, kind_of = np.unique(rows, axis=0, return_inverse=True)
         return kinds, kind_of.reshape(-1).astype(np.int64)
+
+
+def zone_s(zone: str | None, at_s: float) -> float:
+    """Return by how much the clocks of a zone are ahead of UTC, in seconds.
+
+    >>> zone_s("Europe/Berlin", 1_760_000_000.0), zone_s(None, 0.0)
+    (7200.0, 0.0)
+    """
+    if zone is None:
+        return 0.0
+    ahead = datetime.fromtimestamp(at_s, ZoneInfo(zone)).utcoffset()
+    return 0.0 if ahead is None else ahead.total_seconds()

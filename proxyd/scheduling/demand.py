@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from proxyd.model.chronon import Chronon, ChrononGrid
+from proxyd.politeness import ProbeLog
 from proxyd.scheduling.intervals import Firing, PlannedInterval, expected_interval
+from proxyd.scheduling.paces import PacedDemand
 
 _RATE_CHANGE = 2.0  # planned intervals are laid anew when the rate moved by this factor since
 
@@ -165,6 +167,31 @@ class FixedDemand:
             self.next_due += ((chronon - self.next_due) // self.period + 1) * self.period
 
 
+@dataclass(slots=True)
+class DoeDemand:
+    """DOE(n PROBES PER t): probes where they leave items waiting least, never more of them in a time than it says.
+
+    ``log`` holds the starts of the page's probes, whatever asked for them: they count.
+
+    Examples
+    --------
+    >>> from proxyd.politeness import PolitenessBudget
+    >>> doe = DoeDemand("r", probes=2, per_s=100.0, log=ProbeLog(PolitenessBudget(0.0, 2, 100.0)))
+    >>> doe.due_s(10.0, None), doe.due_s(10.0, 20.0)
+    (60.0, 20.0)
+    """
+
+    rule: str
+    probes: int
+    per_s: float
+    log: ProbeLog
+
+    def due_s(self, last_s: float, planned_s: float | None) -> float:
+        """Return when the next probe is due after one at ``last_s``: as planned, or evenly without a plan."""
+        due_s = last_s + self.per_s / self.probes if planned_s is None else planned_s
+        return max(due_s, self.log.earliest_s())
+
+
 @dataclass(frozen=True, slots=True)
 class OnceDemand:
     """One probe between two chronons, both inside: an interval that an event on another page opened.
@@ -199,6 +226,8 @@ class Demands:
     intervals: list[IntervalDemand] = field(default_factory=list)
     fixed: list[FixedDemand] = field(default_factory=list)
     detecting: list[str] = field(default_factory=list)
+    paced: list[PacedDemand] = field(default_factory=list)
+    doe: list[DoeDemand] = field(default_factory=list)
     once: list[OnceDemand] = field(default_factory=list)
     weight: float = 1.0
 
@@ -213,8 +242,13 @@ class Demands:
     def first_rule(self) -> str | None:
         """A rule to name where no single one asked."""
         named = [*self.detecting, *(d.rule for d in self.intervals), *(d.rule for d in self.fixed)]
-        named += [d.rule for d in self.once]
+        named += [*(d.rule for d in self.paced), *(d.rule for d in self.doe), *(d.rule for d in self.once)]
         return named[0] if named else None
 
     def __bool__(self) -> bool:
-        return bool(self.intervals or self.fixed or self.detecting or self.once)
+        return bool(self.intervals or self.fixed or self.detecting or self.paced or self.doe or self.once)
+
+    @property
+    def is_priced(self) -> bool:
+        """Whether a rule asks for probes as often as they are worth their price."""
+        return bool(self.detecting or self.paced)

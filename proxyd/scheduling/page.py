@@ -55,6 +55,29 @@ class Page:
     wake: Chronon = 0
     postponed: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def priced_weight(self) -> float:
+        """What a delay costs the rules that want a probe when it is worth its price; 0 where there is none."""
+        return self.demands.weight if self.demands.is_priced else 0.0
+
+    def record(self, start_s: float) -> None:
+        """Note a probe that starts."""
+        for log in self._logs():
+            log.record(start_s)
+
+    def move_last(self, start_s: float) -> None:
+        """Correct the start of the last probe."""
+        for log in self._logs():
+            log.move_last(start_s)
+
+    def take_back(self) -> None:
+        """Forget the start of the last probe: it did not come."""
+        for log in self._logs():
+            log.take_back()
+
+    def _logs(self) -> list[ProbeLog]:
+        return [self.log, *(demand.log for demand in self.demands.doe)]
+
     def allowed_s(self) -> float:
         """Return the earliest start that the source itself allows, in unix seconds."""
         return max(self.not_before_s, self.fresh_until_s, self.log.earliest_s())

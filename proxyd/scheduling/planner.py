@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import inf, isinf
+from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
 from proxyd.model.chronon import Chronon, ChrononGrid, Epoch
@@ -15,6 +16,7 @@ from proxyd.model.schedule import Probe, Reason
 from proxyd.politeness import HostBudgets, PolitenessBudget
 from proxyd.scheduling import detection
 from proxyd.scheduling.budget import Budget
+from proxyd.scheduling.demand import DoeDemand
 from proxyd.scheduling.edf import latest_slots
 from proxyd.scheduling.fleet import WeekPlan
 from proxyd.scheduling.intervals import PlannedInterval
@@ -108,6 +110,10 @@ class _Candidate:
     rule: str | None
 
 
+_Due: TypeAlias = tuple[Page, Reason, str]
+_GROUPS = {Reason.DOE: 1, Reason.SPEND: 3}  # a number of probes comes before what is worth its price
+
+
 class Planner:
     """Chooses, chronon by chronon, which sources to probe.
 
@@ -169,7 +175,7 @@ class Planner:
             return now_s
         at_s = self.hosts.start(page.host, planned.start_s, now_s)
         if at_s <= now_s:
-            page.log.move_last(now_s)
+            page.move_last(now_s)
         return at_s
 
     def finished(self, source_id: str, now_s: float, *, seen: bool) -> None:
@@ -196,7 +202,7 @@ class Planner:
         """Note that a planned probe was never started; what asked for it asks again."""
         page = self.pages.get(planned.probe.source_id)
         if page is not None:
-            page.log.take_back()
+            page.take_back()
             self.hosts.take_back(page.host, planned.start_s)
         self.finished(planned.probe.source_id, now_s, seen=False)
 
@@ -213,7 +219,7 @@ class Planner:
         """Find out anew when to look at a page, after its rate, demands or back-off changed."""
         page = self.pages[source_id]
         if self.week is not None and page.last_seen_s is not None:
-            self.week.follow(source_id, page.rate_per_s, page.demands.weight, page.last_seen_s)
+            self.week.follow(source_id, page.rate_per_s, page.priced_weight, page.last_seen_s)
         self._awake.discard(source_id)
         page.wake = self._wake(page, now)
         heappush(self._sleeping, (page.wake, source_id))
@@ -320,19 +326,32 @@ class Planner:
             wakes.append(self.settings.grid.ceil(min(self._safety_due_s(page), page.pushed_until_s)))
         else:
             wakes += [d.pending(now).deadline - LOOKAHEAD_CHRONONS for d in page.demands.intervals if d.rate_per_s > 0]
-            if (due_s := self._detection_due_s(page)) < inf:
-                wakes.append(self.settings.grid.ceil(due_s))
+            wakes += [self.settings.grid.ceil(due_s) for due_s, _, _ in self._dues(page) if due_s < inf]
         earliest = self.settings.grid.chronon_at(page.allowed_s()) if not isinf(page.allowed_s()) else now
         return int(max(now, earliest, min(wakes, default=now + 10**9)))
 
     def _detection_due_s(self, page: Page) -> float:
-        if not page.demands.detecting or page.last_seen_s is None:
-            return inf
+        assert page.last_seen_s is not None
         due_s = None if self.week is None else self.week.due_s(page.source_id)
         if due_s is not None:
             return due_s
         price_item_s, weight = self.price_item_s, page.demands.weight
         return page.last_seen_s + detection.due_after_s(page.rate_per_s, price_item_s=price_item_s, weight=weight)
+
+    def _dues(self, page: Page) -> list[tuple[float, Reason, str]]:
+        """Return when rules that ask for no intervals want the page, in unix seconds, and why."""
+        last_s, demands = page.last_seen_s, page.demands
+        if last_s is None:
+            return []
+        dues = [(self._detection_due_s(page), Reason.DETECTION, rule) for rule in demands.detecting[:1]]
+        worth = {"rate_per_s": page.rate_per_s, "price_item_s": self.price_item_s, "weight": demands.weight}
+        dues += [(d.due_s(page.source_id, last_s, **worth), d.reason, d.rule) for d in demands.paced]
+        return dues + [(self._doe_due_s(page, d, last_s), Reason.DOE, d.rule) for d in demands.doe]
+
+    def _doe_due_s(self, page: Page, demand: DoeDemand, last_s: float) -> float:
+        week = self.week
+        planned_s = None if week is None else week.doe_due_s(page.source_id, demand.probes, demand.per_s, last_s)
+        return demand.due_s(last_s, planned_s)
 
     @property
     def price_item_s(self) -> float:
@@ -356,12 +375,17 @@ class Planner:
             if candidate is not None:
                 ranked[page.source_id] = candidate
         now_s = self.settings.grid.start_s(now)
-        due = [p for p in pages if self._is_detected(p, now) and now_s + 1e-9 >= self._detection_due_s(p)]
-        self._detect(ranked, due, now_s, Reason.DETECTION)
+        due: list[_Due] = []
+        for page in (p for p in pages if p.source_id not in ranked and not self._is_pushed(p, now)):
+            late = [due for due in self._dues(page) if due[0] <= now_s + 1e-9]
+            if late:
+                due.append((page, *min(late)[1:]))
+        self._rank(ranked, due, now_s)
         if self.settings.spend:
             stop_s = self.settings.grid.start_s(now + 1)
             others = [p for p in self.pages.values() if self._is_detected(p, now) and p.allowed_s() < stop_s]
-            self._detect(ranked, [p for p in others if p.source_id not in self._in_flight], now_s, Reason.SPEND)
+            others = [p for p in others if p.source_id not in self._in_flight and p.source_id not in ranked]
+            self._rank(ranked, [(p, Reason.SPEND, p.demands.detecting[0]) for p in others], now_s)
         return ranked.values()
 
     def _interval_candidates(self, pages: Iterable[Page], now: Chronon) -> dict[str, _Candidate]:
@@ -403,30 +427,29 @@ class Planner:
     def _is_detected(self, page: Page, now: Chronon) -> bool:
         return bool(page.demands.detecting) and page.last_seen_s is not None and not self._is_pushed(page, now)
 
-    def _detect(self, ranked: dict[str, _Candidate], pages: Iterable[Page], now_s: float, reason: Reason) -> None:
-        """Add pages that no other demand asks for, by what a probe of each would save over its price."""
-        others = [page for page in pages if page.source_id not in ranked]
-        planned = [p.source_id for p in others if self.week is not None and p.source_id in self.week]
+    def _rank(self, ranked: dict[str, _Candidate], due: Sequence[_Due], now_s: float) -> None:
+        """Add pages that nothing harder asks for, by what a probe of each would save over its price."""
+        planned = [page.source_id for page, _, _ in due if self.week is not None and page.source_id in self.week]
         gains = dict(zip(planned, self.week.gains(planned, now_s), strict=True)) if self.week and planned else {}
-        group = 2 if reason is Reason.DETECTION else 3
-        for page in others:
+        for page, reason, rule in due:
             gain = gains.get(page.source_id)
             if gain is None:
                 waited_s = now_s - (page.last_seen_s or 0.0)
                 gain = detection.index(page.rate_per_s, waited_s, page.demands.weight) / self.price_item_s
-            rank = (group, -float(gain), 0.0, page.source_id)
-            ranked[page.source_id] = _Candidate(rank, page, reason, page.demands.detecting[0])
+            rank = (_GROUPS.get(reason, 2), -float(gain), 0.0, page.source_id)
+            ranked[page.source_id] = _Candidate(rank, page, reason, rule)
 
-    def detected(self) -> list[Page]:
-        """Return the pages that are probed for detection."""
-        return [page for page in self.pages.values() if page.demands.detecting]
+    def in_week(self) -> list[Page]:
+        """Return the pages that the plan of the week is for: those with a price, and those with a number of probes."""
+        return [page for page in self.pages.values() if page.demands.is_priced or page.demands.doe]
 
     def spare_per_s(self) -> float:
-        """Return what fixed probes and intervals leave of the budget, in probes a second; at least a tenth of it."""
+        """Return what intervals and numbers of probes leave of the budget, in probes a second; at least a tenth."""
         length_s = self.settings.grid.length_s
         asked = sum(
             max([*(d.rate_per_s / d.firing.every for d in demands.intervals), 0.0])
             + max([*(1.0 / (d.period * length_s) for d in demands.fixed), 0.0])
+            + max([*(d.probes / d.per_s for d in demands.doe), 0.0])
             for demands in (page.demands for page in self.pages.values())
         )
         most = self.settings.budget.mean_per_s
@@ -439,7 +462,7 @@ class Planner:
         page = candidate.page
         is_first = page.last_seen_s is None and not page.log.starts_s
         self._in_flight[page.source_id] = now
-        page.log.record(at_s)
+        page.record(at_s)
         self.hosts.plan(page.host, at_s)
         self._awake.discard(page.source_id)
         reason = Reason.FIRST_CONTACT if is_first else candidate.reason

@@ -237,12 +237,15 @@ class FleetPlanner:
         passed = (now_s - self.last_s[others]) / (self.due_s[others] - self.last_s[others])
         return np.concatenate([due, others[largest(passed, room - len(due))]])
 
-    def gains(self, sources: Ints, now_s: float) -> Floats:
-        """Return the expected delay that a probe of each of ``sources`` would end, over its price."""
+    def gains(self, sources: Ints, now_s: ArrayLike) -> Floats:
+        """Return the expected delay that a probe of each of ``sources`` would end, over its price.
+
+        ``now_s`` is one time, or one for each source where their weeks live in several zones.
+        """
         prices = self._known_prices()
         assert self._costs is not None
         start = (self.last_s[sources] - MONDAY_S) / self.grid.slot_s
-        finish = np.full(len(sources), (now_s - MONDAY_S) / self.grid.slot_s)
+        finish = (np.broadcast_to(np.asarray(now_s, dtype=np.float64), start.shape) - MONDAY_S) / self.grid.slot_s
         cost = self._costs.between(self._curve_of[sources], start, finish)
         gain: Floats = self._weighted(sources) * cost / prices.of_source[sources]
         return gain

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from math import inf
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.estimation import Cycle, WeekShapes
+from proxyd.estimation import MONDAY_S, WEEK_S, Cycle, WeekShapes
+from proxyd.scheduling.fleet.doe import doe_slots
 from proxyd.scheduling.fleet.planner import FleetLimits, FleetPlanner, WeekGrid
 from proxyd.scheduling.turns import turns
 
@@ -35,6 +37,10 @@ class FleetState:
         What waiting costs by hour of the week, shape (kinds, 168), and the kind of each source; even where ``None``.
     price_item_s
         Item-seconds of delay that a probe must save in any case.
+    zone_s
+        By how much the clocks where each source's week lives are ahead of UTC, in seconds, shape (sources,).
+    doe
+        By source the numbers of probes, and the seconds in which they are to be made, of its DOE rules.
 
     Examples
     --------
@@ -53,6 +59,8 @@ class FleetState:
     importances: tuple[Floats, Ints] | None = None
     slot_s: float = 1800.0
     cycle: Cycle = field(default_factory=Cycle)
+    zone_s: Floats | None = None
+    doe: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)
 
 
 class WeekPlan:
@@ -80,12 +88,16 @@ class WeekPlan:
         weeks: WeekShapes,
         cycle: Cycle,
         told: dict[str, tuple[float, float, float]],
+        zone_s: Floats | None = None,
+        doe: Mapping[tuple[str, int, float], Floats] = MappingProxyType({}),
     ) -> None:
         self._planner = planner
         self._numbers = numbers
         self._weeks = weeks
         self._cycle = cycle
         self._told = told  # rate, weight and last probe by which each source was planned
+        self._zone_s = zone_s
+        self._doe = doe  # seconds from Monday on, by source and what its rule asks
 
     @classmethod
     def of(cls, state: FleetState) -> WeekPlan:
@@ -97,13 +109,15 @@ class WeekPlan:
         planner = FleetPlanner(
             grid, shapes, shape_of, weights=state.weights.copy(), importance=importance, phase_s=phase_s
         )
-        planner.start(state.rate_per_s / speed, now_s=cycle.week_s(state.last_seen_s))
+        zone_s = 0.0 if state.zone_s is None else state.zone_s
+        planner.start(state.rate_per_s / speed, now_s=cycle.week_s(state.last_seen_s) + zone_s)
         probes_per_slot = max(state.probes_per_s, 1e-12) / speed * state.slot_s
         least_price = state.price_item_s * speed / state.slot_s
         planner.reprice(FleetLimits(probes_per_slot, least_price=least_price), now_s=-inf)
         numbers = {source_id: number for number, source_id in enumerate(state.source_ids)}
         told = zip(state.rate_per_s.tolist(), state.weights.tolist(), state.last_seen_s.tolist(), strict=True)
-        return cls(planner, numbers, state.weeks, cycle, dict(zip(state.source_ids, told, strict=True)))
+        known = dict(zip(state.source_ids, told, strict=True))
+        return cls(planner, numbers, state.weeks, cycle, known, state.zone_s, _doe(state, numbers, planner))
 
     def __contains__(self, source_id: str) -> bool:
         return source_id in self._numbers
@@ -113,7 +127,7 @@ class WeekPlan:
         planner = copy(self._planner)
         for name in ("last_s", "due_s", "rate_per_s", "weights"):
             setattr(planner, name, getattr(planner, name).copy())
-        return WeekPlan(planner, self._numbers, self._weeks, self._cycle, dict(self._told))
+        return WeekPlan(planner, self._numbers, self._weeks, self._cycle, dict(self._told), self._zone_s, self._doe)
 
     @property
     def price_item_s(self) -> float:
@@ -127,7 +141,25 @@ class WeekPlan:
         if number is None:
             return None
         due_s = float(self._planner.due_s[number])
-        return self._cycle.time_s(due_s) if due_s < inf else inf
+        return float(self._cycle.time_s(due_s - self._ahead_s(number))) if due_s < inf else inf
+
+    def doe_due_s(self, source_id: str, probes: int, per_s: float, last_seen_s: float) -> float | None:
+        """Return when a rule that asks for ``probes`` in each ``per_s`` wants the next one, ``None`` for evenly."""
+        after_s = self._doe.get((source_id, probes, per_s))
+        if after_s is None:
+            return None
+        number = self._numbers[source_id]
+        assert self._planner.phase_s is not None
+        monday_s = MONDAY_S + float(self._planner.phase_s[number])
+        last_s = self._cycle.week_s(last_seen_s) + self._ahead_s(number)
+        week_s, passed_s = divmod(last_s - monday_s, WEEK_S)
+        place = int(np.searchsorted(after_s, passed_s + 1e-6, side="right"))
+        weeks, place = divmod(place, len(after_s))
+        due_s = monday_s + (week_s + weeks) * WEEK_S + after_s[place]
+        return float(self._cycle.time_s(due_s - self._ahead_s(number)))
+
+    def _ahead_s(self, number: int) -> float:
+        return 0.0 if self._zone_s is None else float(self._zone_s[number])
 
     def follow(self, source_id: str, rate_per_s: float, weight: float, last_seen_s: float) -> None:
         """Plan a source anew after a probe; does nothing where nothing is new, or the plan does not know it."""
@@ -138,17 +170,37 @@ class WeekPlan:
         assert self._planner.weights is not None
         self._planner.weights[number] = weight
         rates = np.array([rate_per_s / self._cycle.speed])
-        self._planner.probed(np.array([number]), rates, now_s=float(self._cycle.week_s(last_seen_s)))
+        now_s = float(self._cycle.week_s(last_seen_s)) + self._ahead_s(number)
+        self._planner.probed(np.array([number]), rates, now_s=now_s)
 
     def gains(self, source_ids: Sequence[str], now_s: float) -> Floats:
         """Return the expected delay that a probe of each source would end, over its price; shape (sources,)."""
         numbers = np.array([self._numbers[source_id] for source_id in source_ids], dtype=np.int64)
-        return self._planner.gains(numbers, float(self._cycle.week_s(now_s)))
+        zone_s = 0.0 if self._zone_s is None else self._zone_s[numbers]
+        return self._planner.gains(numbers, self._cycle.week_s(now_s) + zone_s)
 
     def intensity(self, source_id: str) -> Floats:
         """Return the factors of a source's rate by hour of the week, shape (168,)."""
         factors: Floats = self._weeks.shapes[self._weeks.of_source[self._numbers[source_id]]]
         return factors
+
+
+def _doe(state: FleetState, numbers: Mapping[str, int], planner: FleetPlanner) -> dict[tuple[str, int, float], Floats]:
+    """Return the times of the week, in seconds from Monday on, for all that DOE rules ask; the even ones left out."""
+    even = np.ones_like(planner.shapes)
+    importance = even if planner.importance is None else planner.importance
+    found: dict[tuple[int, int, float], Floats | None] = {}
+    times: dict[tuple[str, int, float], Floats] = {}
+    for source_id, asked in state.doe.items():
+        row = int(planner.shape_of[numbers[source_id]])
+        for probes, per_s in asked:
+            key = (row, probes, per_s)
+            if key not in found:
+                period_slots = per_s * state.cycle.speed / state.slot_s
+                found[key] = doe_slots(planner.shapes[row], importance[row], probes, period_slots)
+            if (slots := found[key]) is not None:
+                times[source_id, probes, per_s] = slots * state.slot_s
+    return times
 
 
 def _curves(state: FleetState, slots: int) -> tuple[Floats, Ints, Floats | None]:
