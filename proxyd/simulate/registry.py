@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from proxyd.errors import UnknownPolicyError
 from proxyd.scheduling.frequency.policies import GreedyPolicy, IndexPolicy
 from proxyd.simulate.baselines import clairvoyant_probes
+from proxyd.simulate.decided import DeciderPolicy
 from proxyd.simulate.intervals import EdfPolicy, SupPolicy, WicPolicy
 from proxyd.simulate.peers import PEERS, WaitingPolicy, factor_for
 from proxyd.simulate.policies import (
@@ -32,6 +33,7 @@ Floats = NDArray[np.float64]
 CLAIRVOYANT = "clairvoyant"
 LEARNING: dict[str, Callable[[Terms], ReplayPolicy]] = {
     "auto": AutoPolicy,
+    "daemon": DeciderPolicy,
     "uniform": UniformPolicy,
     "memoryless": memoryless_policy,
     "adaptive": adaptive_policy,

@@ -1,0 +1,159 @@
+"""Rehearsals: the daemon's decider before origins whose items are all known, chronon by chronon, without a daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyd.model.chronon import Epoch
+from proxyd.model.item import Item
+from proxyd.model.measures import delays_s
+from proxyd.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.rules import Decider, Known
+from proxyd.scheduling import PlannedProbe
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A time in which a source answers otherwise.
+
+    Parameters
+    ----------
+    kind
+        THROTTLED, TIMEOUT or any other failure.
+    retry_after_s
+        What a throttle asks for, ``None`` where it does not say.
+
+    Examples
+    --------
+    >>> Fault(0.0, 60.0, OutcomeKind.TIMEOUT).kind.is_success
+    False
+    """
+
+    start_s: float
+    stop_s: float
+    kind: OutcomeKind
+    retry_after_s: float | None = None
+
+
+class Origins:
+    """Feeds that gain an item at each of given times, and show the newest of them.
+
+    Parameters
+    ----------
+    times_s
+        Item times of each source, ascending.
+    window
+        How many items a feed shows.
+    faults
+        When which sources answer otherwise.
+
+    Examples
+    --------
+    >>> origins = Origins({"a": np.array([5.0, 7.0])})
+    >>> outcome, known = origins.answer("a", 6.0)
+    >>> [item.published_s for item in outcome.items], len(known.items)
+    ([5.0], 0)
+    """
+
+    def __init__(
+        self,
+        times_s: Mapping[str, Floats],
+        *,
+        window: int = 20,
+        faults: Mapping[str, Sequence[Fault]] = MappingProxyType({}),
+    ) -> None:
+        self._times_s = times_s
+        self._window = window
+        self._faults = faults
+        self._shown = dict.fromkeys(times_s, -1)  # items up to now when the source was last seen; -1 before
+
+    def answer(self, source_id: str, at_s: float) -> tuple[ProbeOutcome, Known]:
+        """Return what a probe at ``at_s`` finds, and which of it was known from the ones before."""
+        for fault in self._faults.get(source_id, ()):
+            if fault.start_s <= at_s < fault.stop_s:
+                return ProbeOutcome(source_id, fault.kind, at_s, at_s, retry_after_s=fault.retry_after_s), Known()
+        before, times = self._shown[source_id], self._times_s[source_id]
+        count = self._shown[source_id] = int(np.searchsorted(times, at_s, side="right"))
+        if before == count:
+            return ProbeOutcome(source_id, OutcomeKind.SAME_BODY, at_s, at_s, 200), Known()
+        numbers = range(count - 1, max(-1, count - 1 - self._window), -1)
+        items = tuple(_item(number, float(times[number])) for number in numbers)
+        known = {item.item_id: item for number, item in zip(numbers, items, strict=True) if number < before}
+        return ProbeOutcome(source_id, OutcomeKind.CHANGED, at_s, at_s, 200, items, body_hash=str(count)), Known(known)
+
+
+def _item(number: int, time_s: float) -> Item:
+    return Item(str(number), {}, time_s, str(number))
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """The probes of a rehearsal, in order of their starts."""
+
+    probes: tuple[PlannedProbe, ...]
+
+    def probes_s(self, sources: Sequence[str]) -> list[Floats]:
+        """Return when each source was probed, ascending, in unix seconds."""
+        found: dict[str, list[float]] = {source: [] for source in sources}
+        for planned in self.probes:
+            found[planned.probe.source_id].append(planned.start_s)
+        return [np.array(found[source]) for source in sources]
+
+    def delays_s(self, times_s: Mapping[str, Floats], *, start_s: float, stop_s: float) -> Floats:
+        """Return how long each item from ``start_s`` on waited to be found, to the end where it never was."""
+        pairs = zip(times_s.values(), self.probes_s(list(times_s)), strict=True)
+        late = [delays_s(t[(t >= start_s) & (t < stop_s)], p[p <= stop_s], end_s=stop_s) for t, p in pairs]
+        return np.concatenate([np.zeros(0), *late])
+
+
+def rehearse(
+    decider: Decider, origins: Origins, epoch: Epoch, *, plan_every_s: float = inf, first_plan_s: float | None = None
+) -> Rehearsal:
+    """Return the probes that the daemon would make, each answered at once.
+
+    Failures of origins are found when they are asked, as the daemon does; so is a fault's end.
+
+    Parameters
+    ----------
+    decider
+        It is used up: what is found is taken in.
+    plan_every_s, first_plan_s
+        How often the plan of the week is made, and when first: after ``plan_every_s`` unless given.
+    """
+    grid = decider.settings.grid
+    plan_s = grid.start_s(epoch.start) + plan_every_s if first_plan_s is None else first_plan_s
+    made: list[PlannedProbe] = []
+    for now in epoch:
+        while plan_s <= grid.start_s(now):
+            plan(decider, plan_s)
+            plan_s += plan_every_s
+        for planned in decider.choose(now):
+            while plan_s <= planned.start_s:
+                plan(decider, plan_s)
+                plan_s += plan_every_s
+            take_in(decider, origins, planned)
+            made.append(planned)
+    return Rehearsal(tuple(made))
+
+
+def plan(decider: Decider, now_s: float) -> None:
+    """Make a plan of the week and take it over."""
+    week = decider.fleet(now_s).plan()
+    if week is not None:
+        decider.adopt(week, now_s)
+
+
+def take_in(decider: Decider, origins: Origins, planned: PlannedProbe) -> None:
+    """Make a probe and feed back what it found."""
+    at_s = planned.start_s
+    decider.planner.start(planned, at_s)
+    outcome, known = origins.answer(planned.probe.source_id, at_s)
+    decider.finished(outcome, decider.observe(outcome, known))
