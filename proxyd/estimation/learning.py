@@ -50,12 +50,17 @@ class FleetModel:
         self._passed = np.zeros(HOURS)
         self._weekly: list[Floats] = [np.zeros(HOURS)]
 
-    def read(self, times_s: Sequence[ArrayLike], *, until_s: float) -> None:
-        """Take in a complete history up to ``until_s``, day by day, as if every source had been probed daily."""
+    def read(self, times_s: Sequence[ArrayLike], *, until_s: float, since_s: ArrayLike | None = None) -> None:
+        """Take in a complete history up to ``until_s``, day by day, as if every source had been probed daily.
+
+        Each source's history begins behind ``since_s``, shape (sources,): what came up to then is not taken in.
+        """
         sources = np.arange(len(times_s))
+        since = np.full(len(times_s), -np.inf if since_s is None else since_s)
         of_item = np.repeat(sources, [np.size(times) for times in times_s])
         times = np.concatenate([np.zeros(0), *(np.asarray(t, dtype=np.float64) for t in times_s)])
         order = np.argsort(times, kind="stable")
+        order = order[times[order] > since[of_item[order]]]
         of_item, times = of_item[order], times[order]
         edges = np.append(np.arange(self._start_s, until_s, _DAY_S), until_s)
         cuts = np.searchsorted(times, edges, side="right")
@@ -63,7 +68,9 @@ class FleetModel:
             new = slice(0 if day == 0 else cuts[day], cuts[day + 1])
             if day % 7 == 0:
                 self.rates.refresh(edges[day])
-            self.observe(sources, edges[day], edges[day + 1], of_item[new], times[new])
+            known = np.flatnonzero(since < edges[day + 1])
+            begun = np.maximum(edges[day], since[known])
+            self.observe(known, begun, edges[day + 1], np.searchsorted(known, of_item[new]), times[new])
         self.rates.refresh(until_s)
 
     def observe(self, sources: Ints, since_s: ArrayLike, until_s: float, item_of: Ints, times_s: ArrayLike) -> None:

@@ -38,7 +38,7 @@ class Learner:
         self.terms = terms
         self.model = FleetModel(terms.sources, start_s=terms.history_start_s)
         if terms.start_s > terms.history_start_s:
-            self.model.read(terms.history, until_s=terms.start_s)
+            self.model.read(terms.history, until_s=terms.start_s, since_s=terms.known_from_s)
         self._seen_s = np.full(terms.sources, terms.start_s)
 
     def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
@@ -205,7 +205,8 @@ def adaptive_policy(terms: Terms) -> StepPolicy:
     """Return the paper's Adaptive; it estimates rates on its own and knows the history's counts."""
     rng = np.random.Generator(np.random.PCG64(terms.seed))
     found = [times.size for times in terms.history]
-    steps = (terms.start_s - terms.history_start_s) / terms.grid.length_s
+    known_s = terms.history_start_s if terms.known_from_s is None else terms.known_from_s
+    steps = (terms.start_s - known_s) / terms.grid.length_s
     policy = AdaptivePolicy(terms.sources, rng, found=found, steps=steps)
     return StepPolicy(terms, lambda rates: policy)
 

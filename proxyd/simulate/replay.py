@@ -37,6 +37,8 @@ class Terms:
         How long an event is worth capturing; until the next one (*overwrite*) where ``None``.
     seed
         Of policies that draw.
+    known_from_s
+        Since when each source's history is whole, shape (sources,); ``history_start_s`` for all where ``None``.
 
     Examples
     --------
@@ -56,6 +58,7 @@ class Terms:
     per_chronon: int | None = None
     life_s: float | None = None
     seed: int = 1
+    known_from_s: Floats | None = None
 
     @property
     def sources(self) -> int:

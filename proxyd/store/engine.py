@@ -108,6 +108,11 @@ async def sqlite_connections(database: Path) -> AsyncIterator[StoreConnections]:
         )
 
 
+def prepare_reader(engine: Engine) -> None:
+    """Let the connections of an engine read one state of the database for each transaction, and never write."""
+    _prepare(engine, begin="BEGIN", pragmas=_READ_PRAGMAS)
+
+
 def _prepare(engine: Engine, *, begin: str, pragmas: tuple[str, ...]) -> None:
     @event.listens_for(engine, "connect")
     def on_connect(connection: Any, record: object) -> None:

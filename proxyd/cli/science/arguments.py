@@ -133,16 +133,17 @@ def _add_simulate(parser: argparse.ArgumentParser, duration: Callable[[str], flo
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--trace", type=Path, metavar="T.csv", help="CSV source,timestamp (unix seconds)")
     models = "poisson, bursts, drift or a mix such as poisson+bursts"
+    past = "what the daemon saw, from its database: this file, or that of the settings; changes nothing there"
+    source.add_argument("--from-database", nargs="?", const="", metavar="PATH", help=past)
     source.add_argument("--model", metavar="MODEL", help=f"synthetic sources instead: {models}")
     parser.add_argument("--sources", type=_sources, default=200, help="of the model (default 200)")
     parser.add_argument("--seed", type=_seed, default=1, help="of the model and of policies that draw (default 1)")
     noise = "FPN: keep each event of the test with this probability, move the others to any time of it"
     parser.add_argument("--fpn", type=_probability, metavar="Z", help=noise)
     parser.add_argument("--test-from", metavar="ISO", help="what is before is history (default: the middle)")
-    many = parser.add_mutually_exclusive_group(required=True)
-    many.add_argument(
-        "--probes-per-source-week", type=float, metavar="P", help="budget of the whole, by source and week"
-    )
+    many = parser.add_mutually_exclusive_group()
+    weekly = "budget of the whole, by source and week (of --from-database: about what the daemon made)"
+    many.add_argument("--probes-per-source-week", type=float, metavar="P", help=weekly)
     many.add_argument("--budget", type=float, metavar="C", help="probes a chronon")
     parser.add_argument("--chronon", type=duration, metavar="60s", help="with --budget (default 60s; else a slot)")
     parser.add_argument("--policies", default="auto,uniform,clairvoyant", help="names, by commas, or all")

@@ -1,25 +1,24 @@
-"""The verb that replays a trace, or a model of one, against policies."""
+"""The verb that replays a trace, a model of one, or what the daemon saw, against policies."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from time import process_time
 
 import numpy as np
 
+from proxyd.cli.science.given import Given, given_events
 from proxyd.cli.science.tables import print_table, progress
-from proxyd.errors import InvalidScheduleError, TraceError
+from proxyd.errors import InvalidScheduleError
 from proxyd.estimation import WEEK_S
 from proxyd.model.chronon import ChrononGrid, Epoch
-from proxyd.simulate.models import model_trace, noisy_events
+from proxyd.simulate.models import noisy_events
 from proxyd.simulate.registry import Row, checked_policies, run
 from proxyd.simulate.replay import Terms, split
-from proxyd.simulate.trace import Trace, parse_trace
 
-_MODEL_WEEKS = 16
 _MOST_CHRONONS = 20_000_000
 _MOST_PROBES = 1e9
 
@@ -29,49 +28,31 @@ def simulate(options: argparse.Namespace) -> int:
     policies = checked_policies([name.strip() for name in options.policies.split(",") if name.strip()])
     if not policies:
         raise InvalidScheduleError("--policies names none; write auto,uniform")
-    trace = _trace(options)
     grid = _grid(options)
-    start_s = grid.start_s(grid.chronon_at(_test_from(options.test_from, trace)))
-    history, events = split(trace, start_s)
-    terms = _terms(options, trace, grid, history)
+    given = _given(options, grid)
+    history, events = split(given.trace, given.start_s)
+    terms = _terms(options, given, grid, history)
     if options.fpn is not None:
         rng = np.random.Generator(np.random.PCG64(options.seed))
-        events = tuple(noisy_events(e, options.fpn, start_s=start_s, stop_s=trace.stop_s, rng=rng) for e in events)
+        start_s, stop_s = given.start_s, given.stop_s
+        events = tuple(noisy_events(e, options.fpn, start_s=start_s, stop_s=stop_s, rng=rng) for e in events)
     rows: list[tuple[Row, float]] = []
     for name in progress(policies, "replaying"):
         began = process_time()
         rows.append((run(name, events, terms), process_time() - began))
     if options.json:
-        print(json.dumps([_entry(row, seconds) for row, seconds in rows], indent=2))
+        print(json.dumps([{**_entry(row, seconds), **given.facts} for row, seconds in rows], indent=2))
     else:
-        _print(rows, sum(times.size for times in events), terms)
+        _print(rows, sum(times.size for times in events), terms, given.notes)
     return 0
 
 
-def _trace(options: argparse.Namespace) -> Trace:
-    if options.trace is None:
-        rng = np.random.Generator(np.random.PCG64(options.seed))
-        return model_trace(options.model, sources=options.sources, weeks=_MODEL_WEEKS, rng=rng)
-    try:
-        with options.trace.open(newline="", encoding="utf-8-sig") as lines:
-            return parse_trace(lines, name=str(options.trace))
-    except (OSError, UnicodeDecodeError) as error:
-        raise TraceError(f"it cannot be read ({error})", file=str(options.trace), line=1) from error
+def _given(options: argparse.Namespace, grid: ChrononGrid) -> Given:
+    if options.from_database is None:
+        return given_events(options, grid)
+    from proxyd.cli.science.database import from_database  # it loads settings and drivers: half of the time to start
 
-
-def _test_from(text: str | None, trace: Trace) -> float:
-    """Return when the test begins, in unix seconds; times without a zone are UTC."""
-    if text is None:
-        return (trace.start_s + trace.stop_s) / 2
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidScheduleError(f"--test-from {text!r} is not an ISO date; write 2025-08-18") from None
-    start_s = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    if start_s > trace.stop_s:
-        last = datetime.fromtimestamp(trace.stop_s, UTC).date()
-        raise InvalidScheduleError(f"--test-from {text} lies behind the last event ({last}); choose an earlier date")
-    return start_s
+    return from_database(options, grid)
 
 
 def _grid(options: argparse.Namespace) -> ChrononGrid:
@@ -85,36 +66,39 @@ def _grid(options: argparse.Namespace) -> ChrononGrid:
     return grid
 
 
-def _terms(options: argparse.Namespace, trace: Trace, grid: ChrononGrid, history: tuple[np.ndarray, ...]) -> Terms:
-    start_s = _test_from(options.test_from, trace)
-    epoch = Epoch(grid.chronon_at(start_s), grid.chronon_at(trace.stop_s) + 1)
+def _terms(options: argparse.Namespace, given: Given, grid: ChrononGrid, history: tuple[np.ndarray, ...]) -> Terms:
+    epoch = Epoch(grid.chronon_at(given.start_s), grid.chronon_at(given.stop_s) + 1)
     if epoch.stop - epoch.start > _MOST_CHRONONS:
-        days = (trace.stop_s - start_s) / 86400
+        days = (given.stop_s - given.start_s) / 86400
         raise InvalidScheduleError(
             f"the test of {days:.0f} days is too long for chronons of {grid.length_s:g} s; give a later --test-from or"
             " a longer --slot, and check that timestamps are in seconds, not milliseconds"
         )
-    probes, per_chronon = _budget(options, epoch, grid, len(history))
+    probes, per_chronon = _budget(options, given, epoch, grid)
     return Terms(
         grid=grid,
         epoch=epoch,
         probes=probes,
         per_chronon=per_chronon,
         history=history,
-        history_start_s=min(trace.start_s, grid.start_s(epoch.start)),
+        history_start_s=given.history_start_s,
+        known_from_s=given.known_from_s,
         slot_s=options.slot,
         life_s=options.window,
         seed=options.seed,
     )
 
 
-def _budget(options: argparse.Namespace, epoch: Epoch, grid: ChrononGrid, sources: int) -> tuple[int, int | None]:
+def _budget(options: argparse.Namespace, given: Given, epoch: Epoch, grid: ChrononGrid) -> tuple[int, int | None]:
     """Return the probes of the whole epoch and the most of a chronon."""
-    asked = options.probes_per_source_week if options.budget is None else options.budget
+    weekly = given.probes_per_source_week if options.probes_per_source_week is None else options.probes_per_source_week
+    asked = weekly if options.budget is None else options.budget
+    if asked is None:
+        raise InvalidScheduleError("there is no budget; give --probes-per-source-week 7, or --budget 1 a chronon")
     if not 0 <= asked <= _MOST_PROBES:
         raise InvalidScheduleError(f"the budget must lie between 0 and {_MOST_PROBES:g}, not {asked:g}")
     weeks = len(epoch) * grid.length_s / WEEK_S
-    probes = int(asked * sources * weeks) if options.budget is None else int(asked * len(epoch))
+    probes = int(asked * len(given.trace.sources) * weeks) if options.budget is None else int(asked * len(epoch))
     if probes < 1:
         raise InvalidScheduleError("the budget allows no probe at all; raise it")
     return probes, None if options.budget is None else max(1, int(np.ceil(asked)))
@@ -127,12 +111,13 @@ def _entry(row: Row, seconds: float) -> dict[str, object]:
     return entry
 
 
-def _print(rows: list[tuple[Row, float]], events: int, terms: Terms) -> None:
+def _print(rows: list[tuple[Row, float]], events: int, terms: Terms, notes: Sequence[str]) -> None:
     weeks = (terms.stop_s - terms.start_s) / WEEK_S
     print(f"{terms.sources} sources, {events} events, {weeks:.1f} weeks, budget of {terms.probes} probes")
     print_table(
         ["policy", "probes", "mean delay h", "median h", "p95 h", "completeness", "undiscovered", "peak/slot", "s"],
         [_cells(row, seconds) for row, seconds in rows],
+        notes=notes,
     )
 
 

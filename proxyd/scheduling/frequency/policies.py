@@ -178,7 +178,7 @@ class AdaptivePolicy:
     Parameters
     ----------
     found, steps
-        Items that each source showed in ``steps`` steps before, where there is a history.
+        Items that each source showed in ``steps`` steps before, where there is a history; one number, or each its own.
 
     Examples
     --------
@@ -190,11 +190,11 @@ class AdaptivePolicy:
     """
 
     def __init__(
-        self, sources: int, rng: np.random.Generator, *, found: ArrayLike | None = None, steps: float = 0.0
+        self, sources: int, rng: np.random.Generator, *, found: ArrayLike | None = None, steps: ArrayLike = 0.0
     ) -> None:
         self._found = np.zeros(sources) if found is None else np.array(found, dtype=np.float64)
-        self._steps = steps
-        self._rates = np.maximum(1, self._found) / max(1.0, steps)
+        self._steps = np.broadcast_to(np.asarray(steps, dtype=np.float64), self._found.shape)
+        self._rates = np.maximum(1, self._found) / np.maximum(1.0, self._steps)
         self._rng = rng
 
     def choose(self, step: int, c: int) -> Ints:
@@ -205,7 +205,7 @@ class AdaptivePolicy:
     def observe(self, step: int, sources: Ints, found: Ints) -> None:
         """Estimate the rates of the probed sources from all they ever showed."""
         self._found[sources] += found
-        self._rates[sources] = np.maximum(1, self._found[sources]) / (self._steps + step + 1)
+        self._rates[sources] = np.maximum(1, self._found[sources]) / (self._steps[sources] + step + 1)
 
 
 class LearningIndexPolicy:

@@ -131,3 +131,8 @@ def test_milliseconds_are_found_out(tmp_path: Path, capsys: pytest.CaptureFixtur
     path.write_text("\ufeffsource,timestamp\na,1700000000000\na,1800000000000\n", encoding="utf-8")
     assert main(["simulate", "--trace", str(path), "--probes-per-source-week", "7"]) != 0
     assert "milliseconds" in capsys.readouterr().err
+
+
+def test_a_trace_needs_a_budget(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--trace", str(trace)]) == 1
+    assert "there is no budget; give --probes-per-source-week 7, or --budget 1" in capsys.readouterr().err

@@ -152,3 +152,25 @@ def test_single_items_are_not_taken_for_batches(weeks: float) -> None:
 def test_an_own_shape_may_start_from_hours_without_items() -> None:
     night = np.repeat([0.0, 2.0], 84)
     assert own_shape(np.repeat([0.0, 1.0], 84), np.ones(168), night) == pytest.approx(night)
+
+
+def test_a_source_is_not_learned_from_before_it_was_known() -> None:
+    """The trap: a feed that shows the last day only would seem to have been silent for all of the time before."""
+    times = [np.arange(0.5, 100.0) * DAY_S, np.arange(99.0, 100.0, 0.1) * DAY_S]
+    known, naive = FleetModel(2, start_s=0.0), FleetModel(2, start_s=0.0)
+    known.read(times, until_s=100 * DAY_S, since_s=[0.0, 98.95 * DAY_S])
+    naive.read(times, until_s=100 * DAY_S)
+    rates = known.rates.per_s(100 * DAY_S) * DAY_S
+    assert rates[0] == pytest.approx(1.0, rel=0.1)
+    assert rates[1] > 5.0
+    assert naive.rates.per_s(100 * DAY_S)[1] * DAY_S < 2.0
+
+
+def test_what_came_before_a_source_was_known_is_not_taken_in() -> None:
+    times = [np.arange(0.5, 20.0) * DAY_S, np.arange(0.5, 20.0) * DAY_S]
+    cut = [times[0], times[1][10:]]
+    models = FleetModel(2, start_s=0.0), FleetModel(2, start_s=0.0)
+    for model, given in zip(models, (times, cut), strict=True):
+        model.read(given, until_s=20 * DAY_S, since_s=[0.0, 10 * DAY_S])
+    assert np.array_equal(models[0].rates.events, models[1].rates.events)
+    assert np.array_equal(models[0].counts(), models[1].counts())
