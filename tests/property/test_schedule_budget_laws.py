@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
+from math import inf
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -23,6 +24,7 @@ from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.rules import Decider
 from proxyd.scheduling import Budget, PlannedProbe
 from proxyd.scheduling.fleet import WeekPlan
+from proxyd.simulate.rehearsal import Origins, rehearse
 from tests.fakes import FakeClock, settle
 from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, rule, source, unchanged
 
@@ -174,13 +176,16 @@ def healthy(time_s: float) -> None:
 
 
 async def run_daemon(
-    fleet: Fleet, stalls: Sequence[int] = (), fate: Fate = healthy
-) -> tuple[Decider, RecordingDecider, PoissonOrigin, Metrics]:
+    fleet: Fleet,
+    stalls: Sequence[int] = (),
+    fate: Fate = healthy,
+    prober: Callable[[Callable[[], float]], Any] | None = None,
+) -> tuple[Decider, RecordingDecider, Any, Metrics]:
     """Run the real probe loop under a fake clock; it stalls for whole chronons where told to."""
     clock, metrics = FakeClock(START_S), Metrics()
     found = fleet.decider()
     recorded = RecordingDecider(found)
-    origin = FailingOrigin(fleet.times_s(), clock.time_s, fate)
+    origin = FailingOrigin(fleet.times_s(), clock.time_s, fate) if prober is None else prober(clock.time_s)
     loop = ProbeLoop(found, origin, RecordingMemory(), clock, metrics)
     planning = Planning(found, clock, metrics, every_s=fleet.plan_every_s or 1e9, run_beside=at_once)
     tasks = asyncio.gather(loop.run(), planning.run())
@@ -207,6 +212,32 @@ async def test_the_daemon_issues_exactly_the_probes_that_were_planned(fleet: Fle
     ]
     assert_within_budgets(fleet, found, origin.started)
     assert metrics.registry.get_sample_value("proxyd_dropped_probes_total") == 0
+
+
+class OriginsProber:
+    """The Prober port over the origins of a rehearsal."""
+
+    def __init__(self, origins: Origins, time_s: Callable[[], float]) -> None:
+        self._origins, self._time_s = origins, time_s
+        self.started: list[tuple[float, str]] = []
+
+    async def probe(self, request: ProbeRequest) -> ProbeOutcome:
+        now_s = self._time_s()
+        self.started.append((now_s, request.source_id))
+        return self._origins.answer(request.source_id, now_s)[0]
+
+
+@given(fleet=fleets())
+@settings(max_examples=60)
+async def test_the_daemon_makes_exactly_the_probes_of_the_rehearsal(fleet: Fleet) -> None:
+    times_s = {name: np.array(times) for name, times in fleet.times_s().items()}
+    every_s, now = fleet.plan_every_s or inf, int(START_S / CHRONON_S)
+    epoch = Epoch(now, now + CHRONONS)
+    rehearsed = rehearse(fleet.decider(), Origins(times_s), epoch, plan_every_s=every_s)
+    _, _, prober, _ = await run_daemon(fleet, prober=lambda time_s: OriginsProber(Origins(times_s), time_s))
+    end_s = START_S + CHRONONS * CHRONON_S
+    made = [(round(at_s, 5), name) for at_s, name in prober.started if at_s < end_s]
+    assert made == [(round(p.start_s, 5), p.probe.source_id) for p in rehearsed.probes]
 
 
 @given(fleet=fleets(), stalls=st.lists(st.integers(0, CHRONONS - 1), max_size=6))
