@@ -102,7 +102,6 @@ def decider_settings(settings: Settings) -> DeciderSettings:
         planner=planner,
         epoch_s=settings.epoch,
         source_spacing_s=settings.source_spacing,
-        half_life_s=settings.rate_half_life,
         freshness_cap_s=settings.freshness_cap,
         subscribes=bool(settings.public_url),
         cycle=Cycle(settings.cycle),

@@ -266,7 +266,6 @@ class Settings(BaseModel):
     throttle_groups: Annotated[list[str], BeforeValidator(_split_list)] = Field(
         default_factory=list, description="hosts that are throttled together, e.g. a.example|b.example"
     )
-    rate_half_life: PositiveSeconds = Field(4 * 604800.0, description="age at which evidence counts half")
     freshness_cap: Seconds = Field(
         21600.0, description="longest time for which max-age, Expires, ttl and updatePeriod put off a probe; 0: ignore"
     )

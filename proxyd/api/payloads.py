@@ -59,7 +59,7 @@ def explanation(found: Explanation) -> dict[str, Any]:
 
 def _summary(found: Explanation) -> list[str]:
     state = found.state
-    known = "estimated" if state.rate_as_of_s is not None else "expected, nothing learned yet"
+    known = "estimated" if state.rate.as_of_s is not None else "expected, nothing learned yet"
     lines = [f"{found.source_id}  {found.url}", f"rate: {found.rate_per_day:.3g} items a day ({known})"]
     if state.last_start_s is None:
         lines.append("last probe: none yet")

@@ -2,10 +2,11 @@
 
 from proxyd.estimation.bins import MONDAY_S, WEEK_S, Cycle, WeekBins
 from proxyd.estimation.bits import BitRate, fit_bits, irregular_rate, regular_rate
+from proxyd.estimation.blend import NO_EVIDENCE, Blend, RateEvidence
 from proxyd.estimation.counts import CountFit, CountIntensity, fit_counts
 from proxyd.estimation.drift import Alarm, DriftDetector, forget_to, scan_drift
 from proxyd.estimation.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
-from proxyd.estimation.fleet import FleetRates
+from proxyd.estimation.fleet import HALF_LIVES_S, FleetRates
 from proxyd.estimation.gamma import DEFAULT_MEAN_PER_S, GammaRate, PopulationPrior
 from proxyd.estimation.learning import FleetModel
 from proxyd.estimation.prior import WEIGHTLESS, RatePrior
@@ -15,13 +16,16 @@ from proxyd.estimation.weeks import HOUR_S, HOURS, WeekShapes, own_shape, shared
 
 __all__ = [
     "DEFAULT_MEAN_PER_S",
+    "HALF_LIVES_S",
     "HOURS",
     "HOUR_S",
     "MONDAY_S",
+    "NO_EVIDENCE",
     "WEEK_S",
     "WEIGHTLESS",
     "Alarm",
     "BitRate",
+    "Blend",
     "ChangedBit",
     "CountFit",
     "CountIntensity",
@@ -34,6 +38,7 @@ __all__ = [
     "ItemCount",
     "ItemTimes",
     "PopulationPrior",
+    "RateEvidence",
     "RatePrior",
     "WeekBins",
     "WeekCounts",

@@ -13,8 +13,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 HALF_LIVES_S = tuple(weeks * 7 * 86400.0 for weeks in (1.0, 4.0, 16.0, 52.0))
-_PRIOR_ITEMS = 50.0  # what the even weights at the beginning are worth
-_MEMORY_ITEMS = 2000.0  # items after which the evidence for the weights counts a third
+PRIOR_ITEMS = 50.0  # what the even weights at the beginning are worth
+MEMORY_ITEMS = 2000.0  # items after which the evidence for the weights counts a third
 
 
 class FleetRates:
@@ -62,8 +62,8 @@ class FleetRates:
         self.exposure_s = np.zeros((members - 1, sources))
         self.as_of_s = np.full(sources, np.nan)
         self._means_per_s = np.full(members - 1, mean_per_s)
-        self._credit = np.full(members, _PRIOR_ITEMS / members)
-        self._expected = np.full(members, _PRIOR_ITEMS)
+        self._credit = np.full(members, PRIOR_ITEMS / members)
+        self._expected = np.full(members, PRIOR_ITEMS)
 
     @property
     def weights(self) -> Floats:
@@ -130,7 +130,7 @@ class FleetRates:
         members = self._members(sources, since_s)
         rates = self.weights @ members
         share = members * (found / np.maximum(rates, 1e-300))
-        forget = np.exp(-found.sum() / _MEMORY_ITEMS)
+        forget = np.exp(-found.sum() / MEMORY_ITEMS)
         self._credit = self._credit * forget + self.weights * share.sum(axis=1)
         self._expected = self._expected * forget + members @ gap_s
 

@@ -41,6 +41,11 @@ def _plain(components: tuple[NDArray[np.float64], NDArray[np.float64]]) -> tuple
 _PLAIN_POPULATION, _PLAIN_EXPECTED = _plain(_POPULATION), _plain(_EXPECTED)
 
 
+def prior_components(*, is_expected: bool) -> tuple[tuple[float, float], ...]:
+    """Return the prior's components as ``posterior_mean`` takes them: of the population, or around an expectation."""
+    return _PLAIN_EXPECTED if is_expected else _PLAIN_POPULATION
+
+
 def posterior_means(events: ArrayLike, exposure_s: ArrayLike, mean_per_s: float) -> NDArray[np.float64]:
     """Return the posterior mean rates of many sources under the population's prior, in items per second.
 

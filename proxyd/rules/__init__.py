@@ -2,7 +2,7 @@
 
 from proxyd.rules.aggregates import Total
 from proxyd.rules.decider import Decider
-from proxyd.rules.engine import NOTHING_KNOWN, Known, Observation, PageContext, observe, source_rate
+from proxyd.rules.engine import NOTHING_KNOWN, Known, Observation, PageContext, observe
 from proxyd.rules.explanation import Backlog, DeciderSettings, Explanation
 from proxyd.rules.fates import Fates, fates_of
 from proxyd.rules.joint import JointInterval, Obtained

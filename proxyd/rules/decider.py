@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from proxyd.estimation import WeekCounts
+from proxyd.estimation import MONDAY_S, WEEK_S, WeekCounts
 from proxyd.model.chronon import Chronon, Epoch
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.model.profile import EMPTY_DECLARATION, Declaration, Source
@@ -46,7 +46,7 @@ from proxyd.rules.state import Needed, SourceState, StoredEvent, StreamState
 from proxyd.rules.streams import advance, counted, counts, recalled
 from proxyd.rules.subscriptions import Hubs, Subscription, refused
 from proxyd.scheduling import Demands, OnceDemand, Page, PlannedProbe, Planner
-from proxyd.scheduling.fleet import WeekPlan
+from proxyd.scheduling.fleet import SLOT_S, WeekPlan
 
 
 class Decider:
@@ -58,7 +58,7 @@ class Decider:
         self.programs: dict[str, RuleProgram] = {}
         self._declared_s: Mapping[str, float] = {}
         self._requests: dict[str, ProbeRequest] = {}
-        self.estimates = Estimates(settings.prior_mean_per_s, settings.half_life_s, settings.cycle)
+        self.estimates = Estimates(settings.prior_mean_per_s, settings.cycle)
         self._throttles = Throttles()
         self.connection = Connectivity()
         self.streams: dict[tuple[str, str], StreamState] = {}
@@ -238,12 +238,12 @@ class Decider:
         observation = observe(context, outcome, known, rng=self.rng)
         if (subscription := self.hubs.follow(outcome, observation.events)) is not None:
             observation = replace(observation, subscription=subscription)
-        self.estimates.keep(observation.state)
         if observation.starts_afresh:
             self.estimates.forget_week(source.source_id)
         if observation.evidence is not None:
             week = self.estimates.see(source, observation.evidence)
             observation = observation if week is None else replace(observation, week=week)
+        self.estimates.keep(observation.state)
         self._keep_streams(observation.streams)
         return self._with_captures(observation, known.history)
 
@@ -278,19 +278,26 @@ class Decider:
     # -- the plan of the week
 
     def fleet(self, now_s: float) -> Fleet:
-        """Return the sources probed for detection as they stand; its ``plan`` is made beside the event loop."""
+        """Return the sources that a plan of the week is for, as they stand; it is made beside the event loop."""
         seen = [(p, p.last_seen_s) for p in self.planner.in_week() if p.last_seen_s is not None]
-        week_s = self.estimates.cycle.week_s(now_s)
+        cycle, week, names = self.estimates.cycle, self.planner.week, [page.source_id for page, _ in seen]
+        week_s = cycle.week_s(now_s)
+        slots_s = (week_s - MONDAY_S) // WEEK_S * WEEK_S + MONDAY_S + SLOT_S * np.arange(round(WEEK_S / SLOT_S))
+        spare_per_s = np.array(self.planner.spare_per_s(cycle.time_s(slots_s).tolist()))
         return Fleet(
-            tuple((page.source_id, page.rate_per_s, page.priced_weight, last_s) for page, last_s in seen),
-            tuple(self.estimates.week(page.source_id, now_s) for page, _ in seen),
-            tuple(page_weights((self.programs[name] for name in page.demands.detecting), week_s) for page, _ in seen),
-            now_s,
-            self.planner.spare_per_s(),
-            0.0 if self.settings.planner.spend else self.settings.planner.price_item_s,
-            self.estimates.cycle,
-            tuple(zone_s(self.declaration.sources[page.source_id].zone, now_s) for page, _ in seen),
-            {p.source_id: tuple((d.probes, d.per_s) for d in p.demands.doe) for p, _ in seen if p.demands.doe},
+            pages=tuple((page.source_id, page.rate_per_s, page.priced_weight, last_s) for page, last_s in seen),
+            weeks=tuple(self.estimates.week(name, now_s) for name in names),
+            importances=tuple(
+                page_weights((self.programs[name] for name in page.demands.in_week), week_s) for page, _ in seen
+            ),
+            zones_s=tuple(zone_s(self.declaration.sources[name].zone, now_s) for name in names),
+            doe={p.source_id: tuple((d.probes, d.per_s) for d in p.demands.doe) for p, _ in seen if p.demands.doe},
+            now_s=now_s,
+            probes_per_s=float(spare_per_s.mean()),
+            most_per_s=spare_per_s,
+            price_item_s=0.0 if self.settings.planner.spend else self.settings.planner.price_item_s,
+            cycle=cycle,
+            slot_factor=None if week is None else week.slot_factor,
         )
 
     def adopt(self, week: WeekPlan, now_s: float) -> None:
@@ -446,10 +453,9 @@ class Decider:
             rules=[(self.programs[name], self.streams[name, source.source_id]) for name in names],
             across={name: self.streams[name, ""] for name in names if (name, "") in self.streams},
             grid=self.settings.grid,
-            half_life_s=self.settings.half_life_s,
             spacing_s=self._politeness(source).spacing_s,
             freshness_cap_s=0.0 if source.freshness is False else self.settings.freshness_cap_s,
-            prior_per_s=self.estimates.prior_per_s,
+            blend=self.estimates.blend,
             declared_s=self._declared_s.get(source.source_id, 0.0),
         )
 

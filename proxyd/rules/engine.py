@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from proxyd.estimation import Evidence, GammaRate, WeekCounts
+from proxyd.estimation import Blend, Evidence, WeekCounts
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind, Item
 from proxyd.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
@@ -46,9 +46,8 @@ class PageContext:
     rules: Sequence[tuple[RuleProgram, StreamState]]
     across: Mapping[str, StreamState]
     grid: ChrononGrid
-    half_life_s: float
     spacing_s: float
-    prior_per_s: float
+    blend: Blend
     freshness_cap_s: float = 0.0
     declared_s: float = 0.0
     is_excused: bool = False  # whether a failure is not the source's
@@ -69,9 +68,9 @@ class PageContext:
         is_new = self.state.first_contact_s is None and self.state.next_seq > 1
         return is_new and self.shape is not Shape.FEED
 
-    def rate(self) -> GammaRate:
-        """Return the rate estimate of the source as it stands."""
-        return source_rate(self.state, self.source, half_life_s=self.half_life_s)
+    def rate_per_s(self, now_s: float) -> float:
+        """Return the source's update rate as it stands, in items per second."""
+        return self.blend.rate_per_s(self.state.rate, now_s, expect_per_s=expected_per_s(self.source))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +177,8 @@ def observe(context: PageContext, outcome: ProbeOutcome, known: Known, *, rng: n
     else:
         return Observation(replace(state, **changes), outcome)
     if found.evidence is not None:
-        rate = context.rate()
-        rate.update(found.evidence, prior_per_s=context.prior_per_s)
-        changes |= {"rate_events": rate.events, "rate_exposure_s": rate.exposure_s, "rate_as_of_s": rate.as_of_s}
+        expect_per_s = expected_per_s(context.source)
+        changes["rate"] = context.blend.seen(state.rate, found.evidence, expect_per_s=expect_per_s)
     state = replace(state, **changes)
     if not found.events:  # most probes find nothing: no stream moves, and none is written
         return Observation(
@@ -264,8 +262,7 @@ def _found(context: PageContext, outcome: ProbeOutcome, known: Known) -> Discove
         return unchanged(context.state, seen_s=seen_s)
     items = {} if context.starts_afresh else known.items
     view = View(context.shape, items, context.has_updates, not outcome.truncated, outcome.is_push)
-    rate_per_s = context.rate().rate_per_s(seen_s, prior_per_s=context.prior_per_s)
-    return discover(outcome.items, view, context.state, seen_s=seen_s, rate_per_s=rate_per_s)
+    return discover(outcome.items, view, context.state, seen_s=seen_s, rate_per_s=lambda: context.rate_per_s(seen_s))
 
 
 def _unfit_values(context: PageContext, item: Item) -> int:
@@ -277,12 +274,11 @@ def _unfit_values(context: PageContext, item: Item) -> int:
     )
 
 
-def source_rate(state: SourceState, source: Source, *, half_life_s: float) -> GammaRate:
-    """Return the rate estimate of a source as it stands."""
-    expected = None
-    if source.expect is not None:
-        expected = float(source.expect.amount) / source.expect.per.in_seconds(chronon_s=1.0)
-    return GammaRate(half_life_s, state.rate_events, state.rate_exposure_s, state.rate_as_of_s, expected)
+def expected_per_s(source: Source) -> float | None:
+    """Return what the source's author expects (EXPECT), in items per second."""
+    if source.expect is None:
+        return None
+    return float(source.expect.amount) / source.expect.per.in_seconds(chronon_s=1.0)
 
 
 def _after_probe(context: PageContext, outcome: ProbeOutcome, rng: np.random.Generator) -> Changes:

@@ -10,9 +10,19 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.estimation import HOUR_S, HOURS, Cycle, Evidence, PopulationPrior, WeekCounts, fleet_shapes
+from proxyd.estimation import (
+    HALF_LIVES_S,
+    HOUR_S,
+    HOURS,
+    NO_EVIDENCE,
+    Blend,
+    Cycle,
+    Evidence,
+    WeekCounts,
+    fleet_shapes,
+)
 from proxyd.model.profile import Source
-from proxyd.rules.engine import source_rate
+from proxyd.rules.engine import expected_per_s
 from proxyd.rules.state import SourceState
 from proxyd.scheduling.fleet import FleetState, WeekPlan
 
@@ -23,17 +33,11 @@ Ints = NDArray[np.int64]
 class Estimates:
     """States, rates and weeks of sources, by name."""
 
-    def __init__(self, prior_mean_per_s: float, half_life_s: float, cycle: Cycle) -> None:
+    def __init__(self, prior_mean_per_s: float, cycle: Cycle) -> None:
         self.states: dict[str, SourceState] = {}
         self.weeks: dict[str, WeekCounts] = {}
         self.cycle = cycle
-        self._prior = PopulationPrior(prior_mean_per_s)
-        self._half_life_s = half_life_s
-
-    @property
-    def prior_per_s(self) -> float:
-        """The rate of a source that nothing is known of, in items per second."""
-        return self._prior.rate_per_s()
+        self.blend = Blend(prior_mean_per_s, half_lives_s=[each / cycle.speed for each in HALF_LIVES_S])
 
     def restore(self, states: Mapping[str, SourceState], weeks: Mapping[str, WeekCounts]) -> None:
         """Take over what a store remembers."""
@@ -55,22 +59,21 @@ class Estimates:
     def keep(self, state: SourceState) -> None:
         """Take a state as the newest."""
         old = self.states.get(state.source_id)
-        self._prior.replace(
-            old=(old.rate_events, old.rate_exposure_s) if old else (0.0, 0.0),
-            new=(state.rate_events, state.rate_exposure_s),
-        )
+        self.blend.replace(old.rate if old else NO_EVIDENCE, state.rate)
         self.states[state.source_id] = state
 
     def rate_per_s(self, state: SourceState, source: Source, now_s: float) -> float:
         """Return the update rate, in items per second."""
-        rate = source_rate(state, source, half_life_s=self._half_life_s)
-        return rate.rate_per_s(now_s, prior_per_s=self.prior_per_s)
+        return self.blend.rate_per_s(state.rate, now_s, expect_per_s=expected_per_s(source))
 
     def see(self, source: Source, evidence: Evidence) -> WeekCounts | None:
-        """Count what a probe found and return the week's counts to be stored, ``None`` where it found nothing.
+        """Learn from what a probe found; ``keep`` comes after it. Return the week's counts, ``None`` if as they were.
 
         They are counted where the source's week lives.
         """
+        before = self.states.get(source.source_id)
+        if source.expect is None:
+            self.blend.weigh(before.rate if before else NO_EVIDENCE, evidence)
         told = self.cycle.evidence(evidence, zone_s(source.zone, evidence.until_s))
         old = self.weeks.get(source.source_id)
         new = (old or WeekCounts.begun(told.since_s)).seen(told)
@@ -88,7 +91,7 @@ class Estimates:
 
 @dataclass(frozen=True, eq=False)
 class Fleet:
-    """The sources probed for detection, as they stand: what a week plan is made from, in a thread of its own.
+    """The sources that a plan of the week is for, as they stand: what it is made from, in a thread of its own.
 
     Parameters
     ----------
@@ -102,17 +105,25 @@ class Fleet:
         By how much the clocks where each one's week lives are ahead of UTC, in seconds.
     doe
         By source, the probes and seconds of its DOE rules.
+    probes_per_s
+        What the budget leaves for them.
+    most_per_s
+        The same by slot of the week, shape (slots,).
+    slot_factor
+        Extra prices of the slots in the plan before.
     """
 
     pages: tuple[tuple[str, float, float, float], ...]
     weeks: tuple[WeekCounts, ...]
     importances: tuple[Floats | None, ...]
-    now_s: float
-    probes_per_s: float
-    price_item_s: float
-    cycle: Cycle
     zones_s: tuple[float, ...]
     doe: Mapping[str, tuple[tuple[int, float], ...]]
+    now_s: float
+    probes_per_s: float
+    most_per_s: Floats
+    price_item_s: float
+    cycle: Cycle
+    slot_factor: Floats | None = None
 
     def plan(self) -> WeekPlan | None:
         """Return the plan of the week, ``None`` for no sources."""
@@ -131,6 +142,8 @@ class Fleet:
             cycle=self.cycle,
             zone_s=np.array(self.zones_s) if any(self.zones_s) else None,
             doe=self.doe,
+            most_per_s=self.most_per_s,
+            slot_factor=self.slot_factor,
         )
         return WeekPlan.of(state)
 

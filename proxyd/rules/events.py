@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import expm1, inf
@@ -87,10 +87,13 @@ class _Change:
     old: Item | None = None
 
 
-def discover(items: Sequence[Item], view: View, state: SourceState, *, seen_s: float, rate_per_s: float) -> Discovery:
+def discover(
+    items: Sequence[Item], view: View, state: SourceState, *, seen_s: float, rate_per_s: Callable[[], float]
+) -> Discovery:
     """Return what ``items``, the whole window in page order, adds to what is known.
 
-    At first contact every item is a seed: it is no event of itself, but its time is evidence.
+    At first contact every item is a seed: it is no event of itself, but its time is evidence. ``rate_per_s`` is asked
+    where what was not seen must be estimated.
     """
     items = _distrust_constant(items)
     new = [item for item in items if item.item_id not in view.known]
@@ -206,19 +209,23 @@ def _evidence(events: Sequence[StoredEvent], since_s: float, seen_s: float, *, o
 
 
 def _page(
-    events: tuple[StoredEvent, ...], edited: tuple[Item, ...], since_s: float, seen_s: float, rate_per_s: float
+    events: tuple[StoredEvent, ...],
+    edited: tuple[Item, ...],
+    since_s: float,
+    seen_s: float,
+    rate_per_s: Callable[[], float],
 ) -> Discovery:
     """Say of a page whether it changed; how often, and what was overwritten before it was seen, is estimated.
 
     Of a Poisson process with ``x`` expected events ``x / (1 - exp(-x))`` are expected where there was at least one.
     """
-    expected = rate_per_s * (seen_s - since_s)
+    expected = rate_per_s() * (seen_s - since_s) if events else 0.0
     lost = expected / -expm1(-expected) - 1.0 if events and expected > 1e-9 else 0.0
     return Discovery(events, edited, ChangedBit(since_s, seen_s, bool(events)), lost)
 
 
 def _lost_items(
-    items: Sequence[Item], new: Sequence[Item], state: SourceState, *, seen_s: float, rate_per_s: float
+    items: Sequence[Item], new: Sequence[Item], state: SourceState, *, seen_s: float, rate_per_s: Callable[[], float]
 ) -> float | None:
     """Return the items estimated lost where the window overflowed, ``None`` where it did not.
 
@@ -230,10 +237,10 @@ def _lost_items(
         return None
     times = sorted(item.published_s for item in items if item.published_s is not None)
     if not times:
-        return max(0.0, rate_per_s * (seen_s - state.last_success_s) - len(items))
+        return max(0.0, rate_per_s() * (seen_s - state.last_success_s) - len(items))
     gap_s = times[0] - max(state.newest_s or state.last_success_s, state.last_success_s)
     if gap_s <= 0:
         return None
     span_s = times[-1] - times[0]
-    rate = (len(times) - 1) / span_s if span_s > 0 else rate_per_s
+    rate = (len(times) - 1) / span_s if span_s > 0 else rate_per_s()
     return max(0.0, rate * gap_s - 1.0)

@@ -26,8 +26,6 @@ class DeciderSettings:
         Least time between two probes of a source that sets no POLITENESS, in seconds.
     freshness_cap_s
         Longest time for which an origin's word is taken that nothing changes, in seconds.
-    half_life_s
-        Age at which evidence of an update rate counts half, in seconds.
     subscribes
         Whether hubs can reach the daemon; without it no source is subscribed to.
     cycle
@@ -39,7 +37,6 @@ class DeciderSettings:
     planner: PlannerSettings
     epoch_s: float = 86400.0
     source_spacing_s: float = 300.0
-    half_life_s: float = 4 * 604800.0
     freshness_cap_s: float = 21600.0
     prior_mean_per_s: float = DEFAULT_MEAN_PER_S
     subscribes: bool = False

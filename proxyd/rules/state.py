@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from proxyd.estimation import NO_EVIDENCE, RateEvidence
 from proxyd.model.chronon import Chronon
 from proxyd.model.item import EventKind, Item, UpdateEvent
 from proxyd.model.outcome import NO_VALIDATORS, Validators
@@ -36,8 +37,8 @@ class SourceState:
         Number of its next event.
     fresh_until_s, period_s
         Before when its origin says that nothing changes (unix seconds), and how often its document says that it does.
-    rate_events, rate_exposure_s, rate_as_of_s
-        Discounted evidence of its update rate.
+    rate
+        Evidence of its update rate.
     lost_items
         Items estimated to have slid off the feed, or to have been overwritten, unseen.
     moved_url, moved_times
@@ -67,9 +68,7 @@ class SourceState:
     not_before_s: float = 0.0
     fresh_until_s: float = 0.0
     period_s: float | None = None
-    rate_events: float = 0.0
-    rate_exposure_s: float = 0.0
-    rate_as_of_s: float | None = None
+    rate: RateEvidence = NO_EVIDENCE
     lost_items: float = 0.0
     moved_url: str | None = None
     moved_times: int = 0
@@ -103,12 +102,14 @@ class SourceState:
         far: Changes = {
             name: now_s + _LONGEST_WAIT_S for name in _WAITS_S if getattr(self, name) > now_s + _LONGEST_WAIT_S
         }
+        if self.rate.as_of_s is not None and self.rate.as_of_s > now_s:
+            late["rate"] = replace(self.rate, as_of_s=now_s)
         return replace(self, **late, **far) if late or far else self
 
 
 _LONGEST_WAIT_S = 2 * 86400.0
 _WAITS_S = ("not_before_s", "fresh_until_s", "distrust_until_s")
-_DONE_S = ("last_start_s", "last_success_s", "last_push_s", "rate_as_of_s", "full_s")
+_DONE_S = ("last_start_s", "last_success_s", "last_push_s", "full_s")
 
 
 @dataclass(frozen=True, slots=True)

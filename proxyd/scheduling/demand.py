@@ -249,6 +249,11 @@ class Demands:
         return bool(self.intervals or self.fixed or self.detecting or self.paced or self.doe or self.once)
 
     @property
+    def in_week(self) -> list[str]:
+        """The rules that a plan of the week is for."""
+        return [*self.detecting, *(demand.rule for demand in self.paced), *(demand.rule for demand in self.doe)]
+
+    @property
     def is_priced(self) -> bool:
         """Whether a rule asks for probes as often as they are worth their price."""
         return bool(self.detecting or self.paced)

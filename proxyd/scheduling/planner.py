@@ -441,19 +441,19 @@ class Planner:
 
     def in_week(self) -> list[Page]:
         """Return the pages that the plan of the week is for: those with a price, and those with a number of probes."""
-        return [page for page in self.pages.values() if page.demands.is_priced or page.demands.doe]
+        return [page for page in self.pages.values() if page.demands.in_week]
 
-    def spare_per_s(self) -> float:
-        """Return what intervals and numbers of probes leave of the budget, in probes a second; at least a tenth."""
-        length_s = self.settings.grid.length_s
+    def spare_per_s(self, times_s: Iterable[float]) -> list[float]:
+        """Return what intervals and numbers of probes leave of the budget at each time; at least a tenth of it."""
+        length_s, budget, zone = self.settings.grid.length_s, self.settings.budget, self.settings.budget_zone
         asked = sum(
             max([*(d.rate_per_s / d.firing.every for d in demands.intervals), 0.0])
             + max([*(1.0 / (d.period * length_s) for d in demands.fixed), 0.0])
             + max([*(d.probes / d.per_s for d in demands.doe), 0.0])
             for demands in (page.demands for page in self.pages.values())
         )
-        most = self.settings.budget.mean_per_s
-        return max(0.1 * most, most - asked)
+        most = (budget.rate_per_s(time_s, zone) for time_s in times_s)
+        return [max(0.1 * per_s, per_s - asked) for per_s in most]
 
     def _blocked_until_s(self, page: Page) -> float:
         return self._blocked_s.get(page.throttle_scope or page.host, -inf)

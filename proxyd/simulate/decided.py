@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.estimation import WEEK_S, GammaRate, ItemTimes, WeekCounts
+from proxyd.estimation import NO_EVIDENCE, WEEK_S, Blend, ItemTimes, WeekCounts
 from proxyd.language import CheckSettings, SourceText, check
 from proxyd.model.chronon import Chronon
 from proxyd.model.item import Item
@@ -40,7 +40,7 @@ class DeciderPolicy:
         planner = PlannerSettings(terms.grid, budget, price_item_s=1e-9, host_spacing_s=0.0)
         settings = DeciderSettings(planner, source_spacing_s=terms.grid.length_s)
         self._decider = Decider(settings, np.random.Generator(np.random.PCG64(terms.seed)))
-        states, weeks = _learned(terms, settings.half_life_s)
+        states, weeks = _learned(terms)
         self._decider.restore(states, {}, weeks=weeks)
         declared = _declaration(terms.sources)
         self._decider.declare(declared, dict.fromkeys(declared.rules, terms.start_s), terms.start_s)
@@ -51,7 +51,8 @@ class DeciderPolicy:
         """Return what the decider chooses, with a new plan of the week every day."""
         terms, now_s = self._terms, self._terms.grid.start_s(now)
         if self._day.rings(now):
-            fleet = replace(self._decider.fleet(now_s), probes_per_s=max(1, self._left) / (terms.stop_s - now_s))
+            fleet = self._decider.fleet(now_s)
+            fleet = replace(fleet, probes_per_s=max(1, self._left) / (terms.stop_s - now_s))
             if (week := fleet.plan()) is not None:
                 self._decider.adopt(week, now_s)
         planned = self._decider.choose(now)
@@ -87,15 +88,15 @@ def _declaration(sources: int) -> Declaration:
     return checked.declaration
 
 
-def _learned(terms: Terms, half_life_s: float) -> tuple[dict[str, SourceState], dict[str, WeekCounts]]:
+def _learned(terms: Terms) -> tuple[dict[str, SourceState], dict[str, WeekCounts]]:
     """Return what the history tells of each source, as if it had been probed every week."""
-    states, weeks = {}, {}
+    states, weeks, blend = {}, {}, Blend()
     known_s = np.full(terms.sources, terms.history_start_s if terms.known_from_s is None else terms.known_from_s)
     for number, (times, begun_s) in enumerate(zip(terms.history, known_s.tolist(), strict=True)):
-        rate, counts = GammaRate(half_life_s), WeekCounts.begun(begun_s)
+        rate, counts = NO_EVIDENCE, WeekCounts.begun(begun_s)
         for since_s, until_s in pairwise([*np.arange(begun_s, terms.start_s, WEEK_S).tolist(), terms.start_s]):
             evidence = ItemTimes(since_s, until_s, tuple(times[(times > since_s) & (times <= until_s)].tolist()))
-            rate.update(evidence)
+            rate = blend.seen(rate, evidence)
             counts = counts.seen(evidence)
         name = str(number)
         states[name] = SourceState(
@@ -103,9 +104,7 @@ def _learned(terms: Terms, half_life_s: float) -> tuple[dict[str, SourceState], 
             f"https://{name}.example/",
             first_contact_s=terms.start_s,
             last_success_s=terms.start_s,
-            rate_events=rate.events,
-            rate_exposure_s=rate.exposure_s,
-            rate_as_of_s=rate.as_of_s,
+            rate=rate,
         )
         weeks[name] = counts
     return states, weeks

@@ -138,7 +138,7 @@ def _run_peer(name: str, events_s: Sequence[Floats], terms: Terms) -> Row:
     def made(factor: float) -> ProbesMade:
         return replay(events_s, WaitingPolicy(roomy, PEERS[name](roomy), factor=factor), roomy)
 
-    factor = factor_for(lambda tried: len(made(tried).sources), terms.probes)
+    factor = factor_for(lambda tried: made(tried).count, terms.probes)
     return Row(name, achieved(events_s, made(factor), terms), factor)
 
 

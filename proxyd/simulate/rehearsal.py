@@ -16,31 +16,9 @@ from proxyd.model.measures import delays_s
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.rules import Decider, Known
 from proxyd.scheduling import PlannedProbe
+from proxyd.simulate.replay import Fault
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """A time in which a source answers otherwise.
-
-    Parameters
-    ----------
-    kind
-        THROTTLED, TIMEOUT or any other failure.
-    retry_after_s
-        What a throttle asks for, ``None`` where it does not say.
-
-    Examples
-    --------
-    >>> Fault(0.0, 60.0, OutcomeKind.TIMEOUT).kind.is_success
-    False
-    """
-
-    start_s: float
-    stop_s: float
-    kind: OutcomeKind
-    retry_after_s: float | None = None
 
 
 class Origins:
@@ -78,7 +56,7 @@ class Origins:
     def answer(self, source_id: str, at_s: float) -> tuple[ProbeOutcome, Known]:
         """Return what a probe at ``at_s`` finds, and which of it was known from the ones before."""
         for fault in self._faults.get(source_id, ()):
-            if fault.start_s <= at_s < fault.stop_s:
+            if fault.holds_at(at_s):
                 return ProbeOutcome(source_id, fault.kind, at_s, at_s, retry_after_s=fault.retry_after_s), Known()
         before, times = self._shown[source_id], self._times_s[source_id]
         count = self._shown[source_id] = int(np.searchsorted(times, at_s, side="right"))
@@ -96,15 +74,17 @@ def _item(number: int, time_s: float) -> Item:
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """The probes of a rehearsal, in order of their starts."""
+    """The probes of a rehearsal, in order of their starts, and which of them failed."""
 
     probes: tuple[PlannedProbe, ...]
+    failed: frozenset[int] = frozenset()
 
     def probes_s(self, sources: Sequence[str]) -> list[Floats]:
-        """Return when each source was probed, ascending, in unix seconds."""
+        """Return when each source was seen, ascending, in unix seconds."""
         found: dict[str, list[float]] = {source: [] for source in sources}
-        for planned in self.probes:
-            found[planned.probe.source_id].append(planned.start_s)
+        for number, planned in enumerate(self.probes):
+            if number not in self.failed:
+                found[planned.probe.source_id].append(planned.start_s)
         return [np.array(found[source]) for source in sources]
 
     def delays_s(self, times_s: Mapping[str, Floats], *, start_s: float, stop_s: float) -> Floats:
@@ -131,6 +111,7 @@ def rehearse(
     grid = decider.settings.grid
     plan_s = grid.start_s(epoch.start) + plan_every_s if first_plan_s is None else first_plan_s
     made: list[PlannedProbe] = []
+    failed: set[int] = set()
     for now in epoch:
         while plan_s <= grid.start_s(now):
             plan(decider, plan_s)
@@ -139,9 +120,10 @@ def rehearse(
             while plan_s <= planned.start_s:
                 plan(decider, plan_s)
                 plan_s += plan_every_s
-            take_in(decider, origins, planned)
+            if not take_in(decider, origins, planned):
+                failed.add(len(made))
             made.append(planned)
-    return Rehearsal(tuple(made))
+    return Rehearsal(tuple(made), frozenset(failed))
 
 
 def plan(decider: Decider, now_s: float) -> None:
@@ -151,9 +133,10 @@ def plan(decider: Decider, now_s: float) -> None:
         decider.adopt(week, now_s)
 
 
-def take_in(decider: Decider, origins: Origins, planned: PlannedProbe) -> None:
-    """Make a probe and feed back what it found."""
+def take_in(decider: Decider, origins: Origins, planned: PlannedProbe) -> bool:
+    """Make a probe, feed back what it found, and return whether it did not fail."""
     at_s = planned.start_s
     decider.planner.start(planned, at_s)
     outcome, known = origins.answer(planned.probe.source_id, at_s)
     decider.finished(outcome, decider.observe(outcome, known))
+    return outcome.kind.is_success

@@ -2,19 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proxyd.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.model.measures import captured, delays_s, found_s
+from proxyd.model.outcome import OutcomeKind
 from proxyd.simulate.trace import Trace
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+_EVERY = slice(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A time in which a source answers otherwise.
+
+    Parameters
+    ----------
+    kind
+        THROTTLED, TIMEOUT or any other failure.
+    retry_after_s
+        What a throttle asks for, ``None`` where it does not say.
+
+    Examples
+    --------
+    >>> Fault(0.0, 60.0).holds_at(60.0)
+    False
+    """
+
+    start_s: float
+    stop_s: float
+    kind: OutcomeKind = OutcomeKind.TIMEOUT
+    retry_after_s: float | None = None
+
+    def holds_at(self, time_s: float) -> bool:
+        """Whether a probe at a time fails."""
+        return self.start_s <= time_s < self.stop_s
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +66,8 @@ class Terms:
         How long an event is worth capturing; until the next one (*overwrite*) where ``None``.
     seed
         Of policies that draw.
+    faults
+        By number of a source, when its probes fail: they count, and find nothing.
     known_from_s
         Since when each source's history is whole, shape (sources,); ``history_start_s`` for all where ``None``.
 
@@ -59,6 +90,7 @@ class Terms:
     life_s: float | None = None
     seed: int = 1
     known_from_s: Floats | None = None
+    faults: Mapping[int, Sequence[Fault]] = field(default_factory=dict)
 
     @property
     def sources(self) -> int:
@@ -74,6 +106,10 @@ class Terms:
     def stop_s(self) -> float:
         """When the epoch ends."""
         return self.grid.start_s(self.epoch.stop)
+
+    def answers(self, source: int, now_s: float) -> bool:
+        """Whether a probe of a source at a time does not fail."""
+        return not any(fault.holds_at(now_s) for fault in self.faults.get(source, ()))
 
     @property
     def pace(self) -> float:
@@ -115,7 +151,7 @@ class ReplayPolicy(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ProbesMade:
-    """The probes of a replay in order: sources and chronons, shape (probes,) each.
+    """The probes of a replay in order: sources and chronons, shape (probes,) each, without the ``failed`` ones.
 
     Examples
     --------
@@ -126,6 +162,12 @@ class ProbesMade:
 
     sources: Ints
     chronons: Ints
+    failed: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many probes were made, those included that failed."""
+        return len(self.sources) + self.failed
 
     def of_each(self, sources: int) -> list[Ints]:
         """Return the chronons at which each source was probed, ascending."""
@@ -173,7 +215,7 @@ def replay(events_s: Sequence[Floats], policy: ReplayPolicy, terms: Terms) -> Pr
     """
     waiting = _Waiting(events_s)
     made: list[tuple[Chronon, Ints]] = []
-    left = terms.probes
+    left, failed = terms.probes, 0
     for now in terms.epoch:
         room = left if terms.per_chronon is None else min(left, terms.per_chronon)
         if room <= 0:
@@ -184,11 +226,14 @@ def replay(events_s: Sequence[Floats], policy: ReplayPolicy, terms: Terms) -> Pr
         if len(probed) > room or len(np.unique(probed)) < len(probed):
             raise ValueError(f"chronon {now}: {len(probed)} probes with room for {room}, each source once")
         left -= len(probed)
-        made.append((now, probed))
-        policy.observe(now, probed, *waiting.take(probed, terms.grid.start_s(now)))
+        now_s = terms.grid.start_s(now)
+        seen = np.array([terms.answers(source, now_s) for source in probed.tolist()]) if terms.faults else _EVERY
+        made.append((now, probed[seen]))
+        failed += len(probed) - len(made[-1][1])
+        policy.observe(now, probed, *waiting.take(probed, now_s, seen))
     sources = np.concatenate([np.zeros(0, dtype=np.int64), *(probed for _, probed in made)])
     chronons = np.repeat(np.array([now for now, _ in made], dtype=np.int64), [len(probed) for _, probed in made])
-    return ProbesMade(sources, chronons)
+    return ProbesMade(sources, chronons, failed)
 
 
 class _Waiting:
@@ -199,9 +244,10 @@ class _Waiting:
         self._found = np.zeros(len(events_s), dtype=np.int64)
         self._next_s = np.array([times[0] if times.size else np.inf for times in events_s])
 
-    def take(self, probed: Ints, now_s: float) -> tuple[Ints, Floats]:
-        """Return and forget the events up to ``now_s`` of the sources: positions in ``probed``, and times."""
-        places = np.flatnonzero(self._next_s[probed] <= now_s)
+    def take(self, probed: Ints, now_s: float, seen: Any) -> tuple[Ints, Floats]:
+        """Return and forget the events up to ``now_s`` of the sources ``seen``: positions in ``probed``, and times."""
+        places = np.arange(len(probed))[seen]
+        places = places[self._next_s[probed[places]] <= now_s]
         taken: list[Floats] = []
         for source in probed[places]:
             times, first = self._events[source], self._found[source]
@@ -264,7 +310,7 @@ def achieved(events_s: Sequence[Floats], made: ProbesMade, terms: Terms) -> Achi
     slots = np.unique(np.floor(made.chronons * (terms.grid.length_s / terms.slot_s) + 1e-9), return_counts=True)[1]
     some = delays.size > 0
     return Achieved(
-        probes=len(made.sources),
+        probes=made.count,
         mean_delay_s=float(delays.mean()) if some else 0.0,
         median_delay_s=float(np.median(delays)) if some else 0.0,
         p95_delay_s=float(np.quantile(delays, 0.95)) if some else 0.0,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Row
 
-from proxyd.estimation import WeekCounts
+from proxyd.estimation import RateEvidence, WeekCounts
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind, Item, UpdateEvent, Value
 from proxyd.model.outcome import Validators
@@ -19,20 +19,23 @@ from proxyd.rules import JointInterval, Observation, Obtained, Subscription, Sub
 from proxyd.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
 
 _SUBSCRIPTION_FIELDS = tuple(field.name for field in fields(Subscription))
-_STATE_FIELDS = tuple(field.name for field in fields(SourceState) if field.name != "validators")
+_STATE_FIELDS = tuple(field.name for field in fields(SourceState) if field.name not in {"validators", "rate"})
 
 
 def source_row(state: SourceState) -> dict[str, Any]:
     """Return a row of ``sources``."""
     row = {name: getattr(state, name) for name in _STATE_FIELDS}
-    return row | {"etag": state.validators.etag, "last_modified": state.validators.last_modified}
+    rate = json.dumps([state.rate.as_of_s, state.rate.events, state.rate.exposure_s])
+    return row | {"etag": state.validators.etag, "last_modified": state.validators.last_modified, "rate": rate}
 
 
 def source_state(row: Row[Any]) -> SourceState:
     """Return the state that ``source_row`` wrote."""
     values = row._asdict()
     validators = Validators(values.pop("etag"), values.pop("last_modified"))
-    return SourceState(**values, validators=validators)
+    as_of_s, events, exposure_s = json.loads(values.pop("rate"))
+    rate = RateEvidence(tuple(events), tuple(exposure_s), as_of_s)
+    return SourceState(**values, validators=validators, rate=rate)
 
 
 def fields_text(item: Item) -> str:

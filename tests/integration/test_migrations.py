@@ -26,9 +26,7 @@ ROWS: dict[str, dict[str, Any]] = {
         "next_seq": 8,
         "failures": 0,
         "not_before_s": 0.0,
-        "rate_events": 3.5,
-        "rate_exposure_s": 86400.0,
-        "rate_as_of_s": 1e9,
+        "rate": "[1000000000.0, [3.5, 3.5, 3.5, 3.5], [86400.0, 86400.0, 86400.0, 86400.0]]",
         "lost_items": 0.0,
     },
     "items": {

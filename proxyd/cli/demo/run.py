@@ -120,7 +120,6 @@ def make_settings(folder: Path) -> Settings:
             "plan_every": WEEK_S / 7,
             "source_spacing": CHRONON_S,
             "host_spacing": 0.0,
-            "rate_half_life": 4 * WEEK_S,
             "allow_networks": ["127.0.0.0/8"],
             "drain_timeout": _DRAIN_S,
         }

@@ -4,9 +4,10 @@ from proxyd.scheduling.fleet.plan import FleetPlan, plan_epoch
 from proxyd.scheduling.fleet.planner import FleetLimits, FleetPlanner, WeekGrid
 from proxyd.scheduling.fleet.prices import HostLimits, Prices, allocate
 from proxyd.scheduling.fleet.timetable import Timetable
-from proxyd.scheduling.fleet.week_plan import FleetState, WeekPlan, by_slot
+from proxyd.scheduling.fleet.week_plan import SLOT_S, FleetState, WeekPlan, by_slot
 
 __all__ = [
+    "SLOT_S",
     "FleetLimits",
     "FleetPlan",
     "FleetPlanner",

@@ -129,6 +129,8 @@ class FleetPlanner:
     phase_s
         By how much the slots of each source begin later than the week's, in seconds, shape (sources,); all together
         where ``None``. With phases the probes of a slot spread over it.
+    slot_factor
+        Extra price of each slot under a capacity, shape (slots,): from an earlier plan, so that fewer rounds find it.
 
     Raises
     ------
@@ -154,6 +156,7 @@ class FleetPlanner:
     weights: Floats | None = None
     importance: Floats | None = None
     phase_s: Floats | None = None
+    slot_factor: Floats | None = None
     rate_per_s: Floats = field(init=False)
     last_s: Floats = field(init=False)
     due_s: Floats = field(init=False)
@@ -161,7 +164,6 @@ class FleetPlanner:
     spacing_s: float = field(default=0.0, init=False)
     tables: list[Timetable] = field(default_factory=list, init=False)
     _costs: WeekCosts | None = field(default=None, init=False)
-    _factor: Floats | None = field(default=None, init=False)
     _capacity: Floats | None = field(default=None, init=False)
     _curve_of: Ints = field(init=False)
     _table_of: Ints = field(init=False)
@@ -219,6 +221,10 @@ class FleetPlanner:
         )
         self._plan(np.arange(len(rates)))
         np.maximum(self.due_s, now_s, out=self.due_s)
+
+    def loads(self) -> Floats:
+        """Return the probes that come in each slot of the week at the present prices, in the long run."""
+        return slot_loads(self.tables, self._table_of, self._weighted() * self.grid.slot_s, self._known_prices())
 
     # -- what it decides
 
@@ -281,16 +287,23 @@ class FleetPlanner:
             return
         sample = limits.sampled(rates, self.shape_of)
         kept: list[list[Timetable]] = []
-        rounds = _ROUNDS if self._factor is None else _FOLLOWING_ROUNDS
-        factor = np.ones(self.grid.slots) if self._factor is None else self._factor
+        rounds = _ROUNDS if self.slot_factor is None else _FOLLOWING_ROUNDS
+        factor = np.ones(self.grid.slots) if self.slot_factor is None else self.slot_factor
         for number in range(rounds):
             tables = self._timetables(factor)
-            prices = allocate(tables, sample.shape_of, sample.rates, sample.probes_per_slot, hosts=sample.hosts)
+            prices = allocate(
+                tables,
+                sample.shape_of,
+                sample.rates,
+                sample.probes_per_slot,
+                hosts=sample.hosts,
+                least_price=limits.least_price,
+            )
             kept = [*kept[1 - _VARIANTS :], tables]
             load = slot_loads(tables, sample.shape_of, sample.rates, prices)
             over = np.clip(load / np.maximum(sample.capacity, 1e-9) - 1.0, -1.0, 1.0)
             factor = np.maximum(1.0, factor * np.exp(_STEP / np.sqrt(1.0 + number) * over))
-        self._factor = factor
+        self.slot_factor = factor
         self.tables = [tables[shape] for shape in range(len(self.shapes)) for tables in kept]
         turn = (turns(np.arange(len(rates))) * len(kept)).astype(np.int64)
         self._table_of = self.shape_of * len(kept) + turn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from types import MappingProxyType
 from typing import Any
@@ -17,6 +17,7 @@ from proxyd.scheduling.fleet.doe import doe_slots
 from proxyd.scheduling.fleet.planner import FleetLimits, FleetPlanner, WeekGrid
 from proxyd.scheduling.turns import turns
 
+SLOT_S = 1800.0
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -41,6 +42,10 @@ class FleetState:
         By how much the clocks where each source's week lives are ahead of UTC, in seconds, shape (sources,).
     doe
         By source the numbers of probes, and the seconds in which they are to be made, of its DOE rules.
+    most_per_s
+        What the budget lets through in a second, by slot of the week, shape (slots,); ``None`` where that is no matter.
+    slot_factor
+        Extra prices of the slots from the plan before.
 
     Examples
     --------
@@ -57,10 +62,12 @@ class FleetState:
     probes_per_s: float
     price_item_s: float = 0.0
     importances: tuple[Floats, Ints] | None = None
-    slot_s: float = 1800.0
+    slot_s: float = SLOT_S
     cycle: Cycle = field(default_factory=Cycle)
     zone_s: Floats | None = None
     doe: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)
+    most_per_s: Floats | None = None
+    slot_factor: Floats | None = None
 
 
 class WeekPlan:
@@ -107,13 +114,22 @@ class WeekPlan:
         shapes, shape_of, importance = _curves(state, grid.slots)
         phase_s = turns(np.arange(len(state.source_ids))) * state.slot_s
         planner = FleetPlanner(
-            grid, shapes, shape_of, weights=state.weights.copy(), importance=importance, phase_s=phase_s
+            grid,
+            shapes,
+            shape_of,
+            weights=state.weights.copy(),
+            importance=importance,
+            phase_s=phase_s,
+            slot_factor=state.slot_factor,
         )
         zone_s = 0.0 if state.zone_s is None else state.zone_s
         planner.start(state.rate_per_s / speed, now_s=cycle.week_s(state.last_seen_s) + zone_s)
         probes_per_slot = max(state.probes_per_s, 1e-12) / speed * state.slot_s
         least_price = state.price_item_s * speed / state.slot_s
-        planner.reprice(FleetLimits(probes_per_slot, least_price=least_price), now_s=-inf)
+        limits = FleetLimits(probes_per_slot, least_price=least_price)
+        planner.reprice(limits, now_s=-inf)
+        if state.most_per_s is not None and np.any(planner.loads() > (most := state.most_per_s / speed * state.slot_s)):
+            planner.reprice(replace(limits, capacity=most), now_s=-inf)
         numbers = {source_id: number for number, source_id in enumerate(state.source_ids)}
         told = zip(state.rate_per_s.tolist(), state.weights.tolist(), state.last_seen_s.tolist(), strict=True)
         known = dict(zip(state.source_ids, told, strict=True))
@@ -134,6 +150,11 @@ class WeekPlan:
         """What a probe must save, in item-seconds of delay."""
         assert self._planner.prices is not None
         return self._planner.prices.probe * self._planner.grid.slot_s / self._cycle.speed
+
+    @property
+    def slot_factor(self) -> Floats | None:
+        """Extra price of each slot of the week where the budget was too small for it; ``None`` where it never was."""
+        return self._planner.slot_factor
 
     def due_s(self, source_id: str) -> float | None:
         """Return when a source is due, ``None`` where the plan does not know it."""

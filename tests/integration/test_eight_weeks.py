@@ -1,0 +1,124 @@
+"""Eight weeks of 2,000 sources before the daemon's decider, beside the simulator and other programs' formulas."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from proxyd.estimation import WEEK_S
+from proxyd.model.chronon import Epoch
+from proxyd.model.outcome import OutcomeKind
+from proxyd.scheduling import Budget
+from proxyd.simulate.models import MONDAY_S, model_trace, working_week
+from proxyd.simulate.peers import PEERS
+from proxyd.simulate.registry import run
+from proxyd.simulate.rehearsal import Origins, rehearse
+from proxyd.simulate.replay import Fault, Terms
+from proxyd.simulate.synthetic import STEADY, Week
+from tests.fleets import decider, declaration, rule, source
+
+WEEKS, BEFORE, SHOWN, CHRONON_S = 8, 2, 20, 1800.0
+START_S, STOP_S = MONDAY_S + BEFORE * WEEK_S, MONDAY_S + (BEFORE + WEEKS) * WEEK_S
+PER_WEEK = 10.0
+PRICE_ITEM_S = PER_WEEK / WEEK_S * 86400.0**2 / 2  # a source of mean rate is due after about a day
+BUDGET_PER_WEEK = 14.0
+HOUR_S, DAY_S = 3600.0, 86400.0
+Times = Mapping[str, np.ndarray]
+
+
+def office(ahead_h: float) -> Week:
+    """Return a working week by clocks ahead of UTC, nearly silent at night and on weekends."""
+    return working_week(phase_s=MONDAY_S - ahead_h * HOUR_S, night=0.05, weekend=0.05)
+
+
+EVENINGS = Week(WEEK_S, tuple([0.05] * 18 + [1.0] * 5 + [0.05]) * 7, MONDAY_S)
+
+
+def drawn(model: str, sources: int, week: Week, rng: np.random.Generator, name: str) -> dict[str, np.ndarray]:
+    trace = model_trace(model, sources=sources, weeks=BEFORE + WEEKS, rng=rng, rate_per_week=PER_WEEK, week=week)
+    return {f"{name}-{number}": times for number, times in enumerate(trace.events_s)}
+
+
+def cyclic(sources: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Return weekly cycles of four kinds, single items and bursts, drifting rates, and one feed of seven that died."""
+    part = sources // 7
+    found = {name: times for ahead_h in (0, 8, 16) for name, times in drawn(
+        "poisson", part, office(ahead_h), rng, f"office{ahead_h}").items()}  # fmt: skip
+    found |= drawn("bursts", part, office(0), rng, "bursts") | drawn("drift", part, EVENINGS, rng, "evenings")
+    found |= drawn("drift+bursts", sources - 6 * part, office(8), rng, "drift")
+    dead = drawn("poisson", part, office(0), rng, "dead")
+    return found | {name: times[times < START_S] for name, times in dead.items()}
+
+
+def steady(sources: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Return sources without a cycle."""
+    return drawn("poisson+bursts+drift", sources, STEADY, rng, "steady")
+
+
+def some_faults(names: Sequence[str]) -> dict[str, list[Fault]]:
+    """Return three hours in which nothing answers, origins that are down for days, and some that throttle."""
+    everywhere = Fault(START_S + 17 * DAY_S, START_S + 17 * DAY_S + 3 * HOUR_S)
+    faults = {name: [everywhere] for name in names}
+    for name in names[::40]:
+        faults[name].append(Fault(START_S + 30 * DAY_S, START_S + 32 * DAY_S, OutcomeKind.UNREACHABLE))
+    for name in names[5::40]:
+        day_s = START_S + 40 * DAY_S
+        faults[name].append(Fault(day_s, day_s + DAY_S, OutcomeKind.THROTTLED, retry_after_s=6 * HOUR_S))
+    return faults
+
+
+@dataclass(frozen=True)
+class Result:
+    """Mean delays in hours, of the daemon and by policy, at one number of probes."""
+
+    daemon_h: float
+    others_h: Mapping[str, float]
+    probes: int
+
+
+def result(times_s: Times, policies: Sequence[str], faults: Mapping[str, Sequence[Fault]]) -> Result:
+    found = decider(
+        declaration(*(source(name, host=f"{name}.example") for name in times_s), rule("r")),
+        now_s=START_S,
+        chronon_s=CHRONON_S,
+        budget=Budget(BUDGET_PER_WEEK * len(times_s) / WEEK_S),
+        price_item_s=PRICE_ITEM_S,
+        host_spacing_s=0.0,
+    )
+    grid = found.settings.grid
+    epoch = Epoch(grid.chronon_at(START_S), grid.chronon_at(STOP_S))
+    rehearsed = rehearse(found, Origins(times_s, window=SHOWN, faults=faults), epoch, plan_every_s=DAY_S / 4)
+    for chronon, count in Counter(planned.probe.chronon for planned in rehearsed.probes).items():
+        assert count <= found.planner.capacity(chronon)
+    delays_s = rehearsed.delays_s(times_s, start_s=START_S, stop_s=STOP_S)
+    shown = [times[times < START_S][-SHOWN:] for times in times_s.values()]
+    terms = Terms(
+        grid,
+        epoch,
+        len(rehearsed.probes),
+        tuple(times[1:] for times in shown),
+        MONDAY_S,
+        CHRONON_S,
+        known_from_s=np.array([times[0] if times.size else START_S for times in shown]),
+        faults={number: faults[name] for number, name in enumerate(times_s) if name in faults},
+    )
+    events_s = [times[times >= START_S] for times in times_s.values()]
+    others = {name: run(name, events_s, terms).achieved.mean_delay_s / HOUR_S for name in policies}
+    return Result(float(delays_s.mean()) / HOUR_S, others, len(rehearsed.probes))
+
+
+@pytest.mark.parametrize(("mix", "to_peers"), [(cyclic, 0.6), (steady, 1.0)])
+def test_eight_weeks(mix: Callable[[int, np.random.Generator], dict[str, np.ndarray]], to_peers: float) -> None:
+    times_s = mix(SOURCES, np.random.Generator(np.random.PCG64(11)))
+    found = result(times_s, ["auto", "uniform", *PEERS], some_faults(list(times_s)))
+    print(found)
+    assert found.daemon_h <= 1.05 * found.others_h["auto"]
+    peers = [hours for name, hours in found.others_h.items() if name != "auto"]
+    assert found.daemon_h <= to_peers * min(peers)
+
+
+SOURCES = int(__import__("os").environ.get("N","2000"))
