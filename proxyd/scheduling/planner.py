@@ -327,7 +327,8 @@ class Planner:
         else:
             wakes += [d.pending(now).deadline - LOOKAHEAD_CHRONONS for d in page.demands.intervals if d.rate_per_s > 0]
             wakes += [self.settings.grid.ceil(due_s) for due_s, _, _ in self._dues(page) if due_s < inf]
-        earliest = self.settings.grid.chronon_at(page.allowed_s()) if not isinf(page.allowed_s()) else now
+        allowed_s = max(page.allowed_s(), page.demands.earliest_s)
+        earliest = now if isinf(allowed_s) else self.settings.grid.chronon_at(allowed_s)
         return int(max(now, earliest, min(wakes, default=now + 10**9)))
 
     def _detection_due_s(self, page: Page) -> float:
@@ -415,6 +416,8 @@ class Planner:
 
     def _other_candidate(self, page: Page, now: Chronon) -> _Candidate | None:
         now_s = self.settings.grid.start_s(now)
+        if now_s + 1e-9 < page.demands.earliest_s:
+            return None
         if page.last_seen_s is None:
             reason = Reason.RETRY if page.log.starts_s else Reason.FIRST_CONTACT
             return _Candidate((1, page.not_before_s, 0.0, page.source_id), page, reason, page.demands.first_rule)
