@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from proxyd.estimation import WeekCounts
+from proxyd.estimation import HOUR_S, WeekCounts
 from proxyd.model.chronon import Chronon, Epoch
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.model.profile import EMPTY_DECLARATION, Declaration, Source
@@ -284,7 +284,7 @@ class Decider:
         return Fleet(
             tuple((page.source_id, page.rate_per_s, page.priced_weight, last_s) for page, last_s in seen),
             tuple(self.estimates.week(page.source_id, now_s) for page, _ in seen),
-            tuple(page_weights((self.programs[name] for name in page.demands.detecting), week_s) for page, _ in seen),
+            tuple(page_weights(self._by_hour(page), week_s) for page, _ in seen),
             now_s,
             self.planner.spare_per_s(),
             0.0 if self.settings.planner.spend else self.settings.planner.price_item_s,
@@ -292,6 +292,10 @@ class Decider:
             tuple(zone_s(self.declaration.sources[page.source_id].zone, now_s) for page, _ in seen),
             {p.source_id: tuple((d.probes, d.per_s) for d in p.demands.doe) for p, _ in seen if p.demands.doe},
         )
+
+    def _by_hour(self, page: Page) -> list[RuleProgram]:
+        """Return the rules whose probes are planned by the hour of the week."""
+        return [self.programs[name] for name in (*page.demands.detecting, *(doe.rule for doe in page.demands.doe))]
 
     def adopt(self, week: WeekPlan, now_s: float) -> None:
         """Detect by a plan of the week from now on; what was probed while it was made is planned anew."""
@@ -422,15 +426,19 @@ class Decider:
             state=self._state(source),
             moved_url=moved_url(self._state(source), source),
             subscription=self.hubs.of(source_id),
-            **self._week_of(source_id),
+            **self._week_of(source, now_s),
         )
 
-    def _week_of(self, source_id: str) -> dict[str, Any]:
+    def _week_of(self, source: Source, now_s: float) -> dict[str, Any]:
+        """Return the price of a probe and the factors of the week by the hours of UTC, wherever the week lives."""
         week = self.planner.week
         if week is None and self.settings.planner.spend:
             return {}
-        factors = week.intensity(source_id).tolist() if week is not None and source_id in week else ()
-        return {"price_item_s": self.planner.price_item_s, "week": tuple(factors)}
+        factors: tuple[float, ...] = ()
+        if week is not None and source.source_id in week:
+            ahead = round(zone_s(source.zone, now_s) / HOUR_S)
+            factors = tuple(np.roll(week.intensity(source.source_id), -ahead).tolist())
+        return {"price_item_s": self.planner.price_item_s, "week": factors}
 
     # -- how
 
