@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import inf, isinf
+from operator import itemgetter
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -380,7 +381,7 @@ class Planner:
         for page in (p for p in pages if p.source_id not in ranked and not self._is_pushed(p, now)):
             late = [due for due in self._dues(page) if due[0] <= now_s + 1e-9]
             if late:
-                due.append((page, *min(late)[1:]))
+                due.append((page, *min(late, key=itemgetter(0))[1:]))
         self._rank(ranked, due, now_s)
         if self.settings.spend:
             stop_s = self.settings.grid.start_s(now + 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxyd.model.chronon import Epoch
 from proxyd.model.profile import PolicyName
 from proxyd.model.schedule import Reason
 from proxyd.politeness import PolitenessBudget
@@ -94,3 +95,15 @@ def test_where_all_rules_are_doe_the_one_with_probes_left_decides() -> None:
     assert asked(found).earliest_s < T0
     (planned,) = found.choose(NOW)
     assert asked(found).earliest_s == planned.start_s + 600.0
+
+
+def test_of_two_rules_that_are_due_at_once_the_first_is_served() -> None:
+    """MEMORYLESS and ADAPTIVE draw the same gap where both go by the same rate."""
+    rules = [rule(name, clauses=f"SET POLICY {name}") for name in ("MEMORYLESS", "ADAPTIVE")]
+    found = decider(declaration(source("s", options="EXPECT 1 PER HOUR"), *rules), now_s=T0)
+    found.planner.choose(NOW)
+    found.planner.finished("s", T0, seen=True)
+    for demand in asked(found).paced:
+        demand.own_rate_per_s = None
+    (planned,) = found.planner.preview(Epoch(NOW + 1, NOW + 10**5), limit=1)
+    assert (planned.probe.reason, planned.probe.rule) == (Reason.MEMORYLESS, "MEMORYLESS")
