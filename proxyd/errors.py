@@ -6,7 +6,7 @@
     |- ConfigError(ValueError)          every problem of the settings at once, each with its key
     |- RuleError(ValueError)            a span of a text in the rule language, printed with a caret
     |  |- RuleSyntaxError               the text cannot be read
-    |  `- RuleCheckError                it can be read, but names, types, units or capabilities do not fit
+    |  `- RuleCheckError                it can be read, but names, types or units do not fit
     |- ProfileError(ValueError)         every RuleError of a declaration at once
     |- SchedulingError
     |  |- UnknownPolicyError(LookupError)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from proxyd.language.capabilities import ALL, EXECUTABLE, Capabilities, Capability, CheckSettings
 from proxyd.language.checker import Checked, check, check_parsed
 from proxyd.language.classes import FEED_PATHS
 from proxyd.language.functions import FUNCTIONS, Family, Function
@@ -27,16 +26,13 @@ from proxyd.language.printer import (
     format_statements,
     format_trigger,
 )
+from proxyd.language.settings import CheckSettings
 from proxyd.language.values import During, parse_during
 
 __all__ = [
-    "ALL",
-    "EXECUTABLE",
     "FEED_PATHS",
     "FUNCTIONS",
     "Broken",
-    "Capabilities",
-    "Capability",
     "CheckSettings",
     "Checked",
     "CreateDomain",

@@ -1,4 +1,4 @@
-"""Texts into one declaration: names of all files together, types, units, and what can be executed."""
+"""Texts into one declaration: names of all files together, types and units."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from proxyd.errors import RuleError
-from proxyd.language.capabilities import CheckSettings
 from proxyd.language.classes import ClassIndex, check_domain
 from proxyd.language.nodes import (
     CreateDomain,
@@ -23,6 +22,7 @@ from proxyd.language.nodes import (
 from proxyd.language.parser import parse
 from proxyd.language.problems import Reporter
 from proxyd.language.rules import Known, RuleChecker
+from proxyd.language.settings import CheckSettings
 from proxyd.language.sources import check_profile, check_source
 from proxyd.language.values import Values
 from proxyd.model.profile import Declaration, Domain, NotificationRule, Profile, Source
@@ -51,7 +51,7 @@ class _Checker:
     def __init__(self, texts: Sequence[Parsed], settings: CheckSettings) -> None:
         self._texts = texts
         self._settings = settings
-        self._reporters = [Reporter(parsed.source, settings.executable) for parsed in texts]
+        self._reporters = [Reporter(parsed.source) for parsed in texts]
         broken = [each for parsed in texts for each in parsed.broken]
         self._unread = Unread(
             frozenset(each.kind for each in broken if each.name is None),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from proxyd.language.capabilities import Capability
 from proxyd.language.nodes import ClassDeclaration, CreateDomain, FieldDeclaration, Located
 from proxyd.language.problems import Reporter
 from proxyd.language.selectors import selector_problem
@@ -35,11 +34,6 @@ PAGE_TEXT = "text"
 """The one field of a class without fields: the whole text of the page."""
 
 _FEED_PATHS = {path.lower() for path in FEED_PATHS}
-_READERS = {
-    Reader.JSON: Capability.JSON_FIELDS,
-    Reader.CSS: Capability.CSS_FIELDS,
-    Reader.XPATH: Capability.XPATH_FIELDS,
-}
 
 
 def _is_feed_path(path: str) -> bool:
@@ -62,7 +56,6 @@ def check_domain(statement: CreateDomain, reporter: Reporter) -> Domain:
 def _check_class(declaration: ClassDeclaration, domain: str, reporter: Reporter) -> PageClass:
     name = declaration.name
     if not declaration.fields:
-        reporter.need(Capability.PAGE_CLASSES, name.span)
         return PageClass(name.value, domain, (Field(PAGE_TEXT, FieldType.STRING),))
     if any(_is_feed_path(each.path.value) for each in declaration.fields):
         _check_feed_fields(declaration, reporter)
@@ -90,7 +83,6 @@ def _check_twice(fields: Iterable[FieldDeclaration], reporter: Reporter) -> None
 
 
 def _check_feed_fields(declaration: ClassDeclaration, reporter: Reporter) -> None:
-    reporter.need(Capability.FEED_CLASSES, declaration.name.span)
     for each in declaration.fields:
         path = each.path.value
         if not _is_feed_path(path):
@@ -132,13 +124,11 @@ def _check_extraction(extraction: Located[Extraction], reporter: Reporter) -> No
         reporter.error(f"a JSON selector starts with $; found {selector!r}", extraction.span)
     elif (problem := selector_problem(extraction.value)) is not None:
         reporter.error(f"the {reader.value} selector {selector!r} cannot be read: {problem}", extraction.span)
-    reporter.need(_READERS[reader], extraction.span)
 
 
 def _check_rows(declaration: ClassDeclaration, reporter: Reporter) -> None:
     if declaration.each is None:
         return
-    reporter.need(Capability.ROWS, declaration.each.span)
     if not declaration.key:
         reporter.error("EACH needs KEY: what identifies one row of the page", declaration.each.span)
     known = [each.path.value for each in declaration.fields]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from proxyd.errors import RuleCheckError
-from proxyd.language.capabilities import Capabilities, Capability
 from proxyd.language.nodes import SourceText
 from proxyd.language.parser import MAX_ERRORS
 from proxyd.model.expression import Span
@@ -12,11 +11,10 @@ from proxyd.model.expression import Span
 class Reporter:
     """Collects the errors and warnings of one file."""
 
-    def __init__(self, source: SourceText, executable: Capabilities) -> None:
+    def __init__(self, source: SourceText) -> None:
         self.source = source
         self.errors: list[RuleCheckError] = []
         self.warnings: list[RuleCheckError] = []
-        self._executable = executable
 
     def error(self, message: str, span: Span) -> None:
         """Report an error; after a hundred in one file the rest is left for later."""
@@ -27,13 +25,6 @@ class Reporter:
         """Report what is allowed but probably not meant."""
         if len(self.warnings) < MAX_ERRORS:
             self.warnings.append(self._make(message, span))
-
-    def need(self, capability: Capability, span: Span) -> bool:
-        """Refuse what cannot be executed; return whether it can."""
-        if capability in self._executable:
-            return True
-        self.error(f"{capability.value} cannot be executed by this version of proxyd", span)
-        return False
 
     def where(self, span: Span) -> str:
         """Return ``file:line:column`` of a place, for errors elsewhere that refer to it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from proxyd.language.capabilities import Capability
 from proxyd.language.classes import ClassIndex
 from proxyd.language.expressions import ExpressionChecker
 from proxyd.language.problems import Reporter
@@ -30,11 +29,6 @@ from proxyd.model.walk import children, has_aggregate
 
 MAX_LIMIT = 1_000_000
 MAX_CLASSES = 8
-_EVENTS = {
-    EventKind.INSERT: Capability.ON_INSERT,
-    EventKind.UPDATE: Capability.ON_UPDATE,
-    EventKind.DELETE: Capability.ON_DELETE,
-}
 
 
 def declared_name(page_class: PageClass, written: ClassName) -> ClassName:
@@ -46,7 +40,6 @@ def check_trigger(
     trigger: Trigger, classes: ClassIndex, reporter: Reporter, values: Values
 ) -> tuple[Trigger, PageClass] | None:
     """Return the resolved trigger and its class; ``None`` where the class cannot be found."""
-    reporter.need(_EVENTS[trigger.kind], trigger.span)
     page_class = classes.find(trigger.page_class, reporter)
     if page_class is None:
         return None
@@ -102,14 +95,8 @@ class QueryChecker:
         return Scope(bindings, event=event.kind, event_class=event.page_class, qualify=len(bindings) > 1)
 
     def _check_shape(self, select: Select) -> None:
-        if len(select.sources) > 1:
-            self._reporter.need(Capability.JOINS, select.sources[1].span)
         if len(select.sources) > MAX_CLASSES:
             self._reporter.error(f"FROM takes {MAX_CLASSES} classes at most", select.sources[MAX_CLASSES].span)
-        if select.group_by:
-            self._reporter.need(Capability.GROUP_BY, select.group_by[0].span)
-        if select.having is not None:
-            self._reporter.need(Capability.HAVING, select.having.span)
         if select.limit is not None and select.limit > MAX_LIMIT:
             self._reporter.error(f"LIMIT must not be more than {MAX_LIMIT}", select.span)
 
@@ -128,8 +115,7 @@ class QueryChecker:
         return bindings
 
     def _check_source(self, source: FromClass, page_class: PageClass, scope: Scope) -> FromClass:
-        if source.over is not None and self._reporter.need(Capability.HISTORY, source.span):
-            self._values.durations([("OVER", source.over)], source.span)
+        self._values.durations([("OVER", source.over)], source.span)
         on = source.on
         if on is not None:
             on = self._checker(scope, "ON", aggregates=False).condition(on)

@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from proxyd.language.capabilities import Capability, CheckSettings
 from proxyd.language.classes import ClassIndex
 from proxyd.language.nodes import InsertNotification, Kind, Located, TimeSpec, Unread
 from proxyd.language.printer import format_trigger
 from proxyd.language.problems import Reporter
 from proxyd.language.queries import EventScope, QueryChecker, check_trigger
+from proxyd.language.settings import CheckSettings
 from proxyd.language.sources import check_deliveries, once_each, report_repeated
 from proxyd.language.values import Values, read_time
 from proxyd.language.words import did_you_mean
@@ -22,7 +22,6 @@ from proxyd.model.profile import (
     Delivery,
     Domain,
     ImportanceTerm,
-    Life,
     NotificationRule,
     PageClass,
     PolicyChoice,
@@ -31,8 +30,6 @@ from proxyd.model.profile import (
     Source,
     TimePoint,
     Trigger,
-    Utility,
-    UtilityKind,
 )
 
 MAX_WEIGHT = 1_000_000
@@ -119,8 +116,6 @@ class RuleChecker:
         if rule.query is not None:
             found = QueryChecker(classes, event, self._reporter, self._values).check(rule.query)
             query, query_classes = found or (None, ())
-        if query is not None and trigger_class is not None and trigger_class not in query_classes:
-            self._reporter.need(Capability.TWO_CLASSES, query.sources[0].span)
         page_classes = ([trigger_class] if trigger_class else []) + list(query_classes)
         return trigger, query, page_classes
 
@@ -187,28 +182,19 @@ class RuleChecker:
 
     def _check_options(self, rule: InsertNotification) -> None:
         if rule.utility is not None:
-            self._check_utility(rule.utility)
+            length = rule.utility.value.length
+            self._values.durations([("the length of the decay", length)], rule.utility.span)
         if rule.life is not None:
-            self._check_life(rule.life)
-        if rule.importance is not None and self._reporter.need(Capability.IMPORTANCE, rule.importance.span):
+            self._values.durations([("WINDOW", rule.life.value.window)], rule.life.span)
+        if rule.importance is not None:
             self._check_importance(rule.importance)
         if rule.policy is not None:
             self._check_policy(rule.policy)
         check_deliveries(rule.deliveries, self._reporter, self._values)
-        if rule.digest is not None and self._reporter.need(Capability.DIGEST, rule.digest.span):
+        if rule.digest is not None:
             digest, span = rule.digest.value, rule.digest.span
             self._values.durations([("DIGEST EVERY", digest.every)], span)
             self._values.at_least_one("AT MOST", digest.at_most, span)
-
-    def _check_utility(self, utility: Located[Utility]) -> None:
-        strict = utility.value.kind is UtilityKind.STRICT
-        if self._reporter.need(Capability.UTILITY_STRICT if strict else Capability.UTILITY_DECAY, utility.span):
-            self._values.durations([("the length of the decay", utility.value.length)], utility.span)
-
-    def _check_life(self, life: Located[Life]) -> None:
-        window = life.value.window
-        if self._reporter.need(Capability.LIFE_WINDOW if window is not None else Capability.LIFE_OVERWRITE, life.span):
-            self._values.durations([("WINDOW", window)], life.span)
 
     def _check_importance(self, importance: Located[tuple[ImportanceTerm, ...]]) -> None:
         span = importance.span
@@ -224,8 +210,6 @@ class RuleChecker:
 
     def _check_policy(self, policy: Located[PolicyChoice]) -> None:
         choice, span = policy.value, policy.span
-        if not self._reporter.need(Capability[f"POLICY_{choice.name.name}"], span):
-            return
         self._values.at_least_one("the number of probes", choice.probes, span)
         lengths = [("the period of UNIFORM", choice.period), ("the period of DOE", choice.per)]
         self._values.durations([*lengths, ("SPACING", choice.spacing)], span)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proxyd.language.capabilities import Capability
 from proxyd.language.problems import Reporter
 from proxyd.language.words import did_you_mean
 from proxyd.model.expression import Column
@@ -66,7 +65,7 @@ class Scope:
         if version not in OLD_AND_NEW[self._event]:
             reporter.error(f"ON {self._event.name} has no {version}", column.span)
             return column, None
-        if not reporter.need(Capability.OLD_AND_NEW, column.span) or self._event_class is None:
+        if self._event_class is None:
             return column, None
         binding = Binding(version, self._event_class)
         resolved, type_ = self._pick(column, path, [binding], reporter)

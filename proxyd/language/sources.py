@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from proxyd.language.capabilities import Capability
 from proxyd.language.classes import ClassIndex
 from proxyd.language.nodes import CreateProfile, CreateSource, Kind, Located, Unread
 from proxyd.language.problems import Reporter
@@ -18,14 +17,7 @@ from proxyd.model.profile import (
     Profile,
     Source,
     WebhookDelivery,
-    WebhookForm,
 )
-
-_FORMS = {
-    WebhookForm.STANDARD: Capability.FORM_STANDARD,
-    WebhookForm.GITHUB: Capability.FORM_GITHUB,
-    WebhookForm.CLOUDEVENTS: Capability.FORM_CLOUDEVENTS,
-}
 
 
 def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporter, values: Values) -> Source | None:
@@ -52,31 +44,19 @@ def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporte
 
 
 def _check_options(statement: CreateSource, reporter: Reporter, values: Values) -> None:
-    if statement.politeness is not None and reporter.need(Capability.POLITENESS, statement.politeness.span):
+    if statement.politeness is not None:
         _check_politeness(statement.politeness, values)
-    if statement.expect is not None and reporter.need(Capability.EXPECT, statement.expect.span):
+    if statement.expect is not None:
         expect, span = statement.expect.value, statement.expect.span
         values.durations([("the period of EXPECT", expect.per)], span)
         if expect.amount <= 0:
             reporter.error("EXPECT must be more than 0; leave it out where nothing is known", span)
-    if statement.zone is not None and reporter.need(Capability.ZONE, statement.zone.span):
+    if statement.zone is not None:
         values.zone(statement.zone.value, statement.zone.span)
-    if statement.auth is not None and reporter.need(Capability.AUTH, statement.auth.span):
+    if statement.auth is not None:
         _check_auth(statement.auth, reporter, values)
     for header in statement.headers:
-        if reporter.need(Capability.HEADER, header.span):
-            values.header(*header.value, header.span)
-    _check_switches(statement, reporter, values)
-
-
-def _check_switches(statement: CreateSource, reporter: Reporter, values: Values) -> None:
-    for capability, option in (
-        (Capability.FRESHNESS, statement.freshness),
-        (Capability.WEBSUB, statement.websub),
-        (Capability.ROBOTS, statement.robots),
-    ):
-        if option is not None:
-            reporter.need(capability, option.span)
+        values.header(*header.value, header.span)
     if statement.websub is not None and statement.websub.value:
         values.websub(statement.websub.span)
 
@@ -148,13 +128,10 @@ def check_deliveries(deliveries: Iterable[Located[Delivery]], reporter: Reporter
             reporter.warn("this address is delivered to already; only the first is used", span)
         endpoints.add(delivery.endpoint)
         if isinstance(delivery, WebhookDelivery):
-            if reporter.need(Capability.WEBHOOK, span):
-                values.url(delivery.url, span)
-                values.secret(delivery.secret, span)
-                reporter.need(_FORMS[delivery.form], span)
+            values.url(delivery.url, span)
+            values.secret(delivery.secret, span)
         elif isinstance(delivery, MailDelivery):
-            if reporter.need(Capability.MAIL, span):
-                values.mail(delivery.address, span)
-                values.can_mail(span)
-        elif reporter.need(Capability.CHANNEL, span):
+            values.mail(delivery.address, span)
+            values.can_mail(span)
+        else:
             values.channel(delivery.url, span)

@@ -10,8 +10,8 @@ from functools import cache
 from urllib.parse import urlsplit
 from zoneinfo import available_timezones
 
-from proxyd.language.capabilities import CheckSettings
 from proxyd.language.problems import Reporter
+from proxyd.language.settings import CheckSettings
 from proxyd.language.words import did_you_mean
 from proxyd.model.expression import Duration, Span, Unit
 from proxyd.model.profile import SecretRef

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from proxyd.estimation import MONDAY_S, WEEK_S, WeekCounts
+from proxyd.estimation import HOUR_S, MONDAY_S, WEEK_S, WeekCounts
 from proxyd.model.chronon import Chronon, Epoch
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.model.profile import EMPTY_DECLARATION, Declaration, Source
@@ -429,15 +429,19 @@ class Decider:
             state=self._state(source),
             moved_url=moved_url(self._state(source), source),
             subscription=self.hubs.of(source_id),
-            **self._week_of(source_id),
+            **self._week_of(source, now_s),
         )
 
-    def _week_of(self, source_id: str) -> dict[str, Any]:
+    def _week_of(self, source: Source, now_s: float) -> dict[str, Any]:
+        """Return the price of a probe and the factors of the week by the hours of UTC, wherever the week lives."""
         week = self.planner.week
         if week is None and self.settings.planner.spend:
             return {}
-        factors = week.intensity(source_id).tolist() if week is not None and source_id in week else ()
-        return {"price_item_s": self.planner.price_item_s, "week": tuple(factors)}
+        factors: tuple[float, ...] = ()
+        if week is not None and source.source_id in week:
+            ahead = round(zone_s(source.zone, now_s) / HOUR_S)
+            factors = tuple(np.roll(week.intensity(source.source_id), -ahead).tolist())
+        return {"price_item_s": self.planner.price_item_s, "week": factors}
 
     # -- how
 

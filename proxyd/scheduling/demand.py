@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 
 from proxyd.model.chronon import Chronon, ChrononGrid
 from proxyd.politeness import ProbeLog
@@ -257,3 +258,9 @@ class Demands:
     def is_priced(self) -> bool:
         """Whether a rule asks for probes as often as they are worth their price."""
         return bool(self.detecting or self.paced)
+
+    @property
+    def earliest_s(self) -> float:
+        """Before when no rule wants a probe, not even a retry, in unix seconds: where all are DOE's, and used up."""
+        others = self.intervals or self.fixed or self.detecting or self.paced or self.once
+        return -inf if others else min((demand.log.earliest_s() for demand in self.doe), default=-inf)

@@ -8,6 +8,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import inf, isinf
+from operator import itemgetter
 from typing import TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -327,7 +328,8 @@ class Planner:
         else:
             wakes += [d.pending(now).deadline - LOOKAHEAD_CHRONONS for d in page.demands.intervals if d.rate_per_s > 0]
             wakes += [self.settings.grid.ceil(due_s) for due_s, _, _ in self._dues(page) if due_s < inf]
-        earliest = self.settings.grid.chronon_at(page.allowed_s()) if not isinf(page.allowed_s()) else now
+        allowed_s = max(page.allowed_s(), page.demands.earliest_s)
+        earliest = now if isinf(allowed_s) else self.settings.grid.chronon_at(allowed_s)
         return int(max(now, earliest, min(wakes, default=now + 10**9)))
 
     def _detection_due_s(self, page: Page) -> float:
@@ -379,7 +381,7 @@ class Planner:
         for page in (p for p in pages if p.source_id not in ranked and not self._is_pushed(p, now)):
             late = [due for due in self._dues(page) if due[0] <= now_s + 1e-9]
             if late:
-                due.append((page, *min(late)[1:]))
+                due.append((page, *min(late, key=itemgetter(0))[1:]))
         self._rank(ranked, due, now_s)
         if self.settings.spend:
             stop_s = self.settings.grid.start_s(now + 1)
@@ -415,6 +417,8 @@ class Planner:
 
     def _other_candidate(self, page: Page, now: Chronon) -> _Candidate | None:
         now_s = self.settings.grid.start_s(now)
+        if now_s + 1e-9 < page.demands.earliest_s:
+            return None
         if page.last_seen_s is None:
             reason = Reason.RETRY if page.log.starts_s else Reason.FIRST_CONTACT
             return _Candidate((1, page.not_before_s, 0.0, page.source_id), page, reason, page.demands.first_rule)

@@ -121,4 +121,4 @@ def test_eight_weeks(mix: Callable[[int, np.random.Generator], dict[str, np.ndar
     assert found.daemon_h <= to_peers * min(peers)
 
 
-SOURCES = int(__import__("os").environ.get("N","2000"))
+SOURCES = int(__import__("os").environ.get("N", "2000"))

@@ -5,15 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxyd.language import (
-    ALL,
-    CheckSettings,
-    SourceText,
-    check,
-    format_parsed,
-    format_statements,
-    parse,
-)
+from proxyd.language import SourceText, check, format_parsed, format_statements, parse
 from proxyd.language.nodes import InsertNotification, Statement
 from proxyd.language.printer import format_expression
 from proxyd.model.expression import Expression
@@ -52,7 +44,7 @@ def test_an_expression_keeps_its_meaning_when_printed(expression: Expression) ->
 @settings(max_examples=300, deadline=None)
 @given(st.text(max_size=80) | soups)
 def test_any_text_gives_statements_and_errors_and_never_raises(text: str) -> None:
-    checked = check([SourceText("a", text)], CheckSettings(executable=ALL))
+    checked = check([SourceText("a", text)])
     assert (checked.declaration is None) == bool(checked.errors)
     for error in checked.errors:
         assert str(error).startswith("a:")
@@ -65,7 +57,7 @@ def test_a_damaged_text_gives_errors_and_never_raises(written: list[Statement], 
     at = data.draw(st.integers(0, len(text)))
     stop = data.draw(st.integers(at, min(len(text), at + 10)))
     damaged = text[:at] + data.draw(st.sampled_from(["", "'", '"', "(", ")", " SET ", ";", "/*"])) + text[stop:]
-    check([SourceText("a", damaged)], CheckSettings(executable=ALL))
+    check([SourceText("a", damaged)])
 
 
 @settings(max_examples=100, deadline=None)

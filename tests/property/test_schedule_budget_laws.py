@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import inf
 from typing import Any, TypeAlias
@@ -21,6 +21,7 @@ from proxyd.estimation import Cycle
 from proxyd.metrics import Metrics
 from proxyd.model.chronon import Epoch
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
+from proxyd.politeness import PolitenessBudget
 from proxyd.rules import Decider
 from proxyd.scheduling import Budget, PlannedProbe
 from proxyd.scheduling.fleet import WeekPlan
@@ -49,6 +50,11 @@ POLICIES = (
     "SET POLICY MEMORYLESS",
     "SET POLICY ADAPTIVE",
 )
+NUMBERS = {
+    "SET POLICY DOE(3 PROBES PER 2 MINUTES, SPACING 40 SECONDS)": PolitenessBudget(40.0, 3, 120.0),
+    "SET POLICY DOE(2 PROBES PER 200 SECONDS)": PolitenessBudget(0.0, 2, 200.0),
+    "SET POLICY DOE(1 PROBE PER 70 SECONDS)": PolitenessBudget(0.0, 1, 70.0),
+}
 OPTIONS = (
     "",
     "POLITENESS SPACING 40 SECONDS",
@@ -123,12 +129,7 @@ def assert_within_budgets(fleet: Fleet, found: Decider, starts: list[tuple[float
     for chronon, used in Counter(grid.chronon_at(at_s) for at_s, _ in starts).items():
         assert used <= found.planner.capacity(chronon)
     for source_id, page in found.planner.pages.items():
-        budget = page.log.budget
-        own = [at_s for at_s, name in starts if name == source_id]
-        assert all(later - earlier >= budget.spacing_s - 1e-6 for earlier, later in pairwise(own))
-        if budget.probes is not None:
-            windows = zip(own, own[budget.probes :], strict=False)
-            assert all(later - earlier >= budget.window_s - 1e-6 for earlier, later in windows)
+        assert_source_within(page.log.budget, source_id, starts)
     hosts = {name: urlsplit(declared.url).hostname for name, declared in found.declaration.sources.items()}
     for host in set(hosts.values()):
         own = sorted(at_s for at_s, name in starts if hosts[name] == host)
@@ -136,6 +137,14 @@ def assert_within_budgets(fleet: Fleet, found: Decider, starts: list[tuple[float
         if fleet.host_probes is not None:
             windows = zip(own, own[fleet.host_probes :], strict=False)
             assert all(later - earlier >= HOST_WINDOW_S - 1e-6 for earlier, later in windows)
+
+
+def assert_source_within(budget: PolitenessBudget, source_id: str, starts: list[tuple[float, str]]) -> None:
+    own = [at_s for at_s, name in starts if name == source_id]
+    assert all(later - earlier >= budget.spacing_s - 1e-6 for earlier, later in pairwise(own))
+    if budget.probes is not None:
+        windows = zip(own, own[budget.probes :], strict=False)
+        assert all(later - earlier >= budget.window_s - 1e-6 for earlier, later in windows)
 
 
 class RecordingDecider:
@@ -252,6 +261,22 @@ async def test_a_stalled_daemon_makes_nothing_up_and_breaks_no_budget(fleet: Fle
 async def test_no_failure_and_no_retry_breaks_a_budget(fleet: Fleet, kinds: list[OutcomeKind | None]) -> None:
     found, _, origin, _ = await run_daemon(fleet, fate=lambda at_s: kinds[int(at_s // 7) % len(kinds)])
     assert_within_budgets(fleet, found, origin.started)
+
+
+@given(
+    fleet=fleets(),
+    policy=st.sampled_from(sorted(NUMBERS)),
+    stalls=st.lists(st.integers(0, CHRONONS - 1), max_size=3),
+    kinds=st.lists(st.sampled_from([None, *OutcomeKind]), min_size=1, max_size=9),
+)
+@settings(max_examples=60)
+async def test_where_doe_is_all_that_is_asked_its_number_is_never_exceeded(
+    fleet: Fleet, policy: str, stalls: list[int], kinds: list[OutcomeKind | None]
+) -> None:
+    fleet = replace(fleet, policies=(policy,), every=(1,))
+    found, _, origin, _ = await run_daemon(fleet, stalls, lambda at_s: kinds[int(at_s // 7) % len(kinds)])
+    for source_id in found.planner.pages:
+        assert_source_within(NUMBERS[policy], source_id, origin.started)
 
 
 @given(fleet=fleets(), after=st.integers(1, CHRONONS - 1))

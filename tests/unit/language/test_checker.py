@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
-from proxyd.language import EXECUTABLE, Capability, CheckSettings, SourceText, check
+from proxyd.language import CheckSettings, SourceText, check
 from proxyd.model.expression import Binary, Column, Literal
 from proxyd.model.profile import Anchor, PolicyName, SecretRef, TimePoint, UtilityKind, WebhookDelivery
 from tests.unit.language.texts import FEEDS, PAPER, check_all, declare, messages, rule, the_rule
@@ -125,14 +124,6 @@ def test_the_prefix_of_secrets_comes_from_the_settings() -> None:
     text = SourceText("a", FEEDS.replace("SECRET_HOOK", "HOOK_B") + rule(more=delivery))
     assert check([text], CheckSettings(secret_env_prefix="HOOK_")).errors == ()
     assert len(check([text], CheckSettings()).errors) == 2
-
-
-def test_a_capability_is_lifted_by_its_entry_alone() -> None:
-    text = SourceText("a", FEEDS + rule(more="SET DIGEST EVERY 1 HOUR"))
-    settings = CheckSettings(executable=EXECUTABLE - {Capability.DIGEST})
-    (error,) = check([text], settings).errors
-    assert error.message == "SET DIGEST cannot be executed by this version of proxyd"
-    assert check([text], replace(settings, executable=settings.executable | {Capability.DIGEST})).errors == ()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxyd.language import ALL, Checked, CheckSettings, SourceText, check
+from proxyd.language import Checked, SourceText, check
 from proxyd.model.profile import Declaration, NotificationRule
 
 PAPER = """CREATE DOMAIN "RSS_Feeds" AS
@@ -32,8 +32,6 @@ CREATE PROFILE "Reading" AS (DOMAIN "Feeds", LANGUAGE "SQL", USER "u1")
 DELIVER TO WEBHOOK 'https://example.org/hook' SECRET ENV 'SECRET_HOOK';
 """
 
-EVERYTHING = CheckSettings(executable=ALL)
-
 
 def rule(*, query: str = "SELECT title FROM RSS", condition: str = "TRUE", more: str = "", name: str = "Watch") -> str:
     """Return a rule over FEEDS."""
@@ -47,8 +45,8 @@ SET UTILITY STRICT
 
 
 def check_all(*texts: str) -> Checked:
-    """Check texts against the whole language; they are called a, b, c."""
-    return check([SourceText(name, text) for name, text in zip("abcdef", texts, strict=False)], EVERYTHING)
+    """Check texts as one declaration; they are called a, b, c."""
+    return check([SourceText(name, text) for name, text in zip("abcdef", texts, strict=False)])
 
 
 def declare(*texts: str) -> Declaration:

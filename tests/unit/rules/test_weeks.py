@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from proxyd.estimation.bins import WEEK_S
-from proxyd.model.chronon import ChrononGrid
+from proxyd.model.chronon import ChrononGrid, Epoch
+from proxyd.model.schedule import Reason
+from proxyd.rules import Decider
 from proxyd.scheduling import Budget
 from proxyd.simulate.models import MONDAY_S, model_trace
 from proxyd.simulate.synthetic import STEADY, Week
@@ -111,3 +113,35 @@ async def test_an_explanation_tells_the_price_and_the_week() -> None:
     assert told.price_item_s == pytest.approx(found.settings.planner.price_item_s)
     assert len(told.week) == 168
     assert np.mean(told.week) == pytest.approx(1.0)
+
+
+async def in_zone(options: str, clauses: str = "") -> Decider:
+    """Return a decider that planned the week of a source with items on Mondays, 6:00 to 8:00 UTC, in winter."""
+    winter_s = MONDAY_S + 2870 * WEEK_S  # the first Monday of 2025
+    found = decider(declaration(source("s", options=options), rule("r", clauses=clauses)), now_s=winter_s)
+    items = [item(f"{w} {n}", winter_s + w * WEEK_S + 21600 + 72 * n) for w in range(8) for n in range(100)]
+    await Drive(found).see(changed("s", [item("seed", winter_s), *items][::-1], winter_s + 8 * WEEK_S))
+    plan = found.fleet(winter_s + 8 * WEEK_S).plan()
+    assert plan is not None
+    found.adopt(plan, winter_s + 8 * WEEK_S)
+    return found
+
+
+async def test_the_week_of_a_source_lives_in_its_zone_and_is_told_in_utc() -> None:
+    tokyo = await in_zone("ZONE 'Asia/Tokyo'")
+    told = tokyo.explain("s", tokyo.settings.grid.chronon_at(MONDAY_S + 2878 * WEEK_S))
+    assert told is not None
+    assert tokyo.planner.week is not None
+    assert int(np.argmax(tokyo.planner.week.intensity("s"))) in {15, 16}
+    assert int(np.argmax(told.week)) in {6, 7}
+
+
+@pytest.mark.parametrize("zone", ["", "ZONE 'Asia/Tokyo'"])
+async def test_doe_probes_where_its_own_hours_matter(zone: str) -> None:
+    """Items come on Mondays, but until the end of the week nobody minds their waiting."""
+    clauses = "SET POLICY DOE(1 PROBE PER 1 WEEK) SET IMPORTANCE 0 DURING 'Mon-Fri', 1 OTHERWISE"
+    found = await in_zone(zone, clauses)
+    last_s = MONDAY_S + 2878 * WEEK_S
+    (planned,) = found.planner.preview(Epoch(int(last_s // 10), int((last_s + WEEK_S) // 10)), limit=1)
+    assert planned.probe.reason is Reason.DOE
+    assert 4.5 <= (planned.start_s - last_s) / 86400.0 <= 6.5
