@@ -27,7 +27,7 @@ class Estimates:
         self.states: dict[str, SourceState] = {}
         self.weeks: dict[str, WeekCounts] = {}
         self.cycle = cycle
-        self._prior = PopulationPrior(prior_mean_per_s)
+        self._prior = PopulationPrior(prior_mean_per_s * cycle.speed)
         self._half_life_s = half_life_s
 
     @property
