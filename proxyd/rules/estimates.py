@@ -37,7 +37,8 @@ class Estimates:
         self.states: dict[str, SourceState] = {}
         self.weeks: dict[str, WeekCounts] = {}
         self.cycle = cycle
-        self.blend = Blend(prior_mean_per_s, half_lives_s=[each / cycle.speed for each in HALF_LIVES_S])
+        half_lives_s = [half_life_s / cycle.speed for half_life_s in HALF_LIVES_S]
+        self.blend = Blend(prior_mean_per_s * cycle.speed, half_lives_s=half_lives_s)
 
     def restore(self, states: Mapping[str, SourceState], weeks: Mapping[str, WeekCounts]) -> None:
         """Take over what a store remembers."""

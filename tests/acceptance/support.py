@@ -390,6 +390,12 @@ class Daemon:
     def base(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    def write_settings(self) -> None:
+        """Move the settings from the environment to a file where the daemon looks for one."""
+        lines = [f'{name} = "{value}"\n' for name, value in self.settings.items()]
+        (self.folder / "proxyd.toml").write_text("".join(lines), encoding="utf-8")
+        self.settings = {}
+
     def declare(self, text: str, name: str = "watch") -> Path:
         """Write a file of the profiles directory, whole at once."""
         path = self.profiles / f"{name}.profile"

@@ -25,7 +25,6 @@ WEEKS, BEFORE, SHOWN, CHRONON_S = 8, 2, 20, 1800.0
 START_S, STOP_S = MONDAY_S + BEFORE * WEEK_S, MONDAY_S + (BEFORE + WEEKS) * WEEK_S
 PER_WEEK = 10.0
 PRICE_ITEM_S = PER_WEEK / WEEK_S * 86400.0**2 / 2  # a source of mean rate is due after about a day
-BUDGET_PER_WEEK = 14.0
 HOUR_S, DAY_S = 3600.0, 86400.0
 Times = Mapping[str, np.ndarray]
 
@@ -81,11 +80,12 @@ class Result:
 
 
 def result(times_s: Times, policies: Sequence[str], faults: Mapping[str, Sequence[Fault]]) -> Result:
+    most = len(times_s) // 24  # 14 probes a source and week, of which less than half pays its price
     found = decider(
         declaration(*(source(name, host=f"{name}.example") for name in times_s), rule("r")),
         now_s=START_S,
         chronon_s=CHRONON_S,
-        budget=Budget(BUDGET_PER_WEEK * len(times_s) / WEEK_S),
+        budget=Budget(most / CHRONON_S),
         price_item_s=PRICE_ITEM_S,
         host_spacing_s=0.0,
     )
@@ -103,6 +103,7 @@ def result(times_s: Times, policies: Sequence[str], faults: Mapping[str, Sequenc
         tuple(times[1:] for times in shown),
         MONDAY_S,
         CHRONON_S,
+        per_chronon=most,
         known_from_s=np.array([times[0] if times.size else START_S for times in shown]),
         faults={number: faults[name] for number, name in enumerate(times_s) if name in faults},
     )

@@ -13,6 +13,7 @@ from aiohttp import web
 from proxyd.model.measures import Times
 from proxyd.ports import Clock
 
+LOOPBACK = ("127.0.0.1",)
 _ENTRY = """<entry><id>{id}</id><title>Item {number} of feed {feed}</title>
 <link href="http://demo.invalid/{feed}/{number}"/><published>{time}</published><updated>{time}</updated>
 <summary>Nothing happened, {number} times.</summary></entry>
@@ -60,12 +61,12 @@ class Origin:
         self.requests_s: list[list[float]] = [[] for _ in times_s]
 
     @asynccontextmanager
-    async def serving(self) -> AsyncIterator[str]:
-        """Listen on a free port while the context is open; yields the address."""
+    async def serving(self, hosts: Sequence[str] = LOOPBACK) -> AsyncIterator[list[str]]:
+        """Listen on a free port of each host while the context is open; yields their addresses."""
         app = web.Application()
         app.router.add_get("/feeds/{feed:\\d+}.atom", self._answer)
-        async with listening(app) as address:
-            yield address
+        async with listening(app, hosts) as addresses:
+            yield addresses
 
     async def _answer(self, request: web.Request) -> web.Response:
         feed = int(request.match_info["feed"])
@@ -92,13 +93,14 @@ class Origin:
 
 
 @asynccontextmanager
-async def listening(app: web.Application) -> AsyncIterator[str]:
-    """Serve ``app`` on a free port of loopback while the context is open; yields the address."""
+async def listening(app: web.Application, hosts: Sequence[str] = LOOPBACK) -> AsyncIterator[list[str]]:
+    """Serve ``app`` on a free port of each host while the context is open; yields their addresses."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        for host in hosts:
+            await web.TCPSite(runner, host, 0).start()
+        yield [f"http://{host}:{port}" for host, port in runner.addresses]
     finally:
         await runner.cleanup()
 

@@ -36,7 +36,7 @@ class Receiver:
         """Listen on a free port of loopback while the context is open; yields the webhook's address."""
         app = web.Application()
         app.router.add_post("/hook", self._accept)
-        async with listening(app) as address:
+        async with listening(app) as [address]:
             yield f"{address}/hook"
 
     async def has(self, expected: set[tuple[int, int]]) -> None:

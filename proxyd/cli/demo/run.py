@@ -136,7 +136,7 @@ async def _staged(settings: Settings, workload: Workload, key: bytes) -> AsyncIt
             stop_s = start_s + workload.duration_s
             origin = Origin([times + start_s for times in workload.times_s], parts.clock, window=WINDOW)
             receiver = Receiver(secret)
-            async with origin.serving() as address, receiver.serving() as webhook:
+            async with origin.serving() as [address], receiver.serving() as webhook:
                 _write_files(settings, secret, _profile(address, webhook, start_s, stop_s))
                 daemon, control = app.build(settings, parts)
                 async with asyncio.TaskGroup() as tasks:

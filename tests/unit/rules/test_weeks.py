@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proxyd.estimation.bins import WEEK_S
+from proxyd.estimation.bins import WEEK_S, Cycle
 from proxyd.model.chronon import ChrononGrid, Epoch
 from proxyd.model.schedule import Reason
 from proxyd.rules import Decider
+from proxyd.rules.estimates import Estimates
 from proxyd.scheduling import Budget
 from proxyd.simulate.models import MONDAY_S, model_trace
 from proxyd.simulate.synthetic import STEADY, Week
@@ -86,6 +87,11 @@ async def test_without_a_week_planning_costs_nothing() -> None:
     planned, unplanned = await run("poisson", STEADY, plans=True), await run("poisson", STEADY, plans=False)
     assert planned.to_uniform <= 1.02 * unplanned.to_uniform
     assert planned.to_uniform < 0.95
+
+
+def test_an_unknown_source_has_the_same_items_a_week_however_short_the_week_is() -> None:
+    week, minute = Estimates(1e-5, Cycle()), Estimates(1e-5, Cycle(60.0))
+    assert minute.blend.mean_per_s * 60.0 == pytest.approx(week.blend.mean_per_s * WEEK_S)
 
 
 async def test_weeks_survive_a_restart(tmp_path: Path) -> None:
