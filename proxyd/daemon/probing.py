@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -143,7 +143,7 @@ class ProbeLoop:
     def _count_budget(self, now: Chronon, chosen: int) -> None:
         now_s, capacity = self._clock.time_s(), self._decider.planner.capacity(now)
         self.last_chosen_s = now_s
-        for constraint, count in self._decider.planner.held_back.items():
+        for constraint, count in Counter(held for _, held in self._decider.planner.held_back).items():
             self._metrics.postponed.labels(constraint).inc(count)
         self._metrics.allowed.inc(capacity)
         self._metrics.budget_used.set(self._used.add(now_s, chosen, capacity))

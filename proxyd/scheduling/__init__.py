@@ -4,6 +4,7 @@ from proxyd.scheduling.budget import Budget, BudgetHours
 from proxyd.scheduling.demand import Demands, DoeDemand, FixedDemand, IntervalDemand, OnceDemand
 from proxyd.scheduling.edf import latest_slots
 from proxyd.scheduling.intervals import Firing, PlannedInterval, expected_interval
+from proxyd.scheduling.outlook import Outlook, Unmet, outlook
 from proxyd.scheduling.paces import PACED, PacedDemand
 from proxyd.scheduling.page import CONSTRAINTS, Page
 from proxyd.scheduling.planner import PlannedProbe, Planner, PlannerSettings
@@ -19,12 +20,15 @@ __all__ = [
     "FixedDemand",
     "IntervalDemand",
     "OnceDemand",
+    "Outlook",
     "PacedDemand",
     "Page",
     "PlannedInterval",
     "PlannedProbe",
     "Planner",
     "PlannerSettings",
+    "Unmet",
     "expected_interval",
     "latest_slots",
+    "outlook",
 ]

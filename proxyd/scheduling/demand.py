@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import inf
 
-from proxyd.model.chronon import Chronon, ChrononGrid
+from proxyd.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.politeness import ProbeLog
 from proxyd.scheduling.intervals import Firing, PlannedInterval, expected_interval
 from proxyd.scheduling.paces import PacedDemand
@@ -74,6 +74,18 @@ class IntervalDemand:
         if self._extra is not None and self._extra.deadline < planned.deadline:
             return self._extra
         return planned
+
+    def upcoming(self, epoch: Epoch) -> list[PlannedInterval]:
+        """Return the uncaught intervals that begin in an epoch, or lie open at its start, and end in it."""
+        found, k = [], self._k
+        if self.rate_per_s > 0:
+            while (planned := self._planned(k)).deadline < epoch.stop:
+                k += 1
+                if planned.deadline >= epoch.start:
+                    found.append(planned)
+        if self._extra is not None and epoch.start <= self._extra.deadline < epoch.stop:
+            found.append(self._extra)
+        return found
 
     def probed(self, chronon: Chronon) -> None:
         """Note that the page is probed at ``chronon``: intervals that contain it are caught."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
@@ -123,7 +123,7 @@ class Planner:
     spend, whatever saves most. A page is looked at only when it may be due: O(log n) a probe.
 
     It reads no clock: ``choose`` must be called with non-decreasing chronons. What one chronon did not use is lost.
-    ``held_back`` counts, by constraint, what the last call wanted to probe and could not.
+    ``held_back`` holds the sources that the last call wanted to probe and could not, with the constraint.
 
     Examples
     --------
@@ -142,7 +142,7 @@ class Planner:
         self.hosts = HostBudgets(settings.host_budget)
         self._blocked_s: dict[str, float] = {}
         self._in_flight: dict[str, Chronon] = {}
-        self.held_back: dict[str, int] = {}
+        self.held_back: list[tuple[str, str]] = []
         self._sleeping: list[tuple[Chronon, str]] = []
         self._awake: set[str] = set()
         self.week: WeekPlan | None = None
@@ -237,7 +237,7 @@ class Planner:
     def choose(self, now: Chronon) -> list[PlannedProbe]:
         """Return the probes to start in chronon ``now``, in order of start, and take them as started."""
         self._wake_up(now)
-        self.held_back = {}
+        self.held_back = []
         start_s = self.settings.grid.start_s(now)
         stop_s = self.settings.grid.start_s(now + 1)
         pace = _Pace(start_s, stop_s - start_s, self.capacity(now))
@@ -256,20 +256,38 @@ class Planner:
     def preview(self, epoch: Epoch, *, limit: int | None = None) -> list[PlannedProbe]:
         """Return the probes of ``epoch`` as they will come if every probe finds what the rates expect.
 
-        Works on a copy, in which the probes now in flight have just ended; ``limit`` stops after that many probes.
+        Works on a copy; ``limit`` stops after that many probes.
         """
-        copy = deepcopy(self)
-        for source_id in tuple(self._in_flight):
-            copy.finished(source_id, self.settings.grid.start_s(epoch.start), seen=True)
         probes: list[PlannedProbe] = []
-        now = epoch.start
-        while now < epoch.stop and (limit is None or len(probes) < limit):
-            chosen = copy.choose(now)
+        for _, chosen in self.part(self.pages).play(epoch):
             probes += chosen
-            for planned in chosen:
-                copy.finished(planned.probe.source_id, planned.start_s, seen=True)
-            now = max(now + 1, copy.next_wake(now))
+            if limit is not None and len(probes) >= limit:
+                break
         return probes[:limit]
+
+    def part(self, source_ids: Iterable[str]) -> Planner:
+        """Return a copy that has some of the pages alone."""
+        part = Planner(self.settings)
+        part.pages = {source_id: deepcopy(self.pages[source_id]) for source_id in source_ids}
+        part.hosts, part.week = deepcopy(self.hosts), deepcopy(self.week)
+        part._blocked_s = dict(self._blocked_s)
+        part._in_flight = {source_id: at for source_id, at in self._in_flight.items() if source_id in part.pages}
+        part._awake = self._awake & part.pages.keys()
+        part._sleeping = [(page.wake, source_id) for source_id, page in part.pages.items()]
+        heapify(part._sleeping)
+        return part
+
+    def play(self, epoch: Epoch) -> Iterator[tuple[Chronon, list[PlannedProbe]]]:
+        """Go through an epoch as if every probe ended at once, those in flight too; yields what each chronon chose."""
+        for source_id in tuple(self._in_flight):
+            self.finished(source_id, self.settings.grid.start_s(epoch.start), seen=True)
+        now = epoch.start
+        while now < epoch.stop:
+            chosen = self.choose(now)
+            for planned in chosen:
+                self.finished(planned.probe.source_id, planned.start_s, seen=True)
+            yield now, chosen
+            now = max(now + 1, self.next_wake(now))
 
     @property
     def in_flight(self) -> int:
@@ -282,11 +300,16 @@ class Planner:
         if page is None:
             return None
         alone = Planner(self.settings)
+        alone.week = self.week  # it does not change until a probe ends
         alone._blocked_s = {page.throttle_scope or page.host: self._blocked_until_s(page)}
         alone.put(deepcopy(page), epoch.start)
         earliest_s = max(page.allowed_s(), self._blocked_until_s(page), 0.0)
-        start = min(max(epoch.start, self.settings.grid.chronon_at(earliest_s)), epoch.stop)
-        return next(iter(alone.preview(Epoch(start, epoch.stop), limit=1)), None)
+        now = max(epoch.start, self.settings.grid.chronon_at(earliest_s))
+        while now < epoch.stop:
+            if chosen := alone.choose(now):
+                return chosen[0]
+            now = max(now + 1, alone.next_wake(now))
+        return None
 
     def next_wake(self, now: Chronon) -> Chronon:
         """Return the next chronon at which a page may be due."""
@@ -474,7 +497,7 @@ class Planner:
         return PlannedProbe(probe, at_s)
 
     def _postpone(self, page: Page, constraint: str) -> None:
-        self.held_back[constraint] = self.held_back.get(constraint, 0) + 1
+        self.held_back.append((page.source_id, constraint))
         page.postponed[constraint] = page.postponed.get(constraint, 0) + 1
 
 

@@ -23,7 +23,7 @@ from proxyd.model.chronon import Epoch
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.politeness import PolitenessBudget
 from proxyd.rules import Decider
-from proxyd.scheduling import Budget, PlannedProbe
+from proxyd.scheduling import CONSTRAINTS, Budget, PlannedProbe, outlook
 from proxyd.scheduling.fleet import WeekPlan
 from proxyd.simulate.rehearsal import Origins, rehearse
 from tests.fakes import FakeClock, settle
@@ -340,6 +340,30 @@ def test_the_preview_keeps_every_budget_and_gives_every_probe_a_reason(fleet: Fl
     probes = found.planner.preview(Epoch(now, now + CHRONONS))
     assert_within_budgets(fleet, found, [(p.start_s, p.probe.source_id) for p in probes])
     assert all(p.probe.reason and p.probe.rule in found.declaration.rules for p in probes)
+
+
+@given(fleet=fleets(), seen=st.booleans())
+@settings(max_examples=80)
+def test_every_interval_of_a_rule_is_planned_for_or_a_constraint_stands_against_it(fleet: Fleet, seen: bool) -> None:
+    found = fleet.decider()
+    now = found.settings.grid.chronon_at(START_S)
+    if seen:
+        origins = Origins({name: np.array(times) for name, times in fleet.times_s().items()})
+        rehearse(found, origins, Epoch(now, now + 10))
+        now += 10
+    coming = outlook(found.planner, Epoch(now, now + CHRONONS))
+    probed = {(planned.probe.source_id, planned.probe.chronon) for planned in coming.probes}
+    unmet = {(each.interval.source_id, each.interval.rule, each.interval.start): each for each in coming.unmet}
+    asked = 0
+    for name, page in found.planner.pages.items():
+        for demand in page.demands.intervals:
+            for interval in demand.upcoming(coming.epoch):
+                asked += 1
+                key = (name, demand.rule, interval.start)
+                met = any((name, at) in probed for at in range(interval.start, interval.deadline + 1))
+                assert met != (key in unmet)
+                assert met or unmet[key].constraint in CONSTRAINTS
+    assert asked == len(coming.intervals)
 
 
 @given(fleet=fleets())

@@ -166,7 +166,7 @@ class FleetPlanner:
     _costs: WeekCosts | None = field(default=None, init=False)
     _capacity: Floats | None = field(default=None, init=False)
     _curve_of: Ints = field(init=False)
-    _table_of: Ints = field(init=False)
+    table_of: Ints = field(init=False)
     _gaps: Floats = field(init=False)
 
     def __post_init__(self) -> None:
@@ -213,7 +213,7 @@ class FleetPlanner:
             self._gaps = np.array([table.gaps for table in self.tables])
         self.prices = allocate(
             self.tables,
-            self._table_of,
+            self.table_of,
             rates,
             limits.probes_per_slot,
             hosts=limits.hosts,
@@ -224,7 +224,7 @@ class FleetPlanner:
 
     def loads(self) -> Floats:
         """Return the probes that come in each slot of the week at the present prices, in the long run."""
-        return slot_loads(self.tables, self._table_of, self._weighted() * self.grid.slot_s, self._known_prices())
+        return slot_loads(self.tables, self.table_of, self._weighted() * self.grid.slot_s, self._known_prices())
 
     # -- what it decides
 
@@ -283,7 +283,7 @@ class FleetPlanner:
         """Make the timetables; under a capacity, find the extra price of each slot and keep the last timetables."""
         if limits.capacity is None:
             self.tables = self._timetables(None)
-            self._table_of = self.shape_of
+            self.table_of = self.shape_of
             return
         sample = limits.sampled(rates, self.shape_of)
         kept: list[list[Timetable]] = []
@@ -306,7 +306,7 @@ class FleetPlanner:
         self.slot_factor = factor
         self.tables = [tables[shape] for shape in range(len(self.shapes)) for tables in kept]
         turn = (turns(np.arange(len(rates))) * len(kept)).astype(np.int64)
-        self._table_of = self.shape_of * len(kept) + turn
+        self.table_of = self.shape_of * len(kept) + turn
 
     def _shortened(self, gap: Floats, sources: Ints, slot: Ints, prices: Floats, rates: Floats) -> Floats:
         """Return the gaps below those of the timetables' lowest row, where a slot takes many probes.
@@ -330,7 +330,7 @@ class FleetPlanner:
         rows = rows_of(prices.of_source[sources], rates, sources)
         since = np.floor((last - monday + 1e-6) / slot_s)
         slot = since.astype(np.int64) % self.grid.slots
-        gap = self._gaps[self._table_of[sources], rows, slot]
+        gap = self._gaps[self.table_of[sources], rows, slot]
         gap = self._shortened(gap, sources, slot, prices.of_source[sources], rates)
         due = np.where(gap >= 1.0, monday + (since + gap) * slot_s, last + gap * slot_s)
         self.due_s[sources] = np.where(rates > 0, np.maximum(due, last + self.spacing_s), np.inf)

@@ -123,7 +123,7 @@ def allocate(
     """
     if not probes_per_slot > 0:
         raise InvalidScheduleError("a budget must be greater than 0 probes a slot")
-    fleet = _Fleet(tables, table_of, np.asarray(weighted_rates, dtype=np.float64))
+    fleet = Frequencies(tables, table_of, np.asarray(weighted_rates, dtype=np.float64))
     floor = np.full(len(fleet.rate), _NO_PRICE)
     if hosts is not None:
         floor = fleet.host_floors(hosts)
@@ -138,7 +138,7 @@ def allocate(
     return Prices(price, np.maximum(np.exp2(floor), price))
 
 
-class _Fleet:
+class Frequencies:
     """Frequencies of all sources as functions of the logarithms of their prices."""
 
     def __init__(self, tables: Sequence[Timetable], table_of: Ints, rate: Floats) -> None:
@@ -146,20 +146,32 @@ class _Fleet:
         with np.errstate(divide="ignore"):
             self._log_rate = np.log2(rate)
         self._frequency = np.concatenate([table.frequency for table in tables])
+        self._cost = np.concatenate([table.cost for table in tables])
         self._first_row = table_of * len(LEVELS)
         self._dense = np.array([table.dense for table in tables])[table_of]
 
     def frequencies(self, log_price: Floats) -> Floats:
         """Return probes a slot of each source: between two rows in proportion, which is what turns by rows give."""
         level = log_price - self._log_rate
+        frequency = self._between_rows(self._frequency, level)
+        low = level < LEVELS[0]
+        frequency = np.where(low, self._dense * np.exp2(-np.maximum(level, _NO_PRICE) / 2), frequency)
+        return np.where(self.rate > 0, frequency, 0.0)
+
+    def delays(self, log_price: Floats) -> Floats:
+        """Return the mean delay of each source's items, in slots and weighted by importance; shape (sources,)."""
+        level = log_price - self._log_rate
+        below = np.exp2(np.minimum(level - LEVELS[0], 0.0) / 2)
+        delays: Floats = below * self._between_rows(self._cost, level)
+        return delays
+
+    def _between_rows(self, values: Floats, level: Floats) -> Floats:
         place = np.clip((level - LEVELS[0]) * PER_OCTAVE, 0.0, len(LEVELS) - 1.0)
         row = np.minimum(place.astype(np.int64), len(LEVELS) - 2)
         share = place - row
         row += self._first_row
-        frequency = self._frequency[row] * (1 - share) + self._frequency[row + 1] * share
-        low = level < LEVELS[0]
-        frequency = np.where(low, self._dense * np.exp2(-np.maximum(level, _NO_PRICE) / 2), frequency)
-        return np.where(self.rate > 0, frequency, 0.0)
+        between: Floats = values[row] * (1 - share) + values[row + 1] * share
+        return between
 
     def host_floors(self, hosts: HostLimits) -> Floats:
         """Return the logarithm of the least price of each source at which its host's limit is kept."""

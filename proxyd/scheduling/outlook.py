@@ -1,0 +1,114 @@
+"""What becomes of the rules' intervals in an epoch: each is planned for, or a constraint stands against it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from proxyd.model.chronon import Chronon, Epoch
+from proxyd.model.interval import ExecutionInterval
+from proxyd.scheduling.page import OVER_BUDGET, Page
+from proxyd.scheduling.planner import PlannedProbe, Planner
+
+PUSHED = "pushed by its hub"
+
+
+@dataclass(frozen=True, slots=True)
+class Unmet:
+    """An expected interval in which no probe is planned, and the constraint that stands against one.
+
+    Examples
+    --------
+    >>> Unmet(ExecutionInterval("s", "r", 3, 5), OVER_BUDGET).constraint
+    'budget'
+    """
+
+    interval: ExecutionInterval
+    constraint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The intervals that rules expect in an epoch, the probes planned for them, and those that are not met.
+
+    Examples
+    --------
+    >>> Outlook(Epoch(0, 60), (), (), ()).unmet
+    ()
+    """
+
+    epoch: Epoch
+    intervals: tuple[ExecutionInterval, ...]
+    probes: tuple[PlannedProbe, ...]
+    unmet: tuple[Unmet, ...]
+
+
+def outlook(planner: Planner, epoch: Epoch) -> Outlook:
+    """Return what becomes of the intervals that end in an epoch, if the sources' rates stay as they are.
+
+    Only pages of which intervals or fixed probes are asked are looked at: all others come after them. An interval that
+    several rules' probes fall into is met by any of them.
+
+    Examples
+    --------
+    >>> from proxyd.model.chronon import ChrononGrid
+    >>> from proxyd.scheduling import Budget, PlannerSettings
+    >>> outlook(Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0))), Epoch(0, 60)).intervals
+    ()
+    """
+    pages = [page for page in planner.pages.values() if page.demands.intervals or page.demands.fixed]
+    intervals = [
+        ExecutionInterval(page.source_id, demand.rule, each.start, each.deadline)
+        for page in pages
+        for demand in page.demands.intervals
+        for each in demand.upcoming(epoch)
+    ]
+    part = planner.part(page.source_id for page in pages)
+    watch = _Watch(intervals)
+    probes: list[PlannedProbe] = []
+    for now, chosen in part.play(epoch):
+        watch.take(part, now, chosen)
+        probes += chosen
+    watch.pass_by(part, epoch.stop)
+    return Outlook(epoch, tuple(intervals), tuple(probes), tuple(watch.unmet))
+
+
+class _Watch:
+    """Follows intervals through the chronons: what met them, and what held their pages back."""
+
+    def __init__(self, intervals: Iterable[ExecutionInterval]) -> None:
+        self._open: dict[str, list[ExecutionInterval]] = {}
+        for interval in intervals:
+            self._open.setdefault(interval.source_id, []).append(interval)
+        self._ends = sorted((interval.deadline or 0, interval.source_id) for interval in intervals)
+        self._ends.reverse()
+        self._held: dict[str, tuple[Chronon, str]] = {}
+        self.unmet: list[Unmet] = []
+
+    def take(self, planner: Planner, now: Chronon, chosen: Iterable[PlannedProbe]) -> None:
+        """Take in what a chronon chose, and held back."""
+        self.pass_by(planner, now)
+        for planned in chosen:
+            name = planned.probe.source_id
+            self._open[name] = [interval for interval in self._open.get(name, ()) if now not in interval]
+        self._held |= {name: (now, constraint) for name, constraint in planner.held_back}
+
+    def pass_by(self, planner: Planner, now: Chronon) -> None:
+        """Note the intervals that ended before ``now`` unmet."""
+        while self._ends and self._ends[-1][0] < now:
+            deadline, name = self._ends.pop()
+            for interval in [each for each in self._open[name] if each.deadline == deadline]:
+                self._open[name].remove(interval)
+                self.unmet.append(Unmet(interval, self._constraint(planner, interval)))
+
+    def _constraint(self, planner: Planner, interval: ExecutionInterval) -> str:
+        """Return what held the page back last in the interval; where it was never due, what forbids a start."""
+        page: Page = planner.pages[interval.source_id]
+        deadline = interval.deadline or interval.start
+        held_at, constraint = self._held.get(page.source_id, (interval.start - 1, ""))
+        if held_at >= interval.start:
+            return constraint
+        grid = planner.settings.grid
+        if page.pushed_until_s > grid.start_s(interval.start):
+            return PUSHED
+        return planner.blocked_by(page, grid.start_s(deadline)) or OVER_BUDGET
