@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from proxyd.model.item import Item
 from proxyd.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.model.profile import Declaration, PageClass, SecretRef, WebhookDelivery
-from proxyd.rules import Explanation, Fates, Known, Needed, Observation
+from proxyd.rules import Advice, Explanation, Fates, Known, Needed, Observation
 from proxyd.scheduling import PlannedProbe
 
 
@@ -287,6 +287,9 @@ class Control(Protocol):
 
     def plan(self, *, limit: int) -> list[PlannedProbe]:
         """Return the coming probes, in order."""
+
+    async def advise(self) -> Advice:
+        """Return what other budgets would buy, and which rules the present one does not let be met."""
 
     def explain(self, source_id: str) -> Explanation | None:
         """Return why and when a source is probed next, ``None`` where it is not declared."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from proxyd.model.profile import Declaration, NotificationRule, Profile
 from proxyd.ports import Control
-from proxyd.rules import Explanation, Fates, iso_time
+from proxyd.rules import Advice, Explanation, Fates, iso_time
 from proxyd.scheduling import PlannedProbe
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -28,6 +28,28 @@ def planned_probe(planned: PlannedProbe) -> dict[str, Any]:
         "reason": probe.reason.value,
         "rule": probe.rule,
         "rate_per_day": round(probe.rate_per_day, 6),
+    }
+
+
+def advice(found: Advice) -> dict[str, Any]:
+    """Return what other budgets would buy, an hour instead of a second."""
+    per_hour = 3600.0
+    return {
+        "budget_per_hour": round(found.budget_per_s * per_hour, 3),
+        "planned_per_hour": None if found.planned_per_s is None else round(found.planned_per_s * per_hour, 3),
+        "trade": [
+            {
+                "probes_per_hour": round(point.probes_per_s * per_hour, 3),
+                "delay_s": round(point.delay_s, 3),
+                "completeness": round(point.captured, 4),
+                "price_item_hours": round(point.price_item_s / per_hour, 6),
+            }
+            for point in found.trade
+        ],
+        "intervals_over_s": found.over_s,
+        "rules": [{"rule": r.rule, "intervals": r.intervals, "unmet": dict(r.unmet)} for r in found.rules],
+        "pareto": [{"captured": captured, "delay_s": round(delay_s, 3)} for captured, delay_s in found.front],
+        "needed_per_hour": None if found.needed_per_s is None else round(found.needed_per_s * per_hour, 3),
     }
 
 

@@ -103,6 +103,10 @@ class Routes:
         limit, _ = _window(request)
         return web.json_response({"items": [payloads.planned_probe(p) for p in self._control.plan(limit=limit)]})
 
+    async def advice(self, request: web.Request) -> web.Response:
+        """Return what other budgets would buy."""
+        return web.json_response(payloads.advice(await self._control.advise()))
+
     async def list_notifications(self, request: web.Request) -> web.Response:
         """Return notifications, newest first."""
         limit, cursor = _window(request)
@@ -195,6 +199,7 @@ def _table(routes: Routes, streams: Streams) -> list[tuple[str, str, str | None,
         ("GET", "/api/v1/sources", "read", routes.list_sources),
         ("GET", "/api/v1/explain/{name:.+}", "read", routes.explain),
         ("GET", "/api/v1/plan", "read", routes.plan),
+        ("GET", "/api/v1/advice", "read", routes.advice),
         ("GET", "/api/v1/notifications", "read", routes.list_notifications),
         ("GET", "/api/v1/notifications/{id}", "read", routes.get_notification),
         ("GET", "/api/v1/stream", "read", streams.follow),

@@ -97,6 +97,8 @@ def _add_remote_verbs(verbs: Verbs) -> None:
     plan = _verb(verbs, "plan", "remote.plan", "print the coming probes of the running daemon")
     plan.add_argument("--limit", type=int, default=50, help="how many (default 50)")
     plan.add_argument("--json", action="store_true", help="print JSON")
+    advise = _verb(verbs, "advise", "advice.advise", "say what other budgets would buy, and which rules are not met")
+    advise.add_argument("--json", action="store_true", help="print JSON")
     explain = _verb(verbs, "explain", "remote.explain", "say when a source is probed next, and why")
     explain.add_argument("source", help="name of the source")
     explain.add_argument("--json", action="store_true", help="print JSON")

@@ -19,18 +19,18 @@ _SHOWN = 60
 
 def plan(options: argparse.Namespace) -> int:
     """Print the coming probes."""
-    probes = _ask(options, lambda client: client.plan(limit=options.limit))
+    probes = ask(options, lambda client: client.plan(limit=options.limit))
     if options.json:
         print(json.dumps(probes, indent=2))
         return 0
     rows = [[p["at"], p["source"], p["reason"], p["rule"] or "-", f"{p['rate_per_day']:.2f}"] for p in probes]
-    _table(["at", "source", "reason", "rule", "items/day"], rows)
+    table(["at", "source", "reason", "rule", "items/day"], rows)
     return 0
 
 
 def sources(options: argparse.Namespace) -> int:
     """List the sources and how their last probe ended."""
-    found = _ask(options, lambda client: client.sources())
+    found = ask(options, lambda client: client.sources())
     if options.failing:
         found = [source for source in found if source["failures"]]
     if options.json:
@@ -42,13 +42,13 @@ def sources(options: argparse.Namespace) -> int:
         at, reason = (planned["at"], planned["reason"]) if planned else ("-", source["blocked_by"] or "-")
         last = f"{source['last_outcome'] or '-'} {source['last_detail'] if source['failures'] else ''}".strip()
         rows.append([source["source"], f"{source['rate_per_day']:.2f}", at, reason, str(source["failures"]), last])
-    _table(["source", "items/day", "next probe", "reason", "failures", "last outcome"], rows)
+    table(["source", "items/day", "next probe", "reason", "failures", "last outcome"], rows)
     return 0
 
 
 def rules(options: argparse.Namespace) -> int:
     """List the rules and what became of their execution intervals."""
-    found = _rules_of(_ask(options, lambda client: client.profiles()))
+    found = _rules_of(ask(options, lambda client: client.profiles()))
     if options.json:
         print(json.dumps(found, indent=2))
         return 0
@@ -56,7 +56,7 @@ def rules(options: argparse.Namespace) -> int:
     for rule in found:
         shares = ["-" if rule[key] is None else f"{rule[key]:.3f}" for key in ("completeness", "utility")]
         rows.append([rule["rule"], ", ".join(rule["profiles"]), str(rule["captured"]), str(rule["missed"]), *shares])
-    _table(["rule", "profiles", "captured", "missed", "completeness", "utility"], rows)
+    table(["rule", "profiles", "captured", "missed", "completeness", "utility"], rows)
     return 0
 
 
@@ -73,7 +73,7 @@ def _rules_of(profiles: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def explain(options: argparse.Namespace) -> int:
     """Say when a source is probed next, and why."""
-    answer = _ask(options, lambda client: client.explain(options.source))
+    answer = ask(options, lambda client: client.explain(options.source))
     if options.json:
         print(json.dumps(answer, indent=2))
         return 0
@@ -87,7 +87,7 @@ def notifications(options: argparse.Namespace) -> int:
     if options.follow:
         return _follow(options)
     o = options
-    found = _ask(
+    found = ask(
         o,
         lambda c: c.notifications(limit=o.limit, rule=o.rule, profile=o.profile, source=o.source, since=o.since),
     )
@@ -100,7 +100,7 @@ def notifications(options: argparse.Namespace) -> int:
         states = ", ".join(ways) or "not sent anywhere"
         late = "late" if item["late"] else ""
         rows.append([item["created"], item["id"], item["rule"], item["source"], late, _first(item["body"]), states])
-    _table(["created", "id", "rule", "source", "late", "first row", "deliveries"], rows)
+    table(["created", "id", "rule", "source", "late", "first row", "deliveries"], rows)
     return 0
 
 
@@ -111,7 +111,7 @@ def _follow(options: argparse.Namespace) -> int:
             async for event in events:
                 print(_line(event, as_json=options.json), flush=True)
 
-    _ask(options, follow)
+    ask(options, follow)
     return 0
 
 
@@ -132,14 +132,14 @@ def _first(body: dict[str, Any]) -> str:
 
 def show_notification(options: argparse.Namespace) -> int:
     """Print all that led to a notification, and what became of it."""
-    found = _ask(options, lambda client: client.notification(options.id))
+    found = ask(options, lambda client: client.notification(options.id))
     print(json.dumps(found, indent=2) if options.json else "\n".join(found["summary"]))
     return 0
 
 
 def reload(options: argparse.Namespace) -> int:
     """Check the profiles and swap them in."""
-    ok = _ask(options, lambda client: client.reload())
+    ok = ask(options, lambda client: client.reload())
     print("reloaded" if ok else "the profiles have errors; nothing was changed (`proxyd check` names them)")
     return 0 if ok else 1
 
@@ -147,7 +147,7 @@ def reload(options: argparse.Namespace) -> int:
 def create_token(options: argparse.Namespace) -> int:
     """Make a token and print it alone, through the daemon where one runs, else in the database it left."""
     try:
-        token = _ask(options, lambda c: c.create_token(options.name, options.scope, expires_s=options.expires))
+        token = ask(options, lambda c: c.create_token(options.name, options.scope, expires_s=options.expires))
     except UnreachableError:
         token = None
     if token is None:
@@ -161,18 +161,18 @@ def create_token(options: argparse.Namespace) -> int:
 
 def webhooks(options: argparse.Namespace) -> int:
     """List the webhooks, and whether they have shown that they are there."""
-    found = _ask(options, lambda client: client.webhooks())
+    found = ask(options, lambda client: client.webhooks())
     if options.json:
         print(json.dumps(found, indent=2))
         return 0
     head = ["endpoint", "form", "state", "since", "refused by 410 for", "detail"]
-    _table(head, [[*(each[n] for n in head[:4]), ", ".join(each["refused"]), each["detail"]] for each in found])
+    table(head, [[*(each[n] for n in head[:4]), ", ".join(each["refused"]), each["detail"]] for each in found])
     return 0
 
 
 def test_deliveries(options: argparse.Namespace) -> int:
     """Send a test message wherever a rule delivers; exit 1 if one was not accepted."""
-    results = _ask(options, lambda client: client.test_deliveries(options.rule))
+    results = ask(options, lambda client: client.test_deliveries(options.rule))
     for result in results:
         print(f"{result['endpoint']}: {result['error'] or 'accepted'}")
     if not results:
@@ -182,12 +182,13 @@ def test_deliveries(options: argparse.Namespace) -> int:
 
 def replay(options: argparse.Namespace) -> int:
     """Send a notification again, or all that were given up."""
-    count = _ask(options, lambda client: client.replay(None if options.dead else options.id))
+    count = ask(options, lambda client: client.replay(None if options.dead else options.id))
     print(f"{count} deliveries will be made again")
     return 0
 
 
-def _ask(options: argparse.Namespace, question: Callable[[Client], Awaitable[Any]]) -> Any:
+def ask(options: argparse.Namespace, question: Callable[[Client], Awaitable[Any]]) -> Any:
+    """Return what the running daemon answers to a question."""
     settings = load(options.config)
 
     async def ask() -> Any:
@@ -197,7 +198,8 @@ def _ask(options: argparse.Namespace, question: Callable[[Client], Awaitable[Any
     return asyncio.run(ask())
 
 
-def _table(head: list[str], rows: list[list[str]]) -> None:
+def table(head: list[str], rows: list[list[str]]) -> None:
+    """Print rows under a head, as wide as they need to be."""
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
     for row in [head, *rows]:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -69,6 +69,10 @@ class Client:
         """Return the coming probes."""
         return await self._items("GET", "/api/v1/plan", params={"limit": limit})
 
+    async def advice(self) -> dict[str, Any]:
+        """Return what other budgets would buy."""
+        return await self._call("GET", "/api/v1/advice")
+
     async def explain(self, source: str) -> dict[str, Any]:
         """Return why and when a source is probed next."""
         return await self._call("GET", f"/api/v1/explain/{quote(source, safe='')}")

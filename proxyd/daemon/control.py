@@ -18,7 +18,7 @@ from proxyd.metrics import Metrics
 from proxyd.model.profile import Declaration, Delivery, WebhookDelivery, shown_endpoint
 from proxyd.notify import Dispatcher, Pings, known_secret
 from proxyd.ports import Changes, Channel, Clock, DeliveryTest, Message, Token, Wanted, WebhookState
-from proxyd.rules import Decider, Explanation, Fates, fates_of, iso_time
+from proxyd.rules import Advice, Decider, Explanation, Fates, advise, fates_of, iso_time
 from proxyd.scheduling import PlannedProbe
 from proxyd.store import SqlStore
 
@@ -93,6 +93,12 @@ class DaemonControl:
     def plan(self, *, limit: int) -> list[PlannedProbe]:
         """Return the coming probes."""
         return self.decider.plan(self._next_chronon(), limit=limit)
+
+    async def advise(self) -> Advice:
+        """Return what other budgets would buy: made in a thread, from the plan as it is."""
+        decider = self.decider
+        coming = decider.outlook(self._next_chronon())
+        return await asyncio.to_thread(advise, decider.settings.planner, decider.planner.week, coming)
 
     def explain(self, source_id: str) -> Explanation | None:
         """Return why and when a source is probed next."""

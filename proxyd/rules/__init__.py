@@ -1,5 +1,6 @@
 """The rule engine: observations in, effects to record out."""
 
+from proxyd.rules.advice import Advice, advise
 from proxyd.rules.aggregates import Total
 from proxyd.rules.decider import Decider
 from proxyd.rules.engine import NOTHING_KNOWN, Known, Observation, PageContext, observe
@@ -22,6 +23,7 @@ from proxyd.rules.values import iso_time
 
 __all__ = [
     "NOTHING_KNOWN",
+    "Advice",
     "Backlog",
     "Decider",
     "DeciderSettings",
@@ -43,6 +45,7 @@ __all__ = [
     "Subscription",
     "SubscriptionStatus",
     "Total",
+    "advise",
     "compile_rule",
     "fates_of",
     "iso_time",

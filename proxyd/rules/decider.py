@@ -45,8 +45,10 @@ from proxyd.rules.programs import RuleProgram, compile_rule
 from proxyd.rules.state import Needed, SourceState, StoredEvent, StreamState
 from proxyd.rules.streams import advance, counted, counts, recalled
 from proxyd.rules.subscriptions import Hubs, Subscription, refused
-from proxyd.scheduling import Demands, OnceDemand, Page, PlannedProbe, Planner
+from proxyd.scheduling import Demands, OnceDemand, Outlook, Page, PlannedProbe, Planner, outlook
 from proxyd.scheduling.fleet import SLOT_S, WeekPlan
+
+_MOST_INTERVALS = 50_000
 
 
 class Decider:
@@ -406,6 +408,13 @@ class Decider:
         """Return the coming probes of the rolling epoch, if every probe finds what is expected."""
         stop = now + self.settings.grid.ceil(self.settings.epoch_s)
         return self.planner.preview(Epoch(now, stop), limit=limit)
+
+    def outlook(self, now: Chronon) -> Outlook:
+        """Return what becomes of the rules' intervals of a cycle ahead, or of less where there are very many."""
+        demands = [demand for page in self.planner.pages.values() for demand in page.demands.intervals]
+        per_s = sum(demand.rate_per_s / demand.firing.every for demand in demands)
+        length_s = min(self.estimates.cycle.length_s, _MOST_INTERVALS / max(per_s, 1e-12))
+        return outlook(self.planner, Epoch(now, now + self.settings.grid.ceil(length_s)))
 
     def explain(self, source_id: str, now: Chronon) -> Explanation | None:
         """Return why and when a source is probed next, ``None`` where it is not declared."""

@@ -35,6 +35,7 @@ ROUTES = [
     ("GET", "/api/v1/sources", "read"),
     ("GET", "/api/v1/explain/s", "read"),
     ("GET", "/api/v1/plan", "read"),
+    ("GET", "/api/v1/advice", "read"),
     ("GET", "/api/v1/notifications", "read"),
     ("GET", "/api/v1/stream?last_event_id=x", "read"),
     ("GET", "/api/v1/notifications/x", "read"),

@@ -116,7 +116,6 @@ def result(times_s: Times, policies: Sequence[str], faults: Mapping[str, Sequenc
 def test_eight_weeks(mix: Callable[[int, np.random.Generator], dict[str, np.ndarray]], to_peers: float) -> None:
     times_s = mix(SOURCES, np.random.Generator(np.random.PCG64(11)))
     found = result(times_s, ["auto", "uniform", *PEERS], some_faults(list(times_s)))
-    print(found)
     assert found.daemon_h <= 1.05 * found.others_h["auto"]
     peers = [hours for name, hours in found.others_h.items() if name != "auto"]
     assert found.daemon_h <= to_peers * min(peers)

@@ -1,0 +1,71 @@
+"""The verb that says what other budgets would buy."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from proxyd.cli.remote import ask, table
+
+
+def advise(options: argparse.Namespace) -> int:
+    """Print what other budgets would buy, and which rules the present one does not let be met."""
+    answer = ask(options, lambda client: client.advice())
+    if options.json:
+        print(json.dumps(answer, indent=2))
+        return 0
+    _print_trade(answer)
+    for line in _interval_lines(answer):
+        print(line)
+    return 0
+
+
+def about(seconds: float) -> str:
+    """Return a length of time for people.
+
+    >>> about(90.0), about(5400.0), about(0.5), about(172_800.0)
+    ('1.5 min', '1.5 h', '0.5 s', '2 d')
+    """
+    for unit, length_s in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= length_s:
+            return f"{seconds / length_s:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def _print_trade(answer: dict[str, Any]) -> None:
+    allowed, planned = answer["budget_per_hour"], answer["planned_per_hour"]
+    if planned is None:
+        print(f"The budget allows {allowed:g} probes an hour. What others would buy is known after the first plan.")
+        return
+    print(f"The budget allows {allowed:g} probes an hour; detection uses {planned:g} of them at the present price.")
+    rows = []
+    for point in answer["trade"]:
+        is_present = abs(point["probes_per_hour"] / planned - 1) < 0.01
+        rows.append(
+            [
+                f"{point['probes_per_hour']:g}",
+                about(point["delay_s"]),
+                f"{point['completeness']:.1%}",
+                f"{point['price_item_hours']:.3g}",
+                "now" if is_present else "over the budget" if point["probes_per_hour"] > allowed else "",
+            ]
+        )
+    table(["probes/h", "mean delay", "completeness", "price (item-hours)", ""], rows)
+
+
+def _interval_lines(answer: dict[str, Any]) -> Iterator[str]:
+    if not answer["rules"]:
+        return
+    yield ""
+    yield f"Intervals that rules expect in the next {about(answer['intervals_over_s'])}:"
+    for rule in answer["rules"]:
+        missed = sum(rule["unmet"].values())
+        why = ", ".join(f"{count} by {constraint}" for constraint, count in sorted(rule["unmet"].items()))
+        yield f"  {rule['rule']}: {rule['intervals']}" + (f", of which {missed} are not met: {why}" if missed else "")
+    if answer["pareto"]:
+        points = ", ".join(f"{p['captured']} after {about(p['delay_s'])}" for p in answer["pareto"])
+        yield f"  within the budget: {points} on the average"
+    if answer["needed_per_hour"] is not None:
+        yield f"  all of them need an even {answer['needed_per_hour']:g} probes an hour"
