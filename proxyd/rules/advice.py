@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,11 +98,11 @@ def _rules(coming: Outlook) -> tuple[RuleOutlook, ...]:
 
 
 def _front(coming: Outlook, capacity: Capacity, grid: ChrononGrid) -> tuple[tuple[int, float], ...]:
-    """Return some points of the Pareto set: intervals captured, and their least mean delay."""
+    """Return some points of the Pareto set, the last among them: intervals captured, and their least mean delay."""
     if not coming.intervals:
         return ()
     front = pareto(coming.intervals, capacity)
-    points: Sequence[tuple[int, int]] = epsilon_cover(front, _FINE)
+    points = dict.fromkeys([*epsilon_cover(front, _FINE), *front.points[-1:]])
     return tuple((captured, delay * grid.length_s / captured) for captured, delay in points if captured)
 
 
