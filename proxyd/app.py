@@ -93,6 +93,7 @@ def decider_settings(settings: Settings) -> DeciderSettings:
         budget_zone=ZoneInfo(settings.budget_zone),
         spend=settings.objective == "spend",
         price_item_s=settings.probe_price * 3600.0,
+        overflow=settings.overflow,
         host_spacing_s=settings.host_spacing,
         host_probes=host_probes,
         host_window_s=host_window_s,

@@ -253,6 +253,9 @@ class Settings(BaseModel):
         604800.0, description="what repeats in the sources' rates: the week; shorter only in tests and demonstrations"
     )
     epoch: PositiveSeconds = Field(86400.0, description="how far the rolling plan looks ahead")
+    overflow: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.01, description="probability that items slide off a feed unseen before its next probe"
+    )
     source_spacing: PositiveSeconds = Field(300.0, description="least time between two probes of a source")
     host_spacing: Seconds = Field(1.0, description="least time between two requests to a host")
     host_concurrency: Annotated[int, Field(ge=1, le=64)] = Field(1, description="most requests to a host at once")

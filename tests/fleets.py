@@ -45,7 +45,10 @@ def rule(
 
 
 def declaration(*statements: str) -> Declaration:
-    checked = check([SourceText("test.profile", DOMAIN + "".join(statements))], CheckSettings())
+    first, others = DOMAIN + "".join(statements[:500]), range(500, len(statements), 500)
+    texts = [SourceText("test.profile", first)]
+    texts += [SourceText(f"test{start}.profile", "".join(statements[start : start + 500])) for start in others]
+    checked = check(texts, CheckSettings())
     assert checked.declaration is not None, "\n".join(str(error) for error in checked.errors)
     return checked.declaration
 

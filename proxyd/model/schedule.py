@@ -16,6 +16,7 @@ class Reason(Enum):
     FEEDBACK = "feedback"
     FIXED = "fixed interval"
     DOE = "optimal schedule"
+    OVERFLOW = "full window"  # items may slide off the feed unseen
     DETECTION = "detection"
     GOLDEN = "golden ratio"
     MEMORYLESS = "memoryless"

@@ -268,6 +268,8 @@ class Decider:
         page.not_before_s = observation.state.not_before_s
         page.fresh_until_s = observation.state.fresh_until_s
         page.rate_per_s = self._rate_per_s(self.declaration.sources[page.source_id], outcome.finished_s)
+        page.window = _full_window(observation.state)
+        page.dispersion = self.estimates.dispersion(page.source_id, outcome.finished_s)
         if page.last_seen_s is None and outcome.kind.is_success:
             self._anchor(page, outcome.finished_s, anew=True)
         scope = self.settings.throttle_scope(outcome.answered_by or page.host)
@@ -512,6 +514,8 @@ class Decider:
             last_seen_s=state.watched_s,
             not_before_s=state.not_before_s,
             fresh_until_s=state.fresh_until_s,
+            window=_full_window(state),
+            dispersion=self.estimates.dispersion(source.source_id, now_s),
             pushed_until_s=self.hubs.pushes_until_s(source.source_id),
             postponed=old.postponed if old else {},
         )
@@ -554,3 +558,8 @@ class Decider:
 @lru_cache(65_536)
 def _host(url: str) -> str:
     return (urlsplit(url).hostname or "").rstrip(".")
+
+
+def _full_window(state: SourceState) -> int | None:
+    """Return how many items a feed shows that old ones slide off, ``None`` for others."""
+    return state.shown if state.slides else None

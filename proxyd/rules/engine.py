@@ -170,7 +170,7 @@ def observe(context: PageContext, outcome: ProbeOutcome, known: Known, *, rng: n
         changes |= _after_push(state, outcome, found, context.shape)
     elif outcome.kind.is_success:
         found = _found(context, outcome, known)
-        changes |= _after_success(state, outcome, found)
+        changes |= _after_success(state, outcome, found, context.shape)
     elif context.shape is not Shape.FEED and has_vanished(outcome, changes["missing"]):
         found = _found(context, outcome, known)
         changes |= _after_vanishing(state, outcome, found)
@@ -320,12 +320,19 @@ def _after_push(state: SourceState, outcome: ProbeOutcome, found: Discovery, sha
     }
 
 
+def _window(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> Changes:
+    """Remember how many items a feed shows: some have slid off where there are fewer than before and new together."""
+    new = sum(event.kind is EventKind.INSERT for event in found.events)
+    has_slid = state.shown > 0 and new > 0 and len(outcome.items) < state.shown + new
+    return {"shown": len(outcome.items), "slides": state.slides or has_slid or found.lost_items > 0}
+
+
 def _newest_s(state: SourceState, found: Discovery) -> float | None:
     times = [e.item.published_s for e in found.events if e.item.published_s is not None and e.exact]
     return max([*times, *([] if state.newest_s is None else [state.newest_s])], default=None)
 
 
-def _after_success(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> Changes:
+def _after_success(state: SourceState, outcome: ProbeOutcome, found: Discovery, shape: Shape) -> Changes:
     changes = after_document(state, outcome, found) | {"last_success_s": outcome.finished_s}
     if outcome.kind is OutcomeKind.NOT_MODIFIED:
         return changes
@@ -337,5 +344,5 @@ def _after_success(state: SourceState, outcome: ProbeOutcome, found: Discovery) 
             "newest_s": _newest_s(state, found),
             "next_seq": state.next_seq + len(found.events),
             "lost_items": state.lost_items + found.lost_items,
-        }
+        } | (_window(state, outcome, found) if shape is Shape.FEED else {})
     return changes

@@ -81,6 +81,11 @@ class Estimates:
         self.weeks[source.source_id] = new
         return None if new is old or not new.items else new
 
+    def dispersion(self, source_id: str, now_s: float) -> float:
+        """Return variance over mean of the items that a source has in an hour of its week, at least 1."""
+        week = self.weeks.get(source_id)
+        return 1.0 if week is None else week.dispersion(self.cycle.week_s(now_s))
+
     def week(self, source_id: str, now_s: float) -> WeekCounts:
         """Return when in a week the items of a source came."""
         return self.weeks.get(source_id) or WeekCounts.begun(self.cycle.week_s(now_s))

@@ -203,8 +203,13 @@ def _seed_evidence(items: Sequence[Item], seen_s: float) -> Evidence | None:
 
 
 def _evidence(events: Sequence[StoredEvent], since_s: float, seen_s: float, *, overflowed: bool) -> Evidence:
-    if events and not overflowed and all(event.exact and event.event_s >= since_s for event in events):
-        return ItemTimes(since_s, seen_s, tuple(event.event_s for event in events))
+    """Return what new items say; where the window overflowed they tell all since the oldest that is still there."""
+    if events and all(event.exact and event.event_s >= since_s for event in events):
+        times_s = tuple(event.event_s for event in events)
+        if not overflowed:
+            return ItemTimes(since_s, seen_s, times_s)
+        if times_s[0] < seen_s:
+            return ItemTimes(times_s[0], seen_s, times_s[1:])
     return ItemCount(since_s, seen_s, len(events), at_least=overflowed)
 
 

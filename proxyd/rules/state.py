@@ -39,6 +39,8 @@ class SourceState:
         Before when its origin says that nothing changes (unix seconds), and how often its document says that it does.
     rate
         Evidence of its update rate.
+    shown, slides
+        Items that its feed showed last, and whether old ones were gone when new ones came.
     lost_items
         Items estimated to have slid off the feed, or to have been overwritten, unseen.
     moved_url, moved_times
@@ -69,6 +71,8 @@ class SourceState:
     fresh_until_s: float = 0.0
     period_s: float | None = None
     rate: RateEvidence = NO_EVIDENCE
+    shown: int = 0
+    slides: bool = False
     lost_items: float = 0.0
     moved_url: str | None = None
     moved_times: int = 0

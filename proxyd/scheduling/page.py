@@ -26,6 +26,9 @@ class Page:
         Back-off and Retry-After: no probe starts earlier.
     fresh_until_s
         Before when the origin says that nothing changes.
+    window
+        How many items the feed shows, and ``dispersion`` variance over mean of those that come in an hour; ``None``
+        where nothing slides off.
     pushed_until_s
         Before when a hub pushes what is new: then only safety probes and fixed ones are made.
     throttle_scope
@@ -52,6 +55,8 @@ class Page:
     fresh_until_s: float = 0.0
     pushed_until_s: float = 0.0
     throttle_scope: str = ""
+    window: int | None = None
+    dispersion: float = 1.0
     wake: Chronon = 0
     postponed: dict[str, int] = field(default_factory=dict)
 

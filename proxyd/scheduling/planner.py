@@ -21,6 +21,7 @@ from proxyd.scheduling.demand import DoeDemand
 from proxyd.scheduling.edf import latest_slots
 from proxyd.scheduling.fleet import WeekPlan
 from proxyd.scheduling.intervals import PlannedInterval
+from proxyd.scheduling.overflow import most_items
 from proxyd.scheduling.page import HOST_POLITENESS, HOST_THROTTLED, OVER_BUDGET, Page
 
 LOOKAHEAD_CHRONONS = 60
@@ -44,6 +45,8 @@ class PlannerSettings:
         Least time between the starts of two probes of a host, in seconds.
     safety_s
         Time between two probes of a source whose hub pushes, in seconds.
+    overflow
+        Probability that items slide off a feed unseen before its next probe, which is made earlier for it.
     host_probes, host_window_s
         Most probes of a host in any such time, in seconds; ``None`` where their number is not limited.
 
@@ -60,6 +63,7 @@ class PlannerSettings:
     price_item_s: float = 360.0
     host_spacing_s: float = 1.0
     safety_s: float = 21600.0
+    overflow: float = 0.01
     host_probes: int | None = None
     host_window_s: float = 0.0
 
@@ -112,7 +116,7 @@ class _Candidate:
 
 
 _Due: TypeAlias = tuple[Page, Reason, str]
-_GROUPS = {Reason.DOE: 1, Reason.SPEND: 3}  # a number of probes comes before what is worth its price
+_GROUPS = {Reason.OVERFLOW: 1, Reason.DOE: 1, Reason.SPEND: 3}  # what must be comes before what is worth it
 
 
 class Planner:
@@ -370,8 +374,17 @@ class Planner:
             return []
         dues = [(self._detection_due_s(page), Reason.DETECTION, rule) for rule in demands.detecting[:1]]
         worth = {"rate_per_s": page.rate_per_s, "price_item_s": self.price_item_s, "weight": demands.weight}
+        dues += [(self._overflow_due_s(page, last_s), Reason.OVERFLOW, rule) for rule in demands.in_week[:1]]
         dues += [(d.due_s(page.source_id, last_s, **worth), d.reason, d.rule) for d in demands.paced]
         return dues + [(self._doe_due_s(page, d, last_s), Reason.DOE, d.rule) for d in demands.doe]
+
+    def _overflow_due_s(self, page: Page, last_s: float) -> float:
+        """Return when so many items may have come that some slid off the feed unseen, with the probability allowed."""
+        if page.window is None or page.rate_per_s <= 0:
+            return inf
+        items = most_items(page.window, self.settings.overflow, round(page.dispersion, 1))
+        planned_s = None if self.week is None else self.week.reached_s(page.source_id, items)
+        return last_s + items / page.rate_per_s if planned_s is None else planned_s
 
     def _doe_due_s(self, page: Page, demand: DoeDemand, last_s: float) -> float:
         week = self.week

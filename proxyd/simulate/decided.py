@@ -22,6 +22,7 @@ from proxyd.simulate.replay import Terms
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+_LINES = 500  # of a text: it may have 64 KiB
 _ROOM = 8.0  # times the mean budget may come in one chronon
 _DOMAIN = """CREATE DOMAIN "feeds" AS CLASS::RSS(channel.item.title:String);
 CREATE PROFILE "replay" AS (DOMAIN "feeds", LANGUAGE "SQL", USER "replay");
@@ -82,8 +83,10 @@ def _outcome(source_id: str, times_s: Floats, now_s: float) -> tuple[ProbeOutcom
 
 def _declaration(sources: int) -> Declaration:
     """Return a declaration of sources named by their numbers, each on a host of its own."""
-    texts = (f"CREATE SOURCE \"{number}\" OF RSS AT 'https://{number}.example/';\n" for number in range(sources))
-    checked = check([SourceText("replay", _DOMAIN + "".join(texts))], CheckSettings())
+    lines = [f"CREATE SOURCE \"{number}\" OF RSS AT 'https://{number}.example/';\n" for number in range(sources)]
+    parts = ["".join(lines[first : first + _LINES]) for first in range(0, sources, _LINES)]
+    texts = [SourceText(f"replay {place}", part) for place, part in enumerate([_DOMAIN, *parts])]
+    checked = check(texts, CheckSettings())
     assert checked.declaration is not None
     return checked.declaration
 

@@ -15,6 +15,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
 metadata = MetaData()
@@ -57,6 +58,8 @@ sources = Table(
     Column("fresh_until_s", Float, nullable=False, server_default="0"),
     Column("period_s", Float),
     Column("rate", Text, nullable=False),
+    Column("shown", Integer, nullable=False, server_default="0"),
+    Column("slides", Boolean, nullable=False, server_default=false()),
     Column("lost_items", Float, nullable=False),
     Column("moved_url", Text),
     Column("moved_times", Integer, nullable=False, server_default="0"),

@@ -256,6 +256,16 @@ class FleetPlanner:
         gain: Floats = self._weighted(sources) * cost / prices.of_source[sources]
         return gain
 
+    def reached_s(self, source: int, items: float) -> float:
+        """Return when a source is expected to have had so many items since its last probe."""
+        assert self._costs is not None
+        slot_s, rate = self.grid.slot_s, float(self.rate_per_s[source])
+        if rate <= 0:
+            return float("inf")
+        start = float(self.last_s[source] - MONDAY_S) / slot_s
+        slots = self._costs.reached(int(self._curve_of[source]), start, items / (rate * slot_s))
+        return MONDAY_S + slots * slot_s
+
     # -- how
 
     def _known_prices(self) -> Prices:

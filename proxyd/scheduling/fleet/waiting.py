@@ -53,6 +53,21 @@ class WeekCosts:
         cost: Floats = A1 * (L1 - L0) - (G1 - G0)
         return cost
 
+    def reached(self, shape: int, start: float, items: float) -> float:
+        """Return when a source of this shape is expected to have had so many items at rate 1 since ``start``, in slots.
+
+        >>> WeekCosts(np.array([[1.0, 1.0, 4.0, 2.0]])).reached(0, 1.0, 1.0)
+        2.25
+        """
+        row = self._L[shape]
+        week, within = divmod(start, self._slots)
+        begun = float(np.interp(within, np.arange(len(row)), row))
+        weeks, rest = divmod(begun + items, float(row[-1]))
+        slot = min(int(np.searchsorted(row, rest, side="right")) - 1, self._slots - 1)
+        rate = float(row[slot + 1] - row[slot])
+        part = (rest - float(row[slot])) / rate if rate > 0 else 0.0
+        return float((week + weeks) * self._slots + slot + part)
+
     def at_slot(self, shape_of: Ints, slot: Ints) -> Floats:
         """Return what a source's items cost while they wait in a slot, against its mean; shape (n,)."""
         found: Floats = self._rates[shape_of, slot] * self._weights[shape_of, slot]

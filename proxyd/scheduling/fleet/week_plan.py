@@ -178,6 +178,14 @@ class WeekPlan:
         due_s = float(self._planner.due_s[number])
         return float(self._cycle.time_s(due_s - self._ahead_s(number))) if due_s < inf else inf
 
+    def reached_s(self, source_id: str, items: float) -> float | None:
+        """Return when a source is expected to have had so many items since it was seen, ``None`` if it is unknown."""
+        number = self._numbers.get(source_id)
+        if number is None:
+            return None
+        reached_s = self._planner.reached_s(number, items)
+        return float(self._cycle.time_s(reached_s - self._ahead_s(number))) if reached_s < inf else inf
+
     def doe_due_s(self, source_id: str, probes: int, per_s: float, last_seen_s: float) -> float | None:
         """Return when a rule that asks for ``probes`` in each ``per_s`` wants the next one, ``None`` for evenly."""
         after_s = self._doe.get((source_id, probes, per_s))
