@@ -10,6 +10,7 @@ from pathlib import Path
 import structlog
 
 from proxyd.errors import ConfigError, ConflictError, NotFoundError, ProfileError, RuleError, RuleSyntaxError
+from proxyd.estimation import MOST_CHANGES
 from proxyd.language import (
     CheckSettings,
     CreateDomain,
@@ -283,7 +284,8 @@ class Declarations:
             states, streams = await self._store.load_states(), await self._store.load_streams()
             subscriptions, joint = await self._store.load_subscriptions(), await self._store.load_joint_intervals()
             states = {source_id: state.as_of(now_s) for source_id, state in states.items()}
-            self._decider.restore(states, streams, subscriptions, joint, await self._store.load_weeks())
+            weeks, changed = await self._store.load_weeks(), await self._store.load_changes(limit=MOST_CHANGES)
+            self._decider.restore(states, streams, subscriptions, joint, weeks, changed)
         declared = await self._store.declare_sources(declaration.sources, now_s)
         backlog = self._decider.declare(declaration, accepted, now_s, declared)
         self._files, self._api = list(files), dict(api)

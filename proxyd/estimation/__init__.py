@@ -10,16 +10,19 @@ from proxyd.estimation.fleet import HALF_LIVES_S, FleetRates
 from proxyd.estimation.gamma import DEFAULT_MEAN_PER_S, GammaRate, PopulationPrior
 from proxyd.estimation.learning import FleetModel
 from proxyd.estimation.prior import WEIGHTLESS, RatePrior
+from proxyd.estimation.siblings import FRESH_S, MOST_CHANGES, Changes, Siblings, siblings_of
 from proxyd.estimation.week_counts import WeekCounts, fleet_shapes
 from proxyd.estimation.weekly import WeeklyIntensity, fit_weekly
 from proxyd.estimation.weeks import HOUR_S, HOURS, WeekShapes, own_shape, shared_shapes, week_shape
 
 __all__ = [
     "DEFAULT_MEAN_PER_S",
+    "FRESH_S",
     "HALF_LIVES_S",
     "HOURS",
     "HOUR_S",
     "MONDAY_S",
+    "MOST_CHANGES",
     "NO_EVIDENCE",
     "WEEK_S",
     "WEIGHTLESS",
@@ -27,6 +30,7 @@ __all__ = [
     "BitRate",
     "Blend",
     "ChangedBit",
+    "Changes",
     "CountFit",
     "CountIntensity",
     "Cycle",
@@ -40,6 +44,7 @@ __all__ = [
     "PopulationPrior",
     "RateEvidence",
     "RatePrior",
+    "Siblings",
     "WeekBins",
     "WeekCounts",
     "WeekShapes",
@@ -54,5 +59,6 @@ __all__ = [
     "regular_rate",
     "scan_drift",
     "shared_shapes",
+    "siblings_of",
     "week_shape",
 ]

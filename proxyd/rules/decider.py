@@ -87,12 +87,16 @@ class Decider:
         subscriptions: Mapping[str, Subscription] = MappingProxyType({}),
         joint: Iterable[JointInterval] = (),
         weeks: Mapping[str, WeekCounts] = MappingProxyType({}),
+        changes: Iterable[tuple[str, float]] = (),
     ) -> None:
-        """Take over what a store remembers; to be called before the first ``declare``."""
+        """Take over what a store remembers; to be called before the first ``declare``.
+
+        ``changes`` holds sources and when each had an item, oldest first.
+        """
         self.streams = dict(streams)
         self.captures = Captures(self.settings.grid, self._url_of, joint)
         self.hubs = Hubs(subscriptions)
-        self.estimates.restore(states, weeks)
+        self.estimates.restore(states, weeks, changes)
 
     def declare(
         self,
@@ -259,9 +263,19 @@ class Decider:
             self.planner.pushed(outcome.source_id, outcome.finished_s)
         else:
             self.planner.finished(outcome.source_id, outcome.finished_s, seen=seen)
+        if observation is not None:
+            self._hint(observation)
         if page is not None and observation is not None:
             self._feed_back(page, observation, outcome.finished_s)
             self.planner.reschedule(outcome.source_id, self.settings.grid.chronon_at(outcome.finished_s))
+
+    def _hint(self, observation: Observation) -> None:
+        """Let siblings of a source that changed be probed earlier."""
+        source_id, now_s = observation.state.source_id, observation.outcome.finished_s
+        newest_s = max((event.event_s for event in observation.events if event.exact and not event.seed), default=None)
+        if newest_s is not None:
+            for sibling, items in self.estimates.siblings_that_may_have_changed(source_id, newest_s, now_s):
+                self.planner.hint(sibling, items, since_s=newest_s, now_s=now_s)
 
     def _take_in(self, page: Page, outcome: ProbeOutcome, observation: Observation) -> None:
         page.pushed_until_s = self.hubs.pushes_until_s(page.source_id)
@@ -302,10 +316,12 @@ class Decider:
             price_item_s=0.0 if self.settings.planner.spend else self.settings.planner.price_item_s,
             cycle=cycle,
             slot_factor=None if week is None else week.slot_factor,
+            changes=self.estimates.changes.snapshot(),
         )
 
     def adopt(self, week: WeekPlan, now_s: float) -> None:
         """Detect by a plan of the week from now on; what was probed while it was made is planned anew."""
+        self.estimates.siblings = week.siblings
         self.planner.adopt(week, self.settings.grid.chronon_at(now_s))
 
     # -- intervals of several pages

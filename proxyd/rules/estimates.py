@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -11,15 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyd.estimation import (
+    FRESH_S,
     HALF_LIVES_S,
     HOUR_S,
     HOURS,
     NO_EVIDENCE,
     Blend,
+    Changes,
     Cycle,
     Evidence,
+    ItemTimes,
+    Siblings,
     WeekCounts,
     fleet_shapes,
+    siblings_of,
 )
 from proxyd.model.profile import Source
 from proxyd.rules.engine import expected_per_s
@@ -37,11 +42,20 @@ class Estimates:
         self.states: dict[str, SourceState] = {}
         self.weeks: dict[str, WeekCounts] = {}
         self.cycle = cycle
+        self.changes = Changes()
+        self.siblings: Siblings = {}
         half_lives_s = [half_life_s / cycle.speed for half_life_s in HALF_LIVES_S]
         self.blend = Blend(prior_mean_per_s * cycle.speed, half_lives_s=half_lives_s)
 
-    def restore(self, states: Mapping[str, SourceState], weeks: Mapping[str, WeekCounts]) -> None:
+    def restore(
+        self,
+        states: Mapping[str, SourceState],
+        weeks: Mapping[str, WeekCounts],
+        changes: Iterable[tuple[str, float]] = (),
+    ) -> None:
         """Take over what a store remembers."""
+        for source_id, time_s in changes:
+            self.changes.saw(source_id, [self.cycle.week_s(time_s)])
         for state in states.values():
             self.keep(state)
         self.weeks = dict(weeks)
@@ -75,11 +89,20 @@ class Estimates:
         before = self.states.get(source.source_id)
         if source.expect is None:
             self.blend.weigh(before.rate if before else NO_EVIDENCE, evidence)
+        if isinstance(evidence, ItemTimes):
+            self.changes.saw(source.source_id, (self.cycle.week_s(time_s) for time_s in evidence.times_s))
         told = self.cycle.evidence(evidence, zone_s(source.zone, evidence.until_s))
         old = self.weeks.get(source.source_id)
         new = (old or WeekCounts.begun(told.since_s)).seen(told)
         self.weeks[source.source_id] = new
         return None if new is old or not new.items else new
+
+    def siblings_that_may_have_changed(
+        self, source_id: str, newest_s: float, now_s: float
+    ) -> tuple[tuple[str, float], ...]:
+        """Return the siblings of a source with an item of ``newest_s``, and how many items may wait at each."""
+        is_fresh = (now_s - newest_s) * self.cycle.speed <= FRESH_S
+        return self.siblings.get(source_id, ()) if is_fresh else ()
 
     def dispersion(self, source_id: str, now_s: float) -> float:
         """Return variance over mean of the items that a source has in an hour of its week, at least 1."""
@@ -117,6 +140,8 @@ class Fleet:
         The same by slot of the week, shape (slots,).
     slot_factor
         Extra prices of the slots in the plan before.
+    changes
+        Which sources changed when, as ``siblings_of`` takes it.
     """
 
     pages: tuple[tuple[str, float, float, float], ...]
@@ -130,6 +155,7 @@ class Fleet:
     price_item_s: float
     cycle: Cycle
     slot_factor: Floats | None = None
+    changes: Sequence[tuple[int, str]] = ()
 
     def plan(self) -> WeekPlan | None:
         """Return the plan of the week, ``None`` for no sources."""
@@ -148,6 +174,7 @@ class Fleet:
             cycle=self.cycle,
             zone_s=np.array(self.zones_s) if any(self.zones_s) else None,
             doe=self.doe,
+            siblings=siblings_of(self.changes, now_s=self.cycle.week_s(self.now_s)),
             most_per_s=self.most_per_s,
             slot_factor=self.slot_factor,
         )

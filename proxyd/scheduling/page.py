@@ -26,6 +26,8 @@ class Page:
         Back-off and Retry-After: no probe starts earlier.
     fresh_until_s
         Before when the origin says that nothing changes.
+    hidden
+        Items that may wait unseen because siblings of the source changed, besides what its rate expects.
     window
         How many items the feed shows, and ``dispersion`` variance over mean of those that come in an hour; ``None``
         where nothing slides off.
@@ -55,6 +57,7 @@ class Page:
     fresh_until_s: float = 0.0
     pushed_until_s: float = 0.0
     throttle_scope: str = ""
+    hidden: float = 0.0
     window: int | None = None
     dispersion: float = 1.0
     wake: Chronon = 0

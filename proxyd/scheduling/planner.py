@@ -190,16 +190,26 @@ class Planner:
         if page is None:
             return
         if seen:
-            page.last_seen_s = max(now_s, page.last_seen_s or 0.0)
+            page.last_seen_s, page.hidden = max(now_s, page.last_seen_s or 0.0), 0.0
             if chronon is not None:
                 page.demands.probed(chronon)
         self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
+
+    def hint(self, source_id: str, items: float, *, since_s: float, now_s: float) -> None:
+        """Note that so many items may wait at a source if it was not seen since ``since_s``: it is due earlier.
+
+        A probe is due when what waits costs as much a second as the policy does on the average, whatever it waits for.
+        """
+        page = self.pages.get(source_id)
+        if page is not None and page.last_seen_s is not None and page.last_seen_s < since_s and items > page.hidden:
+            page.hidden = items
+            self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
     def pushed(self, source_id: str, now_s: float) -> None:
         """Note that a hub showed what is new at a source: as good as a probe, and free."""
         page = self.pages.get(source_id)
         if page is not None:
-            page.last_seen_s = max(now_s, page.last_seen_s or 0.0)
+            page.last_seen_s, page.hidden = max(now_s, page.last_seen_s or 0.0), 0.0
             page.demands.probed(self.settings.grid.chronon_at(now_s))
             self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
@@ -374,6 +384,9 @@ class Planner:
             return []
         dues = [(self._detection_due_s(page), Reason.DETECTION, rule) for rule in demands.detecting[:1]]
         worth = {"rate_per_s": page.rate_per_s, "price_item_s": self.price_item_s, "weight": demands.weight}
+        if page.hidden > 0 and page.rate_per_s > 0:  # they stand for the time in which as many are expected
+            early_s = page.hidden / page.rate_per_s
+            dues += [(due_s - early_s, Reason.SIBLING, rule) for due_s, _, rule in dues]
         dues += [(self._overflow_due_s(page, last_s), Reason.OVERFLOW, rule) for rule in demands.in_week[:1]]
         dues += [(d.due_s(page.source_id, last_s, **worth), d.reason, d.rule) for d in demands.paced]
         return dues + [(self._doe_due_s(page, d, last_s), Reason.DOE, d.rule) for d in demands.doe]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.estimation import WEEK_S
+from proxyd.estimation import FRESH_S, WEEK_S, Changes, siblings_of
 from proxyd.estimation.learning import FleetModel
 from proxyd.estimation.weeks import WeekShapes
 from proxyd.model.chronon import Chronon
@@ -77,6 +77,36 @@ class Timer:
         return True
 
 
+class Hints:
+    """What items that were found say of the siblings of their sources."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms, self._changes = terms, Changes()
+        self._hidden, self._seen_s = np.zeros(terms.sources), np.full(terms.sources, terms.start_s)
+        for source, times in enumerate(terms.history):
+            self._changes.saw(str(source), times.tolist())
+        self.refresh(terms.start_s)
+
+    def refresh(self, now_s: float) -> None:
+        """Find out anew who changes together."""
+        self._siblings = siblings_of(self._changes.snapshot(), now_s=now_s, since_s=self._terms.history_start_s)
+
+    def observe(self, now_s: float, probed: Ints, item_of: Ints, times_s: Floats) -> Iterator[tuple[int, float]]:
+        """Take in what probes found; yields the siblings at which more items may wait, and how many."""
+        self._seen_s[probed], self._hidden[probed] = now_s, 0.0
+        found = np.split(times_s, np.searchsorted(item_of, np.arange(1, len(probed))))
+        for source, times in zip(probed.tolist(), found, strict=True):
+            if not times.size:
+                continue
+            self._changes.saw(str(source), times.tolist())
+            newest_s = float(times.max())
+            siblings = self._siblings.get(str(source), ()) if now_s - newest_s <= FRESH_S else ()
+            for sibling, items in ((int(name), items) for name, items in siblings):
+                if self._seen_s[sibling] < newest_s and items > self._hidden[sibling]:
+                    yield sibling, items - float(self._hidden[sibling])
+                    self._hidden[sibling] = items
+
+
 class AutoPolicy:
     """The fleet planner on everything learned so far: prices anew every day, week shapes every week."""
 
@@ -90,6 +120,7 @@ class AutoPolicy:
         self._day, self._week = Timer(terms, DAY_S), Timer(terms, WEEK_S)
         self._week.rings(terms.epoch.start)  # the first week's shapes are there
         self._left = terms.probes
+        self._hints = Hints(terms)
 
     def choose(self, now: Chronon, room: int) -> Ints:
         """Return what is due; where what is left of the budget fills every chronon, that is spent whole."""
@@ -104,7 +135,10 @@ class AutoPolicy:
     def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
         """Learn, and plan the probed sources anew."""
         self._learner.observe(now, probed, item_of, times_s)
-        self._planner.probed(probed, self._learner.rates_per_s(now, probed), now_s=self._terms.grid.start_s(now))
+        now_s = self._terms.grid.start_s(now)
+        self._planner.probed(probed, self._learner.rates_per_s(now, probed), now_s=now_s)
+        for sibling, more in self._hints.observe(now_s, probed, item_of, times_s):
+            self._planner.hint(sibling, more, now_s=now_s)
 
     def _reprice(self, now: Chronon) -> None:
         terms = self._terms
@@ -112,6 +146,7 @@ class AutoPolicy:
         if self._week.rings(now):
             weeks = self._learner.slots(now, self._grid)
             self._planner.reshape(weeks.shapes, weeks.of_source)
+            self._hints.refresh(terms.grid.start_s(now))
         left_s = terms.stop_s - terms.grid.start_s(now)
         per_slot = max(self._left, 1) * terms.slot_s / left_s
         self._planner.rate_per_s = self._learner.rates_per_s(now)

@@ -166,6 +166,12 @@ class SqlStore(SqlOutbox):
         """Return what is known of every source."""
         return {row.source_id: rows.source_state(row) for row in await self._all(select(t.sources))}
 
+    async def load_changes(self, *, limit: int) -> list[tuple[str, float]]:
+        """Return sources and when each had an item, by the items' own times: the newest so many, oldest first."""
+        items = t.items.c
+        newest = select(items.source_id, items.event_s).where(items.exact).order_by(items.event_s.desc()).limit(limit)
+        return [(row.source_id, row.event_s) for row in reversed(await self._all(newest))]
+
     async def load_weeks(self) -> dict[str, WeekCounts]:
         """Return when in a week the items of each source came."""
         return {row.source_id: rows.week_counts(row) for row in await self._all(select(t.weeks))}

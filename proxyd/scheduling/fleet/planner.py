@@ -200,6 +200,16 @@ class FleetPlanner:
         self.rate_per_s[sources] = rate_per_s
         self._plan(sources)
 
+    def hint(self, source: int, items: float, *, now_s: float) -> None:
+        """Note that so many items may wait at a source besides those that its rate expects: it is due earlier.
+
+        A probe is due when what waits costs as much a second as the policy does on the average: ``items`` that may wait
+        stand for the time in which as many are expected.
+        """
+        rate = float(self.rate_per_s[source])
+        if rate > 0:
+            self.due_s[source] = min(self.due_s[source], max(now_s, self.due_s[source] - items / rate))
+
     def reprice(self, limits: FleetLimits, *, now_s: float) -> None:
         """Find the prices at which the present rates spend the budget, and plan every source anew."""
         if np.isneginf(self.last_s).any():

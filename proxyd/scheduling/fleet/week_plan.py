@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.estimation import MONDAY_S, WEEK_S, Cycle, WeekShapes
+from proxyd.estimation import MONDAY_S, WEEK_S, Cycle, Siblings, WeekShapes
 from proxyd.scheduling.fleet.doe import doe_slots
 from proxyd.scheduling.fleet.planner import FleetLimits, FleetPlanner, WeekGrid
 from proxyd.scheduling.fleet.trade import TradePoint, trade
@@ -47,6 +47,8 @@ class FleetState:
         What the budget lets through in a second, by slot of the week, shape (slots,); ``None`` where that is no matter.
     slot_factor
         Extra prices of the slots from the plan before.
+    siblings
+        Which sources change together: handed on with the plan.
 
     Examples
     --------
@@ -69,6 +71,7 @@ class FleetState:
     doe: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)
     most_per_s: Floats | None = None
     slot_factor: Floats | None = None
+    siblings: Siblings = field(default_factory=dict)
 
 
 class WeekPlan:
@@ -105,6 +108,7 @@ class WeekPlan:
         self._cycle = cycle
         self._told = told  # rate, weight and last probe by which each source was planned
         self._zone_s = zone_s
+        self.siblings: Siblings = {}
         self._doe = doe  # seconds from Monday on, by source and what its rule asks
 
     @classmethod
@@ -134,7 +138,9 @@ class WeekPlan:
         numbers = {source_id: number for number, source_id in enumerate(state.source_ids)}
         told = zip(state.rate_per_s.tolist(), state.weights.tolist(), state.last_seen_s.tolist(), strict=True)
         known = dict(zip(state.source_ids, told, strict=True))
-        return cls(planner, numbers, state.weeks, cycle, known, state.zone_s, _doe(state, numbers, planner))
+        week = cls(planner, numbers, state.weeks, cycle, known, state.zone_s, _doe(state, numbers, planner))
+        week.siblings = state.siblings
+        return week
 
     def __contains__(self, source_id: str) -> bool:
         return source_id in self._numbers
@@ -144,7 +150,9 @@ class WeekPlan:
         planner = copy(self._planner)
         for name in ("last_s", "due_s", "rate_per_s", "weights"):
             setattr(planner, name, getattr(planner, name).copy())
-        return WeekPlan(planner, self._numbers, self._weeks, self._cycle, dict(self._told), self._zone_s, self._doe)
+        week = WeekPlan(planner, self._numbers, self._weeks, self._cycle, dict(self._told), self._zone_s, self._doe)
+        week.siblings = self.siblings
+        return week
 
     @property
     def price_item_s(self) -> float:

@@ -1,0 +1,52 @@
+"""What holds for a planner's whole fleet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from proxyd.model.chronon import ChrononGrid
+from proxyd.politeness import PolitenessBudget
+from proxyd.scheduling.budget import Budget
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerSettings:
+    """What holds for the whole fleet.
+
+    Parameters
+    ----------
+    spend
+        Use the whole budget (OptMon1) instead of stopping where a probe saves less than its price (OptMon2).
+    price_item_s
+        Item-seconds of delay that a detection probe must save.
+    host_spacing_s
+        Least time between the starts of two probes of a host, in seconds.
+    safety_s
+        Time between two probes of a source whose hub pushes, in seconds.
+    overflow
+        Probability that items slide off a feed unseen before its next probe, which is made earlier for it.
+    host_probes, host_window_s
+        Most probes of a host in any such time, in seconds; ``None`` where their number is not limited.
+
+    Examples
+    --------
+    >>> PlannerSettings(grid=ChrononGrid(10.0), budget=Budget(1.0)).spend
+    False
+    """
+
+    grid: ChrononGrid
+    budget: Budget
+    budget_zone: ZoneInfo | None = None
+    spend: bool = False
+    price_item_s: float = 360.0
+    host_spacing_s: float = 1.0
+    safety_s: float = 21600.0
+    overflow: float = 0.01
+    host_probes: int | None = None
+    host_window_s: float = 0.0
+
+    @property
+    def host_budget(self) -> PolitenessBudget:
+        """The politeness budget of every host."""
+        return PolitenessBudget(self.host_spacing_s, self.host_probes, self.host_window_s)
