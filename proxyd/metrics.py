@@ -78,12 +78,29 @@ class Metrics:
         self.intervals = Counter("proxyd_intervals", "Execution intervals that ended, by fate.", ["fate"], registry=r)
         for fate in ("captured", "missed"):
             self.intervals.labels(fate)
+        self._add_predictions()
         self.completeness = Gauge(
             "proxyd_completeness_ratio", "Captured over all execution intervals of the present rules.", registry=r
         )
         self.utility = Gauge(
             "proxyd_utility_ratio", "Utility gained over what was possible, of the present rules.", registry=r
         )
+
+    def _add_predictions(self) -> None:
+        r = self.registry
+        self.predicted_items = Counter("proxyd_items_predicted", "New items that probes were to find.", registry=r)
+        self.predicted_timed_items = Counter(
+            "proxyd_timed_items_predicted", "Those of them that were to have a time.", registry=r
+        )
+        self.predicted_delay = Counter(
+            "proxyd_item_delay_predicted_seconds", "Published to seen, summed over those with a time.", registry=r
+        )
+        self.predicted_intervals = Counter(
+            "proxyd_intervals_predicted", "Execution intervals that were to end, by fate.", ["fate"], registry=r
+        )
+        for fate in ("captured", "missed"):
+            self.predicted_intervals.labels(fate)
+        self.models_off = Gauge("proxyd_models_off", "Sources whose rate or week is off.", registry=r)
 
     def _add_deliveries(self) -> None:
         r = self.registry

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from proxyd.model.item import Item
 from proxyd.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.model.profile import Declaration, PageClass, SecretRef, WebhookDelivery
-from proxyd.rules import Advice, Explanation, Fates, Known, Needed, Observation
+from proxyd.rules import Account, Advice, Explanation, Fates, Known, Misfit, Needed, Observation
 from proxyd.scheduling import PlannedProbe
 
 
@@ -247,6 +247,14 @@ class DeliveryTest:
 
 
 @dataclass(frozen=True, slots=True)
+class Report:
+    """What was found and predicted on the days that have any (since 1970-01-01, UTC), and whose models are off now."""
+
+    days: tuple[tuple[int, Account], ...]
+    off: tuple[Misfit, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Wanted:
     """Which notifications are asked for; ``rules`` are the only ones whose notifications count, ``None`` all."""
 
@@ -290,6 +298,9 @@ class Control(Protocol):
 
     async def advise(self) -> Advice:
         """Return what other budgets would buy, and which rules the present one does not let be met."""
+
+    async def report(self, *, days: int) -> Report:
+        """Return what was found and predicted on each of the last ``days``, today included."""
 
     def explain(self, source_id: str) -> Explanation | None:
         """Return why and when a source is probed next, ``None`` where it is not declared."""

@@ -6,12 +6,13 @@ import json
 from typing import Any
 
 from proxyd.model.profile import Declaration, NotificationRule, Profile
-from proxyd.ports import Control
-from proxyd.rules import Advice, Explanation, Fates, iso_time
+from proxyd.ports import Control, Report
+from proxyd.rules import Account, Advice, Explanation, Fates, Misfit, iso_time
 from proxyd.scheduling import PlannedProbe
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _EVEN = 1.05
+_DAY_S = 86400.0
 
 
 def time_or_none(time_s: float | None) -> str | None:
@@ -53,6 +54,56 @@ def advice(found: Advice) -> dict[str, Any]:
     }
 
 
+def report(found: Report) -> dict[str, Any]:
+    """Return what was found beside what was predicted, and what is off with whom."""
+    return {
+        "days": [{"day": iso_time(day * _DAY_S)[:10], **_account(account)} for day, account in found.days],
+        "off": [misfit(each) for each in found.off],
+    }
+
+
+def _account(account: Account) -> dict[str, Any]:
+    return {
+        "probes": account.probes,
+        "items": account.items,
+        "predicted_items": round(account.predicted_items, 3),
+        "mean_delay_s": _share(account.mean_delay_s),
+        "predicted_mean_delay_s": _share(account.predicted_mean_delay_s),
+        "captured": account.captured,
+        "missed": account.missed,
+        "completeness": _share(account.completeness),
+        "predicted_completeness": _share(account.predicted_completeness),
+    }
+
+
+def misfit(found: Misfit) -> dict[str, Any]:
+    """Return what is off with a source's model, and what is done about it, with a summary in words."""
+    fit = found.fit
+    return {
+        "source": found.source_id,
+        "rate_off_since": time_or_none(fit.rate_off_since_s),
+        "found": round(fit.found, 3),
+        "expected": round(fit.expected, 3),
+        "week_off_since": time_or_none(fit.week_off_since_s),
+        "week_score": round(fit.score, 3),
+        "summary": _misfit_lines(found),
+    }
+
+
+def _misfit_lines(found: Misfit) -> list[str]:
+    fit = found.fit
+    lines = []
+    if fit.week_off_since_s is not None:
+        since = iso_time(fit.week_off_since_s)
+        lines.append(f"its week was off (score {fit.score:.1f} against an even one): planned evenly since {since}")
+    if fit.rate_off_since_s is not None:
+        way = "more" if fit.found > fit.expected else "fewer"
+        counts = f"{fit.found:.3g} items found, {fit.expected:.3g} expected, recent ones weighing most"
+        since = iso_time(fit.rate_off_since_s)
+        lines.append(f"its rate was off, {way} than expected ({counts}): learned anew since {since}")
+    return lines
+
+
 def explanation(found: Explanation) -> dict[str, Any]:
     """Return why a source is probed when it is, with a summary in words."""
     state = found.state
@@ -68,6 +119,7 @@ def explanation(found: Explanation) -> dict[str, Any]:
         "unmet_intervals": found.unmet_intervals,
         "price_item_hours": None if found.price_item_s is None else round(found.price_item_s / 3600.0, 6),
         "week": [round(factor, 4) for factor in found.week],
+        "off": None if found.misfit is None else misfit(found.misfit),
         "first_contact": time_or_none(state.first_contact_s),
         "last_probe": time_or_none(state.last_start_s),
         "last_outcome": state.last_outcome,
@@ -95,6 +147,7 @@ def _summary(found: Explanation) -> list[str]:
         rule = f" for rule {probe.rule}" if probe.rule else ""
         lines.append(f"next probe: {iso_time(found.next_probe.start_s)}, because of {probe.reason.value}{rule}")
     lines += _week_lines(found)
+    lines += [] if found.misfit is None else _misfit_lines(found.misfit)
     lines += _origin_lines(found)
     if found.blocked_by and found.earliest_s:
         lines.append(f"held back by {found.blocked_by} until {iso_time(found.earliest_s)}")

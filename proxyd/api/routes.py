@@ -22,6 +22,7 @@ from proxyd.ports import Control
 
 _MAX_BODY = 256 * 1024
 _MAX_PAGE = 500
+_MAX_DAYS = 3660
 _STREAMS = StreamSettings()
 
 
@@ -106,6 +107,10 @@ class Routes:
     async def advice(self, request: web.Request) -> web.Response:
         """Return what other budgets would buy."""
         return web.json_response(payloads.advice(await self._control.advise()))
+
+    async def report(self, request: web.Request) -> web.Response:
+        """Return what was found beside what was predicted, day by day."""
+        return web.json_response(payloads.report(await self._control.report(days=_days(request))))
 
     async def list_notifications(self, request: web.Request) -> web.Response:
         """Return notifications, newest first."""
@@ -200,6 +205,7 @@ def _table(routes: Routes, streams: Streams) -> list[tuple[str, str, str | None,
         ("GET", "/api/v1/explain/{name:.+}", "read", routes.explain),
         ("GET", "/api/v1/plan", "read", routes.plan),
         ("GET", "/api/v1/advice", "read", routes.advice),
+        ("GET", "/api/v1/report", "read", routes.report),
         ("GET", "/api/v1/notifications", "read", routes.list_notifications),
         ("GET", "/api/v1/notifications/{id}", "read", routes.get_notification),
         ("GET", "/api/v1/stream", "read", streams.follow),
@@ -237,6 +243,16 @@ def _window(request: web.Request) -> tuple[int, str | None]:
         return limit, base64.urlsafe_b64decode(cursor.encode()).decode()
     except ValueError as error:
         raise BadRequestError("cursor is not one that this API gave out") from error
+
+
+def _days(request: web.Request) -> int:
+    try:
+        days = int(request.query.get("days", "14"))
+    except ValueError as error:
+        raise BadRequestError("days is not a whole number") from error
+    if not 1 <= days <= _MAX_DAYS:
+        raise BadRequestError(f"days must lie between 1 and {_MAX_DAYS}")
+    return days
 
 
 def _cursor(value: str) -> str:

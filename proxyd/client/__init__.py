@@ -73,6 +73,10 @@ class Client:
         """Return what other budgets would buy."""
         return await self._call("GET", "/api/v1/advice")
 
+    async def report(self, *, days: int = 14) -> dict[str, Any]:
+        """Return what was found beside what was predicted, day by day, and whose models are off."""
+        return await self._call("GET", "/api/v1/report", params={"days": days})
+
     async def explain(self, source: str) -> dict[str, Any]:
         """Return why and when a source is probed next."""
         return await self._call("GET", f"/api/v1/explain/{quote(source, safe='')}")

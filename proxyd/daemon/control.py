@@ -17,13 +17,14 @@ from proxyd.errors import BusyError, DeliveryError, NotFoundError, StoreError
 from proxyd.metrics import Metrics
 from proxyd.model.profile import Declaration, Delivery, WebhookDelivery, shown_endpoint
 from proxyd.notify import Dispatcher, Pings, known_secret
-from proxyd.ports import Changes, Channel, Clock, DeliveryTest, Message, Token, Wanted, WebhookState
+from proxyd.ports import Changes, Channel, Clock, DeliveryTest, Message, Report, Token, Wanted, WebhookState
 from proxyd.rules import Advice, Decider, Explanation, Fates, advise, fates_of, iso_time
 from proxyd.scheduling import PlannedProbe
 from proxyd.store import SqlStore
 
 _FRESH_CHRONONS = 10
 _PING_S = 2.0
+_DAY_S = 86400.0
 
 
 class Bell:
@@ -99,6 +100,11 @@ class DaemonControl:
         decider = self.decider
         coming = decider.outlook(self._next_chronon())
         return await asyncio.to_thread(advise, decider.settings.planner, decider.planner.week, coming)
+
+    async def report(self, *, days: int) -> Report:
+        """Return what was found and predicted day by day, and which sources' models are off."""
+        since_s = self.clock.time_s() - (days - 1) * _DAY_S
+        return Report(tuple(await self.store.accounts(since_s)), tuple(self.decider.misfits()))
 
     def explain(self, source_id: str) -> Explanation | None:
         """Return why and when a source is probed next."""
@@ -215,6 +221,7 @@ class DaemonControl:
         metrics.endpoints_disabled.set(len(await self.store.disabled_endpoints()))
         fates = fates_of(self.decider.streams.values())
         metrics.completeness.set(1.0 if fates.completeness is None else fates.completeness)
+        metrics.models_off.set(len(self.decider.misfits()))
         metrics.utility.set(1.0 if fates.utility is None else fates.utility)
         return metrics.render()
 

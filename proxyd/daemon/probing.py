@@ -16,7 +16,7 @@ from proxyd.metrics import Metrics
 from proxyd.model.chronon import Chronon
 from proxyd.model.outcome import ProbeOutcome
 from proxyd.ports import Clock, Memory, Prober
-from proxyd.rules import NOTHING_KNOWN, Decider, Observation
+from proxyd.rules import NOTHING_KNOWN, Account, Decider, Observation
 from proxyd.scheduling import PlannedProbe
 
 log = structlog.get_logger("probes")
@@ -225,7 +225,17 @@ class ProbeLoop:
         metrics.unfit_values.inc(observation.unfit_values)
         for delay_s in observation.delays_s:
             metrics.item_delay.observe(max(0.0, delay_s))
+        if observation.account is not None:
+            self._count_account(observation.account)
         self._count_firings(observation)
+
+    def _count_account(self, account: Account) -> None:
+        metrics = self._metrics
+        metrics.predicted_items.inc(account.predicted_items)
+        metrics.predicted_timed_items.inc(account.predicted_timed_items)
+        metrics.predicted_delay.inc(account.predicted_delay_item_s)
+        metrics.predicted_intervals.labels("captured").inc(account.predicted_captured)
+        metrics.predicted_intervals.labels("missed").inc(account.predicted_missed)
 
     def _count_firings(self, observation: Observation) -> None:
         metrics = self._metrics

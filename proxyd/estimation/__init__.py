@@ -9,9 +9,11 @@ from proxyd.estimation.evidence import ChangedBit, Evidence, ItemCount, ItemTime
 from proxyd.estimation.fleet import HALF_LIVES_S, FleetRates
 from proxyd.estimation.gamma import DEFAULT_MEAN_PER_S, GammaRate, PopulationPrior
 from proxyd.estimation.learning import FleetModel
+from proxyd.estimation.model_fit import NO_FIT, ModelFit, SourceModel
 from proxyd.estimation.prior import WEIGHTLESS, RatePrior
 from proxyd.estimation.siblings import FRESH_S, MOST_CHANGES, Changes, Siblings, siblings_of
 from proxyd.estimation.week_counts import WeekCounts, fleet_shapes
+from proxyd.estimation.week_sums import WeekSums
 from proxyd.estimation.weekly import WeeklyIntensity, fit_weekly
 from proxyd.estimation.weeks import HOUR_S, HOURS, WeekShapes, own_shape, shared_shapes, week_shape
 
@@ -24,6 +26,7 @@ __all__ = [
     "MONDAY_S",
     "MOST_CHANGES",
     "NO_EVIDENCE",
+    "NO_FIT",
     "WEEK_S",
     "WEIGHTLESS",
     "Alarm",
@@ -41,13 +44,16 @@ __all__ = [
     "GammaRate",
     "ItemCount",
     "ItemTimes",
+    "ModelFit",
     "PopulationPrior",
     "RateEvidence",
     "RatePrior",
     "Siblings",
+    "SourceModel",
     "WeekBins",
     "WeekCounts",
     "WeekShapes",
+    "WeekSums",
     "WeeklyIntensity",
     "fit_bits",
     "fit_counts",

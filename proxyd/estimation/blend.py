@@ -34,6 +34,16 @@ class RateEvidence:
     exposure_s: tuple[float, ...] = _NONE
     as_of_s: float | None = None
 
+    def forgotten(self, rate_per_s: float, *, events: float = 2.0) -> RateEvidence:
+        """Return what is left where the rate has become another: worth ``events`` items, as ``forget_to`` does.
+
+        >>> RateEvidence((8.0,) * 4, (4.0,) * 4).forgotten(4.0).events
+        (1.0, 1.0, 1.0, 1.0)
+        """
+        worth = [max(n, s * rate_per_s) for n, s in zip(self.events, self.exposure_s, strict=True)]
+        shares = [min(1.0, events / each) if each > 0 else 1.0 for each in worth]
+        return RateEvidence(_times(self.events, shares), _times(self.exposure_s, shares), self.as_of_s)
+
 
 NO_EVIDENCE = RateEvidence()
 

@@ -126,13 +126,13 @@ def fleet_shapes(weeks: Sequence[WeekCounts], now_s: ArrayLike, *, most: int = 8
     first = order[:_SAMPLE]
     sample = [weeks[number] for number in first]
     counts, passed = _arrays(sample, at_s[first])
-    learned = shared_shapes(counts, passed, most=most, dispersion=dispersion(sample, at_s[first]))
+    learned = shared_shapes(counts, passed, most=most, dispersion=(spread := dispersion(sample, at_s[first])))
     of_source = np.zeros(len(weeks), dtype=np.int64)
     of_source[first] = learned.of_source
     for begin in range(_SAMPLE, len(weeks), _SAMPLE):
         numbers = order[begin : begin + _SAMPLE]
         of_source[numbers] = belonging(*_arrays([weeks[number] for number in numbers], at_s[numbers]), learned.shapes)
-    return WeekShapes(learned.shapes, of_source)
+    return WeekShapes(learned.shapes, of_source, spread)
 
 
 def dispersion(weeks: Sequence[WeekCounts], now_s: ArrayLike) -> float:

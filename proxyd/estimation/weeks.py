@@ -117,6 +117,8 @@ class WeekShapes:
         Factors of the hours of the week, shape (clusters, 168), mean 1 each.
     of_source
         The cluster of each source, shape (sources,).
+    dispersion
+        Variance over mean of their items by hour.
 
     Examples
     --------
@@ -126,6 +128,18 @@ class WeekShapes:
 
     shapes: Floats
     of_source: Ints
+    dispersion: float = 1.0
+
+    def evened(self, even: NDArray[np.bool_]) -> WeekShapes:
+        """Return them with an even week for some sources, shape (sources,).
+
+        >>> WeekShapes(np.full((1, 2), 3.0), np.array([0, 0])).evened(np.array([False, True])).of_source.tolist()
+        [0, 1]
+        """
+        if not even.any():
+            return self
+        shapes = np.vstack([self.shapes, np.ones(self.shapes.shape[1])])
+        return WeekShapes(shapes, np.where(even, len(self.shapes), self.of_source), self.dispersion)
 
 
 def shared_shapes(counts: ArrayLike, passed: ArrayLike, *, most: int = 8, dispersion: float = 1.0) -> WeekShapes:

@@ -1,9 +1,11 @@
 """The rule engine: observations in, effects to record out."""
 
+from proxyd.rules.accounts import Account
 from proxyd.rules.advice import Advice, advise
 from proxyd.rules.aggregates import Total
 from proxyd.rules.decider import Decider
 from proxyd.rules.engine import NOTHING_KNOWN, Known, Observation, PageContext, observe
+from proxyd.rules.estimates import Misfit
 from proxyd.rules.explanation import Backlog, DeciderSettings, Explanation
 from proxyd.rules.fates import Fates, fates_of
 from proxyd.rules.joint import JointInterval, Obtained
@@ -23,6 +25,7 @@ from proxyd.rules.values import iso_time
 
 __all__ = [
     "NOTHING_KNOWN",
+    "Account",
     "Advice",
     "Backlog",
     "Decider",
@@ -33,6 +36,7 @@ __all__ = [
     "IntervalRecord",
     "JointInterval",
     "Known",
+    "Misfit",
     "Needed",
     "Notification",
     "Observation",

@@ -29,12 +29,13 @@ from proxyd.rules.engine import (
     Known,
     Observation,
     PageContext,
+    accounted,
     history_needed,
     needed,
     observe,
     with_found,
 )
-from proxyd.rules.estimates import Estimates, Fleet, zone_s
+from proxyd.rules.estimates import Estimates, Fleet, Misfit, zone_s
 from proxyd.rules.explanation import Backlog, DeciderSettings, Explanation
 from proxyd.rules.fates import Fates, fates_of
 from proxyd.rules.importance import page_weights
@@ -244,6 +245,9 @@ class Decider:
         observation = observe(context, outcome, known, rng=self.rng)
         if (subscription := self.hubs.follow(outcome, observation.events)) is not None:
             observation = replace(observation, subscription=subscription)
+        if (page := self.planner.pages.get(source.source_id)) is not None:
+            model = self.estimates.model(source, page.rate_per_s, self.planner.week, outcome.finished_s)
+            observation = accounted(context, observation, model, pushed_until_s=page.pushed_until_s)
         if observation.starts_afresh:
             self.estimates.forget_week(source.source_id)
         if observation.evidence is not None:
@@ -315,6 +319,7 @@ class Decider:
             most_per_s=spare_per_s,
             price_item_s=0.0 if self.settings.planner.spend else self.settings.planner.price_item_s,
             cycle=cycle,
+            even=tuple(self.estimates.week_is_off(name) for name in names),
             slot_factor=None if week is None else week.slot_factor,
             changes=self.estimates.changes.snapshot(),
         )
@@ -456,8 +461,14 @@ class Decider:
             state=self._state(source),
             moved_url=moved_url(self._state(source), source),
             subscription=self.hubs.of(source_id),
+            misfit=self.estimates.misfit(source_id),
             **self._week_of(source, now_s),
         )
+
+    def misfits(self) -> list[Misfit]:
+        """Return the sources whose rate or week is off, by name."""
+        found = (self.estimates.misfit(source_id) for source_id in sorted(self._rules_of))
+        return [misfit for misfit in found if misfit is not None]
 
     def _week_of(self, source: Source, now_s: float) -> dict[str, Any]:
         """Return the price of a probe and the factors of the week by the hours of UTC, wherever the week lives."""

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from proxyd.estimation import Blend, Evidence, WeekCounts
+from proxyd.estimation import Blend, Evidence, SourceModel, WeekCounts
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind, Item
 from proxyd.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
 from proxyd.model.profile import PageClass, Source
 from proxyd.politeness import BackOff, back_off, fresh_until_s
+from proxyd.rules.accounts import Account, Gap, predicted
 from proxyd.rules.events import Discovery, Shape, View, discover, unchanged
 from proxyd.rules.joint import JointInterval
 from proxyd.rules.notices import History, notice
@@ -87,6 +88,8 @@ class Observation:
         Whether what is stored of the source's items was of another page.
     week
         The source's items by hour of the week, where there are new ones.
+    account
+        What was found beside what was predicted, of a probe of a source already known whose hub does not push.
     kept_kinds
         The kinds of events that rules wait for: of others only the items' present state is stored.
     """
@@ -104,6 +107,7 @@ class Observation:
     ended: tuple[str, ...] = ()
     evidence: Evidence | None = None
     week: WeekCounts | None = None
+    account: Account | None = None
     lost_items: float = 0.0
     unfit_values: int = 0
     subscription: Subscription | None = None
@@ -220,6 +224,41 @@ def observe(context: PageContext, outcome: ProbeOutcome, known: Known, *, rng: n
         starts_afresh=context.starts_afresh,
         kept_kinds=frozenset(program.rule.trigger.kind for program, _ in context.rules),
     )
+
+
+def accounted(
+    context: PageContext, observation: Observation, model: SourceModel, *, pushed_until_s: float
+) -> Observation:
+    """Return the observation with what ``model``, as it stood before, predicted of it, and how well it does since.
+
+    Of a source whose hub pushes no account is given: what a probe finds there is what the hub left out.
+    """
+    before, outcome, evidence = context.state, observation.outcome, observation.evidence
+    if before.first_contact_s is None or before.last_success_s is None or not outcome.kind.is_success:
+        return observation
+    state = observation.state
+    if evidence is not None:
+        fit = model.judged(before.fit, evidence)
+        has_jumped = fit.rate_off_since_s is not None and before.fit.rate_off_since_s is None
+        now_per_s = model.rate_per_s * fit.found / max(fit.expected, 1e-9)
+        state = replace(state, fit=fit, rate=state.rate.forgotten(now_per_s) if has_jumped else state.rate)
+    if outcome.is_push or max(pushed_until_s, before.last_push_s or 0.0) > before.last_success_s:
+        return replace(observation, state=state)
+    gap = Gap(before.last_success_s, outcome.finished_s, context.shape is Shape.PAGE, before.newest_s is not None)
+    rules = [each for each in context.rules if context.source.source_id in each[0].event_sources]
+    expected = predicted(model.planned(before.fit), gap, rules, context.grid, declared_s=context.declared_s)
+    delays_s = observation.delays_s if gap.is_timed else []
+    captured = sum(record.captured for record in observation.intervals)
+    account = replace(
+        expected,
+        probes=1,
+        items=len(observation.events),
+        timed_items=len(delays_s),
+        delay_item_s=sum(delay_s if delay_s > 0 else 0.0 for delay_s in delays_s),
+        captured=captured,
+        missed=len(observation.intervals) - captured,
+    )
+    return replace(observation, state=state, account=account)
 
 
 def _present(outcome: ProbeOutcome) -> tuple[str, ...]:

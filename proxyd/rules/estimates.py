@@ -16,12 +16,15 @@ from proxyd.estimation import (
     HOUR_S,
     HOURS,
     NO_EVIDENCE,
+    NO_FIT,
     Blend,
     Changes,
     Cycle,
     Evidence,
     ItemTimes,
+    ModelFit,
     Siblings,
+    SourceModel,
     WeekCounts,
     fleet_shapes,
     siblings_of,
@@ -87,10 +90,11 @@ class Estimates:
         They are counted where the source's week lives.
         """
         before = self.states.get(source.source_id)
-        if source.expect is None:
-            self.blend.weigh(before.rate if before else NO_EVIDENCE, evidence)
         if isinstance(evidence, ItemTimes):
             self.changes.saw(source.source_id, (self.cycle.week_s(time_s) for time_s in evidence.times_s))
+        is_known = before is not None and before.rate.as_of_s is not None
+        if before is not None and is_known and source.expect is None:  # a first contact says nothing of half-lives
+            self.blend.weigh(before.rate, evidence)
         told = self.cycle.evidence(evidence, zone_s(source.zone, evidence.until_s))
         old = self.weeks.get(source.source_id)
         new = (old or WeekCounts.begun(told.since_s)).seen(told)
@@ -109,6 +113,24 @@ class Estimates:
         week = self.weeks.get(source_id)
         return 1.0 if week is None else week.dispersion(self.cycle.week_s(now_s))
 
+    def model(self, source: Source, rate_per_s: float, week: WeekPlan | None, now_s: float) -> SourceModel:
+        """Return what is expected of a source at a rate, and by its learned week."""
+        if week is None or (sums := week.sums(source.source_id)) is None:
+            return SourceModel(rate_per_s, cycle=self.cycle, dispersion=1.0 if week is None else week.dispersion)
+        return SourceModel(rate_per_s, sums, self.cycle, zone_s(source.zone, now_s), week.dispersion)
+
+    def week_is_off(self, source_id: str) -> bool:
+        """Whether the week of a source has predicted worse than an even one, so that it is planned evenly."""
+        state = self.states.get(source_id)
+        return state is not None and state.fit.week_off_since_s is not None
+
+    def misfit(self, source_id: str) -> Misfit | None:
+        """Return what is off with a source's model; ``None`` where nothing is."""
+        state = self.states.get(source_id)
+        fit = NO_FIT if state is None else state.fit
+        is_off = fit.rate_off_since_s is not None or fit.week_off_since_s is not None
+        return Misfit(source_id, fit) if is_off else None
+
     def week(self, source_id: str, now_s: float) -> WeekCounts:
         """Return when in a week the items of a source came."""
         return self.weeks.get(source_id) or WeekCounts.begun(self.cycle.week_s(now_s))
@@ -116,6 +138,14 @@ class Estimates:
     def forget_week(self, source_id: str) -> None:
         """Count afresh: it is another page."""
         self.weeks.pop(source_id, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """A source whose model predicts badly: its week or its rate is off."""
+
+    source_id: str
+    fit: ModelFit
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +168,8 @@ class Fleet:
         What the budget leaves for them.
     most_per_s
         The same by slot of the week, shape (slots,).
+    even
+        Which of them are planned as if every hour were alike: their week is off.
     slot_factor
         Extra prices of the slots in the plan before.
     changes
@@ -154,6 +186,7 @@ class Fleet:
     most_per_s: Floats
     price_item_s: float
     cycle: Cycle
+    even: tuple[bool, ...] = ()
     slot_factor: Floats | None = None
     changes: Sequence[tuple[int, str]] = ()
 
@@ -177,6 +210,7 @@ class Fleet:
             siblings=siblings_of(self.changes, now_s=self.cycle.week_s(self.now_s)),
             most_per_s=self.most_per_s,
             slot_factor=self.slot_factor,
+            even=np.array(self.even) if any(self.even) else None,
         )
         return WeekPlan.of(state)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from proxyd.estimation import DEFAULT_MEAN_PER_S, Cycle
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.profile import Source
+from proxyd.rules.estimates import Misfit
 from proxyd.rules.programs import RuleProgram
 from proxyd.rules.state import SourceState
 from proxyd.rules.subscriptions import Subscription
@@ -55,7 +56,7 @@ class Explanation:
 
     ``unmet_intervals`` counts planned intervals that ended without a probe, since they were last laid. ``price_item_s``
     is the delay that a probe for detection must save, in item-seconds, where there is a price, and ``week`` the factors
-    of the rate by hour of the week, once that is planned.
+    of the rate by hour of the week, once that is planned. ``misfit`` says what is off with its model.
     """
 
     source_id: str
@@ -72,6 +73,7 @@ class Explanation:
     subscription: Subscription | None = None
     price_item_s: float | None = None
     week: tuple[float, ...] = ()
+    misfit: Misfit | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from proxyd.estimation import NO_EVIDENCE, RateEvidence
+from proxyd.estimation import NO_EVIDENCE, NO_FIT, ModelFit, RateEvidence
 from proxyd.model.chronon import Chronon
 from proxyd.model.item import EventKind, Item, UpdateEvent
 from proxyd.model.outcome import NO_VALIDATORS, Validators
@@ -41,6 +41,8 @@ class SourceState:
         Evidence of its update rate.
     shown, slides
         Items that its feed showed last, and whether old ones were gone when new ones came.
+    fit
+        How well its rate and its week predicted what probes found.
     lost_items
         Items estimated to have slid off the feed, or to have been overwritten, unseen.
     moved_url, moved_times
@@ -73,6 +75,7 @@ class SourceState:
     rate: RateEvidence = NO_EVIDENCE
     shown: int = 0
     slides: bool = False
+    fit: ModelFit = NO_FIT
     lost_items: float = 0.0
     moved_url: str | None = None
     moved_times: int = 0

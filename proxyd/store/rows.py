@@ -10,23 +10,28 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Row
 
-from proxyd.estimation import RateEvidence, WeekCounts
+from proxyd.estimation import NO_FIT, ModelFit, RateEvidence, WeekCounts
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind, Item, UpdateEvent, Value
 from proxyd.model.outcome import Validators
 from proxyd.model.profile import Delivery, WebhookDelivery
-from proxyd.rules import JointInterval, Observation, Obtained, Subscription, SubscriptionStatus, Total
+from proxyd.rules import Account, JointInterval, Observation, Obtained, Subscription, SubscriptionStatus, Total
 from proxyd.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
 
+DAY_S = 86400.0
+ACCOUNT_FIELDS = tuple(field.name for field in fields(Account))
+_FIT_FIELDS = tuple(field.name for field in fields(ModelFit))
 _SUBSCRIPTION_FIELDS = tuple(field.name for field in fields(Subscription))
-_STATE_FIELDS = tuple(field.name for field in fields(SourceState) if field.name not in {"validators", "rate"})
+_STATE_FIELDS = tuple(field.name for field in fields(SourceState) if field.name not in {"validators", "rate", "fit"})
 
 
 def source_row(state: SourceState) -> dict[str, Any]:
     """Return a row of ``sources``."""
     row = {name: getattr(state, name) for name in _STATE_FIELDS}
     rate = json.dumps([state.rate.as_of_s, state.rate.events, state.rate.exposure_s])
-    return row | {"etag": state.validators.etag, "last_modified": state.validators.last_modified, "rate": rate}
+    fit = json.dumps([getattr(state.fit, name) for name in _FIT_FIELDS])
+    validators = {"etag": state.validators.etag, "last_modified": state.validators.last_modified}
+    return row | validators | {"rate": rate, "fit": fit}
 
 
 def source_state(row: Row[Any]) -> SourceState:
@@ -35,7 +40,15 @@ def source_state(row: Row[Any]) -> SourceState:
     validators = Validators(values.pop("etag"), values.pop("last_modified"))
     as_of_s, events, exposure_s = json.loads(values.pop("rate"))
     rate = RateEvidence(tuple(events), tuple(exposure_s), as_of_s)
-    return SourceState(**values, validators=validators, rate=rate)
+    fit = json.loads(values.pop("fit"))
+    return SourceState(**values, validators=validators, rate=rate, fit=ModelFit(*fit) if fit else NO_FIT)
+
+
+def account_row(observation: Observation, account: Account) -> dict[str, Any]:
+    """Return a row of ``accounts``, of the day on which the probe ended."""
+    day = int(observation.outcome.finished_s // DAY_S)
+    row = {name: getattr(account, name) for name in ACCOUNT_FIELDS}
+    return row | {"day": day, "source_id": observation.state.source_id}
 
 
 def fields_text(item: Item) -> str:

@@ -34,6 +34,7 @@ from proxyd.model.item import EventKind, Item
 from proxyd.model.profile import NotificationRule
 from proxyd.ports import Token, Wanted
 from proxyd.rules import (
+    Account,
     HistoryNeeded,
     JointInterval,
     Known,
@@ -50,7 +51,7 @@ from proxyd.store import tables as t
 from proxyd.store.engine import StoreConnections, migrate, sqlite_connections, store_errors
 from proxyd.store.outbox import WAITING, SqlOutbox, forget_changed_endpoints, shown
 from proxyd.store.rows import DigestTimes
-from proxyd.store.statements import delete_named, execute_many, upsert
+from proxyd.store.statements import add_up, delete_named, execute_many, upsert
 from proxyd.store.writer import Writer, drained
 
 _CHUNK = 500
@@ -65,7 +66,7 @@ _of_item = and_(
 )
 _UPSERT_SOURCE, _UPSERT_STREAM = upsert(t.sources), upsert(t.streams)
 _UPSERT_SUBSCRIPTION, _UPSERT_JOINT = upsert(t.subscriptions), upsert(t.joint_intervals)
-_UPSERT_WEEK = upsert(t.weeks)
+_UPSERT_WEEK, _ADD_ACCOUNT = upsert(t.weeks), add_up(t.accounts)
 _INSERT_ITEM, _INSERT_CHANGE, _INSERT_INTERVAL = insert(t.items), insert(t.changes), insert(t.intervals)
 _INSERT_NOTIFICATION, _INSERT_OUTBOX = insert(t.notifications), insert(t.outbox)
 _EDIT_ITEM = update(t.items).where(_of_item).values(content_hash=bindparam("hash"), fields=bindparam("text"))
@@ -264,6 +265,8 @@ class SqlStore(SqlOutbox):
         execute_many(connection, _MARK_PRESENT, present)
         weeks = [rows.week_row(o.state.source_id, o.week) for o in observations if o.week is not None]
         execute_many(connection, _UPSERT_WEEK, weeks)
+        accounts = [rows.account_row(o, o.account) for o in observations if o.account is not None]
+        execute_many(connection, _ADD_ACCOUNT, accounts)
         self._write_subscriptions(connection)
         self._record_firings(connection, observations)
 
@@ -343,6 +346,12 @@ class SqlStore(SqlOutbox):
         query = history.between(wanted, after, until).limit(limit)
         return [row._asdict() for row in await self._for_people(query)]
 
+    async def accounts(self, since_s: float) -> list[tuple[int, Account]]:
+        """Return what was found and predicted on each day since a time that has any: days since 1970-01-01, UTC."""
+        query = history.accounts_by_day(int(since_s // rows.DAY_S))
+        found = [row._asdict() for row in await self._for_people(query)]
+        return [(row.pop("day"), Account(**row)) for row in found]
+
     async def newest_position(self) -> int:
         """Return the position of the newest notification, 0 where there is none."""
         newest: int | None = (await self._for_people(select(func.max(t.notifications.c.position))))[0][0]
@@ -402,6 +411,7 @@ class SqlStore(SqlOutbox):
             ),
             delete(t.changes).where(t.changes.c.seen_s < horizon),
             delete(t.intervals).where(t.intervals.c.probed_s < horizon),
+            delete(t.accounts).where(t.accounts.c.day < int(horizon // rows.DAY_S)),
             delete(t.notifications).where(
                 and_(
                     t.notifications.c.created_s < horizon,

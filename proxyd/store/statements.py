@@ -17,6 +17,14 @@ def upsert(table: Table) -> Executable:
     return statement.on_conflict_do_update(index_elements=keys, set_=changed)
 
 
+def add_up(table: Table) -> Executable:
+    """Return a statement that writes rows, and adds to those of the same keys that are there."""
+    statement = insert(table)
+    keys = [column.name for column in table.primary_key]
+    sums = {c.name: c + statement.excluded[c.name] for c in table.columns if c.name not in keys}
+    return statement.on_conflict_do_update(index_elements=keys, set_=sums)
+
+
 def execute_many(connection: Connection, statement: Executable, values: list[dict[str, Any]]) -> None:
     """Run a statement with each of ``values``, none or many."""
     if values:

@@ -69,6 +69,7 @@ sources = Table(
     Column("distrust_until_s", Float, nullable=False, server_default="0"),
     Column("missing", Integer, nullable=False, server_default="0"),
     Column("last_push_s", Float),
+    Column("fit", Text, nullable=False, server_default="[]"),  # how well its model predicts; empty before
 )
 
 declared = Table(  # since when each source is
@@ -86,6 +87,24 @@ weeks = Table(  # when in a week a source's items came
     Column("squares", Float, nullable=False),
     Column("since_s", Float, nullable=False),
     Column("as_of_s", Float, nullable=False),
+)
+
+accounts = Table(  # what probes found beside what was predicted
+    "accounts",
+    metadata,
+    Column("day", Integer, primary_key=True),  # since 1970-01-01, UTC
+    Column("source_id", String, primary_key=True),
+    Column("probes", Integer, nullable=False),
+    Column("items", Integer, nullable=False),
+    Column("predicted_items", Float, nullable=False),
+    Column("timed_items", Integer, nullable=False),
+    Column("predicted_timed_items", Float, nullable=False),
+    Column("delay_item_s", Float, nullable=False),
+    Column("predicted_delay_item_s", Float, nullable=False),
+    Column("captured", Integer, nullable=False),
+    Column("predicted_captured", Float, nullable=False),
+    Column("missed", Integer, nullable=False),
+    Column("predicted_missed", Float, nullable=False),
 )
 
 subscriptions = Table(

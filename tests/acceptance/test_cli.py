@@ -55,7 +55,7 @@ async def test_verbs_that_need_no_daemon(tmp_path: Path) -> None:
 
 async def test_verbs_that_need_a_daemon_say_so(tmp_path: Path) -> None:
     async with Daemon(tmp_path) as daemon:
-        for verb in (["healthcheck"], ["plan"], ["rules"], ["explain", "x"]):
+        for verb in (["healthcheck"], ["plan"], ["rules"], ["report"], ["explain", "x"]):
             done = await daemon.cli(*verb)
             assert (done.code, done.out) == (1, ""), verb
             assert re.fullmatch(r"proxyd: no daemon .*\n", done.err), done
@@ -106,6 +106,27 @@ async def test_what_the_running_daemon_plans_and_why(tmp_path: Path) -> None:
         assert "'fede'" in unknown.err
 
         assert (health.code, health.out) == (0, "ready\n")
+
+
+async def test_the_report_compares_what_was_found_with_what_was_predicted(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        await running(w)
+        w.origin.feeds["feed"].add(1)
+        await w.daemon.metric_reaches('proxyd_intervals_total{fate="captured"}', 1)
+        await w.daemon.metric_reaches("proxyd_items_predicted_total", 1e-6)
+        table, machine = await asyncio.gather(w.daemon.cli("report"), w.daemon.cli("report", "--days", "2", "--json"))
+        wrong = await w.daemon.cli("report", "--days", "0")
+    head, today, *rest = table.out.splitlines()
+    assert head.split("  ")[0] == "day"
+    assert datetime.fromisoformat(today.split()[0])
+    assert rest[-1] == "No source's model is off."
+    found = json.loads(machine.out)
+    day = found["days"][-1]
+    assert day["items"] >= 1
+    assert day["predicted_items"] > 0
+    assert (day["captured"], day["missed"], day["completeness"]) == (1, 0, 1.0)
+    assert 0 < day["predicted_completeness"] <= 1
+    assert (found["off"], wrong.code) == ([], 1)
 
 
 async def test_rules_are_listed_with_what_they_captured(tmp_path: Path) -> None:

@@ -12,12 +12,14 @@ import pytest
 from sqlalchemy import Connection, select, update
 
 from proxyd.errors import ConflictError, NotFoundError, StoreError
+from proxyd.estimation import ModelFit
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind, Item
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, Validators
 from proxyd.model.profile import SecretRef, WebhookDelivery
 from proxyd.ports import Token, Wanted
 from proxyd.rules import (
+    Account,
     IntervalRecord,
     Needed,
     Notification,
@@ -219,6 +221,20 @@ async def test_tokens_are_unique_by_name(store: SqlStore) -> None:
     assert await store.find_token("abd") is None
     with pytest.raises(ConflictError, match="named 'n'"):
         await store.add_token(replace(token, token_id="other"))
+
+
+async def test_accounts_add_up_by_day_and_expire(store: SqlStore) -> None:
+    day_s, one = 86400.0, Account(1, 2, 1.5, 2, 1.5, 60.0, 45.0, 2, 1.25, 1, 0.5)
+    for name, at_s in (("a", 5.0), ("a", 7.0), ("b", 6.0), ("a", day_s + 1.0), ("a", 9 * day_s)):
+        outcome = ProbeOutcome(name, OutcomeKind.CHANGED, at_s, at_s, 200)
+        state = SourceState(name, "https://s.example/", fit=ModelFit(-6.0, 3.0, 2.5, 1.0, at_s, 2.0, 3.0))
+        await store.record(Observation(state, outcome, account=one))
+    three = Account(3, 6, 4.5, 6, 4.5, 180.0, 135.0, 6, 3.75, 3, 1.5)
+    assert await store.accounts(0.0) == [(0, three), (1, one), (9, one)]
+    assert [day for day, _ in await store.accounts(1.5 * day_s)] == [1, 9]
+    assert (await store.load_states())["b"].fit == ModelFit(-6.0, 3.0, 2.5, 1.0, 6.0, 2.0, 3.0)
+    assert await store.expire(10 * day_s, retention_s=8.5 * day_s) == 2  # of the first day, by source
+    assert [day for day, _ in await store.accounts(0.0)] == [1, 9]
 
 
 async def test_old_rows_expire_but_not_what_is_shown_or_on_its_way(store: SqlStore) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ from proxyd.api import ApiSettings, serve_api
 from proxyd.client import ApiError, Client
 from proxyd.config import socket_address
 from proxyd.errors import ConfigError
+from proxyd.estimation import ModelFit
+from proxyd.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.rules import Account, Observation, SourceState, iso_time
 from tests.fleets import DOMAIN, changed, item, rule, source
 from tests.integration.api_world import T0, Running, running_api
 
@@ -36,6 +40,7 @@ ROUTES = [
     ("GET", "/api/v1/explain/s", "read"),
     ("GET", "/api/v1/plan", "read"),
     ("GET", "/api/v1/advice", "read"),
+    ("GET", "/api/v1/report", "read"),
     ("GET", "/api/v1/notifications", "read"),
     ("GET", "/api/v1/stream?last_event_id=x", "read"),
     ("GET", "/api/v1/notifications/x", "read"),
@@ -240,6 +245,46 @@ async def test_the_client_speaks_to_the_socket_that_only_its_owner_can_open(runn
             assert set(running.control.declaration.rules) == {"r", "q"}
             assert (await client.create_token("n", "read")).startswith("pxd_")
     assert not path.exists()
+
+
+async def test_a_report_compares_what_was_found_with_what_was_predicted(running: Running) -> None:
+    headers = await running.token("read")
+    async with running.client.get("/api/v1/report", headers=headers) as answer:
+        assert await answer.json() == {"days": [], "off": []}
+    for days in ("0", "x", "99999"):
+        async with running.client.get(f"/api/v1/report?days={days}", headers=headers) as answer:
+            assert answer.status == 400
+    store, decider = running.control.store, running.control.decider
+    fit = ModelFit(-6.0, 3.0, 30.0, T0 - 1e6, T0, T0 - 7200.0, T0 - 3600.0)
+    state = SourceState("s", "https://example.org/s", fit=fit)
+    account = Account(4, 3, 2.5, 2, 2.0, 90.0, 50.0, 3, 2.0, 1, 0.5)
+    for at_s in (T0, T0 - 86400.0):
+        outcome = ProbeOutcome("s", OutcomeKind.CHANGED, at_s, at_s, 200)
+        await store.record(Observation(state, outcome, account=account))
+    decider.states["s"] = replace(decider.estimates.state(decider.declaration.sources["s"], "x"), fit=fit)
+    async with running.client.get("/api/v1/report?days=1", headers=headers) as answer:
+        found = await answer.json()
+    assert found["days"] == [
+        {
+            "day": iso_time(T0)[:10],
+            "probes": 4,
+            "items": 3,
+            "predicted_items": 2.5,
+            "mean_delay_s": 45.0,
+            "predicted_mean_delay_s": 25.0,
+            "captured": 3,
+            "missed": 1,
+            "completeness": 0.75,
+            "predicted_completeness": 0.8,
+        }
+    ]
+    (off,) = found["off"]
+    assert (off["source"], off["week_score"], off["found"], off["expected"]) == ("s", -6.0, 3.0, 30.0)
+    week, rate = off["summary"]
+    assert week.endswith(f"planned evenly since {iso_time(T0 - 7200.0)}")
+    assert "fewer than expected (3 items found, 30 expected" in rate
+    async with running.client.get("/metrics") as answer:
+        assert "proxyd_models_off 1.0" in await answer.text()
 
 
 async def test_a_taken_port_is_a_clear_error(running: Running, tmp_path: Path) -> None:

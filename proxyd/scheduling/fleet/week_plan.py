@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.estimation import MONDAY_S, WEEK_S, Cycle, Siblings, WeekShapes
+from proxyd.estimation import MONDAY_S, WEEK_S, Cycle, Siblings, WeekShapes, WeekSums
 from proxyd.scheduling.fleet.doe import doe_slots
 from proxyd.scheduling.fleet.planner import FleetLimits, FleetPlanner, WeekGrid
 from proxyd.scheduling.fleet.trade import TradePoint, trade
@@ -49,6 +49,8 @@ class FleetState:
         Extra prices of the slots from the plan before.
     siblings
         Which sources change together: handed on with the plan.
+    even
+        Sources whose week is off: they are planned as if every hour were alike, shape (sources,); none where ``None``.
 
     Examples
     --------
@@ -72,6 +74,12 @@ class FleetState:
     most_per_s: Floats | None = None
     slot_factor: Floats | None = None
     siblings: Siblings = field(default_factory=dict)
+    even: NDArray[np.bool_] | None = None
+
+    @property
+    def planned_weeks(self) -> WeekShapes:
+        """The shapes by which the sources are planned: of those whose week is off an even one."""
+        return self.weeks if self.even is None else self.weeks.evened(self.even)
 
 
 class WeekPlan:
@@ -96,7 +104,7 @@ class WeekPlan:
         self,
         planner: FleetPlanner,
         numbers: dict[str, int],
-        weeks: WeekShapes,
+        weeks: _Weeks,
         cycle: Cycle,
         told: dict[str, tuple[float, float, float]],
         zone_s: Floats | None = None,
@@ -138,7 +146,7 @@ class WeekPlan:
         numbers = {source_id: number for number, source_id in enumerate(state.source_ids)}
         told = zip(state.rate_per_s.tolist(), state.weights.tolist(), state.last_seen_s.tolist(), strict=True)
         known = dict(zip(state.source_ids, told, strict=True))
-        week = cls(planner, numbers, state.weeks, cycle, known, state.zone_s, _doe(state, numbers, planner))
+        week = cls(planner, numbers, _Weeks.of(state), cycle, known, state.zone_s, _doe(state, numbers, planner))
         week.siblings = state.siblings
         return week
 
@@ -232,8 +240,34 @@ class WeekPlan:
 
     def intensity(self, source_id: str) -> Floats:
         """Return the factors of a source's rate by hour of the week, shape (168,)."""
-        factors: Floats = self._weeks.shapes[self._weeks.of_source[self._numbers[source_id]]]
+        planned = self._weeks.planned
+        factors: Floats = planned.shapes[planned.of_source[self._numbers[source_id]]]
         return factors
+
+    @property
+    def dispersion(self) -> float:
+        """Variance over mean of the sources' items by hour."""
+        return self._weeks.learned.dispersion
+
+    def sums(self, source_id: str) -> WeekSums | None:
+        """Return what the learned week of a source predicts, on or off; ``None`` for an even one, or not known."""
+        number = self._numbers.get(source_id)
+        return None if number is None else self._weeks.sums[self._weeks.learned.of_source[number]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Weeks:
+    """The weeks that were learned, their sums, and those by which sources are planned: even where they are off."""
+
+    learned: WeekShapes
+    planned: WeekShapes
+    sums: tuple[WeekSums | None, ...]
+
+    @classmethod
+    def of(cls, state: FleetState) -> _Weeks:
+        """Return those of a fleet."""
+        sums = tuple(WeekSums(shape.tolist()) if np.ptp(shape) > 1e-9 else None for shape in state.weeks.shapes)
+        return cls(state.weeks, state.planned_weeks, sums)
 
 
 def _doe(state: FleetState, numbers: Mapping[str, int], planner: FleetPlanner) -> dict[tuple[str, int, float], Floats]:
@@ -256,11 +290,12 @@ def _doe(state: FleetState, numbers: Mapping[str, int], planner: FleetPlanner) -
 
 def _curves(state: FleetState, slots: int) -> tuple[Floats, Ints, Floats | None]:
     """Return a row of shapes and of importances for each pair that occurs, and the row of each source."""
-    shapes = by_slot(state.weeks.shapes, slots)
+    weeks = state.planned_weeks
+    shapes = by_slot(weeks.shapes, slots)
     if state.importances is None:
-        return shapes, state.weeks.of_source, None
+        return shapes, weeks.of_source, None
     kinds, kind_of = state.importances
-    pairs, row_of = np.unique(np.stack([state.weeks.of_source, kind_of]), axis=1, return_inverse=True)
+    pairs, row_of = np.unique(np.stack([weeks.of_source, kind_of]), axis=1, return_inverse=True)
     return shapes[pairs[0]], row_of.reshape(-1).astype(np.int64), by_slot(kinds, slots)[pairs[1]]
 
 
