@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,6 @@ from proxyd.daemon import Planning
 from proxyd.metrics import Metrics
 from proxyd.model.schedule import Reason
 from proxyd.rules import Decider
-from proxyd.rules.estimates import Fleet
 from proxyd.scheduling.fleet import WeekPlan
 from proxyd.scheduling.parts import PART
 from tests.fakes import FakeClock, settle
@@ -90,13 +90,14 @@ async def test_a_probe_that_ends_while_the_plan_is_made_counts_in_it_and_none_is
 async def test_the_plan_is_made_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     found, clock = await known(), FakeClock(T0)
     threads: list[int] = []
-    plan = Fleet.plan
+    fleet = type(found.fleet(T0))
+    plan = fleet.plan
 
-    def noting(fleet: Fleet) -> WeekPlan | None:
+    def noting(taken: Any) -> WeekPlan | None:
         threads.append(threading.get_ident())
-        return plan(fleet)
+        return plan(taken)
 
-    monkeypatch.setattr(Fleet, "plan", noting)
+    monkeypatch.setattr(fleet, "plan", noting)
     await Planning(found, clock, Metrics(), every_s=60.0).plan()
     await settle()
     assert threads
