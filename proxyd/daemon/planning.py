@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import structlog
 
@@ -12,10 +12,12 @@ from proxyd.clock import sleep_or_wake
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock
 from proxyd.rules import Decider
+from proxyd.scheduling import Parts
 from proxyd.scheduling.fleet import WeekPlan
 
 log = structlog.get_logger("plan")
 Make: TypeAlias = Callable[[], "WeekPlan | None"]
+T = TypeVar("T")
 
 
 class Planning:
@@ -57,12 +59,25 @@ class Planning:
 
     async def plan(self) -> None:
         """Make a plan of what is known now and take it over."""
-        fleet = self._decider.fleet(self._clock.time_s())
+        fleet = await in_parts(self._decider.snapshot(self._clock.time_s()))
         began_s = self._clock.monotonic_s()
         week = await self._run_beside(fleet.plan)
         if week is None:
             return
-        self._decider.adopt(week, self._clock.time_s())
+        await in_parts(self._decider.adopting(week, self._clock.time_s()))
         self._metrics.plan_s.set(self._clock.monotonic_s() - began_s)
         self._metrics.probe_price.set(week.price_item_s / 3600.0)
-        log.info("planned the week", sources=len(fleet.pages), price_item_hours=round(week.price_item_s / 3600.0, 4))
+        log.info(
+            "planned the week", sources=len(fleet.source_ids), price_item_hours=round(week.price_item_s / 3600.0, 4)
+        )
+
+
+async def in_parts(work: Parts[T]) -> T:
+    """Do work part by part, the other tasks between any two, and return what it made."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as ended:
+            made: T = ended.value
+            return made
+        await asyncio.sleep(0)

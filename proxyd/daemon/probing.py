@@ -17,7 +17,7 @@ from proxyd.model.chronon import Chronon
 from proxyd.model.outcome import ProbeOutcome
 from proxyd.ports import Clock, Memory, Prober
 from proxyd.rules import NOTHING_KNOWN, Account, Decider, Observation
-from proxyd.scheduling import PlannedProbe
+from proxyd.scheduling import OVER_BUDGET, PlannedProbe
 
 log = structlog.get_logger("probes")
 _BUDGET_WINDOW_S = 3600.0
@@ -143,7 +143,9 @@ class ProbeLoop:
     def _count_budget(self, now: Chronon, chosen: int) -> None:
         now_s, capacity = self._clock.time_s(), self._decider.planner.capacity(now)
         self.last_chosen_s = now_s
-        for constraint, count in Counter(held for _, held in self._decider.planner.held_back).items():
+        held_back = Counter(held for _, held in self._decider.planner.held_back)
+        held_back[OVER_BUDGET] += self._decider.planner.passed_over
+        for constraint, count in held_back.items():
             self._metrics.postponed.labels(constraint).inc(count)
         self._metrics.allowed.inc(capacity)
         self._metrics.budget_used.set(self._used.add(now_s, chosen, capacity))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +25,7 @@ HALF_LIFE_S = 26 * WEEK_S
 _SAMPLE = 10_000  # sources from which shapes are learned; the others are assigned to one
 _FEWEST = 10.0  # items
 _LONGEST_S = 52 * WEEK_S
+_RUN = 1000  # sources whose counts are gathered by one call, which holds the interpreter's lock
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,7 +121,7 @@ def fleet_shapes(weeks: Sequence[WeekCounts], now_s: ArrayLike, *, most: int = 8
     """
     if not weeks:
         return WeekShapes(np.ones((1, HOURS)), np.zeros(0, dtype=np.int64))
-    items = np.array([each.items for each in weeks])
+    items = _items(weeks)
     at_s = np.broadcast_to(np.asarray(now_s, dtype=np.float64), items.shape)
     order = np.argsort(-items, kind="stable")
     first = order[:_SAMPLE]
@@ -149,7 +150,7 @@ def dispersion(weeks: Sequence[WeekCounts], now_s: ArrayLike) -> float:
     >>> round(dispersion([single], WEEK_S), 1), round(dispersion([batch], WEEK_S), 1)
     (1.0, 4.0)
     """
-    items = np.array([each.items for each in weeks])
+    items = _items(weeks)
     if items.sum() <= 0:
         return 1.0
     since_s = np.array([each.since_s for each in weeks])
@@ -160,7 +161,18 @@ def dispersion(weeks: Sequence[WeekCounts], now_s: ArrayLike) -> float:
 
 def _arrays(weeks: Sequence[WeekCounts], now_s: Floats) -> tuple[Floats, Floats]:
     """Return items and observed hours of each source, shape (sources, 168) both."""
-    counts = np.array([each.counts for each in weeks], dtype=np.float64)
+    counts = np.concatenate([np.array([each.counts for each in run], dtype=np.float64) for run in _runs(weeks)])
     fades = 2.0 ** (-np.maximum(0.0, now_s - np.array([each.as_of_s for each in weeks])) / HALF_LIFE_S)
-    passed = [each.passed(at_s) for each, at_s in zip(weeks, now_s.tolist(), strict=True)]
-    return counts * fades[:, None], np.array(passed)
+    since_s = np.array([each.since_s for each in weeks])
+    return counts * fades[:, None], passed_hours(np.maximum(since_s, now_s - _LONGEST_S), now_s)
+
+
+def _items(weeks: Sequence[WeekCounts]) -> Floats:
+    """Return the discounted items of each source, shape (sources,)."""
+    return np.concatenate(
+        [np.array([each.counts for each in run]).sum(axis=1, dtype=np.float64) for run in _runs(weeks)]
+    )
+
+
+def _runs(weeks: Sequence[WeekCounts]) -> Iterator[Sequence[WeekCounts]]:
+    return (weeks[begin : begin + _RUN] for begin in range(0, len(weeks), _RUN))

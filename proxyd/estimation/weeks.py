@@ -31,21 +31,20 @@ def week_hours(times_s: ArrayLike) -> Ints:
     return hours % HOURS
 
 
-def passed_hours(start_s: float, stop_s: float) -> Floats:
-    """Return how often each hour of the week has passed between two unix times, shape (168,).
+def passed_hours(start_s: ArrayLike, stop_s: ArrayLike) -> Floats:
+    """Return how often each hour of the week has passed between two unix times, shape (168,); (n, 168) for arrays.
 
     >>> passed_hours(4 * 86400.0, 4 * 86400.0 + 5400.0)[:3]
     array([1. , 0.5, 0. ])
     """
-    first, last = (start_s - MONDAY_S) / HOUR_S, (stop_s - MONDAY_S) / HOUR_S
     hour = np.arange(HOURS)
 
-    def until(end: float) -> Floats:
-        weeks, rest = divmod(end, HOURS)
+    def until(end_s: ArrayLike) -> Floats:
+        weeks, rest = np.divmod((np.asarray(end_s, dtype=np.float64)[..., None] - MONDAY_S) / HOUR_S, HOURS)
         passed: Floats = weeks + np.clip(rest - hour, 0.0, 1.0)
         return passed
 
-    return until(last) - until(first)
+    return until(stop_s) - until(start_s)
 
 
 def week_shape(counts: ArrayLike, passed: ArrayLike, *, dispersion: float = 1.0) -> Floats:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from math import inf
 
@@ -30,13 +29,13 @@ class ProbeLog:
     """
 
     budget: PolitenessBudget
-    starts_s: deque[float] = field(default_factory=deque)
+    starts_s: list[float] = field(default_factory=list)  # a deque takes 600 bytes, and a source mostly keeps one start
 
     def record(self, start_s: float) -> None:
         """Note a probe that started."""
         self.starts_s.append(start_s)
         while len(self.starts_s) > max(1, self.budget.probes or 1):
-            self.starts_s.popleft()
+            self.starts_s.pop(0)
 
     def move_last(self, start_s: float) -> None:
         """Correct the last start: it was planned, and came later."""
@@ -53,7 +52,7 @@ class ProbeLog:
         if planned_s in self.starts_s:
             self.starts_s.remove(planned_s)
             if start_s is not None:
-                self.starts_s = deque(sorted([*self.starts_s, start_s]))
+                self.starts_s = sorted([*self.starts_s, start_s])
 
     def earliest_s(self) -> float:
         """Return the earliest start of the next probe, minus infinity where any time will do."""

@@ -6,7 +6,6 @@ explanations come out.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -17,7 +16,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from proxyd.estimation import HOUR_S, MONDAY_S, WEEK_S, WeekCounts
+from proxyd.estimation import HOUR_S, WeekCounts
 from proxyd.model.chronon import Chronon, Epoch
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.model.profile import EMPTY_DECLARATION, Declaration, Source
@@ -38,16 +37,16 @@ from proxyd.rules.engine import (
 from proxyd.rules.estimates import Estimates, Fleet, Misfit, zone_s
 from proxyd.rules.explanation import Backlog, DeciderSettings, Explanation
 from proxyd.rules.fates import Fates, fates_of
-from proxyd.rules.importance import page_weights
 from proxyd.rules.joint import JointInterval
 from proxyd.rules.notices import History, notice
 from proxyd.rules.origins import MISSING, moved_url, probe_request, validators
 from proxyd.rules.programs import RuleProgram, compile_rule
+from proxyd.rules.snapshot import Snapshot
 from proxyd.rules.state import Needed, SourceState, StoredEvent, StreamState
 from proxyd.rules.streams import advance, counted, counts, recalled
 from proxyd.rules.subscriptions import Hubs, Subscription, refused
-from proxyd.scheduling import Demands, OnceDemand, Outlook, Page, PlannedProbe, Planner, outlook
-from proxyd.scheduling.fleet import SLOT_S, WeekPlan
+from proxyd.scheduling import Demands, OnceDemand, Outlook, Page, Parts, PlannedProbe, Planner, adopting, outlook, whole
+from proxyd.scheduling.fleet import WeekPlan
 
 _MOST_INTERVALS = 50_000
 
@@ -201,8 +200,9 @@ class Decider:
         if now_s >= self._next_anchor_s:
             self._next_anchor_s = now_s + self.settings.epoch_s
             for source_id, page in self.planner.pages.items():
-                self._anchor(page, now_s)
-                self.planner.reschedule(source_id, now)
+                if page.demands.intervals:
+                    self._anchor(page, now_s)
+                    self.planner.reschedule(source_id, now)
         return self.planner.choose(now)
 
     def request(self, source_id: str, now_s: float) -> ProbeRequest | None:
@@ -301,33 +301,34 @@ class Decider:
 
     def fleet(self, now_s: float) -> Fleet:
         """Return the sources that a plan of the week is for, as they stand; it is made beside the event loop."""
-        seen = [(p, p.last_seen_s) for p in self.planner.in_week() if p.last_seen_s is not None]
-        cycle, week, names = self.estimates.cycle, self.planner.week, [page.source_id for page, _ in seen]
-        week_s = cycle.week_s(now_s)
-        slots_s = (week_s - MONDAY_S) // WEEK_S * WEEK_S + MONDAY_S + SLOT_S * np.arange(round(WEEK_S / SLOT_S))
-        spare_per_s = np.array(self.planner.spare_per_s(cycle.time_s(slots_s).tolist()))
+        return whole(self.snapshot(now_s))
+
+    def snapshot(self, now_s: float) -> Parts[Fleet]:
+        """Gather the fleet in parts; a page that changes after its part is followed up when the plan is taken over."""
+        taken = Snapshot(self.estimates, now_s, self.settings.grid.length_s)
+        for number, pages in enumerate(self.planner.in_parts()):
+            if number:
+                yield
+            taken.add(pages, self.programs, self.declaration.sources)
+        week, spend = self.planner.week, self.settings.planner.spend
+        spare_per_s = np.array(self.planner.spare_per_s(taken.slots_s(), taken.asked_per_s))
         return Fleet(
-            pages=tuple((page.source_id, page.rate_per_s, page.priced_weight, last_s) for page, last_s in seen),
-            weeks=tuple(self.estimates.week(name, now_s) for name in names),
-            importances=tuple(
-                page_weights((self.programs[name] for name in page.demands.in_week), week_s) for page, _ in seen
-            ),
-            zones_s=tuple(zone_s(self.declaration.sources[name].zone, now_s) for name in names),
-            doe={p.source_id: tuple((d.probes, d.per_s) for d in p.demands.doe) for p, _ in seen if p.demands.doe},
-            now_s=now_s,
+            **taken.columns(),
             probes_per_s=float(spare_per_s.mean()),
             most_per_s=spare_per_s,
-            price_item_s=0.0 if self.settings.planner.spend else self.settings.planner.price_item_s,
-            cycle=cycle,
-            even=tuple(self.estimates.week_is_off(name) for name in names),
+            price_item_s=0.0 if spend else self.settings.planner.price_item_s,
             slot_factor=None if week is None else week.slot_factor,
             changes=self.estimates.changes.snapshot(),
         )
 
     def adopt(self, week: WeekPlan, now_s: float) -> None:
         """Detect by a plan of the week from now on; what was probed while it was made is planned anew."""
+        whole(self.adopting(week, now_s))
+
+    def adopting(self, week: WeekPlan, now_s: float) -> Parts[None]:
+        """Do the same in parts."""
         self.estimates.siblings = week.siblings
-        self.planner.adopt(week, self.settings.grid.chronon_at(now_s))
+        return adopting(self.planner, week, self.settings.grid.chronon_at(now_s))
 
     # -- intervals of several pages
 
@@ -384,13 +385,13 @@ class Decider:
             page.demands.once = self._once(page_id)
             self.planner.reschedule(page_id, self.settings.grid.chronon_at(now_s))
 
-    def _once(self, page_id: str) -> list[OnceDemand]:
+    def _once(self, page_id: str) -> tuple[OnceDemand, ...]:
         grid = self.settings.grid
-        return [
+        return tuple(
             OnceDemand(each.rule, each.opened, grid.chronon_at(each.ends_s) if each.deadline is None else each.deadline)
             for each in self.captures.wanting(page_id)
             if each.told is None
-        ]
+        )
 
     def fates(self, rule: str) -> Fates:
         """Return what became of the execution intervals of a declared rule since its START."""
@@ -456,7 +457,7 @@ class Decider:
             blocked_by=self.planner.blocked_by(page, now_s) if page else "no rule asks for it",
             earliest_s=earliest if earliest > now_s else None,
             rules=tuple(self._rules_of.get(source_id, ())),
-            postponed=dict(page.postponed) if page else {},
+            postponed=self.planner.postponed(source_id) if page else {},
             unmet_intervals=sum(demand.unmet for demand in page.demands.intervals) if page else 0,
             state=self._state(source),
             moved_url=moved_url(self._state(source), source),
@@ -523,7 +524,7 @@ class Decider:
         state = self._state(source)
         host = _host(moved_url(state, source) or source.url)
         scope = self.settings.throttle_scope(host)
-        log = ProbeLog(self._politeness(source), old.log.starts_s if old else deque())
+        log = ProbeLog(self._politeness(source), old.log.starts_s if old else [])
         if not log.starts_s and state.last_start_s is not None:
             # only the last start is remembered over a restart: assume that the whole window was used then
             for _ in range(log.budget.probes or 1):

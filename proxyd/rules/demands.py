@@ -38,17 +38,17 @@ def demands_of(
             before = next((each for each in old.intervals if each.asks_the_same(wanted)), None)
             if before is None:
                 wanted.anchor(now_s, rate_per_s=rate_per_s, count=counts[program.rule.name])
-            demands.intervals.append(before or wanted)
+            demands.intervals = (*demands.intervals, before or wanted)
         elif kind is PolicyName.UNIFORM:
-            demands.fixed.append(_fixed_demand(program, old, now_s, grid))
+            demands.fixed = (*demands.fixed, _fixed_demand(program, old, now_s, grid))
         elif kind is PolicyName.DOE:
-            demands.doe.append(_doe_demand(program, old, grid))
+            demands.doe = (*demands.doe, _doe_demand(program, old, grid))
         elif kind in PACED:
             paced = PacedDemand(program.rule.name, kind, seed)
             paced.count(counts[program.rule.name], now_s - program.accepted_s)
-            demands.paced.append(paced)
+            demands.paced = (*demands.paced, paced)
         else:
-            demands.detecting.append(program.rule.name)
+            demands.detecting = (*demands.detecting, program.rule.name)
     return demands
 
 

@@ -154,14 +154,15 @@ class Fleet:
 
     Parameters
     ----------
-    pages
-        Those that were seen: name, items a second, weight, and when each was seen last.
+    source_ids, rate_per_s, weights, last_seen_s
+        Those that were seen: name, items a second, weight, and when each was seen last; shape (sources,).
     weeks
         When in a week the items of each came.
-    importances
-        What waiting costs each by hour of the week, shape (168,), UTC; ``None`` where no hour differs.
+    importances, kind_of
+        What waiting costs by hour of the week, shape (168,), UTC, ``None`` where no hour differs; and which of them
+        holds for each.
     zones_s
-        By how much the clocks where each one's week lives are ahead of UTC, in seconds.
+        By how much the clocks where each one's week lives are ahead of UTC, in seconds, shape (sources,).
     doe
         By source, the probes and seconds of its DOE rules.
     probes_per_s
@@ -169,48 +170,51 @@ class Fleet:
     most_per_s
         The same by slot of the week, shape (slots,).
     even
-        Which of them are planned as if every hour were alike: their week is off.
+        Which of them are planned as if every hour were alike, for their week is off, shape (sources,); ``None`` for none.
     slot_factor
         Extra prices of the slots in the plan before.
     changes
         Which sources changed when, as ``siblings_of`` takes it.
     """
 
-    pages: tuple[tuple[str, float, float, float], ...]
-    weeks: tuple[WeekCounts, ...]
-    importances: tuple[Floats | None, ...]
-    zones_s: tuple[float, ...]
+    source_ids: Sequence[str]
+    rate_per_s: Floats
+    weights: Floats
+    last_seen_s: Floats
+    weeks: Sequence[WeekCounts]
+    importances: Sequence[Floats | None]
+    kind_of: Ints
+    zones_s: Floats
     doe: Mapping[str, tuple[tuple[int, float], ...]]
     now_s: float
     probes_per_s: float
     most_per_s: Floats
     price_item_s: float
     cycle: Cycle
-    even: tuple[bool, ...] = ()
+    even: NDArray[np.bool_] | None = None
     slot_factor: Floats | None = None
     changes: Sequence[tuple[int, str]] = ()
 
     def plan(self) -> WeekPlan | None:
         """Return the plan of the week, ``None`` for no sources."""
-        if not self.pages:
+        if not self.source_ids:
             return None
-        names, rates, weights, last_seen = zip(*self.pages, strict=True)
         state = FleetState(
-            names,
-            np.array(rates),
-            np.array(weights),
-            np.array(last_seen),
-            fleet_shapes(self.weeks, self.cycle.week_s(self.now_s) + np.array(self.zones_s)),
+            self.source_ids,
+            self.rate_per_s,
+            self.weights,
+            self.last_seen_s,
+            fleet_shapes(self.weeks, self.cycle.week_s(self.now_s) + self.zones_s),
             self.probes_per_s,
             self.price_item_s,
             self._kinds(),
             cycle=self.cycle,
-            zone_s=np.array(self.zones_s) if any(self.zones_s) else None,
+            zone_s=self.zones_s if self.zones_s.any() else None,
             doe=self.doe,
             siblings=siblings_of(self.changes, now_s=self.cycle.week_s(self.now_s)),
             most_per_s=self.most_per_s,
             slot_factor=self.slot_factor,
-            even=np.array(self.even) if any(self.even) else None,
+            even=self.even,
         )
         return WeekPlan.of(state)
 
@@ -218,13 +222,18 @@ class Fleet:
         """Return the importances that occur, and which of them each source has; ``None`` where all are even."""
         if all(each is None or not each.any() for each in self.importances):
             return None
-        even = np.ones(HOURS)
-        rows = [
-            even if each is None or not each.any() else np.roll(each / each.mean(), round(zone_s / HOUR_S))
-            for each, zone_s in zip(self.importances, self.zones_s, strict=True)
-        ]
+        zones_s, zone_of = np.unique(self.zones_s, return_inverse=True)
+        pairs, pair_of = np.unique(self.kind_of * len(zones_s) + zone_of, return_inverse=True)
+        rows = [_local(self.importances[pair // len(zones_s)], zones_s[pair % len(zones_s)]) for pair in pairs.tolist()]
         kinds, kind_of = np.unique(rows, axis=0, return_inverse=True)
-        return kinds, kind_of.reshape(-1).astype(np.int64)
+        return kinds, kind_of.reshape(-1)[pair_of].astype(np.int64)
+
+
+def _local(importance: Floats | None, zone_s: float) -> Floats:
+    """Return what waiting costs by the hours of a zone, mean 1."""
+    if importance is None or not importance.any():
+        return np.ones(HOURS)
+    return np.roll(importance / importance.mean(), round(zone_s / HOUR_S))
 
 
 def zone_s(zone: str | None, at_s: float) -> float:

@@ -1,16 +1,21 @@
 """Schedules and policies: what to probe when, decided without reading a clock or touching the world."""
 
+from proxyd.scheduling.adoption import adopting
 from proxyd.scheduling.budget import Budget, BudgetHours
 from proxyd.scheduling.demand import Demands, DoeDemand, FixedDemand, IntervalDemand, OnceDemand
 from proxyd.scheduling.edf import latest_slots
 from proxyd.scheduling.intervals import Firing, PlannedInterval, expected_interval
 from proxyd.scheduling.outlook import Outlook, Unmet, outlook
+from proxyd.scheduling.pace import PlannedProbe
 from proxyd.scheduling.paces import PACED, PacedDemand
-from proxyd.scheduling.page import CONSTRAINTS, Page
-from proxyd.scheduling.planner import PlannedProbe, Planner, PlannerSettings
+from proxyd.scheduling.page import CONSTRAINTS, OVER_BUDGET, Page
+from proxyd.scheduling.parts import Parts, whole
+from proxyd.scheduling.planner import Planner
+from proxyd.scheduling.settings import PlannerSettings
 
 __all__ = [
     "CONSTRAINTS",
+    "OVER_BUDGET",
     "PACED",
     "Budget",
     "BudgetHours",
@@ -23,12 +28,15 @@ __all__ = [
     "Outlook",
     "PacedDemand",
     "Page",
+    "Parts",
     "PlannedInterval",
     "PlannedProbe",
     "Planner",
     "PlannerSettings",
     "Unmet",
+    "adopting",
     "expected_interval",
     "latest_slots",
     "outlook",
+    "whole",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf
 
 from proxyd.model.chronon import Chronon, ChrononGrid, Epoch
@@ -236,12 +237,12 @@ class Demands:
     (True, 'r', False)
     """
 
-    intervals: list[IntervalDemand] = field(default_factory=list)
-    fixed: list[FixedDemand] = field(default_factory=list)
-    detecting: list[str] = field(default_factory=list)
-    paced: list[PacedDemand] = field(default_factory=list)
-    doe: list[DoeDemand] = field(default_factory=list)
-    once: list[OnceDemand] = field(default_factory=list)
+    intervals: Sequence[IntervalDemand] = ()
+    fixed: Sequence[FixedDemand] = ()
+    detecting: Sequence[str] = ()
+    paced: Sequence[PacedDemand] = ()
+    doe: Sequence[DoeDemand] = ()
+    once: Sequence[OnceDemand] = ()
     weight: float = 1.0
 
     def probed(self, chronon: Chronon) -> None:
@@ -270,6 +271,22 @@ class Demands:
     def is_priced(self) -> bool:
         """Whether a rule asks for probes as often as they are worth their price."""
         return bool(self.detecting or self.paced)
+
+    @property
+    def only_detects(self) -> bool:
+        """Whether nothing is asked but probes that are worth their price."""
+        others = self.intervals or self.fixed or self.paced or self.doe or self.once
+        return bool(self.detecting) and not others
+
+    def asked_per_s(self, length_s: float) -> float:
+        """Return the probes a second that its intervals and numbers of probes ask for, in chronons of ``length_s``."""
+        if not (self.intervals or self.fixed or self.doe):
+            return 0.0
+        return (
+            max([*(d.rate_per_s / d.firing.every for d in self.intervals), 0.0])
+            + max([*(1.0 / (d.period * length_s) for d in self.fixed), 0.0])
+            + max([*(d.probes / d.per_s for d in self.doe), 0.0])
+        )
 
     @property
     def earliest_s(self) -> float:

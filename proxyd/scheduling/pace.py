@@ -18,6 +18,7 @@ class PlannedProbe:
 
     Examples
     --------
+    >>> from proxyd.model.schedule import Reason
     >>> PlannedProbe(Probe("a", 3, Reason.DETECTION), start_s=30.5).probe.chronon
     3
     """
@@ -33,6 +34,11 @@ class Pace:
         self._start_s = start_s
         self._part_s = _SPREAD * length_s / max(1, capacity)
         self._free = list(range(capacity))
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another probe may start."""
+        return bool(self._free)
 
     def take(self, at_s: float) -> float | None:
         """Return the start of a probe that may start at ``at_s``; ``None`` where the budget is used up.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from proxyd.model.chronon import Chronon
 from proxyd.politeness import ProbeLog
 from proxyd.scheduling.demand import Demands
+from proxyd.scheduling.fleet import WeekPlan
 
 BACK_OFF, SOURCE_POLITENESS, HOST_POLITENESS = "back-off", "source politeness", "host politeness"
 FRESHNESS = "freshness"
@@ -67,6 +68,11 @@ class Page:
     def priced_weight(self) -> float:
         """What a delay costs the rules that want a probe when it is worth its price; 0 where there is none."""
         return self.demands.weight if self.demands.is_priced else 0.0
+
+    def follow(self, week: WeekPlan) -> None:
+        """Let a plan of the week know when the page was seen last, and its rate and weight."""
+        if self.last_seen_s is not None:
+            week.follow(self.source_id, self.rate_per_s, self.priced_weight, self.last_seen_s)
 
     def record(self, start_s: float) -> None:
         """Note a probe that starts."""

@@ -2,109 +2,33 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import merge
+from itertools import takewhile
 from math import inf, isinf
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import TypeAlias
-from zoneinfo import ZoneInfo
 
-from proxyd.model.chronon import Chronon, ChrononGrid, Epoch
+from proxyd.model.chronon import Chronon, Epoch
 from proxyd.model.schedule import Probe, Reason
-from proxyd.politeness import HostBudgets, PolitenessBudget
+from proxyd.politeness import HostBudgets
 from proxyd.scheduling import detection
-from proxyd.scheduling.budget import Budget
 from proxyd.scheduling.demand import DoeDemand
 from proxyd.scheduling.edf import latest_slots
 from proxyd.scheduling.fleet import WeekPlan
 from proxyd.scheduling.intervals import PlannedInterval
 from proxyd.scheduling.overflow import most_items
+from proxyd.scheduling.pace import Pace, PlannedProbe
 from proxyd.scheduling.page import HOST_POLITENESS, HOST_THROTTLED, OVER_BUDGET, Page
+from proxyd.scheduling.parts import parted
+from proxyd.scheduling.settings import PlannerSettings
+from proxyd.scheduling.sleeping import Sleeping
+from proxyd.scheduling.waiting import Waiting
 
 LOOKAHEAD_CHRONONS = 60
 _ROUNDING_S = 1e-6  # sums of 0.2 s miss the start of a chronon by a little
-_SPREAD = (
-    0.9  # the part of a chronon in which probes start: the last ones must not fall out of it when the loop is late
-)
-
-
-@dataclass(frozen=True, slots=True)
-class PlannerSettings:
-    """What holds for the whole fleet.
-
-    Parameters
-    ----------
-    spend
-        Use the whole budget (OptMon1) instead of stopping where a probe saves less than its price (OptMon2).
-    price_item_s
-        Item-seconds of delay that a detection probe must save.
-    host_spacing_s
-        Least time between the starts of two probes of a host, in seconds.
-    safety_s
-        Time between two probes of a source whose hub pushes, in seconds.
-    overflow
-        Probability that items slide off a feed unseen before its next probe, which is made earlier for it.
-    host_probes, host_window_s
-        Most probes of a host in any such time, in seconds; ``None`` where their number is not limited.
-
-    Examples
-    --------
-    >>> PlannerSettings(grid=ChrononGrid(10.0), budget=Budget(1.0)).spend
-    False
-    """
-
-    grid: ChrononGrid
-    budget: Budget
-    budget_zone: ZoneInfo | None = None
-    spend: bool = False
-    price_item_s: float = 360.0
-    host_spacing_s: float = 1.0
-    safety_s: float = 21600.0
-    overflow: float = 0.01
-    host_probes: int | None = None
-    host_window_s: float = 0.0
-
-    @property
-    def host_budget(self) -> PolitenessBudget:
-        """The politeness budget of every host."""
-        return PolitenessBudget(self.host_spacing_s, self.host_probes, self.host_window_s)
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedProbe:
-    """A probe and when it starts, in unix seconds within its chronon.
-
-    Examples
-    --------
-    >>> PlannedProbe(Probe("a", 3, Reason.DETECTION), start_s=30.5).probe.chronon
-    3
-    """
-
-    probe: Probe
-    start_s: float
-
-
-class _Pace:
-    """Spreads the starts over a chronon of ``capacity`` equal parts, so that the fleet never bursts."""
-
-    def __init__(self, start_s: float, length_s: float, capacity: int) -> None:
-        self._start_s = start_s
-        self._part_s = _SPREAD * length_s / max(1, capacity)
-        self._free = list(range(capacity))
-
-    def take(self, at_s: float) -> float | None:
-        """Return the start of a probe that may start at ``at_s``; ``None`` where the budget is used up.
-
-        It is in the first free part from then on; where none is left, one of the earlier parts pays for it.
-        """
-        if not self._free:
-            return None
-        index = bisect_left(self._free, int((at_s - self._start_s) / self._part_s))
-        part = self._free.pop(min(index, len(self._free) - 1))
-        return max(at_s, self._start_s + part * self._part_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +51,14 @@ class Planner:
     spend, whatever saves most. A page is looked at only when it may be due: O(log n) a probe.
 
     It reads no clock: ``choose`` must be called with non-decreasing chronons. What one chronon did not use is lost.
-    ``held_back`` holds the sources that the last call wanted to probe and could not, with the constraint.
+    ``held_back`` holds the sources that the last call wanted to probe and could not, with the constraint;
+    ``passed_over`` says for how many more that only detect there was no room in the budget.
 
     Examples
     --------
+    >>> from proxyd.model.chronon import ChrononGrid
     >>> from proxyd.politeness import PolitenessBudget, ProbeLog
-    >>> from proxyd.scheduling import Demands
+    >>> from proxyd.scheduling import Budget, Demands, PlannerSettings
     >>> planner = Planner(PlannerSettings(grid=ChrononGrid(10.0), budget=Budget(1.0)))
     >>> log = ProbeLog(PolitenessBudget(60.0))
     >>> planner.put(Page("a", "example.org", log, Demands(detecting=["r"]), rate_per_s=0.01), now=0)
@@ -147,27 +73,52 @@ class Planner:
         self._blocked_s: dict[str, float] = {}
         self._in_flight: dict[str, Chronon] = {}
         self.held_back: list[tuple[str, str]] = []
-        self._sleeping: list[tuple[Chronon, str]] = []
+        self.passed_over = 0
+        self._sleeping = Sleeping()
         self._awake: set[str] = set()
+        self._unseen, self._due = Waiting(), Waiting()
         self.week: WeekPlan | None = None
+        self._coming: WeekPlan | None = None
 
     # -- what the daemon tells it
 
-    def adopt(self, week: WeekPlan, now: Chronon) -> None:
-        """Detect by a new plan of the week from now on."""
-        self.week = week
-        for source_id in self.pages:
-            self.reschedule(source_id, now)
+    def announce(self, week: WeekPlan) -> None:
+        """Let a plan that is to be taken over follow every probe from now on."""
+        self._coming = week
+
+    def change_to(self, week: WeekPlan) -> None:
+        """Detect by another plan; its pages go on sleeping until they are rescheduled."""
+        self.week, self._coming = week, None
+        self._due.renumber(week)
+
+    def sleep(self, page: Page, wake: Chronon) -> None:
+        """Let a page be no candidate until ``wake``."""
+        self._rest(page.source_id)
+        self._sleeping.put(page, wake)
+
+    def in_parts(self) -> Iterator[list[Page]]:
+        """Yield all pages in parts, but for those that are put or removed meanwhile."""
+        for names in parted(tuple(self.pages)):
+            yield [self.pages[name] for name in names if name in self.pages]
 
     def put(self, page: Page, now: Chronon) -> None:
         """Add or replace a page."""
+        self.remove(page.source_id)
         self.pages[page.source_id] = page
         self.reschedule(page.source_id, now)
 
     def remove(self, source_id: str) -> None:
         """Forget a page; does nothing where it is not known."""
-        self.pages.pop(source_id, None)
+        page = self.pages.pop(source_id, None)
+        if page is not None:
+            self._sleeping.remove(page)
+            self._rest(source_id)
+
+    def _rest(self, source_id: str) -> None:
+        """Let a page be no candidate until it wakes again."""
         self._awake.discard(source_id)
+        self._unseen.remove(source_id)
+        self._due.remove(source_id)
 
     def start(self, planned: PlannedProbe, now_s: float) -> float:
         """Return when a planned probe may really start, given when others really did; at ``now_s`` it has.
@@ -233,14 +184,10 @@ class Planner:
     def reschedule(self, source_id: str, now: Chronon) -> None:
         """Find out anew when to look at a page, after its rate, demands or back-off changed."""
         page = self.pages[source_id]
-        if self.week is not None and page.last_seen_s is not None:
-            self.week.follow(source_id, page.rate_per_s, page.priced_weight, page.last_seen_s)
-        self._awake.discard(source_id)
-        page.wake = self._wake(page, now)
-        heappush(self._sleeping, (page.wake, source_id))
-        if len(self._sleeping) > 64 + 4 * len(self.pages):
-            self._sleeping = [(p.wake, p.source_id) for p in self.pages.values()]
-            heapify(self._sleeping)
+        for week in (self.week, self._coming):
+            if week is not None:
+                page.follow(week)
+        self.sleep(page, self._wake(page, now))
 
     # -- what it decides
 
@@ -254,9 +201,11 @@ class Planner:
         self.held_back = []
         start_s = self.settings.grid.start_s(now)
         stop_s = self.settings.grid.start_s(now + 1)
-        pace = _Pace(start_s, stop_s - start_s, self.capacity(now))
+        pace = Pace(start_s, stop_s - start_s, self.capacity(now))
         chosen: list[PlannedProbe] = []
-        for candidate in sorted(self._candidates(now), key=lambda c: c.rank):
+        hard = sorted(self._candidates(now), key=attrgetter("rank"))
+        waiting = takewhile(lambda _: pace.has_room, self._waiting(now))
+        for candidate in merge(hard, waiting, key=attrgetter("rank")):
             page = candidate.page
             earliest_s = max(start_s, self.earliest_s(page))
             if earliest_s >= stop_s - _ROUNDING_S:
@@ -265,6 +214,7 @@ class Planner:
                 self._postpone(page, OVER_BUDGET)
             else:
                 chosen.append(self._take(candidate, now, at_s))
+        self.passed_over = self._unseen.pass_over() + self._due.pass_over()
         return sorted(chosen, key=lambda p: (p.start_s, p.probe.source_id))
 
     def preview(self, epoch: Epoch, *, limit: int | None = None) -> list[PlannedProbe]:
@@ -286,9 +236,8 @@ class Planner:
         part.hosts, part.week = deepcopy(self.hosts), deepcopy(self.week)
         part._blocked_s = dict(self._blocked_s)
         part._in_flight = {source_id: at for source_id, at in self._in_flight.items() if source_id in part.pages}
-        part._awake = self._awake & part.pages.keys()
-        part._sleeping = [(page.wake, source_id) for source_id, page in part.pages.items()]
-        heapify(part._sleeping)
+        for source_id, page in part.pages.items():  # those that are awake, or wait, wake again at once
+            part._sleeping.put(page, 0 if source_id in self._due else page.wake)
         return part
 
     def play(self, epoch: Epoch) -> Iterator[tuple[Chronon, list[PlannedProbe]]]:
@@ -327,9 +276,10 @@ class Planner:
 
     def next_wake(self, now: Chronon) -> Chronon:
         """Return the next chronon at which a page may be due."""
-        if self._awake or self.settings.spend:
+        if self._awake or self._unseen or self._due or self.settings.spend:
             return now + 1
-        return self._sleeping[0][0] if self._sleeping else now + 10**9
+        wake = self._sleeping.next_wake
+        return now + 10**9 if wake is None else wake
 
     def earliest_s(self, page: Page) -> float:
         """Return the earliest start that the page and its host allow, in unix seconds."""
@@ -346,11 +296,24 @@ class Planner:
     # -- how
 
     def _wake_up(self, now: Chronon) -> None:
-        while self._sleeping and self._sleeping[0][0] <= now:
-            wake, source_id = heappop(self._sleeping)
-            page = self.pages.get(source_id)
-            if page is not None and page.wake == wake:
-                self._awake.add(source_id)
+        """Let the pages whose time has come be candidates: by themselves, or ranked with all that only detect."""
+        now_s = self.settings.grid.start_s(now)
+        for page in self._sleeping.wake_up(now, self.pages):
+            self._rest(page.source_id)
+            if self.settings.spend or not page.demands.only_detects or page.hidden or self.is_pushed(page, now):
+                self._awake.add(page.source_id)
+            elif page.last_seen_s is None:
+                self._unseen.put(page, self.week)
+            elif self._detection_due_s(page) <= now_s + 1e-9 < self._overflow_due_s(page, page.last_seen_s):
+                self._wait(page, page.last_seen_s)
+            else:
+                self._awake.add(page.source_id)
+
+    def _wait(self, page: Page, last_s: float) -> None:
+        """Let a page wait for room, and wake again where items are to be saved from sliding off its feed."""
+        self._due.put(page, self.week)
+        if (overflow_s := self._overflow_due_s(page, last_s)) < inf:
+            self._sleeping.put(page, self.settings.grid.ceil(overflow_s))
 
     def _wake(self, page: Page, now: Chronon) -> Chronon:
         """Return the first chronon at which the page could be a candidate."""
@@ -360,7 +323,7 @@ class Planner:
         wakes += [d.opened for d in page.demands.once]
         if page.last_seen_s is None:
             wakes.append(now)
-        if self._is_pushed(page, now):
+        if self.is_pushed(page, now):
             wakes.append(self.settings.grid.ceil(min(self._safety_due_s(page), page.pushed_until_s)))
         else:
             wakes += [d.pending(now).deadline - LOOKAHEAD_CHRONONS for d in page.demands.intervals if d.rate_per_s > 0]
@@ -409,12 +372,31 @@ class Planner:
         """What a probe for detection must save, in item-seconds: also of a source that is newer than the plan."""
         return self.settings.price_item_s if self.week is None else self.week.price_item_s
 
-    def _is_pushed(self, page: Page, now: Chronon) -> bool:
+    def is_pushed(self, page: Page, now: Chronon) -> bool:
+        """Whether a hub pushes what is new at a page."""
         return page.last_seen_s is not None and page.pushed_until_s > self.settings.grid.start_s(now)
 
     def _safety_due_s(self, page: Page) -> float:
         asked_s = page.log.starts_s[-1] if page.log.starts_s else page.last_seen_s or 0.0
         return asked_s + self.settings.safety_s
+
+    def _waiting(self, now: Chronon) -> Iterator[_Candidate]:
+        """Yield those that wait for room alone, in order of rank: first contacts, then detection by its gain."""
+        for _, page in self._unseen.best(-self._unseen.not_before_s):
+            candidate = self._other_candidate(page, now)
+            if candidate is not None and page.source_id not in self._in_flight:
+                yield candidate
+        gains = self._due.gains(self.settings.grid.start_s(now), self.week, price_item_s=self.price_item_s)
+        for gain, page in self._due.best(gains):
+            if page.source_id not in self._in_flight:
+                rank = (2, -gain, 0.0, page.source_id)
+                yield _Candidate(rank, page, Reason.DETECTION, page.demands.detecting[0])
+
+    def postponed(self, source_id: str) -> dict[str, int]:
+        """Return how often each constraint held back a page's probes."""
+        page = self.pages[source_id]
+        passed_over = self._unseen.passed_over(source_id) + self._due.passed_over(source_id)
+        return page.postponed | ({OVER_BUDGET: page.postponed.get(OVER_BUDGET, 0) + passed_over} if passed_over else {})
 
     def _candidates(self, now: Chronon) -> Iterable[_Candidate]:
         pages = [self.pages[s] for s in sorted(self._awake) if s not in self._in_flight]
@@ -427,7 +409,7 @@ class Planner:
                 ranked[page.source_id] = candidate
         now_s = self.settings.grid.start_s(now)
         due: list[_Due] = []
-        for page in (p for p in pages if p.source_id not in ranked and not self._is_pushed(p, now)):
+        for page in (p for p in pages if p.source_id not in ranked and not self.is_pushed(p, now)):
             late = [due for due in self._dues(page) if due[0] <= now_s + 1e-9]
             if late:
                 due.append((page, *min(late, key=itemgetter(0))[1:]))
@@ -441,7 +423,7 @@ class Planner:
 
     def _interval_candidates(self, pages: Iterable[Page], now: Chronon) -> dict[str, _Candidate]:
         """Pages whose interval cannot wait longer if all are to be served, and fixed probes that are due."""
-        planned = [page for page in pages if not self._is_pushed(page, now)]
+        planned = [page for page in pages if not self.is_pushed(page, now)]
         waiting = [(page, d, d.pending(now)) for page in planned for d in page.demands.intervals if d.rate_per_s > 0]
         jobs = [job for job in waiting if job[2].deadline <= now + LOOKAHEAD_CHRONONS]
         slots = latest_slots([job[2] for job in jobs], self._open_capacity(now), now=now)
@@ -471,14 +453,14 @@ class Planner:
         if page.last_seen_s is None:
             reason = Reason.RETRY if page.log.starts_s else Reason.FIRST_CONTACT
             return _Candidate((1, page.not_before_s, 0.0, page.source_id), page, reason, page.demands.first_rule)
-        if self._is_pushed(page, now):
+        if self.is_pushed(page, now):
             is_due = now_s + 1e-9 >= self._safety_due_s(page)
             rank = (2, 0.0, 0.0, page.source_id)
             return _Candidate(rank, page, Reason.SAFETY, page.demands.first_rule) if is_due else None
         return None
 
     def _is_detected(self, page: Page, now: Chronon) -> bool:
-        return bool(page.demands.detecting) and page.last_seen_s is not None and not self._is_pushed(page, now)
+        return bool(page.demands.detecting) and page.last_seen_s is not None and not self.is_pushed(page, now)
 
     def _rank(self, ranked: dict[str, _Candidate], due: Sequence[_Due], now_s: float) -> None:
         """Add pages that nothing harder asks for, by what a probe of each would save over its price."""
@@ -492,21 +474,11 @@ class Planner:
             rank = (_GROUPS.get(reason, 2), -float(gain), 0.0, page.source_id)
             ranked[page.source_id] = _Candidate(rank, page, reason, rule)
 
-    def in_week(self) -> list[Page]:
-        """Return the pages that the plan of the week is for: those with a price, and those with a number of probes."""
-        return [page for page in self.pages.values() if page.demands.in_week]
-
-    def spare_per_s(self, times_s: Iterable[float]) -> list[float]:
+    def spare_per_s(self, times_s: Iterable[float], asked_per_s: float) -> list[float]:
         """Return what intervals and numbers of probes leave of the budget at each time; at least a tenth of it."""
-        length_s, budget, zone = self.settings.grid.length_s, self.settings.budget, self.settings.budget_zone
-        asked = sum(
-            max([*(d.rate_per_s / d.firing.every for d in demands.intervals), 0.0])
-            + max([*(1.0 / (d.period * length_s) for d in demands.fixed), 0.0])
-            + max([*(d.probes / d.per_s for d in demands.doe), 0.0])
-            for demands in (page.demands for page in self.pages.values())
-        )
+        budget, zone = self.settings.budget, self.settings.budget_zone
         most = (budget.rate_per_s(time_s, zone) for time_s in times_s)
-        return [max(0.1 * per_s, per_s - asked) for per_s in most]
+        return [max(0.1 * per_s, per_s - asked_per_s) for per_s in most]
 
     def _blocked_until_s(self, page: Page) -> float:
         return self._blocked_s.get(page.throttle_scope or page.host, -inf)
@@ -517,7 +489,7 @@ class Planner:
         self._in_flight[page.source_id] = now
         page.record(at_s)
         self.hosts.plan(page.host, at_s)
-        self._awake.discard(page.source_id)
+        self._rest(page.source_id)
         reason = Reason.FIRST_CONTACT if is_first else candidate.reason
         probe = Probe(page.source_id, now, reason, candidate.rule, page.rate_per_s * 86400.0)
         return PlannedProbe(probe, at_s)
@@ -525,6 +497,8 @@ class Planner:
     def _postpone(self, page: Page, constraint: str) -> None:
         self.held_back.append((page.source_id, constraint))
         page.postponed[constraint] = page.postponed.get(constraint, 0) + 1
+        self._unseen.looked_at(page.source_id)
+        self._due.looked_at(page.source_id)
 
 
 def _deadline_rank(interval: PlannedInterval, page: Page) -> tuple[int, float, float, str]:

@@ -59,7 +59,7 @@ class FleetState:
     1800.0
     """
 
-    source_ids: tuple[str, ...]
+    source_ids: Sequence[str]
     rate_per_s: Floats
     weights: Floats
     last_seen_s: Floats
@@ -106,7 +106,7 @@ class WeekPlan:
         numbers: dict[str, int],
         weeks: _Weeks,
         cycle: Cycle,
-        told: dict[str, tuple[float, float, float]],
+        told: Floats,
         zone_s: Floats | None = None,
         doe: Mapping[tuple[str, int, float], Floats] = MappingProxyType({}),
     ) -> None:
@@ -114,7 +114,7 @@ class WeekPlan:
         self._numbers = numbers
         self._weeks = weeks
         self._cycle = cycle
-        self._told = told  # rate, weight and last probe by which each source was planned
+        self._told = told  # rate, weight and last probe by which each source was planned, shape (3, sources)
         self._zone_s = zone_s
         self.siblings: Siblings = {}
         self._doe = doe  # seconds from Monday on, by source and what its rule asks
@@ -144,9 +144,8 @@ class WeekPlan:
         if state.most_per_s is not None and np.any(planner.loads() > (most := state.most_per_s / speed * state.slot_s)):
             planner.reprice(replace(limits, capacity=most), now_s=-inf)
         numbers = {source_id: number for number, source_id in enumerate(state.source_ids)}
-        told = zip(state.rate_per_s.tolist(), state.weights.tolist(), state.last_seen_s.tolist(), strict=True)
-        known = dict(zip(state.source_ids, told, strict=True))
-        week = cls(planner, numbers, _Weeks.of(state), cycle, known, state.zone_s, _doe(state, numbers, planner))
+        told = np.array([state.rate_per_s, state.weights, state.last_seen_s])
+        week = cls(planner, numbers, _Weeks.of(state), cycle, told, state.zone_s, _doe(state, numbers, planner))
         week.siblings = state.siblings
         return week
 
@@ -158,7 +157,7 @@ class WeekPlan:
         planner = copy(self._planner)
         for name in ("last_s", "due_s", "rate_per_s", "weights"):
             setattr(planner, name, getattr(planner, name).copy())
-        week = WeekPlan(planner, self._numbers, self._weeks, self._cycle, dict(self._told), self._zone_s, self._doe)
+        week = WeekPlan(planner, self._numbers, self._weeks, self._cycle, self._told.copy(), self._zone_s, self._doe)
         week.siblings = self.siblings
         return week
 
@@ -223,18 +222,43 @@ class WeekPlan:
     def follow(self, source_id: str, rate_per_s: float, weight: float, last_seen_s: float) -> None:
         """Plan a source anew after a probe; does nothing where nothing is new, or the plan does not know it."""
         number, told = self._numbers.get(source_id), (rate_per_s, weight, last_seen_s)
-        if number is None or self._told.get(source_id) == told:
+        if number is None or tuple(self._told[:, number].tolist()) == told:
             return
-        self._told[source_id] = told
+        self._told[:, number] = told
         assert self._planner.weights is not None
         self._planner.weights[number] = weight
         rates = np.array([rate_per_s / self._cycle.speed])
         now_s = float(self._cycle.week_s(last_seen_s)) + self._ahead_s(number)
         self._planner.probed(np.array([number]), rates, now_s=now_s)
 
+    def behind(self, source_ids: Sequence[str], told: Floats) -> NDArray[np.bool_]:
+        """Return which sources were planned by other rates, weights and last probes than ``told``, (sources, 3)."""
+        numbers = self._numbers_of(source_ids)
+        behind: NDArray[np.bool_] = (numbers >= 0) & np.any(told != self._told[:, numbers].T, axis=1)
+        return behind
+
+    def dues_s(self, source_ids: Sequence[str]) -> Floats:
+        """Return when sources are due, infinity where the plan does not know them; shape (sources,)."""
+        numbers = self._numbers_of(source_ids)
+        ahead_s = 0.0 if self._zone_s is None else self._zone_s[numbers]
+        due_s = self._planner.due_s[numbers]
+        dues: Floats = np.where((numbers >= 0) & (due_s < inf), self._cycle.time_s(due_s - ahead_s), inf)
+        return dues
+
+    def _numbers_of(self, source_ids: Sequence[str]) -> Ints:
+        """Return the numbers of sources, -1 where the plan does not know them."""
+        return np.array([self._numbers.get(source_id, -1) for source_id in source_ids], dtype=np.int64)
+
     def gains(self, source_ids: Sequence[str], now_s: float) -> Floats:
         """Return the expected delay that a probe of each source would end, over its price; shape (sources,)."""
-        numbers = np.array([self._numbers[source_id] for source_id in source_ids], dtype=np.int64)
+        return self.gains_of(np.array([self._numbers[source_id] for source_id in source_ids], dtype=np.int64), now_s)
+
+    def number(self, source_id: str) -> int | None:
+        """Return the number of a source in this plan, ``None`` where it does not know it."""
+        return self._numbers.get(source_id)
+
+    def gains_of(self, numbers: Ints, now_s: float) -> Floats:
+        """Return the same for sources by their numbers."""
         zone_s = 0.0 if self._zone_s is None else self._zone_s[numbers]
         return self._planner.gains(numbers, self._cycle.week_s(now_s) + zone_s)
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from proxyd.daemon import Planning
 from proxyd.metrics import Metrics
 from proxyd.model.schedule import Reason
 from proxyd.rules import Decider
 from proxyd.scheduling.fleet import WeekPlan
+from proxyd.scheduling.parts import PART
 from tests.fakes import FakeClock, settle
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
@@ -83,26 +87,39 @@ async def test_a_probe_that_ends_while_the_plan_is_made_counts_in_it_and_none_is
     assert found.choose(now + 1) == []
 
 
-async def test_the_plan_is_made_in_another_thread() -> None:
+async def test_the_plan_is_made_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     found, clock = await known(), FakeClock(T0)
     threads: list[int] = []
-    fleet = found.fleet
+    fleet = type(found.fleet(T0))
+    plan = fleet.plan
 
-    def noting(now_s: float) -> object:
-        made = fleet(now_s)
+    def noting(taken: Any) -> WeekPlan | None:
+        threads.append(threading.get_ident())
+        return plan(taken)
 
-        class Noted:
-            pages = made.pages
-
-            def plan(self) -> WeekPlan | None:
-                threads.append(threading.get_ident())
-                return made.plan()
-
-        return Noted()
-
-    found.fleet = noting  # type: ignore[assignment]
+    monkeypatch.setattr(fleet, "plan", noting)
     await Planning(found, clock, Metrics(), every_s=60.0).plan()
     await settle()
     assert threads
     assert threads[0] != threading.get_ident()
     assert found.planner.week is not None
+
+
+async def test_the_loop_runs_between_the_parts_of_the_snapshot_and_of_the_change() -> None:
+    sources = [source(f"s{number}") for number in range(3 * PART)]
+    found, clock = decider(declaration(*sources, rule("r")), now_s=T0), FakeClock(T0)
+    for name, page in found.planner.pages.items():
+        page.last_seen_s = T0
+        found.planner.reschedule(name, found.settings.grid.chronon_at(T0))
+    turns = []
+
+    async def take_turns() -> None:
+        while True:
+            turns.append(found.planner.week is None)
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(take_turns())
+    await Planning(found, clock, Metrics(), every_s=60.0, run_beside=at_once).plan()
+    beside.cancel()
+    assert turns.count(True) >= 3  # while pages are gathered, and while the plan learns what was probed since
+    assert turns.count(False) >= 2  # while they are planned anew

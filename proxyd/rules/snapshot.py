@@ -1,0 +1,87 @@
+"""The fleet as it stands, gathered page by page for a plan of the week."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from proxyd.estimation import MONDAY_S, WEEK_S, WeekCounts
+from proxyd.model.profile import Source
+from proxyd.rules.estimates import Estimates, Floats, zone_s
+from proxyd.rules.importance import page_weights
+from proxyd.rules.programs import RuleProgram
+from proxyd.scheduling import Page
+from proxyd.scheduling.fleet import SLOT_S
+
+
+class Snapshot:
+    """What is gathered of pages; those that no plan is for, or that were not seen yet, are left out.
+
+    Pages are added as they are at that time: what changes later is followed up when the plan is taken over.
+    """
+
+    def __init__(self, estimates: Estimates, now_s: float, length_s: float) -> None:
+        self._estimates = estimates
+        self._now_s = now_s
+        self._length_s = length_s
+        self._week_s = estimates.cycle.week_s(now_s)
+        self._source_ids: list[str] = []
+        self._weeks: list[WeekCounts] = []
+        self._numbers: list[Floats] = []
+        self._even: list[bool] = []
+        self._doe: dict[str, tuple[tuple[int, float], ...]] = {}
+        self._importances: list[Floats | None] = []
+        self._kinds: dict[tuple[str, ...], int] = {}
+        self.asked_per_s = 0.0
+
+    def add(self, pages: list[Page], programs: Mapping[str, RuleProgram], sources: Mapping[str, Source]) -> None:
+        """Take in some pages."""
+        self.asked_per_s += sum(page.demands.asked_per_s(self._length_s) for page in pages)
+        seen = [page for page in pages if page.last_seen_s is not None and (page.demands.is_priced or page.demands.doe)]
+        rows = [
+            (page.rate_per_s, page.priced_weight, page.last_seen_s or 0.0, zone, self._kind(page, programs))
+            for page in seen
+            for zone in (zone_s(sources[page.source_id].zone, self._now_s),)
+        ]
+        self._numbers.append(np.array(rows, dtype=np.float64).reshape(len(rows), 5))
+        self._source_ids += [page.source_id for page in seen]
+        self._weeks += [self._estimates.week(page.source_id, self._now_s) for page in seen]
+        self._even += [self._estimates.week_is_off(page.source_id) for page in seen]
+        self._doe |= {p.source_id: tuple((d.probes, d.per_s) for d in p.demands.doe) for p in seen if p.demands.doe}
+
+    def _kind(self, page: Page, programs: Mapping[str, RuleProgram]) -> int:
+        """Return the number of what waiting costs the page's rules, the same for all pages of these."""
+        demands = page.demands
+        names = tuple(demands.detecting if demands.only_detects else demands.in_week)
+        kind = self._kinds.get(names)
+        if kind is None:
+            kind = self._kinds[names] = len(self._importances)
+            self._importances.append(page_weights((programs[name] for name in names), self._week_s))
+        return kind
+
+    def slots_s(self) -> list[float]:
+        """Return when the slots of this week begin, in unix seconds."""
+        slots_s = (self._week_s - MONDAY_S) // WEEK_S * WEEK_S + MONDAY_S + SLOT_S * np.arange(round(WEEK_S / SLOT_S))
+        found: list[float] = self._estimates.cycle.time_s(slots_s).tolist()
+        return found
+
+    def columns(self) -> dict[str, Any]:
+        """Return what was gathered, by the names of a fleet's fields."""
+        columns = np.concatenate([np.zeros((0, 5)), *self._numbers]).T.copy()
+        rate_per_s, weights, last_seen_s, zones_s, kind_of = columns
+        return {
+            "source_ids": self._source_ids,
+            "rate_per_s": rate_per_s,
+            "weights": weights,
+            "last_seen_s": last_seen_s,
+            "weeks": self._weeks,
+            "importances": self._importances,
+            "kind_of": kind_of.astype(np.int64),
+            "zones_s": zones_s,
+            "even": np.array(self._even) if any(self._even) else None,
+            "doe": self._doe,
+            "now_s": self._now_s,
+            "cycle": self._estimates.cycle,
+        }

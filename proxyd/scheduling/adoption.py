@@ -1,0 +1,59 @@
+"""Taking over a plan of the week, in parts between which everything else goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+import numpy as np
+
+from proxyd.model.chronon import Chronon
+from proxyd.scheduling.fleet import WeekPlan
+from proxyd.scheduling.page import Page
+from proxyd.scheduling.parts import Parts
+from proxyd.scheduling.planner import Planner
+
+
+def adopting(planner: Planner, week: WeekPlan, now: Chronon) -> Parts[None]:
+    """Detect by a new plan of the week, once it has followed what was probed while it was made.
+
+    Until it has, the old plan holds. From then on a page that was not reached yet may wake by the old plan, too early
+    or late, but is due by the new one; so no probe is made twice, and none is lost.
+    """
+    planner.announce(week)
+    for number, pages in enumerate(planner.in_parts()):
+        if number:
+            yield
+        for page in _behind(week, pages):
+            page.follow(week)
+    planner.change_to(week)
+    for number, pages in enumerate(planner.in_parts()):
+        if number:
+            yield
+        _reschedule(planner, week, pages, now)
+
+
+def _behind(week: WeekPlan, pages: Sequence[Page]) -> list[Page]:
+    """Return the pages that changed since the plan was made."""
+    seen = [page for page in pages if page.last_seen_s is not None]
+    told = np.array([(page.rate_per_s, page.priced_weight, page.last_seen_s) for page in seen], dtype=np.float64)
+    behind = week.behind([page.source_id for page in seen], told.reshape(len(seen), 3))
+    return [page for page, is_behind in zip(seen, behind.tolist(), strict=True) if is_behind]
+
+
+def _reschedule(planner: Planner, week: WeekPlan, pages: Sequence[Page], now: Chronon) -> None:
+    """Let pages wake by the new plan; those that only detect are looked up in it together, once they were seen."""
+    grid, plain = planner.settings.grid, []
+    for page in pages:
+        is_plain = page.demands.only_detects and page.window is None and not page.hidden and page.allowed_s() < inf
+        if is_plain and not planner.is_pushed(page, now):
+            plain.append(page)
+        else:
+            planner.reschedule(page.source_id, now)
+    plain = [page for page in plain if page.last_seen_s is not None]
+    dues_s = week.dues_s([page.source_id for page in plain]).tolist()
+    for page, due_s in zip(plain, dues_s, strict=True):
+        if due_s < inf:
+            planner.sleep(page, max(now, grid.chronon_at(page.allowed_s()), grid.ceil(due_s)))
+        else:  # the plan does not know it, or never wants it
+            planner.reschedule(page.source_id, now)
