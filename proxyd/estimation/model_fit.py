@@ -14,6 +14,7 @@ WEEK_OFF_SCORE = -5.0
 """Log-likelihood ratio below which a week is worse than none; `docs/design.md` has what was measured with it."""
 RATE_OFF_SCORE = 8.0  # the deviance of four standard deviations
 RATE_OFF_FACTOR = 1.5
+_CALM = 10.0  # expected items for which a source is taken to have no batches
 _SURPRISES = 0.1  # the share of items that may come at any hour: one alone at night proves nothing
 
 
@@ -33,6 +34,8 @@ class ModelFit:
         Since when the week has predicted worse than an even one; ``None`` where it has not.
     rate_off_since_s
         Since when found and expected items differ by far and beyond chance; ``None`` where they do not.
+    spread
+        Squares of what was found less what was expected.
 
     Examples
     --------
@@ -48,6 +51,12 @@ class ModelFit:
     as_of_s: float | None = None
     week_off_since_s: float | None = None
     rate_off_since_s: float | None = None
+    spread: float = 0.0
+
+    @property
+    def dispersion(self) -> float:
+        """Variance over mean of the items that a probe finds, at least 1: what batches and wrong rates make of it."""
+        return max(1.0, (self.spread + _CALM) / (self.expected + _CALM))
 
     def _rate_is_off(self, dispersion: float, *, week_s: float) -> bool:
         """Whether a whole week's items were more or fewer than expected, by far and beyond chance.
@@ -140,6 +149,7 @@ class SourceModel:
             max(as_of_s, evidence.until_s),
             self._off_since_s(score, fit.week_off_since_s, evidence.until_s),
             fit.rate_off_since_s,
+            fit.spread * fade + (found - expected) ** 2,
         )
         return now.with_rate(self.dispersion, week_s=self.cycle.length_s)
 

@@ -23,7 +23,6 @@ from proxyd.estimation.weeks import (
 
 HALF_LIFE_S = 26 * WEEK_S
 _SAMPLE = 10_000  # sources from which shapes are learned; the others are assigned to one
-_FEWEST = 10.0  # items
 _LONGEST_S = 52 * WEEK_S
 _RUN = 1000  # sources whose counts are gathered by one call, which holds the interpreter's lock
 
@@ -80,14 +79,6 @@ class WeekCounts:
             return self
         faded = self.faded(evidence.until_s)
         return replace(faded, counts=(faded.counts + found).astype(np.float32), squares=faded.squares + squares)
-
-    def dispersion(self, now_s: float) -> float:
-        """Return variance over mean of the items by hour, at least 1; 1 where there is little to go by."""
-        items = self.items
-        if items < _FEWEST:
-            return 1.0
-        hours = min(max(now_s - self.since_s, HOUR_S), _LONGEST_S) / HOUR_S
-        return max(1.0, (self.squares - items * items / hours) / items)
 
     def faded(self, now_s: float) -> WeekCounts:
         """Return the counts discounted to ``now_s``."""

@@ -287,7 +287,7 @@ class Decider:
         page.fresh_until_s = observation.state.fresh_until_s
         page.rate_per_s = self._rate_per_s(self.declaration.sources[page.source_id], outcome.finished_s)
         page.window = _full_window(observation.state)
-        page.dispersion = self.estimates.dispersion(page.source_id, outcome.finished_s)
+        page.dispersion = observation.state.fit.dispersion
         if page.last_seen_s is None and outcome.kind.is_success:
             self._anchor(page, outcome.finished_s, anew=True)
         scope = self.settings.throttle_scope(outcome.answered_by or page.host)
@@ -543,7 +543,7 @@ class Decider:
             not_before_s=state.not_before_s,
             fresh_until_s=state.fresh_until_s,
             window=_full_window(state),
-            dispersion=self.estimates.dispersion(source.source_id, now_s),
+            dispersion=state.fit.dispersion,
             pushed_until_s=self.hubs.pushes_until_s(source.source_id),
             postponed=old.postponed if old else {},
         )

@@ -108,11 +108,6 @@ class Estimates:
         is_fresh = (now_s - newest_s) * self.cycle.speed <= FRESH_S
         return self.siblings.get(source_id, ()) if is_fresh else ()
 
-    def dispersion(self, source_id: str, now_s: float) -> float:
-        """Return variance over mean of the items that a source has in an hour of its week, at least 1."""
-        week = self.weeks.get(source_id)
-        return 1.0 if week is None else week.dispersion(self.cycle.week_s(now_s))
-
     def model(self, source: Source, rate_per_s: float, week: WeekPlan | None, now_s: float) -> SourceModel:
         """Return what is expected of a source at a rate, and by its learned week."""
         if week is None or (sums := week.sums(source.source_id)) is None:
@@ -170,7 +165,7 @@ class Fleet:
     most_per_s
         The same by slot of the week, shape (slots,).
     even
-        Which of them are planned as if every hour were alike, for their week is off, shape (sources,); ``None`` for none.
+        Which are planned as if every hour were alike, for their week is off, shape (sources,); ``None`` for none.
     slot_factor
         Extra prices of the slots in the plan before.
     changes

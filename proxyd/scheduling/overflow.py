@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from scipy.special import gammaincinv
+from scipy.optimize import brentq
+from scipy.special import betainc, gammaincinv
+
+_CALM = 1.05  # a dispersion below this is taken for none
 
 
 @lru_cache(65_536)
@@ -18,18 +21,28 @@ def most_items(window: int, probability: float, dispersion: float = 1.0) -> floa
     probability
         Of losing some, between 0 and 1.
     dispersion
-        Variance over mean of the items of a short time: batches of d items are taken as single ones in a window of
-        ``window / d``.
+        Variance over mean of the items: above 1 they come in batches.
 
     Notes
     -----
-    Source: ALGORITHMS 6 (feed-window overflow). ``P(N > w)`` of a Poisson variable is the regularised incomplete gamma
-    function of ``w + 1``, which is inverted.
+    Source: ALGORITHMS 6 (feed-window overflow). The items of a gap are Poisson or, in batches, negative binomial; the
+    probability of more than w is then the regularised incomplete gamma or beta function of ``w + 1``, inverted.
 
     Examples
     --------
     >>> round(most_items(20, 0.01), 2), round(most_items(20, 0.01, dispersion=4.0), 2)
-    (11.83, 7.14)
+    (11.83, 5.22)
     """
-    single = max(1.0, dispersion)
-    return float(single * gammaincinv(window / single + 1.0, probability))
+    calm = float(gammaincinv(window + 1.0, probability))
+    if dispersion < _CALM:
+        return calm
+    batches = dispersion - 1.0
+
+    def excess(items: float) -> float:
+        return float(betainc(window + 1.0, items / batches, 1.0 - 1.0 / dispersion)) - probability
+
+    # the items at which the variable passes the window half of the time bound it from above
+    high = float(gammaincinv(window + 1.0, 0.5)) * dispersion
+    while excess(high) < 0:
+        high *= 2.0
+    return float(brentq(excess, 1e-9, high))

@@ -30,7 +30,7 @@ class Page:
     hidden
         Items that may wait unseen because siblings of the source changed, besides what its rate expects.
     window
-        How many items the feed shows, and ``dispersion`` variance over mean of those that come in an hour; ``None``
+        How many items the feed shows, and ``dispersion`` variance over mean of those that a probe finds; ``None``
         where nothing slides off.
     pushed_until_s
         Before when a hub pushes what is new: then only safety probes and fixed ones are made.
