@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,8 @@ _LEAST = 0.05  # probabilities below this are left out
 _FEWEST = 3.0  # times that two sources changed together
 _SIGMAS = 4.0
 _LONGEST_S = 52 * WEEK_S
+_DAY, _WEEK = round(86400.0 / TOGETHER_S), round(WEEK_S / TOGETHER_S)
+_LAGS = (-_WEEK, -_DAY, _DAY, _WEEK)  # what comes so far apart did not come together
 
 Siblings = Mapping[str, tuple[tuple[str, float], ...]]
 """By source its siblings, each with the probability that it changed too, beyond chance."""
@@ -34,11 +35,11 @@ class Changes:
     Examples
     --------
     >>> changes = Changes()
-    >>> for day in range(6):
-    ...     changes.saw("a", [day * 86400.0])
-    ...     changes.saw("b", [day * 86400.0 + 60.0])
-    >>> changes.saw("c", [3e5 + 40_000.0])
-    >>> siblings = siblings_of(changes.snapshot(), now_s=6 * 86400.0)
+    >>> for time_s in (0.0, 5e4, 1.7e5, 3.3e5, 3.9e5, 7e5):
+    ...     changes.saw("a", [time_s])
+    ...     changes.saw("b", [time_s + 60.0])
+    >>> changes.saw("c", [8e5])
+    >>> siblings = siblings_of(changes.snapshot(), now_s=9e5)
     >>> [name for name, _ in siblings["a"]], "c" in siblings
     (['b'], False)
     """
@@ -63,7 +64,7 @@ def siblings_of(changes: Sequence[tuple[int, str]], *, now_s: float, since_s: fl
     """Return each source's siblings.
 
     Two sources are siblings if they changed in the same two hours at least three times and four standard deviations
-    more often than sources that know nothing of each other.
+    more often than sources that know nothing of each other, even if they share their hours of the week.
 
     Parameters
     ----------
@@ -76,30 +77,47 @@ def siblings_of(changes: Sequence[tuple[int, str]], *, now_s: float, since_s: fl
     -----
     Source: ALGORITHMS 6.5, where it is open whether it helps; `docs/design.md` has the figures.
     """
-    if not changes:
-        return {}
     oldest = int((now_s - _LONGEST_S) // TOGETHER_S)
     kept = [(number, source_id) for number, source_id in changes if number >= oldest]
+    if not kept:
+        return {}
     names = list(dict.fromkeys(source_id for _, source_id in kept))
     number_of = {name: number for number, name in enumerate(names)}
-    bins, rows = np.unique([number for number, _ in kept], return_inverse=True)
+    numbers = np.array([number for number, _ in kept])
     columns = np.array([number_of[source_id] for _, source_id in kept])
-    changed = csr_array((np.ones(len(kept)), (rows.reshape(-1), columns)), shape=(len(bins), len(names)))
-    begun = bins[0] if since_s is None else max(oldest, since_s // TOGETHER_S)
-    return _related(changed, names, max(1.0, now_s // TOGETHER_S - begun + 1.0))
-
-
-def _related(changed: csr_array, names: Sequence[str], times: float) -> Siblings:
-    """Return who changed together more often than by chance, from a matrix of times by sources."""
-    count = np.asarray(changed.sum(axis=0)).ravel()
-    some = changed[np.asarray(changed.sum(axis=1)).ravel() <= _LARGEST]
-    together = (some.T @ some).tocoo()
-    one, other, found = together.row, together.col, together.data
-    chance = count[one] * count[other] / times
-    probability = found / count[one] - count[other] / times
-    is_more = (found >= _FEWEST) & (found > chance + _SIGMAS * np.sqrt(chance) + 2.0) & (probability > _LEAST)
-    kept = np.flatnonzero(is_more & (one != other))
+    begun = numbers.min() if since_s is None else max(oldest, since_s // TOGETHER_S)
+    related = _related(numbers, columns, len(names), max(1.0, now_s // TOGETHER_S - begun + 1.0))
     siblings: dict[str, list[tuple[str, float]]] = {}
-    for a, b, p in zip(one[kept].tolist(), other[kept].tolist(), probability[kept].tolist(), strict=True):
-        siblings.setdefault(names[a], []).append((names[b], min(1.0, p)))
-    return {name: tuple(islice(sorted(pairs, key=lambda pair: -pair[1]), _LARGEST)) for name, pairs in siblings.items()}
+    for one, other, probability in zip(*(each.tolist() for each in related), strict=True):
+        siblings.setdefault(names[one], []).append((names[other], min(1.0, probability)))
+    return {name: tuple(sorted(pairs, key=lambda pair: -pair[1])[:_LARGEST]) for name, pairs in siblings.items()}
+
+
+def _related(numbers: Ints, columns: Ints, sources: int, times: float) -> tuple[Ints, Ints, Floats]:
+    """Return pairs of sources and the probability that the second changed where the first did, beyond chance.
+
+    Chance is what it would be of sources without weeks or, where that is more, how often the second changed a day or a
+    week before or after the first: then they only share their hours.
+    """
+    bins, rows, sizes = np.unique(numbers, return_inverse=True, return_counts=True)
+    rows = rows.reshape(-1)
+    count = np.bincount(columns, minlength=sources).astype(np.float64)
+    small = sizes[rows] <= _LARGEST
+    numbers, columns, rows = numbers[small], columns[small], rows[small]
+
+    def changed(lag: int) -> csr_array:
+        """Return which sources changed ``lag`` bins after each, shape (bins, sources)."""
+        place = np.searchsorted(bins, numbers - lag)
+        there = np.flatnonzero(bins[np.minimum(place, len(bins) - 1)] == numbers - lag)
+        return csr_array((np.ones(len(there)), (place[there], columns[there])), shape=(len(bins), sources))
+
+    now = changed(0)
+    together = (now.T @ now).tocoo()
+    pairs = np.flatnonzero((together.data >= _FEWEST) & (together.row != together.col))
+    one, other, found = together.row[pairs], together.col[pairs], together.data[pairs]
+    apart = sum(((now.T @ changed(lag)).tocsr() for lag in _LAGS), start=csr_array((sources, sources)))
+    shared = np.asarray(apart[one, other]).ravel() / len(_LAGS) if len(pairs) else np.zeros(0)
+    chance = np.maximum(count[one] * count[other] / times, shared)
+    probability = (found - chance) / count[one]
+    kept = (found > chance + _SIGMAS * np.sqrt(chance) + 2.0) & (probability > _LEAST)
+    return one[kept], other[kept], probability[kept]
