@@ -76,6 +76,13 @@ def siblings_of(changes: Sequence[tuple[int, str]], *, now_s: float, since_s: fl
     Notes
     -----
     Source: ALGORITHMS 6.5, where it is open whether it helps; `docs/design.md` has the figures.
+
+    Examples
+    --------
+    >>> seen = [(number, name) for number in (0, 7, 24, 46, 54, 97) for name in ("a", "b")] + [(110, "c")]
+    >>> siblings = siblings_of(seen, now_s=9e5)
+    >>> [name for name, _ in siblings["a"]], "c" in siblings
+    (['b'], False)
     """
     oldest = int((now_s - _LONGEST_S) // TOGETHER_S)
     kept = [(number, source_id) for number, source_id in changes if number >= oldest]

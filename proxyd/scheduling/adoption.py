@@ -19,6 +19,19 @@ def adopting(planner: Planner, week: WeekPlan, now: Chronon) -> Parts[None]:
 
     Until it has, the old plan holds. From then on a page that was not reached yet may wake by the old plan, too early
     or late, but is due by the new one; so no probe is made twice, and none is lost.
+
+    Examples
+    --------
+    >>> from proxyd.estimation import WeekShapes
+    >>> from proxyd.model.chronon import ChrononGrid
+    >>> from proxyd.scheduling import Budget, PlannerSettings, whole
+    >>> from proxyd.scheduling.fleet import FleetState
+    >>> even = WeekShapes(np.ones((1, 168)), np.zeros(1, dtype=np.int64))
+    >>> week = WeekPlan.of(FleetState(("a",), np.array([1e-4]), np.ones(1), np.zeros(1), even, probes_per_s=1e-3))
+    >>> planner = Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0)))
+    >>> whole(adopting(planner, week, 0))
+    >>> planner.week is week
+    True
     """
     planner.announce(week)
     for number, pages in enumerate(planner.in_parts()):

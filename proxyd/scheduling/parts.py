@@ -22,7 +22,14 @@ def parted(items: Sequence[T], size: int = PART) -> Iterator[Sequence[T]]:
 
 
 def whole(work: Parts[T]) -> T:
-    """Do all parts at once and return what they made."""
+    """Do all parts at once and return what they made.
+
+    >>> def work() -> Parts[int]:
+    ...     yield
+    ...     return 3
+    >>> whole(work())
+    3
+    """
     while True:
         try:
             next(work)
