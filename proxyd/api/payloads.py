@@ -111,6 +111,11 @@ def explanation(found: Explanation) -> dict[str, Any]:
         "source": found.source_id,
         "url": found.url,
         "rate_per_day": round(found.rate_per_day, 6),
+        "rate_range_per_day": [round(rate, 6) for rate in found.rate_range_per_day],
+        "policies": {rule: {"policy": name, "because": why} for rule, (name, why) in sorted(found.policies.items())},
+        "intervals": {rule: [iso_time(s) for s in ends] for rule, ends in sorted(found.intervals.items())},
+        "host_free": time_or_none(found.host_free_s),
+        "fresh_until": time_or_none(found.fresh_until_s),
         "next_probe": planned_probe(found.next_probe) if found.next_probe else None,
         "blocked_by": found.blocked_by,
         "earliest": time_or_none(found.earliest_s),
@@ -134,7 +139,10 @@ def explanation(found: Explanation) -> dict[str, Any]:
 def _summary(found: Explanation) -> list[str]:
     state = found.state
     known = "estimated" if state.rate.as_of_s is not None else "expected, nothing learned yet"
-    lines = [f"{found.source_id}  {found.url}", f"rate: {found.rate_per_day:.3g} items a day ({known})"]
+    low, high = found.rate_range_per_day
+    rate = f"{found.rate_per_day:.3g} items a day ({known}; four to one between {low:.2g} and {high:.2g})"
+    lines = [f"{found.source_id}  {found.url}", f"rate: {rate}"]
+    lines += [f"rule {rule}: {name} ({why})" for rule, (name, why) in sorted(found.policies.items())]
     if state.last_start_s is None:
         lines.append("last probe: none yet")
     else:
@@ -146,6 +154,7 @@ def _summary(found: Explanation) -> list[str]:
         probe = found.next_probe.probe
         rule = f" for rule {probe.rule}" if probe.rule else ""
         lines.append(f"next probe: {iso_time(found.next_probe.start_s)}, because of {probe.reason.value}{rule}")
+    lines += _constraint_lines(found)
     lines += _week_lines(found)
     lines += [] if found.misfit is None else _misfit_lines(found.misfit)
     lines += _origin_lines(found)
@@ -156,6 +165,19 @@ def _summary(found: Explanation) -> list[str]:
     if found.postponed:
         counts = ", ".join(f"{name} {count} times" for name, count in sorted(found.postponed.items()))
         lines.append(f"postponed so far by: {counts}")
+    return lines
+
+
+def _constraint_lines(found: Explanation) -> list[str]:
+    """Return the intervals that rules expect, and what a probe must keep to."""
+    lines = [
+        f"rule {rule} expects an interval from {iso_time(begin_s)} to {iso_time(end_s)}"
+        for rule, (begin_s, end_s) in sorted(found.intervals.items())
+    ]
+    if found.host_free_s is not None:
+        lines.append(f"its host's budget lets a probe start at {iso_time(found.host_free_s)}")
+    if found.fresh_until_s is not None:
+        lines.append(f"fresh until {iso_time(found.fresh_until_s)}, as its origin says")
     return lines
 
 

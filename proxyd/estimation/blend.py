@@ -8,7 +8,7 @@ from math import exp, expm1, log
 
 from proxyd.estimation.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
 from proxyd.estimation.fleet import HALF_LIVES_S, MEMORY_ITEMS, PRIOR_ITEMS
-from proxyd.estimation.gamma import DEFAULT_MEAN_PER_S, PopulationPrior, posterior_mean, prior_components
+from proxyd.estimation.gamma import DEFAULT_MEAN_PER_S, PRIOR_EVENTS, PopulationPrior, posterior_mean, prior_components
 
 _NONE = (0.0,) * len(HALF_LIVES_S)
 
@@ -108,6 +108,12 @@ class Blend:
         """
         members = self._members(known, now_s, expect_per_s)
         return sum(weight * member for weight, member in zip(self.weights, members, strict=True))
+
+    def items_known(self, known: RateEvidence, now_s: float) -> float:
+        """Return how many items a rate rests on: its uncertainty is that of a Gamma distribution of this shape."""
+        faded, weights = self._faded(known, now_s), self.weights[:-1]
+        shares = sum(weights) or 1.0
+        return PRIOR_EVENTS + sum(weight * found for weight, found in zip(weights, faded.events, strict=True)) / shares
 
     def seen(self, known: RateEvidence, evidence: Evidence, *, expect_per_s: float | None = None) -> RateEvidence:
         """Return a source's evidence with what one probe showed; of an empty or negative time it adds nothing."""

@@ -7,6 +7,7 @@ explanations come out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache
 from math import inf
@@ -22,7 +23,7 @@ from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.model.profile import EMPTY_DECLARATION, Declaration, Source
 from proxyd.politeness import Connectivity, PolitenessBudget, ProbeLog, Throttles
 from proxyd.rules.captures import Captures, CaptureStep
-from proxyd.rules.demands import demands_of, politeness_of
+from proxyd.rules.demands import demands_of, explained_policy, politeness_of
 from proxyd.rules.engine import (
     NOTHING_KNOWN,
     Known,
@@ -463,8 +464,22 @@ class Decider:
             moved_url=moved_url(self._state(source), source),
             subscription=self.hubs.of(source_id),
             misfit=self.estimates.misfit(source_id),
+            rate_range_per_day=self.estimates.rate_range_per_day(self._state(source), source, now_s),
+            policies={name: explained_policy(self.programs[name]) for name in self._rules_of.get(source_id, ())},
             **self._week_of(source, now_s),
+            **(self._constraints_of(page, now) if page else {}),
         )
+
+    def _constraints_of(self, page: Page, now: Chronon) -> dict[str, Any]:
+        """Return the intervals that rules expect next, and what else a probe must keep to."""
+        grid, now_s = self.settings.grid, self.settings.grid.start_s(now)
+        demands = ((demand.rule, deepcopy(demand).pending(now)) for demand in page.demands.intervals)
+        host_free_s = self.planner.hosts.earliest_s(page.host)
+        return {
+            "intervals": {rule: (grid.start_s(i.start), grid.start_s(i.deadline + 1)) for rule, i in demands},
+            "host_free_s": host_free_s if host_free_s > now_s else None,
+            "fresh_until_s": page.fresh_until_s if page.fresh_until_s > now_s else None,
+        }
 
     def misfits(self) -> list[Misfit]:
         """Return the sources whose rate or week is off, by name."""

@@ -91,6 +91,12 @@ def effective_policy(program: RuleProgram) -> PolicyName:
     return chosen_policy(program)[0]
 
 
+def explained_policy(program: RuleProgram) -> tuple[str, str]:
+    """Return the policy of a rule by name, and why it is that one."""
+    policy, why = chosen_policy(program)
+    return policy.value, why
+
+
 def chosen_policy(program: RuleProgram) -> tuple[PolicyName, str]:
     """Return the policy of a rule and why it is that one."""
     policy = program.rule.policy.name

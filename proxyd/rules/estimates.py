@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaincinv
 
 from proxyd.estimation import (
     FRESH_S,
@@ -125,6 +126,12 @@ class Estimates:
         fit = NO_FIT if state is None else state.fit
         is_off = fit.rate_off_since_s is not None or fit.week_off_since_s is not None
         return Misfit(source_id, fit) if is_off else None
+
+    def rate_range_per_day(self, state: SourceState, source: Source, now_s: float) -> tuple[float, float]:
+        """Return between what the update rate lies in four of five cases, in items a day."""
+        shape = self.blend.items_known(state.rate, now_s)
+        low, high = gammaincinv(shape, [0.1, 0.9]) / shape * self.rate_per_s(state, source, now_s) * 86400.0
+        return float(low), float(high)
 
     def week(self, source_id: str, now_s: float) -> WeekCounts:
         """Return when in a week the items of a source came."""

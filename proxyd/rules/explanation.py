@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from proxyd.estimation import DEFAULT_MEAN_PER_S, Cycle
 from proxyd.model.chronon import ChrononGrid
@@ -56,7 +57,10 @@ class Explanation:
 
     ``unmet_intervals`` counts planned intervals that ended without a probe, since they were last laid. ``price_item_s``
     is the delay that a probe for detection must save, in item-seconds, where there is a price, and ``week`` the factors
-    of the rate by hour of the week, once that is planned. ``misfit`` says what is off with its model.
+    of the rate by hour of the week, once that is planned. ``misfit`` says what is off with its model. In four of five
+    cases the rate lies in ``rate_range_per_day``. ``policies`` holds for each rule its policy and why it is that one,
+    ``intervals`` the one it expects next (start and end) where it expects any, ``host_free_s`` when the budget of its
+    host lets a probe start, ``fresh_until_s`` before when the origin says that nothing changes.
     """
 
     source_id: str
@@ -74,6 +78,11 @@ class Explanation:
     price_item_s: float | None = None
     week: tuple[float, ...] = ()
     misfit: Misfit | None = None
+    rate_range_per_day: tuple[float, float] = (0.0, inf)
+    policies: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    host_free_s: float | None = None
+    fresh_until_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ async def test_verbs_that_need_no_daemon(tmp_path: Path) -> None:
 
 async def test_verbs_that_need_a_daemon_say_so(tmp_path: Path) -> None:
     async with Daemon(tmp_path) as daemon:
-        for verb in (["healthcheck"], ["plan"], ["rules"], ["report"], ["explain", "x"]):
+        for verb in (["healthcheck"], ["plan"], ["rules"], ["report"], ["advise"], ["explain", "x"]):
             done = await daemon.cli(*verb)
             assert (done.code, done.out) == (1, ""), verb
             assert re.fullmatch(r"proxyd: no daemon .*\n", done.err), done
@@ -80,13 +80,15 @@ async def test_unknown_settings_and_verbs_are_refused(tmp_path: Path) -> None:
 async def test_what_the_running_daemon_plans_and_why(tmp_path: Path) -> None:
     async with world(tmp_path) as w:
         await running(w)
-        plan, table, explained, machine, unknown, health = await asyncio.gather(
+        plan, table, explained, machine, unknown, health, advice, shown = await asyncio.gather(
             w.daemon.cli("plan", "--json", "--limit", "3"),
             w.daemon.cli("plan"),
             w.daemon.cli("explain", "feed"),
             w.daemon.cli("explain", "feed", "--json"),
             w.daemon.cli("explain", "fede"),
             w.daemon.cli("healthcheck"),
+            w.daemon.cli("advise", "--json"),
+            w.daemon.cli("advise"),
         )
         probes = json.loads(plan.out)
         assert len(probes) == 3
@@ -102,6 +104,12 @@ async def test_what_the_running_daemon_plans_and_why(tmp_path: Path) -> None:
             assert word in explained.out
         answer = json.loads(machine.out)
         assert (answer["source"], answer["rules"], answer["failures"]) == ("feed", ["each"], 0)
+        low, high = answer["rate_range_per_day"]
+        assert low < answer["rate_per_day"] < high
+        assert answer["policies"]["each"]["policy"] == "INDEX"
+        assert "rule each: INDEX (AUTO, and the rule sets no life" in explained.out
+        assert json.loads(advice.out)["budget_per_hour"] > 0
+        assert (shown.code, shown.out.startswith("The budget allows ")) == (0, True)
         assert (unknown.code, unknown.out) == (1, "")
         assert "'fede'" in unknown.err
 
