@@ -96,10 +96,10 @@ class DaemonControl:
         return self.decider.plan(self._next_chronon(), limit=limit)
 
     async def advise(self) -> Advice:
-        """Return what other budgets would buy: made in a thread, from the plan as it is."""
+        """Return what other budgets would buy: found in a thread, from a copy of the pages that rules want in time."""
         decider = self.decider
-        coming = decider.outlook(self._next_chronon())
-        return await asyncio.to_thread(advise, decider.settings.planner, decider.planner.week, coming)
+        ahead, week = decider.ahead(self._next_chronon()), decider.planner.week
+        return await asyncio.to_thread(lambda: advise(decider.settings.planner, week, ahead.outlook()))
 
     async def report(self, *, days: int) -> Report:
         """Return what was found and predicted day by day, and which sources' models are off."""

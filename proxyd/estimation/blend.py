@@ -56,8 +56,7 @@ class Blend:
     """What the sources of a fleet share: the mean rate of all, and how well each half-life predicts.
 
     The same estimate as ``FleetRates``, which takes many sources at once; here sources come and go, and each keeps its
-    own evidence. Bits and overflowing windows count as the items expected of them (one EM step), and only evidence that
-    tells how many items there were counts for the weights.
+    own evidence. Bits and overflowing windows count as the items expected of them (one EM step).
 
     Parameters
     ----------
@@ -134,9 +133,10 @@ class Blend:
 
     def weigh(self, known: RateEvidence, evidence: Evidence) -> None:
         """Credit each member with its share of the items that it predicted; ``known`` is from before the probe."""
-        gap_s, found = evidence.until_s - evidence.since_s, _exact_count(evidence)
-        if gap_s <= 0 or found is None:
+        gap_s = evidence.until_s - evidence.since_s
+        if gap_s <= 0:
             return
+        found = float(len(evidence.times_s)) if isinstance(evidence, ItemTimes) else self._count(known, evidence, gap_s)
         weights, members = self.weights, self._members(known, evidence.since_s, None)
         share = found / max(sum(map(float.__mul__, weights, members)), 1e-300)
         forget = exp(-found / MEMORY_ITEMS)
@@ -167,21 +167,14 @@ class Blend:
         return [*(posterior_mean(*each, components) for each in evidence), means[-1]]
 
     def _count(
-        self, known: RateEvidence, evidence: ItemCount | ChangedBit, gap_s: float, expect_per_s: float | None
+        self, known: RateEvidence, evidence: ItemCount | ChangedBit, gap_s: float, expect_per_s: float | None = None
     ) -> float:
-        exact = _exact_count(evidence)
-        if exact is not None:
-            return exact
+        """Return how many items there were, where the evidence does not tell as many as are expected of it."""
+        if isinstance(evidence, ItemCount) and not evidence.at_least:
+            return float(evidence.count)
+        if isinstance(evidence, ChangedBit) and not evidence.changed:
+            return 0.0
         expected = self.rate_per_s(known, evidence.until_s, expect_per_s=expect_per_s) * gap_s
         if isinstance(evidence, ItemCount):
             return max(float(evidence.count), expected)
         return expected / -expm1(-expected) if expected > 1e-9 else 1.0
-
-
-def _exact_count(evidence: Evidence) -> float | None:
-    """Return how many items there were, ``None`` where the evidence does not tell."""
-    if isinstance(evidence, ItemTimes):
-        return float(len(evidence.times_s))
-    if isinstance(evidence, ItemCount):
-        return None if evidence.at_least else float(evidence.count)
-    return None if evidence.changed else 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,9 @@ Ints = NDArray[np.int64]
 
 TOGETHER_S = 2 * 3600.0  # what comes within this time came together
 FRESH_S = 86400.0  # an item older than this says nothing of the siblings any more
-MOST_CHANGES = 400_000  # remembered, of all sources
+MOST_CHANGES = 100_000  # remembered, of all sources
 _LARGEST = 200  # a time in which more sources changed than these tells nothing of who belongs together
+_BLOCK = 500  # sources whose pairs are looked at together
 _LEAST = 0.05  # probabilities below this are left out
 _FEWEST = 3.0  # times that two sources changed together
 _SIGMAS = 4.0
@@ -25,7 +27,9 @@ _LONGEST_S = 52 * WEEK_S
 _DAY, _WEEK = round(86400.0 / TOGETHER_S), round(WEEK_S / TOGETHER_S)
 _LAGS = (-_WEEK, -_DAY, _DAY, _WEEK)  # what comes so far apart did not come together
 
-Siblings = Mapping[str, tuple[tuple[str, float], ...]]
+_Pairs: TypeAlias = tuple[Ints, Ints, Floats]
+_NOBODY: _Pairs = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
+Siblings: TypeAlias = Mapping[str, tuple[tuple[str, float], ...]]
 """By source its siblings, each with the probability that it changed too, beyond chance."""
 
 
@@ -100,17 +104,16 @@ def siblings_of(changes: Sequence[tuple[int, str]], *, now_s: float, since_s: fl
     return {name: tuple(sorted(pairs, key=lambda pair: -pair[1])[:_LARGEST]) for name, pairs in siblings.items()}
 
 
-def _related(numbers: Ints, columns: Ints, sources: int, times: float) -> tuple[Ints, Ints, Floats]:
+def _related(numbers: Ints, columns: Ints, sources: int, times: float) -> _Pairs:
     """Return pairs of sources and the probability that the second changed where the first did, beyond chance.
 
     Chance is what it would be of sources without weeks or, where that is more, how often the second changed a day or a
     week before or after the first: then they only share their hours.
     """
     bins, rows, sizes = np.unique(numbers, return_inverse=True, return_counts=True)
-    rows = rows.reshape(-1)
     count = np.bincount(columns, minlength=sources).astype(np.float64)
-    small = sizes[rows] <= _LARGEST
-    numbers, columns, rows = numbers[small], columns[small], rows[small]
+    useful = (sizes[rows.reshape(-1)] <= _LARGEST) & (count[columns] >= _FEWEST)
+    numbers, columns = numbers[useful], columns[useful]
 
     def changed(lag: int) -> csr_array:
         """Return which sources changed ``lag`` bins after each, shape (bins, sources)."""
@@ -118,13 +121,25 @@ def _related(numbers: Ints, columns: Ints, sources: int, times: float) -> tuple[
         there = np.flatnonzero(bins[np.minimum(place, len(bins) - 1)] == numbers - lag)
         return csr_array((np.ones(len(there)), (place[there], columns[there])), shape=(len(bins), sources))
 
-    now = changed(0)
-    together = (now.T @ now).tocoo()
-    pairs = np.flatnonzero((together.data >= _FEWEST) & (together.row != together.col))
-    one, other, found = together.row[pairs], together.col[pairs], together.data[pairs]
-    apart = sum(((now.T @ changed(lag)).tocsr() for lag in _LAGS), start=csr_array((sources, sources)))
-    shared = np.asarray(apart[one, other]).ravel() / len(_LAGS) if len(pairs) else np.zeros(0)
-    chance = np.maximum(count[one] * count[other] / times, shared)
-    probability = (found - chance) / count[one]
-    kept = (found > chance + _SIGMAS * np.sqrt(chance) + 2.0) & (probability > _LEAST)
-    return one[kept], other[kept], probability[kept]
+    now, apart = changed(0).T.tocsr(), [changed(lag) for lag in _LAGS]
+    active = np.unique(columns)
+    blocks = [
+        _block(active[first : first + _BLOCK], now, apart, count, times) for first in range(0, len(active), _BLOCK)
+    ]
+    one, other, probability = (np.concatenate(each) for each in zip(*blocks, strict=True)) if blocks else _NOBODY
+    return one, other, probability
+
+
+def _block(block: Ints, now: csr_array, apart: Sequence[csr_array], count: Floats, times: float) -> _Pairs:
+    """Return the pairs whose first source is in a block: all pairs at once would take memory by their number."""
+    together = (now[block] @ now.T).tocoo()
+    often = np.flatnonzero(together.data >= _FEWEST)
+    one, other, found = together.row[often], together.col[often], together.data[often]
+    shared = np.zeros(len(often))
+    for lagged in apart if len(often) else ():
+        shared += np.asarray((now[block] @ lagged).tocsr()[one, other]).ravel() / len(_LAGS)
+    first = block[one]
+    chance = np.maximum(count[first] * count[other] / times, shared)
+    probability = (found - chance) / count[first]
+    kept = (first != other) & (found > chance + _SIGMAS * np.sqrt(chance) + 2.0) & (probability > _LEAST)
+    return first[kept], other[kept], probability[kept]

@@ -46,7 +46,7 @@ from proxyd.rules.snapshot import Snapshot
 from proxyd.rules.state import Needed, SourceState, StoredEvent, StreamState
 from proxyd.rules.streams import advance, counted, counts, recalled
 from proxyd.rules.subscriptions import Hubs, Subscription, refused
-from proxyd.scheduling import Demands, OnceDemand, Outlook, Page, Parts, PlannedProbe, Planner, adopting, outlook, whole
+from proxyd.scheduling import Ahead, Demands, OnceDemand, Page, Parts, PlannedProbe, Planner, adopting, whole
 from proxyd.scheduling.fleet import WeekPlan
 
 _MOST_INTERVALS = 50_000
@@ -249,10 +249,10 @@ class Decider:
         if (page := self.planner.pages.get(source.source_id)) is not None:
             model = self.estimates.model(source, page.rate_per_s, self.planner.week, outcome.finished_s)
             observation = accounted(context, observation, model, pushed_until_s=page.pushed_until_s)
-        if observation.starts_afresh:
+        if context.is_another_page:
             self.estimates.forget_week(source.source_id)
         if observation.evidence is not None:
-            week = self.estimates.see(source, observation.evidence)
+            week = self.estimates.see(source, context.state, observation.evidence)
             observation = observation if week is None else replace(observation, week=week)
         self.estimates.keep(observation.state)
         self._keep_streams(observation.streams)
@@ -434,12 +434,12 @@ class Decider:
         stop = now + self.settings.grid.ceil(self.settings.epoch_s)
         return self.planner.preview(Epoch(now, stop), limit=limit)
 
-    def outlook(self, now: Chronon) -> Outlook:
-        """Return what becomes of the rules' intervals of a cycle ahead, or of less where there are very many."""
-        demands = [demand for page in self.planner.pages.values() for demand in page.demands.intervals]
-        per_s = sum(demand.rate_per_s / demand.firing.every for demand in demands)
+    def ahead(self, now: Chronon) -> Ahead:
+        """Return the rules' intervals of a cycle ahead, or of less where much is asked, to be played elsewhere."""
+        chronon_s = self.settings.grid.length_s
+        per_s = sum(page.demands.asked_per_s(chronon_s) for page in self.planner.pages.values())
         length_s = min(self.estimates.cycle.length_s, _MOST_INTERVALS / max(per_s, 1e-12))
-        return outlook(self.planner, Epoch(now, now + self.settings.grid.ceil(length_s)))
+        return Ahead.of(self.planner, Epoch(now, now + self.settings.grid.ceil(length_s)))
 
     def explain(self, source_id: str, now: Chronon) -> Explanation | None:
         """Return why and when a source is probed next, ``None`` where it is not declared."""
@@ -605,4 +605,4 @@ def _host(url: str) -> str:
 
 def _full_window(state: SourceState) -> int | None:
     """Return how many items a feed shows that old ones slide off, ``None`` for others."""
-    return state.shown if state.slides else None
+    return state.shown if state.slides and state.shown else None

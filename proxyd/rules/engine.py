@@ -66,8 +66,12 @@ class PageContext:
     @property
     def starts_afresh(self) -> bool:
         """Whether what is stored of the source's items was of another page, or of another reading of this one."""
-        is_new = self.state.first_contact_s is None and self.state.next_seq > 1
-        return is_new and self.shape is not Shape.FEED
+        return self.is_another_page and self.shape is not Shape.FEED
+
+    @property
+    def is_another_page(self) -> bool:
+        """Whether the source was another page before, or read otherwise."""
+        return self.state.first_contact_s is None and self.state.next_seq > 1
 
     def rate_per_s(self, now_s: float) -> float:
         """Return the source's update rate as it stands, in items per second."""
@@ -360,10 +364,15 @@ def _after_push(state: SourceState, outcome: ProbeOutcome, found: Discovery, sha
 
 
 def _window(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> Changes:
-    """Remember how many items a feed shows: some have slid off where there are fewer than before and new together."""
-    new = sum(event.kind is EventKind.INSERT for event in found.events)
-    has_slid = state.shown > 0 and new > 0 and len(outcome.items) < state.shown + new
-    return {"shown": len(outcome.items), "slides": state.slides or has_slid or found.lost_items > 0}
+    """Remember how many items a feed shows: some have slid off where it shows as many as before, and new ones.
+
+    Of one that shows fewer items than before some were taken out: nothing is known of its window, nor of an empty one.
+    """
+    shown, new = len(outcome.items), sum(event.kind is EventKind.INSERT for event in found.events)
+    if not shown:
+        return {"shown": 0, "slides": False}
+    has_slid = 0 < state.shown <= shown < state.shown + new
+    return {"shown": shown, "slides": (state.slides and shown >= state.shown) or has_slid or found.lost_items > 0}
 
 
 def _newest_s(state: SourceState, found: Discovery) -> float | None:

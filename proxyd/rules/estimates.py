@@ -85,16 +85,14 @@ class Estimates:
         """Return the update rate, in items per second."""
         return self.blend.rate_per_s(state.rate, now_s, expect_per_s=expected_per_s(source))
 
-    def see(self, source: Source, evidence: Evidence) -> WeekCounts | None:
-        """Learn from what a probe found; ``keep`` comes after it. Return the week's counts, ``None`` if as they were.
+    def see(self, source: Source, before: SourceState, evidence: Evidence) -> WeekCounts | None:
+        """Learn from what a probe found; return the week's counts, ``None`` where they are as they were.
 
-        They are counted where the source's week lives.
+        They are counted where the source's week lives. ``before`` is the state as it was when the probe was made.
         """
-        before = self.states.get(source.source_id)
         if isinstance(evidence, ItemTimes):
             self.changes.saw(source.source_id, (self.cycle.week_s(time_s) for time_s in evidence.times_s))
-        is_known = before is not None and before.rate.as_of_s is not None
-        if before is not None and is_known and source.expect is None:  # a first contact says nothing of half-lives
+        if before.rate.as_of_s is not None and source.expect is None:  # a first contact says nothing of half-lives
             self.blend.weigh(before.rate, evidence)
         told = self.cycle.evidence(evidence, zone_s(source.zone, evidence.until_s))
         old = self.weeks.get(source.source_id)

@@ -111,12 +111,14 @@ class SourceState:
         }
         if self.rate.as_of_s is not None and self.rate.as_of_s > now_s:
             late["rate"] = replace(self.rate, as_of_s=now_s)
+        if self.fit.as_of_s is not None and self.fit.as_of_s > now_s:
+            late["fit"] = NO_FIT
         return replace(self, **late, **far) if late or far else self
 
 
 _LONGEST_WAIT_S = 2 * 86400.0
 _WAITS_S = ("not_before_s", "fresh_until_s", "distrust_until_s")
-_DONE_S = ("last_start_s", "last_success_s", "last_push_s", "full_s")
+_DONE_S = ("newest_s", "last_start_s", "last_success_s", "last_push_s", "full_s")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from proxyd.scheduling.budget import Budget, BudgetHours
 from proxyd.scheduling.demand import Demands, DoeDemand, FixedDemand, IntervalDemand, OnceDemand
 from proxyd.scheduling.edf import latest_slots
 from proxyd.scheduling.intervals import Firing, PlannedInterval, expected_interval
-from proxyd.scheduling.outlook import Outlook, Unmet, outlook
+from proxyd.scheduling.outlook import Ahead, Outlook, Unmet, outlook
 from proxyd.scheduling.pace import PlannedProbe
 from proxyd.scheduling.paces import PACED, PacedDemand
 from proxyd.scheduling.page import CONSTRAINTS, OVER_BUDGET, Page
@@ -17,6 +17,7 @@ __all__ = [
     "CONSTRAINTS",
     "OVER_BUDGET",
     "PACED",
+    "Ahead",
     "Budget",
     "BudgetHours",
     "Demands",

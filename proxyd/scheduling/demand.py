@@ -268,8 +268,13 @@ class Demands:
         return [*self.detecting, *(demand.rule for demand in self.paced), *(demand.rule for demand in self.doe)]
 
     @property
+    def priced(self) -> list[str]:
+        """The rules that ask for probes as often as they are worth their price."""
+        return [*self.detecting, *(demand.rule for demand in self.paced)]
+
+    @property
     def is_priced(self) -> bool:
-        """Whether a rule asks for probes as often as they are worth their price."""
+        """Whether there is such a rule."""
         return bool(self.detecting or self.paced)
 
     @property

@@ -44,11 +44,47 @@ class Outlook:
     unmet: tuple[Unmet, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Ahead:
+    """The pages of which intervals are expected in an epoch, copied, so that the epoch can be played elsewhere.
+
+    Examples
+    --------
+    >>> from proxyd.model.chronon import ChrononGrid
+    >>> from proxyd.scheduling import Budget, PlannerSettings
+    >>> Ahead.of(Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0))), Epoch(0, 60)).outlook().intervals
+    ()
+    """
+
+    epoch: Epoch
+    intervals: tuple[ExecutionInterval, ...]
+    part: Planner
+
+    @classmethod
+    def of(cls, planner: Planner, epoch: Epoch) -> Ahead:
+        """Return them; of fixed probes only where there are intervals too, for detection comes after both."""
+        pages = [page for page in planner.pages.values() if page.demands.intervals or page.demands.fixed]
+        intervals = [
+            ExecutionInterval(page.source_id, demand.rule, each.start, each.deadline)
+            for page in pages
+            for demand in page.demands.intervals
+            for each in demand.upcoming(epoch)
+        ]
+        return cls(epoch, tuple(intervals), planner.part(page.source_id for page in pages if intervals))
+
+    def outlook(self) -> Outlook:
+        """Play the epoch, once: each interval is met by any probe that falls into it, or has what held it back."""
+        watch = _Watch(self.intervals)
+        probes: list[PlannedProbe] = []
+        for now, chosen in self.part.play(self.epoch):
+            watch.take(self.part, now, chosen)
+            probes += chosen
+        watch.pass_by(self.part, self.epoch.stop)
+        return Outlook(self.epoch, self.intervals, tuple(probes), tuple(watch.unmet))
+
+
 def outlook(planner: Planner, epoch: Epoch) -> Outlook:
     """Return what becomes of the intervals that end in an epoch, if the sources' rates stay as they are.
-
-    Only pages of which intervals or fixed probes are asked are looked at: all others come after them. An interval that
-    several rules' probes fall into is met by any of them.
 
     Examples
     --------
@@ -57,21 +93,7 @@ def outlook(planner: Planner, epoch: Epoch) -> Outlook:
     >>> outlook(Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0))), Epoch(0, 60)).intervals
     ()
     """
-    pages = [page for page in planner.pages.values() if page.demands.intervals or page.demands.fixed]
-    intervals = [
-        ExecutionInterval(page.source_id, demand.rule, each.start, each.deadline)
-        for page in pages
-        for demand in page.demands.intervals
-        for each in demand.upcoming(epoch)
-    ]
-    part = planner.part(page.source_id for page in pages)
-    watch = _Watch(intervals)
-    probes: list[PlannedProbe] = []
-    for now, chosen in part.play(epoch):
-        watch.take(part, now, chosen)
-        probes += chosen
-    watch.pass_by(part, epoch.stop)
-    return Outlook(epoch, tuple(intervals), tuple(probes), tuple(watch.unmet))
+    return Ahead.of(planner, epoch).outlook()
 
 
 class _Watch:

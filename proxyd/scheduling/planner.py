@@ -350,7 +350,7 @@ class Planner:
         if page.hidden > 0 and page.rate_per_s > 0:  # they stand for the time in which as many are expected
             early_s = page.hidden / page.rate_per_s
             dues += [(due_s - early_s, Reason.SIBLING, rule) for due_s, _, rule in dues]
-        dues += [(self._overflow_due_s(page, last_s), Reason.OVERFLOW, rule) for rule in demands.in_week[:1]]
+        dues += [(self._overflow_due_s(page, last_s), Reason.OVERFLOW, rule) for rule in demands.priced[:1]]
         dues += [(d.due_s(page.source_id, last_s, **worth), d.reason, d.rule) for d in demands.paced]
         return dues + [(self._doe_due_s(page, d, last_s), Reason.DOE, d.rule) for d in demands.doe]
 

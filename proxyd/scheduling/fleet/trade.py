@@ -64,11 +64,14 @@ def trade(planner: FleetPlanner, budgets: Iterable[float]) -> list[TradePoint]:
     >>> few.delay_s > 2 * many.delay_s, few.captured < many.captured
     (True, True)
     """
-    every = max(1, len(planner.rate_per_s) // _SAMPLE)
-    taken = np.flatnonzero((turns(np.arange(len(planner.rate_per_s))) < 1 / every) & (planner.rate_per_s > 0))
-    slot_s, share = planner.grid.slot_s, len(taken) / len(planner.rate_per_s)
-    rates = planner.rate_per_s[taken] * slot_s
     assert planner.weights is not None
+    every = max(1, len(planner.rate_per_s) // _SAMPLE)
+    sampled = turns(np.arange(len(planner.rate_per_s))) < 1 / every
+    taken = np.flatnonzero(sampled & (planner.rate_per_s * planner.weights > 0))
+    slot_s, share = planner.grid.slot_s, float(sampled.mean())
+    rates = planner.rate_per_s[taken] * slot_s
+    if not len(taken):
+        return []
     weighted, table_of = rates * planner.weights[taken], planner.table_of[taken]
     found = []
     for per_s in budgets:

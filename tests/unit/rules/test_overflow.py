@@ -8,12 +8,14 @@ from scipy.stats import poisson
 
 from proxyd.estimation import WEEK_S
 from proxyd.model.chronon import Epoch
+from proxyd.model.item import Item
 from proxyd.model.schedule import Reason
+from proxyd.rules import Decider, Known
 from proxyd.scheduling import Budget
 from proxyd.scheduling.overflow import most_items
 from proxyd.simulate.models import MONDAY_S, model_trace
 from proxyd.simulate.rehearsal import Origins, Rehearsal, rehearse
-from tests.fleets import decider, declaration, rule, source
+from tests.fleets import changed, decider, declaration, item, rule, source
 
 SOURCES, WEEKS, WINDOW = 12, 10, 8
 Run = tuple[Rehearsal, float]
@@ -69,3 +71,32 @@ def test_a_feed_that_shows_all_its_items_is_not_asked_earlier() -> None:
     made = rehearse(found, Origins({"s": times_s}, window=1000), Epoch(now, now + grid.ceil(86400.0)))
     assert not found.states["s"].slides
     assert all(planned.probe.reason is not Reason.OVERFLOW for planned in made.probes)
+
+
+def test_an_empty_feed_and_one_that_was_cleared_have_no_known_window() -> None:
+    found = decider(declaration(source("s"), rule("r")), now_s=MONDAY_S)
+    newest = [item(str(n), MONDAY_S + 60.0 * n) for n in range(40)]
+    see(found, newest[19::-1], MONDAY_S + 1200.0)
+    see(found, newest[29:9:-1], MONDAY_S + 1800.0)
+    assert found.planner.pages["s"].window == 20
+    see(found, [], MONDAY_S + 2400.0)
+    assert found.planner.pages["s"].window is None
+    see(found, newest[35:30:-1], MONDAY_S + 3000.0)
+    assert found.planner.pages["s"].window in {None, 5}
+
+
+def test_a_rule_with_a_number_of_its_own_is_not_asked_earlier() -> None:
+    rules = rule("r", clauses="SET POLICY DOE(4 PROBES PER 1 WEEK)")
+    found = decider(declaration(source("s"), rules), now_s=MONDAY_S)
+    grid = found.settings.grid
+    now = grid.chronon_at(MONDAY_S)
+    times_s = MONDAY_S + 600.0 * np.arange(1500.0)
+    made = rehearse(found, Origins({"s": times_s}), Epoch(now, now + grid.ceil(WEEK_S)))
+    assert found.states["s"].slides
+    assert {planned.probe.reason for planned in made.probes} == {Reason.FIRST_CONTACT, Reason.DOE}
+
+
+def see(found: Decider, items: list[Item], at_s: float) -> None:
+    known = Known({each.item_id: each for each in items if (each.published_s or 0.0) < at_s - 700.0})
+    outcome = changed("s", items, at_s)
+    found.finished(outcome, found.observe(outcome, known))
