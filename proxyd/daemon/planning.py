@@ -12,7 +12,7 @@ from proxyd.clock import sleep_or_wake
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock
 from proxyd.rules import Decider
-from proxyd.scheduling import Parts
+from proxyd.scheduling import Parts, Steps
 from proxyd.scheduling.fleet import WeekPlan
 
 log = structlog.get_logger("plan")
@@ -74,10 +74,7 @@ class Planning:
 
 async def in_parts(work: Parts[T]) -> T:
     """Do work part by part, the other tasks between any two, and return what it made."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as ended:
-            made: T = ended.value
-            return made
+    steps = Steps(work)
+    for _ in steps:
         await asyncio.sleep(0)
+    return steps.made

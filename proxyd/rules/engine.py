@@ -187,23 +187,27 @@ def observe(context: PageContext, outcome: ProbeOutcome, known: Known, *, rng: n
     if found.evidence is not None:
         expect_per_s = expected_per_s(context.source)
         changes["rate"] = context.blend.seen(state.rate, found.evidence, expect_per_s=expect_per_s)
-    state = replace(state, **changes)
-    if not found.events:  # most probes find nothing: no stream moves, and none is written
-        return Observation(
-            state,
-            outcome,
-            edited=found.edited,
-            present=_present(outcome),
-            evidence=found.evidence,
-            lost_items=found.lost_items,
-            unfit_values=outcome.misfits,
-            starts_afresh=context.starts_afresh,
-        )
+    seen = Observation(
+        replace(state, **changes),
+        outcome,
+        edited=found.edited,
+        present=_present(outcome),
+        evidence=found.evidence,
+        lost_items=found.lost_items,
+        unfit_values=outcome.misfits,
+        starts_afresh=context.starts_afresh,
+    )
+    # most probes find nothing: no stream moves, and none is written
+    return _with_events(context, seen, found.events, known) if found.events else seen
+
+
+def _with_events(context: PageContext, seen: Observation, events: tuple[StoredEvent, ...], known: Known) -> Observation:
+    """Return an observation with its events, and what they mean for the rules."""
     steps = [
         advance(
             program,
             stream,
-            found.events,
+            events,
             context.grid,
             context.across.get(program.rule.name),
             declared_s=context.declared_s,
@@ -212,20 +216,14 @@ def observe(context: PageContext, outcome: ProbeOutcome, known: Known, *, rng: n
         if context.source.source_id in program.event_sources
     ]
     firings = [firing for step in steps for firing in step.firings]
-    return Observation(
-        state=state,
-        outcome=outcome,
-        events=found.events,
-        edited=found.edited,
-        present=_present(outcome),
+    return replace(
+        seen,
+        events=events,
         streams=tuple(stream for step in steps for stream in step.streams),
         intervals=tuple(record for step in steps for record in step.intervals),
-        notifications=tuple(_notices(context, firings, found.events, known)),
+        notifications=tuple(_notices(context, firings, events, known)),
         firings=tuple(firing for firing in firings if firing.program.is_joint),
-        evidence=found.evidence,
-        lost_items=found.lost_items,
-        unfit_values=outcome.misfits + sum(_unfit_values(context, event.item) for event in found.events),
-        starts_afresh=context.starts_afresh,
+        unfit_values=seen.unfit_values + sum(_unfit_values(context, event.item) for event in events),
         kept_kinds=frozenset(program.rule.trigger.kind for program, _ in context.rules),
     )
 

@@ -6,12 +6,12 @@ from proxyd.scheduling.demand import Demands, DoeDemand, FixedDemand, IntervalDe
 from proxyd.scheduling.edf import latest_slots
 from proxyd.scheduling.intervals import Firing, PlannedInterval, expected_interval
 from proxyd.scheduling.outlook import Ahead, Outlook, Unmet, outlook
-from proxyd.scheduling.pace import PlannedProbe
 from proxyd.scheduling.paces import PACED, PacedDemand
 from proxyd.scheduling.page import CONSTRAINTS, OVER_BUDGET, Page
-from proxyd.scheduling.parts import Parts, whole
+from proxyd.scheduling.parts import Parts, Steps, whole
 from proxyd.scheduling.planner import Planner
 from proxyd.scheduling.settings import PlannerSettings
+from proxyd.scheduling.starts import PlannedProbe
 
 __all__ = [
     "CONSTRAINTS",
@@ -34,6 +34,7 @@ __all__ = [
     "PlannedProbe",
     "Planner",
     "PlannerSettings",
+    "Steps",
     "Unmet",
     "adopting",
     "expected_interval",

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from proxyd.model.chronon import Chronon, Epoch
 from proxyd.model.interval import ExecutionInterval
-from proxyd.scheduling.pace import PlannedProbe
 from proxyd.scheduling.page import OVER_BUDGET, Page
 from proxyd.scheduling.planner import Planner
+from proxyd.scheduling.starts import PlannedProbe
 
 PUSHED = "pushed by its hub"
 

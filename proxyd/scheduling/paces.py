@@ -27,7 +27,7 @@ class PacedDemand:
     policy
         GOLDEN, MEMORYLESS or ADAPTIVE.
     seed
-        Of what is drawn: the same seed, page and last probe give the same next probe, after a restart too.
+        Of what is drawn: the same seed, page and last probe give the same next probe, in whatever order pages come.
     own_rate_per_s
         The rate as ADAPTIVE takes it; the page's estimate otherwise.
 

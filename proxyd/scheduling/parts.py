@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from typing import TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
 Parts: TypeAlias = Generator[None, None, T]
@@ -21,6 +21,26 @@ def parted(items: Sequence[T], size: int = PART) -> Iterator[Sequence[T]]:
     return (items[begin : begin + size] for begin in range(0, len(items), size))
 
 
+class Steps(Generic[T]):
+    """Goes through work part by part; ``made`` is what it returned, there once all parts are done.
+
+    >>> def work() -> Parts[int]:
+    ...     yield
+    ...     return 3
+    >>> steps = Steps(work())
+    >>> len(list(steps)), steps.made
+    (1, 3)
+    """
+
+    made: T
+
+    def __init__(self, work: Parts[T]) -> None:
+        self._work = work
+
+    def __iter__(self) -> Iterator[None]:
+        self.made = yield from self._work
+
+
 def whole(work: Parts[T]) -> T:
     """Do all parts at once and return what they made.
 
@@ -30,9 +50,7 @@ def whole(work: Parts[T]) -> T:
     >>> whole(work())
     3
     """
-    while True:
-        try:
-            next(work)
-        except StopIteration as ended:
-            made: T = ended.value
-            return made
+    steps = Steps(work)
+    for _ in steps:
+        pass
+    return steps.made

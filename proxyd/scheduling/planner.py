@@ -20,11 +20,11 @@ from proxyd.scheduling.edf import latest_slots
 from proxyd.scheduling.fleet import WeekPlan
 from proxyd.scheduling.intervals import PlannedInterval
 from proxyd.scheduling.overflow import most_items
-from proxyd.scheduling.pace import Pace, PlannedProbe
 from proxyd.scheduling.page import HOST_POLITENESS, HOST_THROTTLED, OVER_BUDGET, Page
 from proxyd.scheduling.parts import parted
 from proxyd.scheduling.settings import PlannerSettings
 from proxyd.scheduling.sleeping import Sleeping
+from proxyd.scheduling.starts import Pace, PlannedProbe
 from proxyd.scheduling.waiting import Waiting
 
 LOOKAHEAD_CHRONONS = 60

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from proxyd.model.schedule import Probe
 
-_SPREAD = (
-    0.9  # the part of a chronon in which probes start: the last ones must not fall out of it when the loop is late
-)
+# the part of a chronon in which probes start: the last ones must not fall out of it when the loop is late
+_SPREAD = 0.9
 
 
 @dataclass(frozen=True, slots=True)
