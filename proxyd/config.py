@@ -252,7 +252,7 @@ class Settings(BaseModel):
     cycle: PositiveSeconds = Field(
         604800.0, description="what repeats in the sources' rates: the week; shorter only in tests and demonstrations"
     )
-    epoch: PositiveSeconds = Field(86400.0, description="how far the rolling plan looks ahead")
+    epoch: PositiveSeconds = Field(604800.0, description="how far the rolling plan looks ahead")
     overflow: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.01, description="probability that items slide off a feed unseen before its next probe"
     )

@@ -37,7 +37,7 @@ class DeciderSettings:
     """
 
     planner: PlannerSettings
-    epoch_s: float = 86400.0
+    epoch_s: float = 604800.0
     source_spacing_s: float = 300.0
     freshness_cap_s: float = 21600.0
     prior_mean_per_s: float = DEFAULT_MEAN_PER_S

@@ -109,19 +109,23 @@ async def logs(folder: Path, items_s: Sequence[Times], end_s: float) -> tuple[li
     return [np.array(times) for times in planned.requests_s], [np.array(times) for times in uniform.requests_s]
 
 
-async def test_a_planned_week_finds_items_after_six_tenths_of_the_delay_with_no_more_requests(tmp_path: Path) -> None:
-    """Both against a daemon that probes uniformly and, at exactly equal requests, against turns at an even pace."""
+async def test_a_planned_week_finds_items_after_six_tenths_of_the_delay_with_as_many_requests(tmp_path: Path) -> None:
+    """Both against a daemon that probes uniformly and, at exactly equal requests, against turns at an even pace.
+
+    A probe price sets how many requests the planned ones are: within a tenth of the others, whose delay is taken at as
+    many, for at an even pace it falls as their number grows.
+    """
     begin_s = SystemClock().time_s()
     weeks = Weeks.after_learning(begin_s)
     items_s = make_items(np.random.Generator(np.random.PCG64(SEED)), begin_s, weeks.end_s)
     planned_s, uniform_s = await logs(tmp_path, items_s, weeks.end_s)
-    requests, allowed = weeks.count(planned_s), weeks.count(uniform_s)
+    requests, others = weeks.count(planned_s), weeks.count(uniform_s)
     delay_s, uniform_delay_s, turns_delay_s = (
         weeks.mean_delay_s(items_s, each) for each in (planned_s, uniform_s, weeks.turns(requests))
     )
-    figures = f"planned {delay_s:.3f} s in {requests} requests, uniform {uniform_delay_s:.3f} s in {allowed}"
+    figures = f"planned {delay_s:.3f} s in {requests} requests, uniform {uniform_delay_s:.3f} s in {others}"
     figures += f", turns {turns_delay_s:.3f} s in {requests}"
     (tmp_path / "figures.txt").write_text(figures)
-    assert 0.9 * allowed <= requests <= allowed, figures
-    assert delay_s <= 0.6 * uniform_delay_s, figures
+    assert 0.9 * others <= requests <= 1.1 * others, figures
+    assert delay_s <= 0.6 * uniform_delay_s * min(1.0, others / requests), figures
     assert delay_s <= 0.6 * turns_delay_s, figures
