@@ -38,6 +38,11 @@ class HostBudgets:
         """Return the earliest start of the host's next probe, minus infinity where any time will do."""
         return self._host(host).planned.earliest_s()
 
+    def most_per_s(self, host: str) -> float:
+        """Return how many probes a second a host bears in the long run, infinity where any number."""
+        known = self._hosts.get(host)
+        return (self.budget if known is None else known.started.budget).most_per_s
+
     def plan(self, host: str, at_s: float) -> None:
         """Note that a probe will start at ``at_s``."""
         self._host(host).planned.record(at_s)

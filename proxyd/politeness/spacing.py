@@ -17,6 +17,16 @@ class PolitenessBudget:
     probes: int | None = None
     window_s: float = 0.0
 
+    @property
+    def most_per_s(self) -> float:
+        """How many probes a second it lets through in the long run, infinity where any number.
+
+        >>> PolitenessBudget(spacing_s=1.0, probes=30, window_s=60.0).most_per_s
+        0.5
+        """
+        spaced = 1.0 / self.spacing_s if self.spacing_s > 0 else inf
+        return min(spaced, self.probes / self.window_s) if self.probes is not None and self.window_s > 0 else spaced
+
 
 @dataclass(slots=True)
 class ProbeLog:

@@ -306,7 +306,7 @@ class Decider:
 
     def snapshot(self, now_s: float) -> Parts[Fleet]:
         """Gather the fleet in parts; a page that changes after its part is followed up when the plan is taken over."""
-        taken = Snapshot(self.estimates, now_s, self.settings.grid.length_s)
+        taken = Snapshot(self.estimates, self.planner.hosts, now_s, self.settings.grid.length_s)
         for number, pages in enumerate(self.planner.in_parts()):
             if number:
                 yield
@@ -495,7 +495,8 @@ class Decider:
         if week is not None and source.source_id in week:
             ahead = round(zone_s(source.zone, now_s) / HOUR_S)
             factors = tuple(np.roll(week.intensity(source.source_id), -ahead).tolist())
-        return {"price_item_s": self.planner.price_item_s, "week": factors}
+        price_item_s = None if week is None else week.price_of(source.source_id)
+        return {"price_item_s": price_item_s or self.planner.price_item_s, "week": factors}
 
     # -- how
 

@@ -169,6 +169,8 @@ class Fleet:
         What the budget leaves for them.
     most_per_s
         The same by slot of the week, shape (slots,).
+    host_of, host_per_s
+        The host of each, shape (sources,), and how many of these probes each host bears in a second, shape (hosts,).
     even
         Which are planned as if every hour were alike, for their week is off, shape (sources,); ``None`` for none.
     slot_factor
@@ -191,6 +193,8 @@ class Fleet:
     most_per_s: Floats
     price_item_s: float
     cycle: Cycle
+    host_of: Ints | None = None
+    host_per_s: Floats | None = None
     even: NDArray[np.bool_] | None = None
     slot_factor: Floats | None = None
     changes: Sequence[tuple[int, str]] = ()
@@ -215,6 +219,8 @@ class Fleet:
             most_per_s=self.most_per_s,
             slot_factor=self.slot_factor,
             even=self.even,
+            host_of=self.host_of,
+            host_per_s=self.host_per_s,
         )
         return WeekPlan.of(state)
 

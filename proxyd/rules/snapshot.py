@@ -9,6 +9,7 @@ import numpy as np
 
 from proxyd.estimation import MONDAY_S, WEEK_S, WeekCounts
 from proxyd.model.profile import Source
+from proxyd.politeness import HostBudgets
 from proxyd.rules.estimates import Estimates, Floats, zone_s
 from proxyd.rules.importance import page_weights
 from proxyd.rules.programs import RuleProgram
@@ -22,8 +23,9 @@ class Snapshot:
     Pages are added as they are at that time: what changes later is followed up when the plan is taken over.
     """
 
-    def __init__(self, estimates: Estimates, now_s: float, length_s: float) -> None:
+    def __init__(self, estimates: Estimates, hosts: HostBudgets, now_s: float, length_s: float) -> None:
         self._estimates = estimates
+        self._budgets = hosts
         self._now_s = now_s
         self._length_s = length_s
         self._week_s = estimates.cycle.week_s(now_s)
@@ -34,18 +36,30 @@ class Snapshot:
         self._doe: dict[str, tuple[tuple[int, float], ...]] = {}
         self._importances: list[Floats | None] = []
         self._kinds: dict[tuple[str, ...], int] = {}
+        self._hosts: dict[str, int] = {}
+        self._asked_of: dict[str, float] = {}
         self.asked_per_s = 0.0
 
     def add(self, pages: list[Page], programs: Mapping[str, RuleProgram], sources: Mapping[str, Source]) -> None:
         """Take in some pages."""
-        self.asked_per_s += sum(page.demands.asked_per_s(self._length_s) for page in pages)
+        for page in pages:
+            if asked_per_s := page.demands.asked_per_s(self._length_s):
+                self.asked_per_s += asked_per_s
+                self._asked_of[page.host] = self._asked_of.get(page.host, 0.0) + asked_per_s
         seen = [page for page in pages if page.last_seen_s is not None and (page.demands.is_priced or page.demands.doe)]
         rows = [
-            (page.rate_per_s, page.priced_weight, page.last_seen_s or 0.0, zone, self._kind(page, programs))
+            (
+                page.rate_per_s,
+                page.priced_weight,
+                page.last_seen_s or 0.0,
+                zone,
+                self._kind(page, programs),
+                self._hosts.setdefault(page.host, len(self._hosts)),
+            )
             for page in seen
             for zone in (zone_s(sources[page.source_id].zone, self._now_s),)
         ]
-        self._numbers.append(np.array(rows, dtype=np.float64).reshape(len(rows), 5))
+        self._numbers.append(np.array(rows, dtype=np.float64).reshape(len(rows), 6))
         self._source_ids += [page.source_id for page in seen]
         self._weeks += [self._estimates.week(page.source_id, self._now_s) for page in seen]
         self._even += [self._estimates.week_is_off(page.source_id) for page in seen]
@@ -69,8 +83,9 @@ class Snapshot:
 
     def columns(self) -> dict[str, Any]:
         """Return what was gathered, by the names of a fleet's fields."""
-        columns = np.concatenate([np.zeros((0, 5)), *self._numbers]).T.copy()
-        rate_per_s, weights, last_seen_s, zones_s, kind_of = columns
+        columns = np.concatenate([np.zeros((0, 6)), *self._numbers]).T.copy()
+        rate_per_s, weights, last_seen_s, zones_s, kind_of, host_of = columns
+        most_per_s = [(self._budgets.most_per_s(host), self._asked_of.get(host, 0.0)) for host in self._hosts]
         return {
             "source_ids": self._source_ids,
             "rate_per_s": rate_per_s,
@@ -80,6 +95,8 @@ class Snapshot:
             "importances": self._importances,
             "kind_of": kind_of.astype(np.int64),
             "zones_s": zones_s,
+            "host_of": host_of.astype(np.int64),
+            "host_per_s": np.array([max(0.1 * most, most - asked) for most, asked in most_per_s]),
             "even": np.array(self._even) if any(self._even) else None,
             "doe": self._doe,
             "now_s": self._now_s,

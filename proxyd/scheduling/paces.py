@@ -16,6 +16,7 @@ from proxyd.scheduling.turns import turns
 PACED = frozenset({PolicyName.GOLDEN, PolicyName.MEMORYLESS, PolicyName.ADAPTIVE})
 _POINTS = 8  # at least so many probes of a source in a cycle of the golden ratio
 _APART = 0.25  # of the mean gap: what comes sooner after a probe is passed over
+_LEAST_S = 1e-3  # what is asked more often is asked whenever it may be; unix times have no more digits for it
 
 
 @dataclass(slots=True)
@@ -83,6 +84,8 @@ def golden_after_s(last_s: float, gap_s: float, number: int) -> float:
     >>> golden_after_s(0.0, 100.0, 7) < golden_after_s(golden_after_s(0.0, 100.0, 7), 100.0, 7) < 400.0
     True
     """
+    if gap_s < _LEAST_S:
+        return last_s + gap_s
     cycle_s = 2.0 ** ceil(log2(_POINTS * gap_s))
     points = np.sort(turns(number % 2**20 + np.arange(max(1, round(cycle_s / gap_s))))) * cycle_s
     start_s = last_s // cycle_s * cycle_s

@@ -162,6 +162,7 @@ class FleetPlanner:
     due_s: Floats = field(init=False)
     prices: Prices | None = field(default=None, init=False)
     spacing_s: float = field(default=0.0, init=False)
+    hosts: HostLimits | None = field(default=None, init=False)
     tables: list[Timetable] = field(default_factory=list, init=False)
     _costs: WeekCosts | None = field(default=None, init=False)
     _capacity: Floats | None = field(default=None, init=False)
@@ -214,7 +215,7 @@ class FleetPlanner:
         """Find the prices at which the present rates spend the budget, and plan every source anew."""
         if np.isneginf(self.last_s).any():
             raise SchedulingError("a planner must be started before it can find prices; call start")
-        self.spacing_s = limits.spacing_s
+        self.spacing_s, self.hosts = limits.spacing_s, limits.hosts
         rates = self._weighted() * self.grid.slot_s
         if not self.tables or not _same(limits.capacity, self._capacity):
             self._build(limits, rates)

@@ -112,7 +112,8 @@ def allocate(
 
     Notes
     -----
-    Source: ALGORITHMS 6.2. Two bisections on frequencies that fall with the price, O(sources) each step.
+    Source: ALGORITHMS 6.2. Bisections on frequencies that fall with the price, O(sources) each step: one for the fleet,
+    and where a host would bear too much at that price, one for the hosts and another for the fleet.
 
     Examples
     --------
@@ -125,16 +126,10 @@ def allocate(
         raise InvalidScheduleError("a budget must be greater than 0 probes a slot")
     fleet = Frequencies(tables, table_of, np.asarray(weighted_rates, dtype=np.float64))
     floor = np.full(len(fleet.rate), _NO_PRICE)
-    if hosts is not None:
+    price = max(fleet.price(probes_per_slot, floor), least_price)
+    if hosts is not None and np.any(fleet.host_loads(hosts, np.full(len(floor), np.log2(price))) > hosts.per_slot):
         floor = fleet.host_floors(hosts)
-    low, high = _NO_PRICE, _NO_PROBE
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        if fleet.frequencies(np.maximum(floor, middle)).sum() > probes_per_slot:
-            low = middle
-        else:
-            high = middle
-    price = max(float(2.0**high), least_price)
+        price = max(fleet.price(probes_per_slot, floor), least_price)
     return Prices(price, np.maximum(np.exp2(floor), price))
 
 
@@ -173,15 +168,29 @@ class Frequencies:
         between: Floats = values[row] * (1 - share) + values[row + 1] * share
         return between
 
+    def price(self, probes_per_slot: float, floor: Floats) -> float:
+        """Return the price at which they make so many probes together, where each pays at least 2 to its ``floor``."""
+        low, high = _NO_PRICE, _NO_PROBE
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            if self.frequencies(np.maximum(floor, middle)).sum() > probes_per_slot:
+                low = middle
+            else:
+                high = middle
+        return float(2.0**high)
+
+    def host_loads(self, hosts: HostLimits, log_price: Floats) -> Floats:
+        """Return the probes a slot of each host's sources, shape (hosts,)."""
+        made = self.frequencies(log_price)
+        loads: Floats = np.bincount(hosts.of_source, weights=made, minlength=len(hosts.per_slot)).astype(np.float64)
+        return loads
+
     def host_floors(self, hosts: HostLimits) -> Floats:
         """Return the logarithm of the least price of each source at which its host's limit is kept."""
         low, high = np.full(len(hosts.per_slot), _NO_PRICE), np.full(len(hosts.per_slot), _NO_PROBE)
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
-            load = np.bincount(
-                hosts.of_source, weights=self.frequencies(middle[hosts.of_source]), minlength=len(hosts.per_slot)
-            )
-            over = load > hosts.per_slot
+            over = self.host_loads(hosts, middle[hosts.of_source]) > hosts.per_slot
             low, high = np.where(over, middle, low), np.where(over, high, middle)
         return np.where(np.isinf(hosts.per_slot), _NO_PRICE, high)[hosts.of_source]
 

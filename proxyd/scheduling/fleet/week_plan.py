@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from proxyd.estimation import MONDAY_S, WEEK_S, Cycle, Siblings, WeekShapes, WeekSums
 from proxyd.scheduling.fleet.doe import doe_slots
 from proxyd.scheduling.fleet.planner import FleetLimits, FleetPlanner, WeekGrid
+from proxyd.scheduling.fleet.prices import HostLimits
 from proxyd.scheduling.fleet.trade import TradePoint, trade
 from proxyd.scheduling.turns import turns
 
@@ -49,6 +50,9 @@ class FleetState:
         Extra prices of the slots from the plan before.
     siblings
         Which sources change together: handed on with the plan.
+    host_of, host_per_s
+        The host of each source, shape (sources,), and how many probes a second each host bears, shape (hosts,);
+        ``None`` where hosts bear anything.
     even
         Sources whose week is off: they are planned as if every hour were alike, shape (sources,); none where ``None``.
 
@@ -75,6 +79,8 @@ class FleetState:
     slot_factor: Floats | None = None
     siblings: Siblings = field(default_factory=dict)
     even: NDArray[np.bool_] | None = None
+    host_of: Ints | None = None
+    host_per_s: Floats | None = None
 
     @property
     def planned_weeks(self) -> WeekShapes:
@@ -139,7 +145,7 @@ class WeekPlan:
         planner.start(state.rate_per_s / speed, now_s=cycle.week_s(state.last_seen_s) + zone_s)
         probes_per_slot = max(state.probes_per_s, 1e-12) / speed * state.slot_s
         least_price = state.price_item_s * speed / state.slot_s
-        limits = FleetLimits(probes_per_slot, least_price=least_price)
+        limits = FleetLimits(probes_per_slot, hosts=_hosts(state), least_price=least_price)
         planner.reprice(limits, now_s=-inf)
         if state.most_per_s is not None and np.any(planner.loads() > (most := state.most_per_s / speed * state.slot_s)):
             planner.reprice(replace(limits, capacity=most), now_s=-inf)
@@ -166,6 +172,13 @@ class WeekPlan:
         """What a probe must save, in item-seconds of delay."""
         assert self._planner.prices is not None
         return self._planner.prices.probe * self._planner.grid.slot_s / self._cycle.speed
+
+    def price_of(self, source_id: str) -> float | None:
+        """Return what a probe of a source must save, in item-seconds: more than of others where its host binds."""
+        number = self._numbers.get(source_id)
+        assert self._planner.prices is not None
+        price = None if number is None else float(self._planner.prices.of_source[number])
+        return None if price is None else price * self._planner.grid.slot_s / self._cycle.speed
 
     @property
     def slot_factor(self) -> Floats | None:
@@ -310,6 +323,12 @@ def _doe(state: FleetState, numbers: Mapping[str, int], planner: FleetPlanner) -
             if (slots := found[key]) is not None:
                 times[source_id, probes, per_s] = slots * state.slot_s
     return times
+
+
+def _hosts(state: FleetState) -> HostLimits | None:
+    if state.host_of is None or state.host_per_s is None:
+        return None
+    return HostLimits(state.host_of, state.host_per_s / state.cycle.speed * state.slot_s)
 
 
 def _curves(state: FleetState, slots: int) -> tuple[Floats, Ints, Floats | None]:

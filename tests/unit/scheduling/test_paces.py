@@ -48,6 +48,11 @@ def test_gaps_are_exponential_and_others_for_each_seed_and_source(policy: Policy
     assert not np.any(gaps[:20] == gaps_s(PacedDemand("r", policy, seed=1), 20, "t"))
 
 
+@pytest.mark.parametrize("gap_s", [1e-12, 1e-9, 1e-7, 1e-4])
+def test_a_golden_gap_too_small_for_unix_times_is_due_at_once(gap_s: float) -> None:
+    assert T0 <= golden_after_s(T0, gap_s, 7) <= T0 + gap_s
+
+
 @pytest.mark.parametrize("gap_s", [30.0, 100.0, 128.0, 777.0, 86400.0])
 @pytest.mark.parametrize("number", [0, 7, 2**32 - 1])
 def test_golden_gaps_are_few_lengths_near_the_mean(gap_s: float, number: int) -> None:

@@ -55,6 +55,26 @@ def test_a_plan_is_the_fleet_planners_with_each_source_at_its_own_place_in_the_s
     )
 
 
+def test_what_a_strict_host_may_not_be_asked_goes_to_the_others() -> None:
+    strict = np.arange(len(NAMES)) < 20
+    hosts = {"host_of": np.where(strict, 0, 1), "host_per_s": np.array([20.0 / WEEK_S, np.inf])}
+    free, bound = WeekPlan.of(fleet()), WeekPlan.of(fleet(**hosts))
+    assert bound.price_item_s < free.price_item_s
+    dear = bound.price_of("s0")
+    assert dear is not None
+    assert dear > free.price_item_s
+    assert dear == bound.price_of("s19")
+    assert bound.price_of("s20") == bound.price_item_s
+    assert bound.probes_per_s == pytest.approx(free.probes_per_s, rel=0.03)
+    assert bound.trade([fleet().probes_per_s])[0].price_item_s == pytest.approx(bound.price_item_s, rel=0.03)
+
+
+def test_hosts_that_bear_what_is_planned_change_nothing() -> None:
+    hosts = {"host_of": np.arange(len(NAMES)), "host_per_s": np.full(len(NAMES), 1.0)}
+    free, bound = WeekPlan.of(fleet()), WeekPlan.of(fleet(**hosts))
+    assert [bound.due_s(name) for name in NAMES] == [free.due_s(name) for name in NAMES]
+
+
 def test_the_price_is_what_the_budget_asks_or_what_a_probe_must_save_in_any_case() -> None:
     cheap = WeekPlan.of(fleet()).price_item_s
     assert WeekPlan.of(fleet(price_item_s=cheap / 2)).price_item_s == pytest.approx(cheap)
