@@ -30,10 +30,10 @@ types: setup
 imports: setup
 	$(BIN)/lint-imports
 
-# Whole daemons against the clock have the machine to themselves; all other tests share its cores.
+# Figures that daemons reach against the clock need the machine to themselves; all other tests share its cores.
 unit: setup
-	$(BIN)/pytest --numprocesses auto --dist worksteal --ignore tests/acceptance
-	$(BIN)/pytest tests/acceptance
+	$(BIN)/pytest --numprocesses auto --dist worksteal -m "not alone"
+	$(BIN)/pytest -m alone
 
 # Rewrites the lock from pyproject.toml; it names versions and hashes, never an index.
 lock: setup

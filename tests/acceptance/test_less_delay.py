@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from proxyd.cli.demo.origin import Origin
 from proxyd.cli.demo.workload import WEEK_FACTORS
@@ -109,6 +110,7 @@ async def logs(folder: Path, items_s: Sequence[Times], end_s: float) -> tuple[li
     return [np.array(times) for times in planned.requests_s], [np.array(times) for times in uniform.requests_s]
 
 
+@pytest.mark.alone
 async def test_a_planned_week_finds_items_after_six_tenths_of_the_delay_with_as_many_requests(tmp_path: Path) -> None:
     """Both against a daemon that probes uniformly and, at exactly equal requests, against turns at an even pace.
 
