@@ -60,7 +60,7 @@ from proxyd.notify import (
     is_installed,
 )
 from proxyd.politeness import EndpointLimits
-from proxyd.ports import Channel, Clock, Prober
+from proxyd.ports import Channel, Clock, Prober, Scope
 from proxyd.probing import Fetcher, FetchLimits, HttpProber, HubClient, ParserPool, Robots, Trip, robots_limits
 from proxyd.rules import Decider, DeciderSettings, probe_request
 from proxyd.scheduling import PlannerSettings
@@ -342,7 +342,7 @@ async def serve(settings: Settings, *, started: Callable[[Daemon], None] | None 
                 await daemon.run()
 
 
-async def create_token(settings: Settings, name: str, scope: str, *, expires_in_s: float | None) -> str:
+async def create_token(settings: Settings, name: str, scope: Scope, *, expires_in_s: float | None) -> str:
     """Make a token in a database that no daemon holds, and return its text."""
     token, shown = new_token(name, scope, now_s=SystemClock().time_s(), expires_in_s=expires_in_s)
     with owner_lock(settings.database_path):

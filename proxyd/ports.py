@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from proxyd.model.item import Item
 from proxyd.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.model.profile import Declaration, PageClass, SecretRef, WebhookDelivery
-from proxyd.rules import Account, Advice, Explanation, Fates, Known, Misfit, Needed, Observation
+from proxyd.rules import Account, Advice, Explanation, Fates, Known, Misfit, Needed, Observation, PlanCost
 from proxyd.scheduling import PlannedProbe
 
 
@@ -226,13 +226,16 @@ class Changes:
     restarted: tuple[str, ...]
 
 
+Scope: TypeAlias = Literal["read", "write", "admin"]
+
+
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token of the API: only the hash of its secret is kept. ``scope`` is read, write or admin."""
+    """A token of the API: only the hash of its secret is kept. A wider scope holds the narrower."""
 
     token_id: str
     name: str
-    scope: str
+    scope: Scope
     sha256: str
     created_s: float
     expires_s: float | None
@@ -280,12 +283,15 @@ class Control(Protocol):
     def text_of(self, profile: str) -> str:
         """Return a profile and its rules as text in the canonical layout."""
 
-    async def declare(self, text: str, *, dry_run: bool) -> Changes:
-        """Add a text; ``dry_run`` checks alone.
+    async def declare(self, text: str) -> Changes:
+        """Add a text.
 
         Raises ``ProfileError`` with every error, ``ConflictError`` where a file owns a name, ``NotFoundError`` for a
         DROP of what the API never declared.
         """
+
+    async def try_out(self, text: str) -> tuple[Changes, PlanCost]:
+        """Return what a text would change, and what it would ask of the budget; raises as ``declare`` does."""
 
     async def drop_profile(self, name: str) -> Changes:
         """Remove a profile of the API and the rules in no other; raises as ``declare`` does."""
@@ -331,6 +337,9 @@ class Control(Protocol):
     async def webhooks(self) -> list[dict[str, Any]]:
         """Return every webhook: endpoint, form, secret_name, state, since_s, detail, and ``refused`` by which rules."""
 
+    async def dead_letters(self, *, before: int | None, limit: int) -> list[dict[str, Any]]:
+        """Return the deliveries that were given up, newest first; ``before`` is a position of a delivery."""
+
     async def replay(self, notification_id: str | None) -> int:
         """Send a notification again, or every one that was given up; return how many deliveries that are."""
 
@@ -339,6 +348,12 @@ class Control(Protocol):
 
     async def find_token(self, token_id: str) -> Token | None:
         """Return the token of that id, or ``None``."""
+
+    async def tokens(self) -> Sequence[Token]:
+        """Return every token, by name."""
+
+    async def drop_token(self, name: str) -> None:
+        """Let a token open nothing any more; raises ``NotFoundError``."""
 
     async def verify_push(self, callback_id: str, query: Mapping[str, str]) -> str | None:
         """Return the challenge where a hub asks rightly whether it may push, ``None`` where it may not."""

@@ -1,8 +1,19 @@
 """The REST API over the Control port."""
 
 from proxyd.api.auth import SCOPES, new_token
-from proxyd.api.routes import make_app
+from proxyd.api.openapi import document
+from proxyd.api.routes import endpoints, make_app
 from proxyd.api.server import ApiSettings, serve_api
-from proxyd.api.streams import StreamSettings
+from proxyd.api.streams import Streams, StreamSettings
 
-__all__ = ["SCOPES", "ApiSettings", "StreamSettings", "make_app", "new_token", "serve_api"]
+__all__ = [
+    "SCOPES",
+    "ApiSettings",
+    "StreamSettings",
+    "Streams",
+    "document",
+    "endpoints",
+    "make_app",
+    "new_token",
+    "serve_api",
+]

@@ -7,19 +7,21 @@ import hmac
 import re
 import secrets
 from math import inf
+from typing import get_args
 
 from aiohttp import web
 
+from proxyd.api.endpoint import Endpoint
 from proxyd.api.problems import BadRequestError, Handler, problem
-from proxyd.ports import Control, Token
+from proxyd.ports import Control, Scope, Token
 
-SCOPES = ("read", "write", "admin")
+SCOPES: tuple[Scope, ...] = get_args(Scope)
 BEARER = web.RequestKey("bearer", Token)
 """The token of a request; there is none where none is asked for."""
 _FORM = re.compile(r"pxd_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 
 
-def new_token(name: str, scope: str, *, now_s: float, expires_in_s: float | None) -> tuple[Token, str]:
+def new_token(name: str, scope: Scope, *, now_s: float, expires_in_s: float | None) -> tuple[Token, str]:
     """Return a token's record and the text its bearer shows, which is never stored."""
     if scope not in SCOPES:
         raise BadRequestError(f"scope must be one of {', '.join(SCOPES)}")
@@ -44,12 +46,14 @@ async def token_of(control: Control, header: str) -> Token | None:
     return None if token.expires_s is not None and token.expires_s <= control.time_s() else token
 
 
-def require(scope: str, control: Control, handler: Handler, *, in_query: bool = False) -> Handler:
-    """Return ``handler`` for bearers of ``scope`` or a wider one; ``in_query`` for those who cannot send headers."""
+def require(endpoint: Endpoint, control: Control) -> Handler:
+    """Return what answers for bearers of the endpoint's scope or of a wider one."""
+    scope = endpoint.scope
+    assert scope is not None
 
     async def guarded(request: web.Request) -> web.StreamResponse:
         header = request.headers.get("Authorization")
-        if header is None and in_query:
+        if header is None and endpoint.token_in_query:
             header = f"Bearer {request.query.get('token', '')}"
         token = await token_of(control, header or "")
         if token is None:
@@ -59,7 +63,7 @@ def require(scope: str, control: Control, handler: Handler, *, in_query: bool = 
         if SCOPES.index(token.scope) < SCOPES.index(scope):
             return problem(403, "Forbidden", f"this needs a token of scope {scope}; yours is {token.scope}")
         request[BEARER] = token
-        return await handler(request)
+        return await endpoint.respond(request)
 
     return guarded
 

@@ -9,7 +9,9 @@ from math import floor
 
 from aiohttp import web
 
+from proxyd.api.endpoint import read_query
 from proxyd.api.feed_documents import Feed, atom, entry, json_feed
+from proxyd.api.models import FeedOf
 from proxyd.api.queries import wanted_rules
 from proxyd.errors import NotFoundError
 from proxyd.ports import Control, Wanted
@@ -61,7 +63,7 @@ class Feeds:
         return await self._answer(request, json_feed, "application/feed+json")
 
     async def _answer(self, request: web.Request, write: Callable[[Feed], bytes], content_type: str) -> web.Response:
-        profile, rule = request.match_info["name"], request.query.get("rule")
+        profile, rule = request.match_info["name"], read_query(request, FeedOf).rule
         rules = wanted_rules(self._control, profile, rule)
         if rule is not None and not rules:
             raise NotFoundError(f"there is no rule {rule!r} in profile {profile!r}")

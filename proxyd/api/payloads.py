@@ -3,11 +3,35 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
-from proxyd.model.profile import Declaration, NotificationRule, Profile
-from proxyd.ports import Control, Report
-from proxyd.rules import Account, Advice, Explanation, Fates, Misfit, iso_time
+from proxyd.api.models import (
+    AdviceShown,
+    ComingProbe,
+    CostShown,
+    Day,
+    DeadLetter,
+    DeliveryState,
+    DomainField,
+    DomainShown,
+    Explained,
+    ModelOff,
+    NotificationListed,
+    PageClassShown,
+    ParetoPoint,
+    PolicyUsed,
+    ReportShown,
+    Rule,
+    RuleOutlookShown,
+    SourceListed,
+    TokenShown,
+    TradeShown,
+    WebhookShown,
+)
+from proxyd.model.profile import Declaration, Domain, NotificationRule, PageClass, Profile
+from proxyd.ports import Control, Report, Token
+from proxyd.rules import Account, Advice, Explanation, Fates, Misfit, PlanCost, RuleOutlook, iso_time
 from proxyd.scheduling import PlannedProbe
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -20,74 +44,90 @@ def time_or_none(time_s: float | None) -> str | None:
     return None if not time_s else iso_time(time_s)
 
 
-def planned_probe(planned: PlannedProbe) -> dict[str, Any]:
+def planned_probe(planned: PlannedProbe) -> ComingProbe:
     """Return a coming probe."""
     probe = planned.probe
-    return {
-        "source": probe.source_id,
-        "at": iso_time(planned.start_s),
-        "reason": probe.reason.value,
-        "rule": probe.rule,
-        "rate_per_day": round(probe.rate_per_day, 6),
-    }
+    return ComingProbe(
+        source=probe.source_id,
+        at=iso_time(planned.start_s),
+        reason=probe.reason.value,
+        rule=probe.rule,
+        rate_per_day=round(probe.rate_per_day, 6),
+    )
 
 
-def advice(found: Advice) -> dict[str, Any]:
+def advice(found: Advice) -> AdviceShown:
     """Return what other budgets would buy, an hour instead of a second."""
     per_hour = 3600.0
-    return {
-        "budget_per_hour": round(found.budget_per_s * per_hour, 3),
-        "planned_per_hour": None if found.planned_per_s is None else round(found.planned_per_s * per_hour, 3),
-        "trade": [
-            {
-                "probes_per_hour": round(point.probes_per_s * per_hour, 3),
-                "delay_s": round(point.delay_s, 3),
-                "completeness": round(point.captured, 4),
-                "price_item_hours": round(point.price_item_s / per_hour, 6),
-            }
+    return AdviceShown(
+        budget_per_hour=round(found.budget_per_s * per_hour, 3),
+        planned_per_hour=None if found.planned_per_s is None else round(found.planned_per_s * per_hour, 3),
+        trade=[
+            TradeShown(
+                probes_per_hour=round(point.probes_per_s * per_hour, 3),
+                delay_s=round(point.delay_s, 3),
+                completeness=round(point.captured, 4),
+                price_item_hours=round(point.price_item_s / per_hour, 6),
+            )
             for point in found.trade
         ],
-        "intervals_over_s": found.over_s,
-        "rules": [{"rule": r.rule, "intervals": r.intervals, "unmet": dict(r.unmet)} for r in found.rules],
-        "pareto": [{"captured": captured, "delay_s": round(delay_s, 3)} for captured, delay_s in found.front],
-        "needed_per_hour": None if found.needed_per_s is None else round(found.needed_per_s * per_hour, 3),
-    }
+        intervals_over_s=found.over_s,
+        rules=[_outlook(each) for each in found.rules],
+        pareto=[ParetoPoint(captured=captured, delay_s=round(delay_s, 3)) for captured, delay_s in found.front],
+        needed_per_hour=None if found.needed_per_s is None else round(found.needed_per_s * per_hour, 3),
+    )
 
 
-def report(found: Report) -> dict[str, Any]:
+def cost(found: PlanCost) -> CostShown:
+    """Return what a declaration would ask of the budget, an hour instead of a second."""
+    return CostShown(
+        budget_per_hour=round(found.budget_per_s * 3600.0, 3),
+        asked_per_hour=round(found.after_per_s * 3600.0, 3),
+        asked_per_hour_before=round(found.before_per_s * 3600.0, 3),
+        sources_added=found.added,
+        sources_removed=found.removed,
+        unmet=[_outlook(each) for each in found.unmet],
+    )
+
+
+def _outlook(found: RuleOutlook) -> RuleOutlookShown:
+    return RuleOutlookShown(rule=found.rule, intervals=found.intervals, unmet=dict(found.unmet))
+
+
+def report(found: Report) -> ReportShown:
     """Return what was found beside what was predicted, and what is off with whom."""
-    return {
-        "days": [{"day": iso_time(day * _DAY_S)[:10], **_account(account)} for day, account in found.days],
-        "off": [misfit(each) for each in found.off],
-    }
+    return ReportShown(
+        days=[_day(day, account) for day, account in found.days], off=[misfit(each) for each in found.off]
+    )
 
 
-def _account(account: Account) -> dict[str, Any]:
-    return {
-        "probes": account.probes,
-        "items": account.items,
-        "predicted_items": round(account.predicted_items, 3),
-        "mean_delay_s": _share(account.mean_delay_s),
-        "predicted_mean_delay_s": _share(account.predicted_mean_delay_s),
-        "captured": account.captured,
-        "missed": account.missed,
-        "completeness": _share(account.completeness),
-        "predicted_completeness": _share(account.predicted_completeness),
-    }
+def _day(day: int, account: Account) -> Day:
+    return Day(
+        day=iso_time(day * _DAY_S)[:10],
+        probes=account.probes,
+        items=account.items,
+        predicted_items=round(account.predicted_items, 3),
+        mean_delay_s=_share(account.mean_delay_s),
+        predicted_mean_delay_s=_share(account.predicted_mean_delay_s),
+        captured=account.captured,
+        missed=account.missed,
+        completeness=_share(account.completeness),
+        predicted_completeness=_share(account.predicted_completeness),
+    )
 
 
-def misfit(found: Misfit) -> dict[str, Any]:
+def misfit(found: Misfit) -> ModelOff:
     """Return what is off with a source's model, and what is done about it, with a summary in words."""
     fit = found.fit
-    return {
-        "source": found.source_id,
-        "rate_off_since": time_or_none(fit.rate_off_since_s),
-        "found": round(fit.found, 3),
-        "expected": round(fit.expected, 3),
-        "week_off_since": time_or_none(fit.week_off_since_s),
-        "week_score": round(fit.score, 3),
-        "summary": _misfit_lines(found),
-    }
+    return ModelOff(
+        source=found.source_id,
+        rate_off_since=time_or_none(fit.rate_off_since_s),
+        found=round(fit.found, 3),
+        expected=round(fit.expected, 3),
+        week_off_since=time_or_none(fit.week_off_since_s),
+        week_score=round(fit.score, 3),
+        summary=_misfit_lines(found),
+    )
 
 
 def _misfit_lines(found: Misfit) -> list[str]:
@@ -104,16 +144,31 @@ def _misfit_lines(found: Misfit) -> list[str]:
     return lines
 
 
-def explanation(found: Explanation) -> dict[str, Any]:
+def explanation(found: Explanation) -> Explained:
     """Return why a source is probed when it is, with a summary in words."""
+    return Explained(summary=_summary(found), **_state(found))
+
+
+def source(declaration: Declaration, found: Explanation) -> SourceListed:
+    """Return a source for a list."""
+    declared = declaration.sources[found.source_id]
+    return SourceListed(**_state(found), domain=declared.domain, **{"class": declared.page_class})
+
+
+def _state(found: Explanation) -> dict[str, Any]:
+    """Return what both say of a source."""
     state = found.state
     return {
         "source": found.source_id,
         "url": found.url,
         "rate_per_day": round(found.rate_per_day, 6),
-        "rate_range_per_day": [round(rate, 6) for rate in found.rate_range_per_day],
-        "policies": {rule: {"policy": name, "because": why} for rule, (name, why) in sorted(found.policies.items())},
-        "intervals": {rule: [iso_time(s) for s in ends] for rule, ends in sorted(found.intervals.items())},
+        "rate_range_per_day": tuple(round(rate, 6) for rate in found.rate_range_per_day),
+        "policies": {
+            rule: PolicyUsed(policy=name, because=why) for rule, (name, why) in sorted(found.policies.items())
+        },
+        "intervals": {
+            rule: (iso_time(begin_s), time_or_none(end_s)) for rule, (begin_s, end_s) in sorted(found.intervals.items())
+        },
         "host_free": time_or_none(found.host_free_s),
         "fresh_until": time_or_none(found.fresh_until_s),
         "next_probe": planned_probe(found.next_probe) if found.next_probe else None,
@@ -132,7 +187,6 @@ def explanation(found: Explanation) -> dict[str, Any]:
         "failures": state.failures,
         "items_seen": state.next_seq - 1,
         "items_lost_estimated": round(state.lost_items, 3),
-        "summary": _summary(found),
     }
 
 
@@ -211,16 +265,8 @@ def _origin_lines(found: Explanation) -> list[str]:
     return lines
 
 
-def source(declaration: Declaration, found: Explanation) -> dict[str, Any]:
-    """Return a source for a list: what ``explanation`` says, without the summary."""
-    payload = explanation(found)
-    del payload["summary"]
-    declared = declaration.sources[found.source_id]
-    return payload | {"class": declared.page_class, "domain": declared.domain}
-
-
 def profile(declared: Profile, declaration: Declaration, control: Control) -> dict[str, Any]:
-    """Return a profile, who declared it, its rules, and what they achieved."""
+    """Return the members of a profile: who declared it, its rules, and what they achieved."""
     rules = [r for r in declaration.rules.values() if declared.name in r.profiles]
     fates = [control.fates(r.name) for r in rules]
     return {
@@ -228,20 +274,23 @@ def profile(declared: Profile, declaration: Declaration, control: Control) -> di
         "origin": control.origin(declared.file),
         "domains": list(declared.domains),
         "users": list(declared.users),
-        "rules": [_rule(r, its) for r, its in zip(rules, fates, strict=True)],
+        "rules": [rule(r, its, control) for r, its in zip(rules, fates, strict=True)],
         **_fates(sum(fates, Fates())),
     }
 
 
-def _rule(rule: NotificationRule, fates: Fates) -> dict[str, Any]:
-    return {
-        "name": rule.name,
-        "sources": list(rule.source_ids),
-        "policy": rule.policy.name.value,
-        "fingerprint": rule.fingerprint,
-        "deliveries": len(rule.deliveries),
+def rule(declared: NotificationRule, fates: Fates, control: Control) -> Rule:
+    """Return a rule and what it achieved."""
+    return Rule(
+        name=declared.name,
+        profiles=list(declared.profiles),
+        origin=control.origin(declared.file),
+        sources=list(declared.source_ids),
+        policy=declared.policy.name.value,
+        fingerprint=declared.fingerprint,
+        deliveries=len(declared.deliveries),
         **_fates(fates),
-    }
+    )
 
 
 def _fates(fates: Fates) -> dict[str, Any]:
@@ -258,8 +307,23 @@ def _share(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
 
 
-def notification(row: dict[str, Any]) -> dict[str, Any]:
+def domain(declared: Domain) -> DomainShown:
+    """Return a domain and its classes."""
+    return DomainShown(name=declared.name, classes=[_page_class(each) for each in declared.classes.values()])
+
+
+def _page_class(declared: PageClass) -> PageClassShown:
+    fields = [DomainField(path=each.path, type=each.type.value) for each in declared.fields]
+    return PageClassShown(name=declared.name, is_feed=declared.is_feed, fields=fields, key=list(declared.key))
+
+
+def notification(row: Mapping[str, Any]) -> NotificationListed:
     """Return a notification with its deliveries."""
+    return NotificationListed(**notification_members(row))
+
+
+def notification_members(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of a notification."""
     return {
         "id": row["notification_id"],
         "position": row["position"],
@@ -269,21 +333,45 @@ def notification(row: dict[str, Any]) -> dict[str, Any]:
         "created": iso_time(row["created_s"]),
         "late": row["late"],
         "body": json.loads(row["body"]),
-        "deliveries": [_delivery(d) for d in row["deliveries"]],
+        "deliveries": [_delivery(each) for each in row["deliveries"]],
     }
 
 
-def webhook(row: dict[str, Any]) -> dict[str, Any]:
+def webhook(row: dict[str, Any]) -> WebhookShown:
     """Return a webhook and whether it has shown that it is there."""
-    return row | {"since": iso_time(row.pop("since_s"))}
+    return WebhookShown(**row | {"since": iso_time(row.pop("since_s"))})
 
 
-def _delivery(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "endpoint": row["endpoint"],
-        "state": row["state"],
-        "attempts": row["attempts"],
-        "next": iso_time(row["next_s"]) if row["state"] in {"pending", "gathering"} else None,
-        "done": time_or_none(row["done_s"]),
-        "last_error": row["last_error"],
-    }
+def dead_letter(row: Mapping[str, Any]) -> DeadLetter:
+    """Return a delivery that was given up."""
+    return DeadLetter(
+        position=row["position"],
+        notification=row["notification_id"],
+        rule=row["rule"],
+        endpoint=row["endpoint"],
+        attempts=row["attempts"],
+        done=time_or_none(row["done_s"]),
+        last_error=row["last_error"],
+    )
+
+
+def _delivery(row: Mapping[str, Any]) -> DeliveryState:
+    return DeliveryState(
+        endpoint=row["endpoint"],
+        state=row["state"],
+        attempts=row["attempts"],
+        next=iso_time(row["next_s"]) if row["state"] in {"pending", "gathering"} else None,
+        done=time_or_none(row["done_s"]),
+        last_error=row["last_error"],
+    )
+
+
+def token(known: Token) -> TokenShown:
+    """Return a token without its secret."""
+    return TokenShown(
+        id=known.token_id,
+        name=known.name,
+        scope=known.scope,
+        created=iso_time(known.created_s),
+        expires=None if known.expires_s is None else iso_time(known.expires_s),
+    )

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
 
 from aiohttp import web
 
+from proxyd.api.models import Fault, Problem
 from proxyd.errors import BusyError, ConflictError, NotFoundError, ProfileError, RuleError
 
 
@@ -15,14 +14,22 @@ class BadRequestError(ValueError):
     """The request cannot be understood."""
 
 
+class FaultsError(ValueError):
+    """A request has faults, each at a place of its own."""
+
+    def __init__(self, status: int, title: str, faults: Sequence[Fault]) -> None:
+        self.status, self.title, self.faults = status, title, tuple(faults)
+        super().__init__(title)
+
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def problem(status: int, title: str, detail: str = "", **members: Any) -> web.Response:
+def problem(status: int, title: str, detail: str = "", errors: Sequence[Fault] = ()) -> web.Response:
     """Return a problem document."""
-    body = {"type": "about:blank", "title": title, "status": status, "detail": detail, **members}
+    told = Problem(title=title, status=status, detail=detail, errors=list(errors) or None)
     return web.Response(
-        status=status, body=json.dumps(body, ensure_ascii=False).encode(), content_type="application/problem+json"
+        status=status, body=told.model_dump_json(exclude_none=True).encode(), content_type="application/problem+json"
     )
 
 
@@ -39,13 +46,9 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     try:
         return await handler(request)
     except ProfileError as error:
-        found = [_rule_error(one) for one in error.errors]
-        return problem(
-            422,
-            "The text has errors",
-            f"{len(found)} error{'s' * (len(found) != 1)}; nothing was changed",
-            errors=found,
-        )
+        return _faulty(422, "The text has errors", [_of_text(one) for one in error.errors])
+    except FaultsError as error:
+        return _faulty(error.status, error.title, error.faults)
     except (NotFoundError, ConflictError, BusyError) as error:
         return _refusal(error)
     except BadRequestError as error:
@@ -66,11 +69,12 @@ def _refusal(error: NotFoundError | ConflictError | BusyError) -> web.Response:
     return problem(404 if is_missing else 409, "Not found" if is_missing else "Conflict", error.message)
 
 
-def _rule_error(error: RuleError) -> dict[str, object]:
-    return {
-        "file": error.file,
-        "line": error.line,
-        "column": error.column,
-        "detail": error.message,
-        "source_line": error.source_line,
-    }
+def _faulty(status: int, title: str, faults: Sequence[Fault]) -> web.Response:
+    said = f"{len(faults)} error{'s' * (len(faults) != 1)}; nothing was changed"
+    return problem(status, title, said, faults)
+
+
+def _of_text(error: RuleError) -> Fault:
+    return Fault(
+        file=error.file, line=error.line, column=error.column, detail=error.message, source_line=error.source_line
+    )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from aiohttp import web
+import base64
+from collections.abc import Iterable
 
+from proxyd.api.models import Which, Window
 from proxyd.api.problems import BadRequestError
 from proxyd.errors import BusyError, NotFoundError
 from proxyd.model.profile import Declaration
@@ -11,6 +13,7 @@ from proxyd.model.values import parse_iso
 from proxyd.ports import Control, Wanted
 
 _LARGEST = 2**63 - 1
+_FOREIGN = "cursor is not one that this API gave out"
 
 
 def position(text: str, complaint: str) -> int:
@@ -20,16 +23,41 @@ def position(text: str, complaint: str) -> int:
     return min(int(text), _LARGEST)
 
 
-def wanted(request: web.Request, control: Control) -> Wanted:
-    """Return which notifications a request is about: ``rule``, ``profile``, ``source``, ``since``."""
-    query = request.query
-    since, since_s = query.get("since"), None
+def cursor_of(value: str) -> str:
+    """Return what a client passes on to get what comes after ``value``."""
+    return base64.urlsafe_b64encode(value.encode()).decode()
+
+
+def read_cursor(cursor: str | None) -> str | None:
+    """Return what a cursor stands for."""
+    try:
+        return None if cursor is None else base64.urlsafe_b64decode(cursor.encode()).decode()
+    except ValueError as error:
+        raise BadRequestError(_FOREIGN) from error
+
+
+def before(cursor: str | None) -> int | None:
+    """Return the position that a cursor stands for."""
+    value = read_cursor(cursor)
+    return None if value is None else position(value, _FOREIGN)
+
+
+def part_of(names: Iterable[str], window: Window) -> tuple[list[str], str | None]:
+    """Return the names of a part of a list in order, and the cursor of the next."""
+    after = read_cursor(window.cursor)
+    found = [name for name in sorted(names) if after is None or name > after][: window.limit + 1]
+    is_more = len(found) > window.limit
+    return found[: window.limit], cursor_of(found[window.limit - 1]) if is_more else None
+
+
+def wanted(which: Which, control: Control, *, since: str | None = None) -> Wanted:
+    """Return which notifications a request is about."""
+    since_s = None
     if since is not None:
         since_s = parse_iso(since)
         if since_s is None:
             raise BadRequestError("since is not a time such as 2026-01-31T12:00:00Z")
-    rules = wanted_rules(control, query.get("profile"), query.get("rule"))
-    return Wanted(rules, query.get("source"), since_s)
+    return Wanted(wanted_rules(control, which.profile, which.rule), which.source, since_s)
 
 
 def wanted_rules(control: Control, profile: str | None, rule: str | None) -> frozenset[str] | None:

@@ -12,6 +12,8 @@ import structlog
 from aiohttp import web
 
 from proxyd.api.auth import BEARER
+from proxyd.api.endpoint import read_query
+from proxyd.api.models import Followed, Which
 from proxyd.api.problems import later
 from proxyd.api.queries import known_declaration, position, wanted
 from proxyd.errors import NotFoundError
@@ -74,16 +76,17 @@ class Streams:
         """Send notifications as they are recorded, from after ``Last-Event-ID``, or from now on."""
         if self._open >= self._settings.most or self._ending.is_set():
             return later("too many streams are open")
-        _check_rule(self._control, request.query.get("rule"))
-        which = _which(self._control, request)
+        asked = read_query(request, Followed)
+        _check_rule(self._control, asked.rule)
+        which = _which(self._control, asked)
         self._open += 1
         try:
-            return await self._follow(request, which)
+            return await self._follow(request, which, asked)
         finally:
             self._open -= 1
 
-    async def _follow(self, request: web.Request, which: Callable[[], Wanted]) -> web.StreamResponse:
-        last = _last_event(request)
+    async def _follow(self, request: web.Request, which: Callable[[], Wanted], asked: Followed) -> web.StreamResponse:
+        last = _last_event(request.headers.get("Last-Event-ID") or asked.last_event_id)
         if last is None:
             last = await self._control.newest_position()
         response = web.StreamResponse(headers=_HEADERS)
@@ -165,21 +168,20 @@ def _expires_s(request: web.Request) -> float:
     return inf if token is None or token.expires_s is None else token.expires_s
 
 
-def _last_event(request: web.Request) -> int | None:
-    text = request.headers.get("Last-Event-ID") or request.query.get("last_event_id")
+def _last_event(text: str | None) -> int | None:
     return position(text, "Last-Event-ID is not one that this API gave out") if text else None
 
 
-def _which(control: Control, request: web.Request) -> Callable[[], Wanted]:
+def _which(control: Control, asked: Which) -> Callable[[], Wanted]:
     """Return what says which notifications are wanted: a profile's rules may change while a stream is open."""
 
     def which() -> Wanted:
         try:
-            return wanted(request, control)
+            return wanted(asked, control)
         except NotFoundError:  # the profile was dropped meanwhile
             return Wanted(frozenset())
 
-    wanted(request, control)
+    wanted(asked, control)
     return which
 
 

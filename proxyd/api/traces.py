@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from proxyd.api import payloads
+from proxyd.api.models import NotificationTraced
 from proxyd.model.item import EventKind
 from proxyd.model.outcome import OutcomeKind
 from proxyd.rules import iso_time
@@ -13,9 +14,9 @@ from proxyd.rules import iso_time
 _MOST_SHOWN = 20
 
 
-def trace(row: dict[str, Any]) -> dict[str, Any]:
+def trace(row: dict[str, Any]) -> NotificationTraced:
     """Return a notification with its interval on every page, the probe, the attempts, and a summary in words."""
-    found = payloads.notification(row)
+    found = payloads.notification_members(row)
     data = found["body"].get("data", {})
     found |= {
         "intervals": [_interval(each) for each in row["intervals"]],
@@ -23,7 +24,7 @@ def trace(row: dict[str, Any]) -> dict[str, Any]:
         "rows": data.get("items", []),
         "attempts": [_attempt(each) for each in row["attempts"]],
     }
-    return found | {"summary": [*_origin_lines(found, data), *_outcome_lines(found)]}
+    return NotificationTraced(summary=[*_origin_lines(found, data), *_outcome_lines(found)], **found)
 
 
 def _interval(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,8 +94,8 @@ def _outcome_lines(found: dict[str, Any]) -> Iterator[str]:
     if len(found["rows"]) > _MOST_SHOWN:
         yield f"and {len(found['rows']) - _MOST_SHOWN} more rows"
     for each in found["deliveries"]:
-        when = f", next {each['next']}" if each["next"] else f", {each['done']}" if each["done"] else ""
-        yield f"delivery: {each['endpoint']}: {each['state']}{when}"
+        when = f", next {each.next}" if each.next else f", {each.done}" if each.done else ""
+        yield f"delivery: {each.endpoint}: {each.state}{when}"
     if not found["deliveries"]:
         yield "delivery: not sent anywhere"
     for each in found["attempts"]:

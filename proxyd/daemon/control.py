@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from proxyd.metrics import Metrics
 from proxyd.model.profile import Declaration, Delivery, WebhookDelivery, shown_endpoint
 from proxyd.notify import Dispatcher, Pings, known_secret
 from proxyd.ports import Changes, Channel, Clock, DeliveryTest, Message, Report, Token, Wanted, WebhookState
-from proxyd.rules import Advice, Decider, Explanation, Fates, advise, fates_of, iso_time
+from proxyd.rules import Advice, Decider, Explanation, Fates, PlanCost, advise, fates_of, iso_time
 from proxyd.scheduling import PlannedProbe
 from proxyd.store import SqlStore
 
@@ -79,9 +79,13 @@ class DaemonControl:
         """Return a profile and its rules as text."""
         return self.declarations.text_of(profile)
 
-    async def declare(self, text: str, *, dry_run: bool) -> Changes:
+    async def declare(self, text: str) -> Changes:
         """Add a text of the API."""
-        return await self.declarations.declare(text, dry_run=dry_run)
+        return await self.declarations.declare(text)
+
+    async def try_out(self, text: str) -> tuple[Changes, PlanCost]:
+        """Check a text of the API alone."""
+        return await self.declarations.try_out(text)
 
     async def drop_profile(self, name: str) -> Changes:
         """Remove a profile of the API and the rules in no other."""
@@ -180,6 +184,10 @@ class DaemonControl:
             found.append(each | {"refused": refused[each["endpoint"], declared]})
         return found
 
+    async def dead_letters(self, *, before: int | None, limit: int) -> list[dict[str, Any]]:
+        """Return the deliveries that were given up, newest first."""
+        return await self.store.dead_letters(before=before, limit=limit)
+
     async def replay(self, notification_id: str | None) -> int:
         """Send a notification again, or every one that was given up."""
         count = await self.store.replay(notification_id, self.clock.time_s())
@@ -193,6 +201,15 @@ class DaemonControl:
     async def find_token(self, token_id: str) -> Token | None:
         """Return the token of that id, or ``None``."""
         return await self.store.find_token(token_id)
+
+    async def tokens(self) -> Sequence[Token]:
+        """Return every token, by name."""
+        return await self.store.tokens()
+
+    async def drop_token(self, name: str) -> None:
+        """Let a token open nothing any more."""
+        if not await self.store.drop_token(name):
+            raise NotFoundError(f"there is no token {name!r}")
 
     async def verify_push(self, callback_id: str, query: Mapping[str, str]) -> str | None:
         """Return the challenge where a hub asks rightly, ``None`` where it may not push."""

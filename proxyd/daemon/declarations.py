@@ -28,7 +28,7 @@ from proxyd.language import (
 from proxyd.metrics import Metrics
 from proxyd.model.profile import Declaration, WebhookDelivery
 from proxyd.ports import Changes, Clock, ResolveSecret
-from proxyd.rules import Backlog, Decider
+from proxyd.rules import Backlog, Decider, PlanCost, Trial
 from proxyd.rules.state import MAX_PENDING, StoredEvent, StreamState
 from proxyd.store import SqlStore, StoredText
 
@@ -206,7 +206,7 @@ class Declarations:
         log.info("profiles loaded", added=changes.added, removed=changes.removed, restarted=changes.restarted)
         return True
 
-    async def declare(self, text: str, *, dry_run: bool = False) -> Changes:
+    async def declare(self, text: str) -> Changes:
         """Add a text of the API, replacing what it declared before by the same names; ``DROP`` removes.
 
         Raises
@@ -220,9 +220,18 @@ class Declarations:
         """
         await self._started.wait()
         async with self._turn:
-            return await self._declare(text, dry_run=dry_run)
+            return await self._swap(self._files, await self._with(text))
 
-    async def _declare(self, text: str, *, dry_run: bool) -> Changes:
+    async def try_out(self, text: str) -> tuple[Changes, PlanCost]:
+        """Check a text of the API; return what it would change, and ask of the budget. Raises as ``declare`` does."""
+        await self._started.wait()
+        async with self._turn:
+            declaration, _ = await self._check([*self._files, *_texts(await self._with(text))])
+            trial = Trial.beside(self._decider, declaration, self._clock.time_s())
+            return self._changes(declaration, {}), await asyncio.to_thread(trial.cost, declaration)
+
+    async def _with(self, text: str) -> dict[str, str]:
+        """Return what the API would have declared with one more text."""
         parsed = parse(text, _API_TEXT)
         if parsed.errors:
             raise ProfileError(parsed.errors)
@@ -235,11 +244,7 @@ class Declarations:
                 raise NotFoundError(f"the API declared no {kind.value.lower()} {name!r}")
         api = {key: value for key, value in api.items() if key not in new}
         await self._check([*self._files, *_texts(api), SourceText(_API_TEXT, text)], from_api=True)
-        after = api | {key: format_statements([statement]) for key, statement in new.items()}
-        if dry_run:
-            declaration, _ = await self._check([*self._files, *_texts(after)])
-            return self._changes(declaration, {})
-        return await self._swap(self._files, after)
+        return api | {key: format_statements([statement]) for key, statement in new.items()}
 
     async def drop_profile(self, name: str) -> Changes:
         """Remove a profile of the API and the rules that are in no other profile."""

@@ -1,7 +1,7 @@
 """The rule engine: observations in, effects to record out."""
 
 from proxyd.rules.accounts import Account
-from proxyd.rules.advice import Advice, advise
+from proxyd.rules.advice import Advice, RuleOutlook, advise
 from proxyd.rules.aggregates import Total
 from proxyd.rules.decider import Decider
 from proxyd.rules.engine import NOTHING_KNOWN, Known, Observation, PageContext, observe
@@ -21,6 +21,7 @@ from proxyd.rules.state import (
     StreamState,
 )
 from proxyd.rules.subscriptions import Subscription, SubscriptionStatus
+from proxyd.rules.trial import PlanCost, Trial
 from proxyd.rules.values import iso_time
 
 __all__ = [
@@ -42,6 +43,8 @@ __all__ = [
     "Observation",
     "Obtained",
     "PageContext",
+    "PlanCost",
+    "RuleOutlook",
     "RuleProgram",
     "SourceState",
     "StoredEvent",
@@ -49,6 +52,7 @@ __all__ = [
     "Subscription",
     "SubscriptionStatus",
     "Total",
+    "Trial",
     "advise",
     "compile_rule",
     "fates_of",

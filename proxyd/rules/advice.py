@@ -83,13 +83,14 @@ def advise(settings: PlannerSettings, week: WeekPlan | None, coming: Outlook) ->
         planned_per_s,
         () if week is None else tuple(week.trade(wanted)),
         len(coming.epoch) * grid.length_s,
-        _rules(coming),
+        outlook_of_rules(coming),
         _front(coming, capacity, grid),
         _needed_per_s(coming, capacity, grid),
     )
 
 
-def _rules(coming: Outlook) -> tuple[RuleOutlook, ...]:
+def outlook_of_rules(coming: Outlook) -> tuple[RuleOutlook, ...]:
+    """Return what becomes of each rule's intervals, by name."""
     asked = Counter(interval.rule for interval in coming.intervals)
     unmet: dict[str, Counter[str]] = {rule: Counter() for rule in asked}
     for each in coming.unmet:

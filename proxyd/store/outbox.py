@@ -258,6 +258,18 @@ class SqlOutbox:
         )
         return [shown(row._asdict()) for row in await self._read_for_people(query)]
 
+    async def dead_letters(self, *, before: int | None, limit: int) -> list[dict[str, Any]]:
+        """Return the deliveries that were given up, newest first; ``before`` is a position of one."""
+        o, n = t.outbox.c, t.notifications.c
+        query = (
+            select(o.position, o.notification_id, n.rule, o.kind, o.endpoint, o.attempts, o.done_s, o.last_error)
+            .join(t.notifications, n.notification_id == o.notification_id)
+            .where(o.state == "dead", *([o.position < before] if before is not None else []))
+            .order_by(o.position.desc())
+            .limit(limit)
+        )
+        return [shown(row._asdict()) for row in await self._read_for_people(query)]
+
     async def outbox_depth(self) -> OutboxDepth:
         """Return how much there is in the outbox."""
         o = t.outbox.c

@@ -393,6 +393,18 @@ class SqlStore(SqlOutbox):
         found = await self._all(select(t.tokens).where(t.tokens.c.token_id == token_id))
         return Token(**found[0]._asdict()) if found else None
 
+    async def tokens(self) -> list[Token]:
+        """Return every token, by name."""
+        return [Token(**row._asdict()) for row in await self._all(select(t.tokens).order_by(t.tokens.c.name))]
+
+    async def drop_token(self, name: str) -> bool:
+        """Forget a token; return whether there was one of that name."""
+
+        def write(connection: Connection) -> bool:
+            return connection.execute(delete(t.tokens).where(t.tokens.c.name == name)).rowcount > 0
+
+        return await self.writer.submit(write)
+
     # -- housekeeping
 
     async def expire(self, now_s: float, *, retention_s: float) -> int:

@@ -21,7 +21,7 @@ from proxyd.errors import DeliveryError, FetchError
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.model.profile import PageClass
-from proxyd.ports import Message
+from proxyd.ports import Message, Scope
 from proxyd.probing.feed_items import ParsedFeed
 from proxyd.rules import Notification, Observation, SourceState, iso_time
 from proxyd.store import open_store
@@ -53,7 +53,7 @@ class Running:
     control: DaemonControl
     folder: Path
 
-    async def token(self, scope: str, *, expires_in_s: float | None = None) -> dict[str, str]:
+    async def token(self, scope: Scope, *, expires_in_s: float | None = None) -> dict[str, str]:
         token, shown = new_token(f"{scope} {expires_in_s}", scope, now_s=T0, expires_in_s=expires_in_s)
         await self.control.add_token(token)
         return {"Authorization": f"Bearer {shown}"}

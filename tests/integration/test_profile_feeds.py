@@ -117,7 +117,7 @@ async def test_a_feed_of_nothing_is_valid(running: Running, form: str) -> None:
 async def test_a_feed_holds_the_newest_hundred_of_its_profile_or_rule(running: Running, form: str) -> None:
     text = 'CREATE PROFILE "Q/1 é" AS (DOMAIN "D", LANGUAGE "SQL", USER "u");\n'
     text += rule("q").replace('"P"', '"Q/1 é"') + rule("q2").replace('"P"', '"Q/1 é"')
-    await running.control.declare(text, dry_run=False)
+    await running.control.declare(text)
     names = [f"n{number}" for number in range(103)]
     await running.tell(*(told(name) for name in names), told("one", rule_name="q"), told("two", rule_name="q2"))
 

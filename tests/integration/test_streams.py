@@ -110,7 +110,7 @@ async def test_whatever_is_recorded_while_a_stream_reads_comes_once_and_in_order
 
 async def test_a_stream_of_a_rule_or_a_profile_holds_its_notifications_alone(running: Running) -> None:
     text = 'CREATE PROFILE "Q" AS (DOMAIN "D", LANGUAGE "SQL", USER "u");\n' + rule("q").replace('"P"', '"Q"')
-    await running.control.declare(text, dry_run=False)
+    await running.control.declare(text)
     of_rule, of_profile = await listen(running, "?rule=r"), await listen(running, "?profile=Q")
     await running.tell(told("a"), told("b", rule_name="q"), told("c"), told("d", rule_name="gone"))
     await running.tell(told("e", rule_name="q"), told("f"))

@@ -98,7 +98,7 @@ async def test_what_is_no_longer_stored_is_said_to_be(running: Running, client: 
 
 async def test_notifications_are_asked_for_by_rule_profile_source_and_time(running: Running, client: Client) -> None:
     text = 'CREATE PROFILE "Q" AS (DOMAIN "D", LANGUAGE "SQL", USER "u");\n' + rule("q").replace('"P"', '"Q"')
-    await running.control.declare(text, dry_run=False)
+    await running.control.declare(text)
     await running.tell(
         told("a", at_s=T0), told("b", rule_name="q", at_s=T0 + 60.0), told("c", rule_name="gone", at_s=T0 + 120.0)
     )

@@ -1,0 +1,152 @@
+"""Handlers of what is declared: profiles, rules, domains and sources."""
+
+from __future__ import annotations
+
+import hashlib
+
+from aiohttp import web
+
+from proxyd.api import payloads
+from proxyd.api.endpoint import answered, read_query
+from proxyd.api.models import (
+    ChangesMade,
+    CostShown,
+    DomainShown,
+    DryRun,
+    Explained,
+    Page,
+    ProfileListed,
+    ProfileShown,
+    Reloaded,
+    Rule,
+    SourceListed,
+    Window,
+)
+from proxyd.api.problems import BadRequestError, problem
+from proxyd.api.queries import known_declaration, part_of
+from proxyd.errors import NotFoundError
+from proxyd.ports import Changes, Control
+
+TEXTS = ("text/plain", "application/octet-stream")
+
+
+class Declared:
+    """What the running declaration holds, and how it is changed."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    async def list_profiles(self, request: web.Request) -> Page[ProfileListed]:
+        """List the profiles, by name."""
+        declaration = self._control.declaration
+        names, next_cursor = part_of(declaration.profiles, read_query(request, Window))
+        found = [payloads.profile(declaration.profiles[name], declaration, self._control) for name in names]
+        return Page[ProfileListed](items=[ProfileListed(**each) for each in found], next_cursor=next_cursor)
+
+    async def get_profile(self, request: web.Request) -> web.Response:
+        """Show one profile, with its text.
+
+        The `ETag` is that of the text; send it as `If-Match` to change the profile only where nobody else did.
+        """
+        declaration = known_declaration(self._control)
+        name = request.match_info["name"]
+        declared = declaration.profiles.get(name)
+        if declared is None:
+            raise NotFoundError(f"there is no profile {name!r}")
+        text = self._control.text_of(name)
+        shown = ProfileShown(text=text, **payloads.profile(declared, declaration, self._control))
+        answer = answered(shown)
+        answer.etag = etag_of(text)
+        return answer
+
+    async def declare(self, request: web.Request) -> ChangesMade | web.Response:
+        """Declare a text of the rule language.
+
+        What it declares replaces what the API declared by the same names; DROP removes.
+        """
+        asked = read_query(request, DryRun)
+        if request.content_type not in TEXTS:
+            return problem(415, "Unsupported media type", "send the text of the profile as text/plain")
+        try:
+            text = (await request.read()).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise BadRequestError("the text is not UTF-8") from error
+        if asked.dry_run:
+            changes, cost = await self._control.try_out(text)
+            return answered(_made(changes, payloads.cost(cost)))
+        return _made(await self._control.declare(text))
+
+    async def drop_profile(self, request: web.Request) -> ChangesMade | web.Response:
+        """Remove a profile of the API, and the rules that are in no other."""
+        name = request.match_info["name"]
+        if request.if_match is not None and not self._matches(request, name):
+            return problem(412, "Precondition failed", f"profile {name!r} was changed meanwhile; read it again")
+        return _made(await self._control.drop_profile(name))
+
+    async def list_rules(self, request: web.Request) -> Page[Rule]:
+        """List the rules, by name, and what became of their execution intervals."""
+        declaration = self._control.declaration
+        names, next_cursor = part_of(declaration.rules, read_query(request, Window))
+        rules = [payloads.rule(declaration.rules[name], self._control.fates(name), self._control) for name in names]
+        return Page[Rule](items=rules, next_cursor=next_cursor)
+
+    async def get_rule(self, request: web.Request) -> Rule:
+        """Show one rule."""
+        name = request.match_info["name"]
+        declared = known_declaration(self._control).rules.get(name)
+        if declared is None:
+            raise NotFoundError(f"there is no rule {name!r}")
+        return payloads.rule(declared, self._control.fates(name), self._control)
+
+    async def list_domains(self, request: web.Request) -> Page[DomainShown]:
+        """List the domains, by name, with their page classes."""
+        domains = self._control.declaration.domains
+        names, next_cursor = part_of(domains, read_query(request, Window))
+        return Page[DomainShown](items=[payloads.domain(domains[name]) for name in names], next_cursor=next_cursor)
+
+    async def list_sources(self, request: web.Request) -> Page[SourceListed]:
+        """List the sources, by name: state, rate, next probe and its reason."""
+        declaration = self._control.declaration
+        names, next_cursor = part_of(declaration.sources, read_query(request, Window))
+        found = [self._control.explain(name) for name in names]
+        items = [payloads.source(declaration, each) for each in found if each is not None]
+        return Page[SourceListed](items=items, next_cursor=next_cursor)
+
+    async def explain(self, request: web.Request) -> Explained:
+        """Say why and when a source is probed next."""
+        name = request.match_info["name"]
+        found = self._control.explain(name)
+        if found is None:
+            raise NotFoundError(f"there is no source {name!r}")
+        return payloads.explanation(found)
+
+    async def reload(self, request: web.Request) -> Reloaded | web.Response:
+        """Check the files and swap them in."""
+        if not await self._control.reload():
+            return problem(422, "The profiles have errors", "nothing was changed; the log and `proxyd check` name them")
+        return Reloaded()
+
+    def _matches(self, request: web.Request, name: str) -> bool:
+        if name not in known_declaration(self._control).profiles:
+            raise NotFoundError(f"there is no profile {name!r}")
+        tag = etag_of(self._control.text_of(name))
+        return any(not each.is_weak and each.value in {tag, "*"} for each in request.if_match or ())
+
+
+def etag_of(text: str) -> str:
+    """Return the tag of a profile's text.
+
+    >>> etag_of("a") == etag_of("a") != etag_of("b")
+    True
+    """
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _made(changes: Changes, cost: CostShown | None = None) -> ChangesMade:
+    return ChangesMade(
+        added=list(changes.added),
+        removed=list(changes.removed),
+        restarted=list(changes.restarted),
+        dry_run=cost is not None,
+        cost=cost,
+    )
