@@ -71,6 +71,8 @@ class Declared:
             text = (await request.read()).decode("utf-8")
         except UnicodeDecodeError as error:
             raise BadRequestError("the text is not UTF-8") from error
+        if not text.strip():
+            raise BadRequestError("the text is empty; send at least one statement")
         if asked.dry_run:
             changes, cost = await self._control.try_out(text)
             return answered(_made(changes, payloads.cost(cost)))

@@ -25,7 +25,7 @@ class Endpoint:
     Parameters
     ----------
     path
-        With its parameters in braces; they are never empty and may hold slashes where they are the last part.
+        With its parameters in braces; they are never empty, and slashes in them are written as %2F.
     scope
         What a token must have; ``None`` where nobody is asked for one.
     answer
@@ -57,11 +57,6 @@ class Endpoint:
     also: tuple[int, ...] = ()
     raises: tuple[int, ...] = ()
     token_in_query: bool = False
-
-    @property
-    def pattern(self) -> str:
-        """The path as the router takes it: a last parameter may hold slashes."""
-        return self.path.replace("{name}", "{name:.+}")
 
     async def respond(self, request: web.Request) -> web.StreamResponse:
         """Run the handler and write its answer; a query where there is none to ask is an error."""
@@ -111,7 +106,7 @@ async def read_json(request: web.Request) -> Any:
 def checked_body(value: Any, model: type[Read]) -> Read:
     """Return a JSON value as a model."""
     try:
-        return model.model_validate(value)
+        return model.model_validate(value, strict=True)
     except ValidationError as error:
         faults = [Fault(detail=_said(each), pointer=pointer(_place(each))) for each in error.errors()]
         raise FaultsError(422, "The body does not fit", faults) from error

@@ -100,7 +100,7 @@ def _query_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
 
 def _responses(endpoint: Endpoint, names: dict[Any, str]) -> dict[str, Any]:
     if isinstance(endpoint.answer, str):
-        content = {endpoint.answer: {"schema": {"type": "string"}}}
+        content = {endpoint.answer: {"schema": {} if endpoint.answer.endswith("json") else {"type": "string"}}}
     else:
         content = {"application/json": {"schema": {"$ref": names[endpoint.answer]}}}
     responses: dict[str, Any] = {

@@ -70,7 +70,7 @@ def make_app(control: Control, *, trusted: bool, stream_settings: StreamSettings
     for endpoint in found:
         is_open = trusted or endpoint.scope is None
         handler = endpoint.respond if is_open else require(endpoint, control)
-        app.router.add_route(endpoint.method, endpoint.pattern, handler)
+        app.router.add_route(endpoint.method, endpoint.path, handler)
     written = json.dumps(document(found, __version__), indent=2).encode()
 
     async def openapi(request: web.Request) -> web.Response:

@@ -7,15 +7,17 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from proxyd.api import ApiSettings, serve_api
+from proxyd.api import ApiSettings, Streams, StreamSettings, endpoints, serve_api
 from proxyd.client import ApiError, Client
 from proxyd.config import socket_address
 from proxyd.errors import ConfigError
 from proxyd.estimation import ModelFit
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.ports import Control
 from proxyd.rules import Account, Observation, SourceState, iso_time
 from tests.fleets import DOMAIN, changed, item, rule, source
 from tests.integration.api_world import T0, Running, running_api
@@ -31,34 +33,16 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
         yield api
 
 
+_ENDPOINTS = endpoints(cast("Control", None), Streams(cast("Control", None), StreamSettings()))
 ROUTES = [
-    ("GET", "/api/v1/rules", "read"),
-    ("GET", "/api/v1/rules/r", "read"),
-    ("GET", "/api/v1/domains", "read"),
-    ("GET", "/api/v1/webhooks", "read"),
-    ("GET", "/api/v1/deliveries/dead", "read"),
-    ("GET", "/api/v1/profiles/P/feed.atom", "read"),
-    ("GET", "/api/v1/profiles/P/feed.json", "read"),
-    ("GET", "/api/v1/tokens", "admin"),
-    ("DELETE", "/api/v1/tokens/x", "admin"),
-    ("GET", "/api/v1/profiles", "read"),
-    ("GET", "/api/v1/profiles/P", "read"),
-    ("POST", "/api/v1/profiles", "write"),
-    ("DELETE", "/api/v1/profiles/P", "write"),
-    ("GET", "/api/v1/sources", "read"),
-    ("GET", "/api/v1/explain/s", "read"),
-    ("GET", "/api/v1/plan", "read"),
-    ("GET", "/api/v1/advice", "read"),
-    ("GET", "/api/v1/report", "read"),
-    ("GET", "/api/v1/notifications", "read"),
-    ("GET", "/api/v1/stream?last_event_id=x", "read"),
-    ("GET", "/api/v1/notifications/x", "read"),
-    ("POST", "/api/v1/notifications/x/replay", "write"),
-    ("POST", "/api/v1/deliveries/replay", "write"),
-    ("POST", "/api/v1/deliveries/test", "write"),
-    ("POST", "/api/v1/reload", "write"),
-    ("POST", "/api/v1/tokens", "admin"),
-]
+    (endpoint.method, endpoint.path.format(name="P", id="x"), endpoint.scope)
+    for endpoint in _ENDPOINTS
+    if endpoint.scope is not None and not endpoint.path.endswith("/stream")
+] + [("GET", "/api/v1/stream?last_event_id=x", "read")]
+
+
+def test_only_health_and_metrics_ask_for_no_token() -> None:
+    assert {e.path for e in _ENDPOINTS if e.scope is None} == {"/healthz", "/readyz", "/metrics"}
 
 
 @pytest.mark.parametrize(("method", "path", "scope"), ROUTES)
