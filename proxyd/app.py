@@ -347,7 +347,7 @@ async def create_token(settings: Settings, name: str, scope: Scope, *, expires_i
     token, shown = new_token(name, scope, now_s=SystemClock().time_s(), expires_in_s=expires_in_s)
     with owner_lock(settings.database_path):
         async with open_store(settings.database_path, ChrononGrid(settings.chronon)) as store, store.writer.running():
-            await store.add_token(token)
+            await store.access.add_token(token)
     return shown
 
 

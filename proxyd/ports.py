@@ -242,6 +242,19 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """What was answered to a bearer's request with a key; ``request`` tells it from others with the same key."""
+
+    bearer: str
+    key: str
+    request: str
+    status: int
+    content_type: str
+    body: bytes
+    answered_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class DeliveryTest:
     """How a receiver answered a test message; ``error`` is ``None`` where it accepted."""
 
@@ -354,6 +367,12 @@ class Control(Protocol):
 
     async def drop_token(self, name: str) -> None:
         """Let a token open nothing any more; raises ``NotFoundError``."""
+
+    async def find_answer(self, bearer: str, key: str) -> StoredAnswer | None:
+        """Return what was answered to a key, ``None`` where nothing was, or longer than a day ago."""
+
+    async def keep_answer(self, answer: StoredAnswer) -> None:
+        """Store an answer; returns once it cannot be lost."""
 
     async def verify_push(self, callback_id: str, query: Mapping[str, str]) -> str | None:
         """Return the challenge where a hub asks rightly whether it may push, ``None`` where it may not."""

@@ -46,8 +46,8 @@ async def token_of(control: Control, header: str) -> Token | None:
     return None if token.expires_s is not None and token.expires_s <= control.time_s() else token
 
 
-def require(endpoint: Endpoint, control: Control) -> Handler:
-    """Return what answers for bearers of the endpoint's scope or of a wider one."""
+def require(endpoint: Endpoint, control: Control, handler: Handler) -> Handler:
+    """Return ``handler`` for bearers of the endpoint's scope or of a wider one."""
     scope = endpoint.scope
     assert scope is not None
 
@@ -63,7 +63,7 @@ def require(endpoint: Endpoint, control: Control) -> Handler:
         if SCOPES.index(token.scope) < SCOPES.index(scope):
             return problem(403, "Forbidden", f"this needs a token of scope {scope}; yours is {token.scope}")
         request[BEARER] = token
-        return await endpoint.respond(request)
+        return await handler(request)
 
     return guarded
 

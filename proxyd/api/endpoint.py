@@ -32,6 +32,8 @@ class Endpoint:
         The model of what is answered with ``status``, or its media type where it is no JSON of ours.
     query, body
         Models of what is asked; ``texts`` are the media types of a body that is not JSON.
+    is_keyed
+        Whether an ``Idempotency-Key`` counts: what is answered is kept, so that it must hold no secret.
     also
         Other statuses with the same answer.
     raises
@@ -57,6 +59,7 @@ class Endpoint:
     also: tuple[int, ...] = ()
     raises: tuple[int, ...] = ()
     token_in_query: bool = False
+    is_keyed: bool = False
 
     async def respond(self, request: web.Request) -> web.StreamResponse:
         """Run the handler and write its answer; a query where there is none to ask is an error."""

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic.json_schema import models_json_schema
 
 from proxyd.api.endpoint import Endpoint
+from proxyd.api.idempotency import HEADER
 from proxyd.api.models import Problem, Wire
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
@@ -64,7 +65,7 @@ def _operation(endpoint: Endpoint, names: dict[Any, str]) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": endpoint.handler.__name__.strip("_"),
         "summary": summary,
-        "parameters": [*_path_parameters(endpoint), *_query_parameters(endpoint)],
+        "parameters": [*_path_parameters(endpoint), *_query_parameters(endpoint), *_headers(endpoint)],
         "responses": _responses(endpoint, names),
     }
     if description.strip():
@@ -96,6 +97,14 @@ def _query_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
         described = {"description": said} if (said := plain.pop("description", None)) else {}
         found.append({"name": name, "in": "query", **described, "schema": plain})
     return found
+
+
+def _headers(endpoint: Endpoint) -> list[dict[str, Any]]:
+    if not endpoint.is_keyed:
+        return []
+    said = "a new one for each request; sent again with it, the request is not done again but answered alike"
+    schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"}
+    return [{"name": HEADER, "in": "header", "description": said, "schema": schema}]
 
 
 def _responses(endpoint: Endpoint, names: dict[Any, str]) -> dict[str, Any]:

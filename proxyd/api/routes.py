@@ -13,6 +13,7 @@ from proxyd.api.callbacks import CALLBACK_PATH, Callbacks
 from proxyd.api.declared import TEXTS, Declared
 from proxyd.api.endpoint import Endpoint
 from proxyd.api.feeds import Feeds
+from proxyd.api.idempotency import Idempotency
 from proxyd.api.models import (
     AdviceShown,
     ChangesMade,
@@ -67,9 +68,11 @@ def make_app(control: Control, *, trusted: bool, stream_settings: StreamSettings
     app.router.add_get(CALLBACK_PATH, callbacks.verify, allow_head=False)
     app.router.add_post(CALLBACK_PATH, callbacks.push)
     found = endpoints(control, streams)
+    idempotency = Idempotency(control)
     for endpoint in found:
-        is_open = trusted or endpoint.scope is None
-        handler = endpoint.respond if is_open else require(endpoint, control)
+        handler = idempotency.keyed(endpoint.respond) if endpoint.is_keyed else endpoint.respond
+        if endpoint.scope is not None and not trusted:
+            handler = require(endpoint, control, handler)
         app.router.add_route(endpoint.method, endpoint.path, handler)
     written = json.dumps(document(found, __version__), indent=2).encode()
 
@@ -93,7 +96,7 @@ def endpoints(control: Control, streams: Streams) -> Sequence[Endpoint]:
                  FeedOf, raises=(404, 503), token_in_query=True),
         Endpoint("GET", "/api/v1/profiles", "read", declared.list_profiles, Page[ProfileListed], Window),
         Endpoint("POST", "/api/v1/profiles", "write", declared.declare, ChangesMade, DryRun, texts=TEXTS, status=201,
-                 also=(200,), raises=(404, 409, 413, 415, 422)),
+                 also=(200,), raises=(404, 409, 413, 415, 422), is_keyed=True),
         Endpoint("GET", "/api/v1/profiles/{name}", "read", declared.get_profile, ProfileShown, raises=(404, 503)),
         Endpoint("DELETE", "/api/v1/profiles/{name}", "write", declared.drop_profile, ChangesMade,
                  raises=(404, 409, 412, 422, 503)),
@@ -102,7 +105,7 @@ def endpoints(control: Control, streams: Streams) -> Sequence[Endpoint]:
         Endpoint("GET", "/api/v1/domains", "read", declared.list_domains, Page[DomainShown], Window),
         Endpoint("GET", "/api/v1/sources", "read", declared.list_sources, Page[SourceListed], Window),
         Endpoint("GET", "/api/v1/explain/{name}", "read", declared.explain, Explained, raises=(404,)),
-        Endpoint("POST", "/api/v1/reload", "write", declared.reload, Reloaded, raises=(422,)),
+        Endpoint("POST", "/api/v1/reload", "write", declared.reload, Reloaded, raises=(409, 422), is_keyed=True),
         Endpoint("GET", "/api/v1/plan", "read", planned.plan, Items[ComingProbe], PlanWindow),
         Endpoint("GET", "/api/v1/advice", "read", planned.advice, AdviceShown),
         Endpoint("GET", "/api/v1/report", "read", planned.report, ReportShown, Days),
@@ -111,12 +114,13 @@ def endpoints(control: Control, streams: Streams) -> Sequence[Endpoint]:
         Endpoint("GET", "/api/v1/notifications/{id}", "read", notified.get_notification, NotificationTraced,
                  raises=(404,)),
         Endpoint("POST", "/api/v1/notifications/{id}/replay", "write", notified.replay, Replayed, status=202,
-                 raises=(404,)),
+                 raises=(404, 409, 422), is_keyed=True),
         Endpoint("GET", "/api/v1/stream", "read", streams.follow, "text/event-stream", Followed, raises=(404, 503)),
         Endpoint("GET", "/api/v1/deliveries/dead", "read", notified.list_dead_letters, Page[DeadLetter], Window),
-        Endpoint("POST", "/api/v1/deliveries/replay", "write", notified.replay_dead, Replayed, status=202),
+        Endpoint("POST", "/api/v1/deliveries/replay", "write", notified.replay_dead, Replayed, status=202,
+                 raises=(409, 422), is_keyed=True),
         Endpoint("POST", "/api/v1/deliveries/test", "write", notified.test_deliveries, Items[TestResult],
-                 body=TestWanted, raises=(404, 413, 422)),
+                 body=TestWanted, raises=(404, 409, 413, 422), is_keyed=True),
         Endpoint("GET", "/api/v1/webhooks", "read", notified.list_webhooks, Items[WebhookShown]),
         Endpoint("GET", "/api/v1/tokens", "admin", notified.list_tokens, Items[TokenShown]),
         Endpoint("POST", "/api/v1/tokens", "admin", notified.make_token, TokenMade, body=TokenWanted, status=201,

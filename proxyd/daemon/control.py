@@ -17,10 +17,21 @@ from proxyd.errors import BusyError, DeliveryError, NotFoundError, StoreError
 from proxyd.metrics import Metrics
 from proxyd.model.profile import Declaration, Delivery, WebhookDelivery, shown_endpoint
 from proxyd.notify import Dispatcher, Pings, known_secret
-from proxyd.ports import Changes, Channel, Clock, DeliveryTest, Message, Report, Token, Wanted, WebhookState
+from proxyd.ports import (
+    Changes,
+    Channel,
+    Clock,
+    DeliveryTest,
+    Message,
+    Report,
+    StoredAnswer,
+    Token,
+    Wanted,
+    WebhookState,
+)
 from proxyd.rules import Advice, Decider, Explanation, Fates, PlanCost, advise, fates_of, iso_time
 from proxyd.scheduling import PlannedProbe
-from proxyd.store import SqlStore
+from proxyd.store import KEPT_ANSWERS_S, SqlStore
 
 _FRESH_CHRONONS = 10
 _PING_S = 2.0
@@ -196,20 +207,28 @@ class DaemonControl:
 
     async def add_token(self, token: Token) -> None:
         """Store a token."""
-        await self.store.add_token(token)
+        await self.store.access.add_token(token)
 
     async def find_token(self, token_id: str) -> Token | None:
         """Return the token of that id, or ``None``."""
-        return await self.store.find_token(token_id)
+        return await self.store.access.find_token(token_id)
 
     async def tokens(self) -> Sequence[Token]:
         """Return every token, by name."""
-        return await self.store.tokens()
+        return await self.store.access.tokens()
 
     async def drop_token(self, name: str) -> None:
         """Let a token open nothing any more."""
-        if not await self.store.drop_token(name):
+        if not await self.store.access.drop_token(name):
             raise NotFoundError(f"there is no token {name!r}")
+
+    async def find_answer(self, bearer: str, key: str) -> StoredAnswer | None:
+        """Return what was answered to a key within the last day."""
+        return await self.store.access.find_answer(bearer, key, since_s=self.clock.time_s() - KEPT_ANSWERS_S)
+
+    async def keep_answer(self, answer: StoredAnswer) -> None:
+        """Store an answer."""
+        await self.store.access.keep_answer(answer)
 
     async def verify_push(self, callback_id: str, query: Mapping[str, str]) -> str | None:
         """Return the challenge where a hub asks rightly, ``None`` where it may not push."""

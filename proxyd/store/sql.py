@@ -27,12 +27,11 @@ from sqlalchemy import (
     update,
 )
 
-from proxyd.errors import ConflictError
 from proxyd.estimation import WeekCounts
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind, Item
 from proxyd.model.profile import NotificationRule
-from proxyd.ports import Token, Wanted
+from proxyd.ports import Wanted
 from proxyd.rules import (
     Account,
     HistoryNeeded,
@@ -48,6 +47,7 @@ from proxyd.rules import (
 )
 from proxyd.store import history, rows
 from proxyd.store import tables as t
+from proxyd.store.access import KEPT_ANSWERS_S, SqlAccess
 from proxyd.store.engine import StoreConnections, migrate, sqlite_connections, store_errors
 from proxyd.store.outbox import WAITING, SqlOutbox, forget_changed_endpoints, shown
 from proxyd.store.rows import DigestTimes
@@ -94,6 +94,7 @@ class SqlStore(SqlOutbox):
     def __init__(self, connections: StoreConnections, grid: ChrononGrid) -> None:
         self.writer = Writer(connections.writer)
         super().__init__(self.writer, self._all, self._for_people)
+        self.access = SqlAccess(self.writer, self._all)
         self._connections = connections
         self._grid = grid
         self._waiting: deque[Observation] = deque()
@@ -374,37 +375,6 @@ class SqlStore(SqlOutbox):
             "findings": findings,
         }
 
-    # -- tokens
-
-    async def add_token(self, token: Token) -> None:
-        """Store a token; its name must be new."""
-
-        def write(connection: Connection) -> None:
-            same = connection.execute(select(t.tokens.c.name).where(t.tokens.c.name == token.name))
-            if same.first() is not None:
-                raise ConflictError(f"there is a token named {token.name!r} already")
-            values = {c.name: getattr(token, c.name) for c in t.tokens.columns}
-            connection.execute(insert(t.tokens).values(values))
-
-        await self.writer.submit(write)
-
-    async def find_token(self, token_id: str) -> Token | None:
-        """Return the token of that id, or ``None``."""
-        found = await self._all(select(t.tokens).where(t.tokens.c.token_id == token_id))
-        return Token(**found[0]._asdict()) if found else None
-
-    async def tokens(self) -> list[Token]:
-        """Return every token, by name."""
-        return [Token(**row._asdict()) for row in await self._all(select(t.tokens).order_by(t.tokens.c.name))]
-
-    async def drop_token(self, name: str) -> bool:
-        """Forget a token; return whether there was one of that name."""
-
-        def write(connection: Connection) -> bool:
-            return connection.execute(delete(t.tokens).where(t.tokens.c.name == name)).rowcount > 0
-
-        return await self.writer.submit(write)
-
     # -- housekeeping
 
     async def expire(self, now_s: float, *, retention_s: float) -> int:
@@ -432,6 +402,7 @@ class SqlStore(SqlOutbox):
                 )
             ),
             delete(t.tokens).where(t.tokens.c.expires_s < now_s),
+            delete(t.answers).where(t.answers.c.answered_s < now_s - KEPT_ANSWERS_S),
         ]
 
         def write(connection: Connection) -> int:

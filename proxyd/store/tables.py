@@ -299,3 +299,15 @@ tokens = Table(
     Column("created_s", Float, nullable=False),
     Column("expires_s", Float),
 )
+
+answers = Table(  # to requests with an Idempotency-Key
+    "answers",
+    metadata,
+    Column("bearer", String, primary_key=True),
+    Column("key", String, primary_key=True),
+    Column("request", String, nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("content_type", String, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("answered_s", Float, nullable=False),
+)

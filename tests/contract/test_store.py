@@ -216,11 +216,11 @@ async def test_notifications_are_listed_newest_first_with_their_deliveries(store
 
 async def test_tokens_are_unique_by_name(store: SqlStore) -> None:
     token = Token("abc", "n", "read", "hash", 1.0, None)
-    await store.add_token(token)
-    assert await store.find_token("abc") == token
-    assert await store.find_token("abd") is None
+    await store.access.add_token(token)
+    assert await store.access.find_token("abc") == token
+    assert await store.access.find_token("abd") is None
     with pytest.raises(ConflictError, match="named 'n'"):
-        await store.add_token(replace(token, token_id="other"))
+        await store.access.add_token(replace(token, token_id="other"))
 
 
 async def test_accounts_add_up_by_day_and_expire(store: SqlStore) -> None:

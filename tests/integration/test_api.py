@@ -286,3 +286,75 @@ async def test_a_taken_port_is_a_clear_error(running: Running, tmp_path: Path) -
     with pytest.raises(ConfigError, match=f"listen: 127.0.0.1:{port}"):
         async with serve_api(running.control, ApiSettings("127.0.0.1", port, tmp_path / "s", str(tmp_path / "s"))):
             pass
+
+
+KEY = "Idempotency-Key"
+
+
+async def test_a_request_with_a_key_is_done_once_and_answered_alike(running: Running) -> None:
+    headers = await running.token("write") | {KEY: "k1"}
+    answers = []
+    for _ in range(2):
+        async with running.client.post("/api/v1/profiles", data=TEXT, headers=headers) as answer:
+            answers.append((answer.status, await answer.json(), answer.headers.get("Idempotent-Replayed")))
+    made = {"added": ["q"], "removed": [], "restarted": [], "dry_run": False, "cost": None}
+    assert answers == [(201, made, None), (201, made, "true")]
+    async with running.client.post("/api/v1/profiles", data=TEXT + "\n", headers=headers) as answer:
+        assert answer.status == 422
+    async with running.client.post("/api/v1/profiles", data=TEXT, headers=headers | {KEY: "k2"}) as answer:
+        assert (await answer.json())["added"] == []
+    other = await running.token("admin") | {KEY: "k1"}
+    async with running.client.post("/api/v1/profiles", data=TEXT, headers=other) as answer:
+        assert (await answer.json())["added"] == []  # another bearer's key is another key
+
+
+async def test_a_key_without_effect_may_be_tried_again(running: Running) -> None:
+    headers = await running.token("write") | {KEY: "k1"}
+    async with running.client.post("/api/v1/profiles", data="CREATE", headers=headers) as answer:
+        assert answer.status == 422
+    async with running.client.post("/api/v1/profiles", data=TEXT, headers=headers) as answer:
+        assert answer.status == 201
+    for bad in ("", "x" * 300):
+        async with running.client.post("/api/v1/profiles", data=TEXT, headers=headers | {KEY: bad}) as answer:
+            assert answer.status == 400
+
+
+async def test_a_profile_is_dropped_only_as_it_was_read(running: Running) -> None:
+    headers = await running.token("write")
+    await running.control.declare(TEXT)
+    async with running.client.get("/api/v1/profiles/Q", headers=headers) as answer:
+        tag = answer.headers["ETag"]
+    await running.control.declare(TEXT.replace('"v"', '"w"'))
+    async with running.client.delete("/api/v1/profiles/Q", headers=headers | {"If-Match": tag}) as answer:
+        assert answer.status == 412
+    async with running.client.get("/api/v1/profiles/Q", headers=headers) as answer:
+        tag = answer.headers["ETag"]
+    async with running.client.delete("/api/v1/profiles/Q", headers=headers | {"If-Match": tag}) as answer:
+        assert (await answer.json())["removed"] == ["q"]
+
+
+async def test_tokens_are_listed_without_their_secrets_and_open_nothing_once_dropped(running: Running) -> None:
+    admin, reader = await running.token("admin"), await running.token("read")
+    async with running.client.get("/api/v1/tokens", headers=admin) as answer:
+        text = await answer.text()
+        assert {each["scope"] for each in (await answer.json())["items"]} == {"admin", "read"}
+        assert reader["Authorization"].rpartition("_")[2] not in text
+    async with running.client.delete("/api/v1/tokens/read%20None", headers=admin) as answer:
+        assert answer.status == 200
+    async with running.client.get("/api/v1/plan", headers=reader) as answer:
+        assert answer.status == 401
+    async with running.client.delete("/api/v1/tokens/read%20None", headers=admin) as answer:
+        assert answer.status == 404
+
+
+async def test_rules_and_domains_are_listed(running: Running) -> None:
+    headers = await running.token("read")
+    async with running.client.get("/api/v1/rules", headers=headers) as answer:
+        (found,) = (await answer.json())["items"]
+        assert (found["name"], found["profiles"], found["deliveries"]) == ("r", ["P"], 1)
+    async with running.client.get("/api/v1/rules/r", headers=headers) as answer:
+        assert await answer.json() == found
+    async with running.client.get("/api/v1/domains", headers=headers) as answer:
+        (domain,) = (await answer.json())["items"]
+        assert domain["name"] == "D"
+        assert {"RSS"} == {each["name"] for each in domain["classes"]}
