@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from functools import partial
 from heapq import merge
 from itertools import takewhile
 from math import inf, isinf
 from operator import attrgetter, itemgetter
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from proxyd.model.chronon import Chronon, Epoch
 from proxyd.model.schedule import Probe, Reason
@@ -31,8 +31,7 @@ LOOKAHEAD_CHRONONS = 60
 _ROUNDING_S = 1e-6  # sums of 0.2 s miss the start of a chronon by a little
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     rank: tuple[int, float, float, str]
     page: Page
     reason: Reason
@@ -214,6 +213,8 @@ class Planner:
                 self._postpone(page, OVER_BUDGET)
             else:
                 chosen.append(self._take(candidate, now, at_s))
+        for planned in chosen:
+            self._rest(planned.probe.source_id)
         self.passed_over = self._unseen.pass_over() + self._due.pass_over()
         return sorted(chosen, key=lambda p: (p.start_s, p.probe.source_id))
 
@@ -382,11 +383,12 @@ class Planner:
 
     def _waiting(self, now: Chronon) -> Iterator[_Candidate]:
         """Yield those that wait for room alone, in order of rank: first contacts, then detection by its gain."""
-        for _, page in self._unseen.best(-self._unseen.not_before_s):
+        for _, page in self._unseen.best(self._unseen.soonest):
             candidate = self._other_candidate(page, now)
             if candidate is not None and page.source_id not in self._in_flight:
                 yield candidate
-        gains = self._due.gains(self.settings.grid.start_s(now), self.week, price_item_s=self.price_item_s)
+        now_s = self.settings.grid.start_s(now)
+        gains = partial(self._due.gains, now_s=now_s, week=self.week, price_item_s=self.price_item_s)
         for gain, page in self._due.best(gains):
             if page.source_id not in self._in_flight:
                 rank = (2, -gain, 0.0, page.source_id)
@@ -489,7 +491,6 @@ class Planner:
         self._in_flight[page.source_id] = now
         page.record(at_s)
         self.hosts.plan(page.host, at_s)
-        self._rest(page.source_id)
         reason = Reason.FIRST_CONTACT if is_first else candidate.reason
         probe = Probe(page.source_id, now, reason, candidate.rule, page.rate_per_s * 86400.0)
         return PlannedProbe(probe, at_s)
