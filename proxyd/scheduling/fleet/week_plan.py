@@ -225,11 +225,8 @@ class WeekPlan:
         if number is None or tuple(self._told[:, number].tolist()) == told:
             return
         self._told[:, number] = told
-        assert self._planner.weights is not None
-        self._planner.weights[number] = weight
-        rates = np.array([rate_per_s / self._cycle.speed])
         now_s = float(self._cycle.week_s(last_seen_s)) + self._ahead_s(number)
-        self._planner.probed(np.array([number]), rates, now_s=now_s)
+        self._planner.probed_one(number, rate_per_s / self._cycle.speed, weight, now_s=now_s)
 
     def behind(self, source_ids: Sequence[str], told: Floats) -> NDArray[np.bool_]:
         """Return which sources were planned by other rates, weights and last probes than ``told``, (sources, 3)."""
