@@ -98,7 +98,7 @@ class Planner:
     def in_parts(self) -> Iterator[list[Page]]:
         """Yield all pages in parts, but for those that are put or removed meanwhile."""
         for names in parted(tuple(self.pages)):
-            yield [self.pages[name] for name in names if name in self.pages]
+            yield [page for name in names if (page := self.pages.get(name)) is not None]
 
     def put(self, page: Page, now: Chronon) -> None:
         """Add or replace a page."""

@@ -143,7 +143,8 @@ class WeekPlan:
         planner.reprice(limits, now_s=-inf)
         if state.most_per_s is not None and np.any(planner.loads() > (most := state.most_per_s / speed * state.slot_s)):
             planner.reprice(replace(limits, capacity=most), now_s=-inf)
-        numbers = dict(zip(state.source_ids, range(len(state.source_ids)), strict=True))
+        # a comprehension lets other threads take turns, as dict(zip(...)) would not
+        numbers = {source_id: number for number, source_id in enumerate(state.source_ids)}
         told = np.array([state.rate_per_s, state.weights, state.last_seen_s])
         week = cls(planner, numbers, _Weeks.of(state), cycle, told, state.zone_s, _doe(state, numbers, planner))
         week.siblings = state.siblings
