@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from functools import partial
 from heapq import merge
-from itertools import takewhile
 from math import inf, isinf
 from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeAlias
@@ -203,7 +202,7 @@ class Planner:
         pace = Pace(start_s, stop_s - start_s, self.capacity(now))
         chosen: list[PlannedProbe] = []
         hard = sorted(self._candidates(now), key=attrgetter("rank"))
-        waiting = takewhile(lambda _: pace.has_room, self._waiting(now))
+        waiting = self._waiting(now, pace)
         for candidate in merge(hard, waiting, key=attrgetter("rank")):
             page = candidate.page
             earliest_s = max(start_s, self.earliest_s(page))
@@ -381,15 +380,19 @@ class Planner:
         asked_s = page.log.starts_s[-1] if page.log.starts_s else page.last_seen_s or 0.0
         return asked_s + self.settings.safety_s
 
-    def _waiting(self, now: Chronon) -> Iterator[_Candidate]:
-        """Yield those that wait for room alone, in order of rank: first contacts, then detection by its gain."""
+    def _waiting(self, now: Chronon, pace: Pace) -> Iterator[_Candidate]:
+        """Yield those that wait for room alone while there is any: first contacts, then detection by its gain."""
         for _, page in self._unseen.best(self._unseen.soonest):
+            if not pace.has_room:
+                return
             candidate = self._other_candidate(page, now)
             if candidate is not None and page.source_id not in self._in_flight:
                 yield candidate
         now_s = self.settings.grid.start_s(now)
         gains = partial(self._due.gains, now_s=now_s, week=self.week, price_item_s=self.price_item_s)
         for gain, page in self._due.best(gains):
+            if not pace.has_room:
+                return
             if page.source_id not in self._in_flight:
                 rank = (2, -gain, 0.0, page.source_id)
                 yield _Candidate(rank, page, Reason.DETECTION, page.demands.detecting[0])

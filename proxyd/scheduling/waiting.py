@@ -16,7 +16,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Gains: TypeAlias = Callable[[Ints], Floats]
 _UNPLANNED = -1
-_FOUND = 4096  # gains found anew in a call, and pages on a new short list
+_FOUND = 2048  # gains found anew in a call
+_SHORT = 4096  # pages on a new short list
 _RUN = 256  # so many are sorted at first, then four times as many
 
 
@@ -128,8 +129,8 @@ class Waiting:
         self._short = short[gains[short] >= self._least]
         if self._turn >= len(self):
             self._turn, self._least = 0, inf
-        if self._least == inf or len(self._short) > 2 * _FOUND:
-            beyond = max(0, len(self) - _FOUND)
+        if self._least == inf or not _RUN <= len(self._short) <= 2 * _SHORT:
+            beyond = max(0, len(self) - _SHORT)
             self._short = np.sort(np.argpartition(gains, beyond)[beyond:]) if beyond else np.arange(len(self))
             self._least = float(gains[self._short].min()) if beyond else -inf
 

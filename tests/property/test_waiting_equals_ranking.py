@@ -52,6 +52,7 @@ def test_none_is_taken_before_one_whose_gain_was_larger_two_rounds_ago(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("proxyd.scheduling.waiting._FOUND", TURN)
+        patch.setattr("proxyd.scheduling.waiting._SHORT", TURN)
         patch.setattr("proxyd.scheduling.waiting._RUN", 4)
         waiting, pages, number = Waiting(), list[Page](), 0
         for call, (rates, leaving, taken) in enumerate(script):
@@ -70,6 +71,8 @@ def test_none_is_taken_before_one_whose_gain_was_larger_two_rounds_ago(
 
 def test_one_that_was_left_out_comes_once_it_has_overtaken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxyd.scheduling.waiting._FOUND", TURN)
+    monkeypatch.setattr("proxyd.scheduling.waiting._SHORT", TURN)
+    monkeypatch.setattr("proxyd.scheduling.waiting._RUN", 4)
     waiting = Waiting()
     for each in (page(0, 1.0, 999.0), *(page(number, 0.001, 0.0) for number in range(1, 30))):
         waiting.put(each, None)
