@@ -14,8 +14,10 @@ from proxyd.estimation.weeks import (
     HOUR_S,
     HOURS,
     Floats,
+    Ints,
     WeekShapes,
     belonging,
+    expected_hours,
     passed_hours,
     shared_shapes,
     week_hours,
@@ -121,10 +123,17 @@ def fleet_shapes(weeks: Sequence[WeekCounts], now_s: ArrayLike, *, most: int = 8
     learned = shared_shapes(counts, passed, most=most, dispersion=(spread := dispersion(sample, at_s[first])))
     of_source = np.zeros(len(weeks), dtype=np.int64)
     of_source[first] = learned.of_source
-    for begin in range(_SAMPLE, len(weeks), _SAMPLE):
-        numbers = order[begin : begin + _SAMPLE]
-        of_source[numbers] = belonging(*_arrays([weeks[number] for number in numbers], at_s[numbers]), learned.shapes)
+    others = np.sort(order[_SAMPLE:])  # side by side in memory
+    for begin in range(0, len(others), _RUN):
+        numbers = others[begin : begin + _RUN]
+        of_source[numbers] = _belonging([weeks[number] for number in numbers.tolist()], at_s[numbers], learned.shapes)
     return WeekShapes(learned.shapes, of_source, spread)
+
+
+def _belonging(weeks: Sequence[WeekCounts], now_s: Floats, shapes: Floats) -> Ints:
+    """Return the shape of each source; how far its items are discounted does not matter for it."""
+    since_s = np.maximum(np.array([each.since_s for each in weeks]), now_s - _LONGEST_S)
+    return belonging(_counts(weeks).astype(np.float64), expected_hours(since_s, now_s, shapes), shapes)
 
 
 def dispersion(weeks: Sequence[WeekCounts], now_s: ArrayLike) -> float:
@@ -152,7 +161,7 @@ def dispersion(weeks: Sequence[WeekCounts], now_s: ArrayLike) -> float:
 
 def _arrays(weeks: Sequence[WeekCounts], now_s: Floats) -> tuple[Floats, Floats]:
     """Return items and observed hours of each source, shape (sources, 168) both."""
-    counts = np.concatenate([np.array([each.counts for each in run], dtype=np.float64) for run in _runs(weeks)])
+    counts = np.concatenate([_counts(run) for run in _runs(weeks)]).astype(np.float64)
     fades = 2.0 ** (-np.maximum(0.0, now_s - np.array([each.as_of_s for each in weeks])) / HALF_LIFE_S)
     since_s = np.array([each.since_s for each in weeks])
     return counts * fades[:, None], passed_hours(np.maximum(since_s, now_s - _LONGEST_S), now_s)
@@ -160,9 +169,12 @@ def _arrays(weeks: Sequence[WeekCounts], now_s: Floats) -> tuple[Floats, Floats]
 
 def _items(weeks: Sequence[WeekCounts]) -> Floats:
     """Return the discounted items of each source, shape (sources,)."""
-    return np.concatenate(
-        [np.array([each.counts for each in run]).sum(axis=1, dtype=np.float64) for run in _runs(weeks)]
-    )
+    return np.concatenate([_counts(run).sum(axis=1, dtype=np.float64) for run in _runs(weeks)])
+
+
+def _counts(weeks: Sequence[WeekCounts]) -> NDArray[np.float32]:
+    """Return the items of each source by hour, shape (sources, 168)."""
+    return np.concatenate([each.counts for each in weeks]).reshape(len(weeks), HOURS)
 
 
 def _runs(weeks: Sequence[WeekCounts]) -> Iterator[Sequence[WeekCounts]]:

@@ -47,6 +47,26 @@ def passed_hours(start_s: ArrayLike, stop_s: ArrayLike) -> Floats:
     return until(stop_s) - until(start_s)
 
 
+def expected_hours(start_s: ArrayLike, stop_s: ArrayLike, shapes: Floats) -> Floats:
+    """Return the sum of each shape's factors over the hours between two unix times, shape (times, shapes).
+
+    It is ``passed_hours(start_s, stop_s) @ shapes.T``, without going through the hours.
+
+    >>> shapes = np.arange(2.0 * HOURS).reshape(2, HOURS)
+    >>> expected_hours([4 * 86400.0], [4 * 86400.0 + 5400.0], shapes)
+    array([[  0.5, 252.5]])
+    """
+    sums = np.concatenate([np.zeros((1, len(shapes))), np.cumsum(shapes.T, axis=0)])
+
+    def until(end_s: ArrayLike) -> Floats:
+        weeks, rest = np.divmod((np.asarray(end_s, dtype=np.float64) - MONDAY_S) / HOUR_S, HOURS)
+        hour = np.minimum(rest.astype(np.int64), HOURS - 1)
+        reached: Floats = weeks[:, None] * sums[-1] + sums[hour] + (rest - hour)[:, None] * shapes.T[hour]
+        return reached
+
+    return until(stop_s) - until(start_s)
+
+
 def week_shape(counts: ArrayLike, passed: ArrayLike, *, dispersion: float = 1.0) -> Floats:
     """Return the factor of each hour of the week, mean 1, shape (168,).
 
@@ -180,9 +200,17 @@ def shared_shapes(counts: ArrayLike, passed: ArrayLike, *, most: int = 8, disper
     return WeekShapes(shapes, members)
 
 
-def belonging(counts: Floats, passed: Floats, shapes: Floats) -> Ints:
-    """Return the likeliest shape of each source; arguments as for ``shared_shapes``."""
-    likeliest: Ints = np.argmax(_log_likelihoods(counts, passed, shapes), axis=1)
+def belonging(counts: Floats, expected: Floats, shapes: Floats) -> Ints:
+    """Return the likeliest shape of each source.
+
+    Parameters
+    ----------
+    counts
+        Items of each source by hour of the week, shape (sources, 168), or as many times that.
+    expected
+        Factors of each shape over the hours that each source was observed, shape (sources, shapes).
+    """
+    likeliest: Ints = np.argmax(_likelihoods(counts, expected, shapes), axis=1)
     return likeliest
 
 
@@ -213,7 +241,7 @@ def _mixture(counts: Floats, passed: Floats, shapes: Floats) -> tuple[Floats, In
         if np.allclose(new, shapes, rtol=1e-3, atol=1e-4):
             break
         shapes = new
-    return shapes, belonging(counts, passed, shapes)
+    return shapes, np.argmax(_log_likelihoods(counts, passed, shapes), axis=1)
 
 
 def _log_likelihoods(counts: Floats, passed: Floats, shapes: Floats) -> Floats:
@@ -222,9 +250,12 @@ def _log_likelihoods(counts: Floats, passed: Floats, shapes: Floats) -> Floats:
         share = shapes * passed
         logs: Floats = counts @ np.log(share / share.sum(axis=1, keepdims=True) + 1e-12).T
         return logs
-    expected = np.log(np.maximum(passed @ shapes.T, 1e-12))
+    return _likelihoods(counts, passed @ shapes.T, shapes)
+
+
+def _likelihoods(counts: Floats, expected: Floats, shapes: Floats) -> Floats:
     found: Floats = counts.sum(axis=1, keepdims=True)
-    return counts @ np.log(shapes + 1e-12).T - found * expected
+    return counts @ np.log(shapes + 1e-12).T - found * np.log(np.maximum(expected, 1e-12))
 
 
 def _evidence(counts: Floats, passed: Floats, shapes: Floats) -> float:

@@ -56,17 +56,18 @@ def _behind(week: WeekPlan, pages: Sequence[Page]) -> list[Page]:
 
 def _reschedule(planner: Planner, week: WeekPlan, pages: Sequence[Page], now: Chronon) -> None:
     """Let pages wake by the new plan; those that only detect are looked up in it together, once they were seen."""
-    grid, plain = planner.settings.grid, []
+    grid, plain, allowed_s = planner.settings.grid, list[Page](), list[float]()
     for page in pages:
-        is_plain = page.demands.only_detects and page.window is None and not page.hidden and page.allowed_s() < inf
-        if is_plain and not planner.is_pushed(page, now):
-            plain.append(page)
-        else:
+        at_s = page.allowed_s()
+        is_plain = page.demands.only_detects and page.window is None and not page.hidden and at_s < inf
+        if not is_plain or planner.is_pushed(page, now):
             planner.reschedule(page.source_id, now)
-    plain = [page for page in plain if page.last_seen_s is not None]
+        elif page.last_seen_s is not None:
+            plain.append(page)
+            allowed_s.append(at_s)
     dues_s = week.dues_s([page.source_id for page in plain]).tolist()
-    for page, due_s in zip(plain, dues_s, strict=True):
+    for page, at_s, due_s in zip(plain, allowed_s, dues_s, strict=True):
         if due_s < inf:
-            planner.sleep(page, max(now, grid.chronon_at(page.allowed_s()), grid.ceil(due_s)))
+            planner.sleep(page, max(now, grid.chronon_at(at_s), grid.ceil(due_s)))
         else:  # the plan does not know it, or never wants it
             planner.reschedule(page.source_id, now)

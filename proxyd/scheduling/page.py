@@ -90,7 +90,7 @@ class Page:
             log.take_back()
 
     def _logs(self) -> list[ProbeLog]:
-        return [self.log, *(demand.log for demand in self.demands.doe)]
+        return [self.log, *[demand.log for demand in self.demands.doe]]
 
     def allowed_s(self) -> float:
         """Return the earliest start that the source itself allows, in unix seconds."""

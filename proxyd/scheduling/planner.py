@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from functools import partial
 from heapq import merge
-from itertools import takewhile
 from math import inf, isinf
 from operator import attrgetter, itemgetter
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from proxyd.model.chronon import Chronon, Epoch
 from proxyd.model.schedule import Probe, Reason
@@ -31,8 +30,7 @@ LOOKAHEAD_CHRONONS = 60
 _ROUNDING_S = 1e-6  # sums of 0.2 s miss the start of a chronon by a little
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     rank: tuple[int, float, float, str]
     page: Page
     reason: Reason
@@ -99,7 +97,7 @@ class Planner:
     def in_parts(self) -> Iterator[list[Page]]:
         """Yield all pages in parts, but for those that are put or removed meanwhile."""
         for names in parted(tuple(self.pages)):
-            yield [self.pages[name] for name in names if name in self.pages]
+            yield [page for name in names if (page := self.pages.get(name)) is not None]
 
     def put(self, page: Page, now: Chronon) -> None:
         """Add or replace a page."""
@@ -204,7 +202,7 @@ class Planner:
         pace = Pace(start_s, stop_s - start_s, self.capacity(now))
         chosen: list[PlannedProbe] = []
         hard = sorted(self._candidates(now), key=attrgetter("rank"))
-        waiting = takewhile(lambda _: pace.has_room, self._waiting(now))
+        waiting = self._waiting(now, pace)
         for candidate in merge(hard, waiting, key=attrgetter("rank")):
             page = candidate.page
             earliest_s = max(start_s, self.earliest_s(page))
@@ -214,6 +212,8 @@ class Planner:
                 self._postpone(page, OVER_BUDGET)
             else:
                 chosen.append(self._take(candidate, now, at_s))
+        for planned in chosen:
+            self._rest(planned.probe.source_id)
         self.passed_over = self._unseen.pass_over() + self._due.pass_over()
         return sorted(chosen, key=lambda p: (p.start_s, p.probe.source_id))
 
@@ -380,14 +380,19 @@ class Planner:
         asked_s = page.log.starts_s[-1] if page.log.starts_s else page.last_seen_s or 0.0
         return asked_s + self.settings.safety_s
 
-    def _waiting(self, now: Chronon) -> Iterator[_Candidate]:
-        """Yield those that wait for room alone, in order of rank: first contacts, then detection by its gain."""
-        for _, page in self._unseen.best(-self._unseen.not_before_s):
+    def _waiting(self, now: Chronon, pace: Pace) -> Iterator[_Candidate]:
+        """Yield those that wait for room alone while there is any: first contacts, then detection by its gain."""
+        for _, page in self._unseen.best(self._unseen.soonest):
+            if not pace.has_room:
+                return
             candidate = self._other_candidate(page, now)
             if candidate is not None and page.source_id not in self._in_flight:
                 yield candidate
-        gains = self._due.gains(self.settings.grid.start_s(now), self.week, price_item_s=self.price_item_s)
+        now_s = self.settings.grid.start_s(now)
+        gains = partial(self._due.gains, now_s=now_s, week=self.week, price_item_s=self.price_item_s)
         for gain, page in self._due.best(gains):
+            if not pace.has_room:
+                return
             if page.source_id not in self._in_flight:
                 rank = (2, -gain, 0.0, page.source_id)
                 yield _Candidate(rank, page, Reason.DETECTION, page.demands.detecting[0])
@@ -489,7 +494,6 @@ class Planner:
         self._in_flight[page.source_id] = now
         page.record(at_s)
         self.hosts.plan(page.host, at_s)
-        self._rest(page.source_id)
         reason = Reason.FIRST_CONTACT if is_first else candidate.reason
         probe = Probe(page.source_id, now, reason, candidate.rule, page.rate_per_s * 86400.0)
         return PlannedProbe(probe, at_s)

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from proxyd.model.chronon import Chronon
 from proxyd.scheduling.page import Page
 
-_SPAN = 64  # chronons
+_SPAN = 16  # chronons: few enough that waking a span of them costs little beside the others
 
 
 class Sleeping:

@@ -16,3 +16,12 @@ def turns(numbers: ArrayLike) -> NDArray[np.float64]:
     """
     places: NDArray[np.float64] = (np.asarray(numbers) + 1) * _GOLDEN % 1.0
     return places
+
+
+def turn(number: int) -> float:
+    """Return the same for one number.
+
+    >>> turn(2) == turns(2)
+    np.True_
+    """
+    return (number + 1) * _GOLDEN % 1.0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from math import inf
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +13,11 @@ from proxyd.scheduling.fleet import WeekPlan
 from proxyd.scheduling.page import OVER_BUDGET, Page
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Gains: TypeAlias = Callable[[Ints], Floats]
 _UNPLANNED = -1
-_FOUND = 4096  # gains found anew in a call
+_FOUND = 2048  # gains found anew in a call
+_SHORT = 4096  # pages on a new short list
 _RUN = 256  # so many are sorted at first, then four times as many
 
 
@@ -21,15 +26,20 @@ class Waiting:
 
     What the ranking needs of a page is kept when it is put: a page that changes must be removed and put anew.
 
+    Of more than some thousand pages the gains are found anew by turns. Whenever all had their turn the best make the
+    short list, and it alone is ranked in each call, with those put since whose gain is no less than any that was left
+    out. So a page is passed over by others at most for what its gain grew in two rounds of turns.
+
     Examples
     --------
+    >>> from functools import partial
     >>> from proxyd.politeness import PolitenessBudget, ProbeLog
     >>> from proxyd.scheduling import Demands
     >>> waiting = Waiting()
     >>> for name, rate_per_s in (("a", 0.01), ("b", 0.1)):
     ...     log = ProbeLog(PolitenessBudget(60.0))
     ...     waiting.put(Page(name, name, log, Demands(detecting=["r"]), rate_per_s, last_seen_s=0.0), None)
-    >>> gains = waiting.gains(100.0, None, price_item_s=50.0)
+    >>> gains = partial(waiting.gains, now_s=100.0, week=None, price_item_s=50.0)
     >>> [(gain, page.source_id) for gain, page in waiting.best(gains)]
     [(10.0, 'b'), (1.0, 'a')]
     """
@@ -38,9 +48,12 @@ class Waiting:
         self._pages: list[Page] = []
         self._place: dict[str, int] = {}
         self._numbers = np.zeros(64, dtype=np.int64)
-        self._kept = np.zeros((4, 64))  # rate times weight, last seen, not before, what to take from the calls
-        self._gains = np.zeros(64)
-        self._calls = self._told = 0
+        self._kept = np.zeros((64, 4))  # rate times weight, last seen, not before, what to take from the calls
+        self._gains = np.zeros(64)  # as they were found last, nan where they never were
+        self._calls = self._told = self._turn = 0
+        self._short = np.zeros(0, dtype=np.int64)
+        self._joined: set[int] = set()  # places of those that were put or moved since the last call
+        self._least = inf  # no page that the short list left out had a larger gain; infinity: there must be a new one
 
     def __len__(self) -> int:
         return len(self._pages)
@@ -52,13 +65,14 @@ class Waiting:
         """Add a page that does not wait yet."""
         place = self._place[page.source_id] = len(self._pages)
         self._pages.append(page)
+        self._joined.add(place)
         if place == len(self._numbers):
             self._numbers = np.concatenate([self._numbers, self._numbers])
             self._gains = np.concatenate([self._gains, self._gains])
-            self._kept = np.concatenate([self._kept, self._kept], axis=1)
+            self._kept = np.concatenate([self._kept, self._kept])
         self._numbers[place], self._gains[place] = _number(page, week), np.nan
         worth = page.rate_per_s * page.demands.weight
-        self._kept[:, place] = worth, page.last_seen_s or 0.0, page.not_before_s, self._calls
+        self._kept[place] = worth, page.last_seen_s or 0.0, page.not_before_s, self._calls
 
     def remove(self, source_id: str) -> None:
         """Forget a page; does nothing where it does not wait."""
@@ -66,12 +80,13 @@ class Waiting:
         if place is None:
             return
         page, last = self._pages[place], self._pages.pop()
-        if passed := self._calls - int(self._kept[3, place]):
+        if passed := self._calls - int(self._kept[place, 3]):
             page.postponed[OVER_BUDGET] = page.postponed.get(OVER_BUDGET, 0) + passed
         if last is not page:
             self._pages[place], self._place[last.source_id] = last, place
-            self._numbers[place], self._gains[place] = self._numbers[len(self)], self._gains[len(self)]
-            self._kept[:, place] = self._kept[:, len(self)]
+            self._joined.add(place)
+            self._numbers[place], self._gains[place] = self._numbers[len(self)], np.nan  # it may miss its turn
+            self._kept[place] = self._kept[len(self)]
 
     def renumber(self, week: WeekPlan) -> None:
         """Go by a new plan."""
@@ -79,39 +94,64 @@ class Waiting:
 
     # -- ranking
 
-    def gains(self, now_s: float, week: WeekPlan | None, *, price_item_s: float) -> Floats:
-        """Return the expected delay that a probe of each would end, over its price; shape (waiting,).
-
-        Some thousand are found anew in each call, by turns; the others have grown a little since.
-        """
-        gains = self._gains[: len(self)]
-        fresh = np.isnan(gains)
-        fresh[(self._calls * _FOUND + np.arange(min(_FOUND, len(self)))) % max(1, len(self))] = True
-        places = np.flatnonzero(fresh)
-        worth, seen_s = self._kept[:2, places]
-        gains[places] = worth * (now_s - seen_s) ** 2 / 2 / price_item_s
+    def gains(self, places: Ints, *, now_s: float, week: WeekPlan | None, price_item_s: float) -> Floats:
+        """Return the expected delay that a probe of each would end, over its price; shape (places,)."""
+        worth, seen_s = self._kept[places, :2].T
+        gains: Floats = worth * (now_s - seen_s) ** 2 / 2 / price_item_s
         if week is not None:
-            places = places[self._numbers[places] != _UNPLANNED]
-            gains[places] = week.gains_of(self._numbers[places], now_s)
-        return gains.copy()
+            planned = np.flatnonzero(self._numbers[places] != _UNPLANNED)
+            gains[planned] = week.gains_of(self._numbers[places[planned]], now_s)
+        return gains
 
-    @property
-    def not_before_s(self) -> Floats:
-        """Before when each may not be probed, shape (waiting,)."""
-        return self._kept[2, : len(self)].copy()
+    def soonest(self, places: Ints) -> Floats:
+        """Return gains by which those go first that might be probed first; shape (places,)."""
+        soonest: Floats = -self._kept[places, 2]
+        return soonest
 
-    def best(self, gains: Floats) -> Iterator[tuple[float, Page]]:
-        """Yield the gain and the page of each, the largest gain first."""
-        pages, left, run = list(self._pages), np.arange(len(gains)), _RUN
+    def best(self, gains_of: Gains) -> Iterator[tuple[float, Page]]:
+        """Yield the gain and the page of each, the largest gain first; none may be put or removed meanwhile."""
+        self._rank_short(gains_of)
+        yield from self._ranked(self._short)
+        if len(self._short) < len(self):
+            self._least = inf
+            others = np.ones(len(self), dtype=np.bool_)
+            others[self._short] = False
+            yield from self._ranked(np.flatnonzero(others))
+
+    def _rank_short(self, gains_of: Gains) -> None:
+        """Find gains anew, and who is on the short list by them."""
+        gains, short = self._gains[: len(self)], self._listed()
+        new = short[np.isnan(gains[short])]
+        turn = np.arange(self._turn, min(self._turn + _FOUND, len(self)))
+        for places in (new, turn):
+            gains[places] = gains_of(places)
+        self._turn += _FOUND
+        self._short = short[gains[short] >= self._least]
+        if self._turn >= len(self):
+            self._turn, self._least = 0, inf
+        if self._least == inf or not _RUN <= len(self._short) <= 2 * _SHORT:
+            beyond = max(0, len(self) - _SHORT)
+            self._short = np.sort(np.argpartition(gains, beyond)[beyond:]) if beyond else np.arange(len(self))
+            self._least = float(gains[self._short].min()) if beyond else -inf
+
+    def _listed(self) -> Ints:
+        """Return the places of the short list and of those that joined it, in order, and let none join twice."""
+        joined = np.fromiter(self._joined, np.int64, len(self._joined))
+        self._joined.clear()
+        listed = np.sort(np.concatenate([self._short, joined]), kind="stable")
+        return listed[(np.diff(listed, prepend=-1) > 0) & (listed < len(self))]
+
+    def _ranked(self, left: Ints) -> Iterator[tuple[float, Page]]:
+        """Yield the gain and the page of those at some places, the largest gain first."""
+        losses, run = -self._gains[left], _RUN
         while len(left):
-            if len(left) > run:
-                order = np.argpartition(-gains[left], run)
-                first, left = left[order[:run]], left[order[run:]]
-            else:
-                first, left = left, left[:0]
-            found = [(-float(gains[place]), pages[place].source_id, pages[place]) for place in first]
-            yield from ((-gain, page) for gain, _, page in sorted(found, key=lambda each: each[:2]))
-            run *= 4
+            order = np.argpartition(losses, run) if len(left) > run else np.arange(len(left))
+            first, order = order[:run], order[run:]
+            places = left[first].tolist()
+            names = [self._pages[place].source_id for place in places]
+            for loss, _, place in sorted(zip(losses[first].tolist(), names, places, strict=True)):
+                yield -loss, self._pages[place]
+            left, losses, run = left[order], losses[order], 4 * run
 
     # -- how often the budget had no room
 
@@ -124,13 +164,13 @@ class Waiting:
     def looked_at(self, source_id: str) -> None:
         """Note that a page was held back for a reason of its own; does nothing where it does not wait."""
         if (place := self._place.get(source_id)) is not None:
-            self._kept[3, place] += 1
+            self._kept[place, 3] += 1
             self._told += 1
 
     def passed_over(self, source_id: str) -> int:
         """Return how often a page was passed over since it was put."""
         place = self._place.get(source_id)
-        return 0 if place is None else self._calls - int(self._kept[3, place])
+        return 0 if place is None else self._calls - int(self._kept[place, 3])
 
 
 def _number(page: Page, week: WeekPlan | None) -> int:

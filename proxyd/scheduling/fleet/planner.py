@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import floor, inf, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from proxyd.errors import InvalidScheduleError, SchedulingError
 from proxyd.estimation import MONDAY_S, WEEK_S
-from proxyd.scheduling.fleet.prices import HostLimits, Prices, allocate, rows_of, slot_loads
+from proxyd.scheduling.fleet.prices import HostLimits, Prices, allocate, row_of, rows_of, slot_loads
 from proxyd.scheduling.fleet.timetable import LEVELS, Floats, Ints, Timetable
 from proxyd.scheduling.fleet.waiting import WeekCosts
 from proxyd.scheduling.frequency.policies import largest
@@ -20,6 +21,7 @@ _VARIANTS = 8
 _SAMPLE = 10_000  # sources that stand for a larger fleet while the slots' prices are sought
 _STEP = 0.5
 _ALL = slice(None)
+_LOWEST = float(LEVELS[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +203,12 @@ class FleetPlanner:
         self.rate_per_s[sources] = rate_per_s
         self._plan(sources)
 
+    def probed_one(self, source: int, rate_per_s: float, weight: float, *, now_s: float) -> None:
+        """Note a probe of one source, and what its rate and weight are now thought to be."""
+        assert self.weights is not None
+        self.last_s[source], self.rate_per_s[source], self.weights[source] = now_s, rate_per_s, weight
+        self.due_s[source] = self._due_s(source)
+
     def hint(self, source: int, items: float, *, now_s: float) -> None:
         """Note that so many items may wait at a source besides those that its rate expects: it is due earlier.
 
@@ -355,6 +363,25 @@ class FleetPlanner:
         gap = self._shortened(gap, sources, slot, prices.of_source[sources], rates)
         due = np.where(gap >= 1.0, monday + (since + gap) * slot_s, last + gap * slot_s)
         self.due_s[sources] = np.where(rates > 0, np.maximum(due, last + self.spacing_s), np.inf)
+
+    def _due_s(self, source: int) -> float:
+        """Return when one source is due after its last probe: what ``_plan`` finds, without arrays."""
+        prices, slot_s = self._known_prices(), self.grid.slot_s
+        assert self.weights is not None
+        assert self._costs is not None
+        rate, price = float(self.rate_per_s[source] * self.weights[source]) * slot_s, float(prices.of_source[source])
+        if rate <= 0:
+            return inf
+        last, monday = float(self.last_s[source]), MONDAY_S
+        if self.phase_s is not None:
+            monday += float(self.phase_s[source])
+        since = floor((last - monday + 1e-6) / slot_s)
+        slot = since % self.grid.slots
+        gap = float(self._gaps[self.table_of[source], row_of(price, rate, source), slot])
+        if price < rate * 2.0**_LOWEST:
+            gap = min(gap, sqrt(2 * price / (rate * max(self._costs.factor(self._curve_of[source], slot), 1e-9))))
+        due = monday + (since + gap) * slot_s if gap >= 1.0 else last + gap * slot_s
+        return max(due, last + self.spacing_s)
 
 
 def _same(one: Floats | None, other: Floats | None) -> bool:

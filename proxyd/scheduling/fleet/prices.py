@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log2
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from proxyd.errors import InvalidScheduleError
 from proxyd.scheduling.fleet.timetable import LEVELS, PER_OCTAVE, Floats, Ints, Timetable
-from proxyd.scheduling.turns import turns
+from proxyd.scheduling.turns import turn, turns
 
 _BISECTIONS = 40
+_LOWEST, _HIGHEST = float(LEVELS[0]), float(LEVELS[-1])
 _NO_PRICE = -60.0  # log2 of a price at which every source is probed all the time
 _NO_PROBE = 120.0
 
@@ -78,6 +80,16 @@ def rows_of(prices: Floats, weighted_rates: Floats, sources: Ints) -> Ints:
     places = (np.minimum(level, LEVELS[-1]) - LEVELS[0]) * PER_OCTAVE + turns(sources)
     rows: Ints = np.clip(places, 0, len(LEVELS) - 1).astype(np.int64)
     return rows
+
+
+def row_of(price: float, weighted_rate: float, source: int) -> int:
+    """Return the same for one source whose rate is above 0.
+
+    >>> row_of(8.0, 0.5, 7) == rows_of(np.array([8.0]), np.array([0.5]), np.array([7]))[0]
+    np.True_
+    """
+    level = min(log2(price) - log2(weighted_rate), _HIGHEST)
+    return int(min(max((level - _LOWEST) * PER_OCTAVE + turn(source), 0.0), len(LEVELS) - 1.0))
 
 
 def allocate(

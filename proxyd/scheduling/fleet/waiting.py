@@ -73,6 +73,10 @@ class WeekCosts:
         found: Floats = self._rates[shape_of, slot] * self._weights[shape_of, slot]
         return found
 
+    def factor(self, shape: int, slot: int) -> float:
+        """Return the same for one source."""
+        return float(self._rates[shape, slot] * self._weights[shape, slot])
+
     def _at(self, shape: Ints, time: Floats) -> tuple[Floats, Floats, Floats]:
         """Return L, A and G, which go on from week to week."""
         weeks = np.floor(time / self._slots)

@@ -149,6 +149,7 @@ class WeekPlan:
         planner.reprice(limits, now_s=-inf)
         if state.most_per_s is not None and np.any(planner.loads() > (most := state.most_per_s / speed * state.slot_s)):
             planner.reprice(replace(limits, capacity=most), now_s=-inf)
+        # a comprehension lets other threads take turns, as dict(zip(...)) would not
         numbers = {source_id: number for number, source_id in enumerate(state.source_ids)}
         told = np.array([state.rate_per_s, state.weights, state.last_seen_s])
         week = cls(planner, numbers, _Weeks.of(state), cycle, told, state.zone_s, _doe(state, numbers, planner))
@@ -238,11 +239,8 @@ class WeekPlan:
         if number is None or tuple(self._told[:, number].tolist()) == told:
             return
         self._told[:, number] = told
-        assert self._planner.weights is not None
-        self._planner.weights[number] = weight
-        rates = np.array([rate_per_s / self._cycle.speed])
         now_s = float(self._cycle.week_s(last_seen_s)) + self._ahead_s(number)
-        self._planner.probed(np.array([number]), rates, now_s=now_s)
+        self._planner.probed_one(number, rate_per_s / self._cycle.speed, weight, now_s=now_s)
 
     def behind(self, source_ids: Sequence[str], told: Floats) -> NDArray[np.bool_]:
         """Return which sources were planned by other rates, weights and last probes than ``told``, (sources, 3)."""
