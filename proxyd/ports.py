@@ -315,6 +315,9 @@ class Control(Protocol):
     def plan(self, *, limit: int) -> list[PlannedProbe]:
         """Return the coming probes, in order."""
 
+    async def plan_of(self, source_id: str, *, limit: int) -> list[PlannedProbe]:
+        """Return the coming probes of one source, in order, as if it had the budget to itself."""
+
     async def advise(self) -> Advice:
         """Return what other budgets would buy, and which rules the present one does not let be met."""
 

@@ -39,7 +39,10 @@ class Notified:
 
     async def list_notifications(self, request: web.Request) -> Page[NotificationListed]:
         """List notifications, newest first, each with its deliveries."""
-        asked = read_query(request, Found)
+        return await self.found(read_query(request, Found))
+
+    async def found(self, asked: Found) -> Page[NotificationListed]:
+        """Return a part of the notifications that are asked for."""
         which = wanted(asked, self._control, since=asked.since)
         rows = await self._control.notifications(which, before=before(asked.cursor), limit=asked.limit + 1)
         next_cursor = cursor_of(str(rows[asked.limit - 1]["position"])) if len(rows) > asked.limit else None

@@ -22,6 +22,8 @@ class FaultsError(ValueError):
         super().__init__(title)
 
 
+EXPECTED = (ProfileError, FaultsError, NotFoundError, ConflictError, BusyError, BadRequestError)
+"""What handlers raise when a request is refused."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -45,14 +47,8 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     """Turn expected errors into problem documents; a bug stays a 500 without details."""
     try:
         return await handler(request)
-    except ProfileError as error:
-        return _faulty(422, "The text has errors", [_of_text(one) for one in error.errors])
-    except FaultsError as error:
-        return _faulty(error.status, error.title, error.faults)
-    except (NotFoundError, ConflictError, BusyError) as error:
-        return _refusal(error)
-    except BadRequestError as error:
-        return problem(400, "Bad request", str(error))
+    except EXPECTED as error:
+        return answer_to(error)
     except web.HTTPException as error:
         if error.status < 400:
             raise
@@ -60,6 +56,17 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
         if "Allow" in error.headers:
             answer.headers["Allow"] = error.headers["Allow"]
         return answer
+
+
+def answer_to(error: Exception) -> web.Response:
+    """Return the problem document of one of the expected errors."""
+    if isinstance(error, ProfileError):
+        return _faulty(422, "The text has errors", [_of_text(one) for one in error.errors])
+    if isinstance(error, FaultsError):
+        return _faulty(error.status, error.title, error.faults)
+    if isinstance(error, NotFoundError | ConflictError | BusyError):
+        return _refusal(error)
+    return problem(400, "Bad request", str(error))
 
 
 def _refusal(error: NotFoundError | ConflictError | BusyError) -> web.Response:

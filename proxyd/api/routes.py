@@ -54,6 +54,7 @@ from proxyd.api.openapi import document
 from proxyd.api.planned import Planned
 from proxyd.api.problems import problems
 from proxyd.api.streams import Streams, StreamSettings
+from proxyd.api.web import Dashboard
 from proxyd.ports import Control
 
 _MAX_BODY = 256 * 1024
@@ -74,7 +75,10 @@ def make_app(control: Control, *, trusted: bool, stream_settings: StreamSettings
         if endpoint.scope is not None and not trusted:
             handler = require(endpoint, control, handler)
         app.router.add_route(endpoint.method, endpoint.path, handler)
-    written = json.dumps(document(found, __version__), indent=2).encode()
+    described = document(found, __version__)
+    written = json.dumps(described, indent=2).encode()
+    if not trusted:
+        Dashboard(control, streams, described).mount(app)
 
     async def openapi(request: web.Request) -> web.Response:
         return web.Response(body=written, content_type="application/json")

@@ -7,6 +7,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from proxyd.config import SecretStore
@@ -109,6 +110,11 @@ class DaemonControl:
     def plan(self, *, limit: int) -> list[PlannedProbe]:
         """Return the coming probes."""
         return self.decider.plan(self._next_chronon(), limit=limit)
+
+    async def plan_of(self, source_id: str, *, limit: int) -> list[PlannedProbe]:
+        """Return the coming probes of one source: found in a thread, from a copy of its page."""
+        preview = self.decider.preview_of(source_id, self._next_chronon())
+        return await asyncio.to_thread(lambda: list(islice(preview, limit)))
 
     async def advise(self) -> Advice:
         """Return what other budgets would buy: found in a thread, from a copy of the pages that rules want in time."""

@@ -6,7 +6,7 @@ explanations come out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache
@@ -433,6 +433,14 @@ class Decider:
         """Return the coming probes of the rolling epoch, if every probe finds what is expected."""
         stop = now + self.settings.grid.ceil(self.settings.epoch_s)
         return self.planner.preview(Epoch(now, stop), limit=limit)
+
+    def preview_of(self, source_id: str, now: Chronon) -> Iterator[PlannedProbe]:
+        """Return the coming probes of one source, from a copy that is taken at once and played as it is asked."""
+        if source_id not in self.planner.pages:
+            return iter(())
+        part = self.planner.part([source_id])
+        epoch = Epoch(now, now + self.settings.grid.ceil(self.settings.epoch_s))
+        return (planned for _, chosen in part.play(epoch) for planned in chosen)
 
     def ahead(self, now: Chronon) -> Ahead:
         """Return the rules' intervals of a cycle ahead, or of less where much is asked, to be played elsewhere."""

@@ -1,0 +1,157 @@
+"""The dashboard: its routes, who signs in and out, and what is sent to open pages."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from aiohttp import web
+from yarl import URL
+
+from proxyd.api.auth import token_of
+from proxyd.api.notified import Notified
+from proxyd.api.streams import Streams
+from proxyd.api.web.editor import Editor
+from proxyd.api.web.gate import COOKIE, SIGNED, Gate, WebRoute, came_by_https
+from proxyd.api.web.pages import Pages
+from proxyd.api.web.reference import sections
+from proxyd.api.web.rendering import Renderer, static_files
+from proxyd.api.web.sessions import SESSION_S, Sessions
+from proxyd.api.web.text import part
+from proxyd.ports import Control
+
+_SIGN_IN_COOKIE = "proxyd_sign_in"
+
+
+class Dashboard:
+    """Server-rendered pages over the Control port; ``described`` is the API's OpenAPI document."""
+
+    def __init__(self, control: Control, streams: Streams, described: dict[str, Any]) -> None:
+        self._control = control
+        self._streams = streams
+        self._described = described
+        self._files = static_files()
+        self._renderer = Renderer(control, self._files)
+        self._sessions = Sessions(control)
+        self._notified = Notified(control)
+
+    def mount(self, app: web.Application) -> None:
+        """Add every route to an application."""
+        gate = Gate(self._sessions, self._renderer.problem)
+        for route in self.routes():
+            app.router.add_route(route.method, route.path, gate.guard(route))
+
+    def routes(self) -> Sequence[WebRoute]:
+        """Return every route with the scope it asks for."""
+        pages, editor = Pages(self._control, self._renderer), Editor(self._control, self._renderer)
+        return (
+            WebRoute("GET", "/static/{file}", None, self.static),
+            WebRoute("GET", "/sign-in", None, self.sign_in_form),
+            WebRoute("POST", "/sign-in", None, self.sign_in),
+            WebRoute("POST", "/sign-out", "read", self.sign_out),
+            WebRoute("GET", "/", "read", pages.fleet),
+            WebRoute("GET", "/sources", "read", pages.sources),
+            WebRoute("GET", "/sources/{name}", "read", pages.source),
+            WebRoute("GET", "/rules", "read", pages.rules),
+            WebRoute("GET", "/rules/{name}", "read", pages.rule),
+            WebRoute("GET", "/notifications", "read", pages.notifications),
+            WebRoute("GET", "/notifications/{id}", "read", pages.notification),
+            WebRoute("POST", "/notifications/{id}/replay", "write", self.replay),
+            WebRoute("POST", "/replay-dead", "write", self.replay_dead),
+            WebRoute("GET", "/budget", "read", pages.budget),
+            WebRoute("GET", "/profiles", "read", editor.profiles),
+            WebRoute("POST", "/profiles", "write", editor.save),
+            WebRoute("POST", "/profiles/check", "write", editor.check),
+            WebRoute("GET", "/profiles/new", "write", editor.new),
+            WebRoute("GET", "/profiles/{name}", "read", editor.profile),
+            WebRoute("GET", "/profiles/{name}/", "read", editor.profile),  # a profile may be called "new"
+            WebRoute("POST", "/profiles/{name}/drop", "write", editor.drop),
+            WebRoute("GET", "/docs", "read", self.docs),
+            WebRoute("GET", "/live", "read", self.live),
+        )
+
+    async def static(self, request: web.Request) -> web.Response:
+        """Return a file of the wheel."""
+        file = self._files.get(request.match_info["file"])
+        if file is None:
+            raise web.HTTPNotFound(text="there is no such file")
+        headers = {"Cache-Control": "public, max-age=86400"}
+        return web.Response(body=file.body, content_type=file.media_type, charset="utf-8", headers=headers)
+
+    async def sign_in_form(self, request: web.Request) -> web.Response:
+        """Show the form; a cookie of its own tells it from forms of other sites."""
+        return self._sign_in_page(request, _local(request.query.get("next", "/")))
+
+    def _sign_in_page(self, request: web.Request, back: str, *, status: int = 200, error: str = "") -> web.Response:
+        mark = secrets.token_urlsafe(32)
+        page = self._renderer.page(request, "sign_in.html", status=status, mark=mark, next=back, error=error)
+        page.set_cookie(_SIGN_IN_COOKIE, mark, path="/sign-in", max_age=3600, **_cookie(request))
+        return page
+
+    async def sign_in(self, request: web.Request) -> web.StreamResponse:
+        """Exchange a token for a session."""
+        form = {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
+        back, mark = _local(form.get("next", "/")), request.cookies.get(_SIGN_IN_COOKIE, "")
+        if not mark or not hmac.compare_digest(mark.encode(), form.get("mark", "").encode("utf-8", "replace")):
+            return self._sign_in_page(request, back, status=403, error="The form was old; try again.")
+        token = await token_of(self._control, f"Bearer {form.get('token', '')}")
+        if token is None:
+            return self._sign_in_page(request, back, status=401, error="No valid token: wrong, expired or removed.")
+        self._sessions.end_id(request.cookies.get(COOKIE, ""))
+        session = self._sessions.begin(token)
+        answer = web.Response(status=303, headers={"Location": back})
+        answer.set_cookie(COOKIE, session.session_id, path="/", max_age=int(SESSION_S), **_cookie(request))
+        answer.del_cookie(_SIGN_IN_COOKIE, path="/sign-in")
+        return answer
+
+    async def sign_out(self, request: web.Request) -> web.StreamResponse:
+        """End the session."""
+        self._sessions.end(request[SIGNED].session)
+        answer = web.Response(status=303, headers={"Location": "/sign-in"})
+        answer.del_cookie(COOKIE, path="/")
+        return answer
+
+    async def replay(self, request: web.Request) -> web.StreamResponse:
+        """Send a notification again."""
+        done = await self._notified.replay(request)
+        many = "1 delivery is" if done.deliveries == 1 else f"{done.deliveries} deliveries are"
+        request[SIGNED].session.notes.append(f"Sent again: {many} due.")
+        raise web.HTTPSeeOther(URL(f"/notifications/{part(request.match_info['id'])}", encoded=True))
+
+    async def replay_dead(self, request: web.Request) -> web.StreamResponse:
+        """Send again every delivery that was given up."""
+        done = await self._notified.replay_dead(request)
+        request[SIGNED].session.notes.append(f"Sent again: {done.deliveries} that were given up.")
+        raise web.HTTPSeeOther("/")
+
+    async def docs(self, request: web.Request) -> web.Response:
+        """Show the reference of the REST API."""
+        return self._renderer.page(request, "docs.html", sections=sections(self._described))
+
+    async def live(self, request: web.Request) -> web.StreamResponse:
+        """Send notifications to an open page as they are recorded, until its session ends."""
+        task = asyncio.current_task()
+        assert task is not None
+        streams = request[SIGNED].session.streams
+        streams.add(task)
+        try:
+            return await self._streams.follow(request)
+        finally:
+            streams.discard(task)
+
+
+def _cookie(request: web.Request) -> dict[str, Any]:
+    return {"httponly": True, "samesite": "Strict", "secure": came_by_https(request)}
+
+
+def _local(place: str) -> str:
+    r"""Return an address of ours, ``/`` where it is none.
+
+    >>> _local("/sources?cursor=x"), _local("//evil.example"), _local("https://evil.example"), _local("/a\\\\b")
+    ('/sources?cursor=x', '/', '/', '/')
+    """
+    is_local = place.startswith("/") and not place.startswith("//") and "\\" not in place
+    return place if is_local and place.isascii() and place.isprintable() else "/"

@@ -1,0 +1,186 @@
+"""The profiles and their editor."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from aiohttp import web
+from yarl import URL
+
+from proxyd.api import payloads
+from proxyd.api.declared import Declared, etag_of
+from proxyd.api.models import CostShown, Fault, Problem, ProfileListed
+from proxyd.api.problems import EXPECTED, BadRequestError, answer_to, problem
+from proxyd.api.queries import known_declaration
+from proxyd.api.web.gate import SIGNED
+from proxyd.api.web.rendering import Renderer
+from proxyd.api.web.text import part
+from proxyd.errors import NotFoundError
+from proxyd.ports import Changes, Control
+
+_API = "api"
+_NEW = """CREATE DOMAIN "Releases" AS
+CLASS::RELEASE(channel.item.title:String, channel.item.link:URL, channel.item.pubDate:Timestamp);
+CREATE SOURCE "python" OF RELEASE AT 'https://github.com/python/cpython/releases.atom' EXPECT 2 PER WEEK;
+CREATE PROFILE "Watch" AS (DOMAIN "Releases", USER "me");
+INSERT NOTIFICATION "stable" INTO "Watch"
+SET QUERY "SELECT title, link FROM RELEASE"
+SET TRIGGER "ON INSERT TO RELEASE WHEN title NOT REGEXP '(a|b|rc)[0-9]+$'"
+START NOW END NEVER SET UTILITY STRICT;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of a text, from 1, and its faults."""
+
+    number: int
+    text: str
+    faults: tuple[Fault, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a text changes and costs, or the problem with it: on ``rows`` of it, or ``elsewhere``."""
+
+    changes: Changes | None = None
+    cost: CostShown | None = None
+    problem: Problem | None = None
+    rows: tuple[Row, ...] = ()
+    elsewhere: tuple[Fault, ...] = ()
+
+    @classmethod
+    def of(cls, answer: web.Response, text: str) -> Self:
+        """Return the verdict of a refusal."""
+        assert isinstance(answer.body, bytes)
+        problem = Problem.model_validate_json(answer.body)
+        faults = problem.errors or []
+        elsewhere = tuple(each for each in faults if each.line is None or each.file != _API)
+        return cls(problem=problem, rows=tuple(excerpt(text, faults)), elsewhere=elsewhere)
+
+
+class Editor:
+    """Handlers of profiles: shown, checked, saved and dropped."""
+
+    def __init__(self, control: Control, renderer: Renderer) -> None:
+        self._control = control
+        self._render = renderer.page
+        self._declared = Declared(control)
+
+    async def profiles(self, request: web.Request) -> web.Response:
+        """List the profiles."""
+        return self._render(request, "profiles.html", found=await self._declared.list_profiles(request))
+
+    async def profile(self, request: web.Request) -> web.Response:
+        """Show one profile in the editor, or alone where a file declares it."""
+        name = request.match_info["name"]
+        found, text = self._known(name)
+        return self._editor(request, name=name, text=text, tag=etag_of(text), found=found)
+
+    async def new(self, request: web.Request) -> web.Response:
+        """Show the editor with an example to begin with."""
+        return self._editor(request, text=_NEW)
+
+    async def check(self, request: web.Request) -> web.Response:
+        """Say what is wrong with a text, or what it would change and cost; a script asks for that part alone."""
+        form = await _form(request)
+        verdict = await self._verdict(form["text"])
+        if form["part"]:
+            return self._render(request, "verdict.html", verdict=verdict, is_part=True)
+        return self._again(request, form, verdict=verdict)
+
+    async def save(self, request: web.Request) -> web.StreamResponse:
+        """Declare a text, where nobody changed the profile since it was opened."""
+        form = await _form(request)
+        if (changed := self._changed_meanwhile(form)) is not None:
+            return self._again(request, form, status=412, changed=changed)
+        verdict = await self._verdict(form["text"], saves=True)
+        if verdict.problem is not None:
+            return self._again(request, form, status=verdict.problem.status, verdict=verdict)
+        request[SIGNED].session.notes.append("Saved.")
+        is_there = form["name"] in self._control.declaration.profiles
+        raise web.HTTPSeeOther(_place(form["name"]) if is_there else URL("/profiles"))
+
+    async def drop(self, request: web.Request) -> web.StreamResponse:
+        """Remove a profile and the rules in no other, where nobody changed it since it was opened."""
+        name = request.match_info["name"]
+        form = await _form(request) | {"name": name}
+        self._known(name)
+        if not form["confirmed"]:
+            raise BadRequestError("tick the box that confirms it")
+        if self._changed_meanwhile(form) is not None:
+            return problem(412, "Precondition failed", f"profile {name!r} was changed meanwhile; look at it again")
+        await self._control.drop_profile(name)
+        request[SIGNED].session.notes.append("Dropped.")
+        raise web.HTTPSeeOther("/profiles")
+
+    def _known(self, name: str) -> tuple[ProfileListed, str]:
+        declaration = known_declaration(self._control)
+        declared = declaration.profiles.get(name)
+        if declared is None:
+            raise NotFoundError(f"there is no profile {name!r}")
+        found = ProfileListed(**payloads.profile(declared, declaration, self._control))
+        return found, self._control.text_of(name)
+
+    def _changed_meanwhile(self, form: dict[str, str]) -> str | None:
+        """Return the text of a profile as it is now, where it is not the one that was opened."""
+        name = form["name"]
+        if not name:
+            return None
+        now = self._control.text_of(name) if name in self._control.declaration.profiles else ""
+        return None if hmac.compare_digest(etag_of(now).encode(), form["tag"].encode()) else now
+
+    async def _verdict(self, text: str, *, saves: bool = False) -> Verdict:
+        """Return what a text would change and cost, or with ``saves`` what it changed, or what is wrong with it."""
+        try:
+            if not text.strip():
+                raise BadRequestError("the text is empty; write at least one statement")
+            if saves:
+                return Verdict(changes=await self._control.declare(text))
+            changes, cost = await self._control.try_out(text)
+        except EXPECTED as error:
+            return Verdict.of(answer_to(error), text)
+        return Verdict(changes=changes, cost=payloads.cost(cost))
+
+    def _editor(self, request: web.Request, **facts: Any) -> web.Response:
+        empty = {"name": "", "text": "", "tag": "", "found": None, "verdict": None, "changed": None}
+        return self._render(request, "profile.html", **{**empty, **facts})
+
+    def _again(self, request: web.Request, form: dict[str, str], *, status: int = 200, **facts: Any) -> web.Response:
+        """Return the editor with what was sent to it."""
+        name = form["name"]
+        found = self._known(name)[0] if name in self._control.declaration.profiles else None
+        kept = {each: form[each] for each in ("name", "text", "tag")}
+        return self._editor(request, status=status, found=found, **kept, **facts)
+
+
+def _place(name: str) -> URL:
+    """Return the address of a profile; one that is called like a page of ours has a slash behind it."""
+    return URL(f"/profiles/{part(name)}{'/' if name == 'new' else ''}", encoded=True)
+
+
+async def _form(request: web.Request) -> dict[str, str]:
+    """Return the fields of the editor's form; browsers end lines with CR and LF."""
+    form = await request.post()
+    given = {name: value for name, value in form.items() if isinstance(value, str)}
+    fields = {each: given.get(each, "") for each in ("name", "text", "tag", "part", "confirmed")}
+    return fields | {"text": fields["text"].replace("\r\n", "\n")}
+
+
+def excerpt(text: str, faults: Sequence[Fault], *, around: int = 1) -> list[Row]:
+    r"""Return the lines at fault with their faults, and those around them.
+
+    >>> rows = excerpt("a\nb\nc\nd", [Fault(detail="no", file="api", line=1, column=1)])
+    >>> [(row.number, row.text, len(row.faults)) for row in rows]
+    [(1, 'a', 1), (2, 'b', 0)]
+    """
+    of_line: dict[int, list[Fault]] = {}
+    for fault in faults:
+        if fault.line is not None and fault.file == _API:
+            of_line.setdefault(fault.line, []).append(fault)
+    near = {number for line in of_line for number in range(line - around, line + around + 1)}
+    lines = text.split("\n")
+    return [Row(n, line, tuple(of_line.get(n, ()))) for n, line in enumerate(lines, start=1) if n in near]

@@ -1,0 +1,128 @@
+"""The gate of the dashboard: sessions, scopes, forged requests, and the headers of every answer."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from aiohttp import web
+from yarl import URL
+
+from proxyd.api.auth import BEARER, SCOPES
+from proxyd.api.models import Problem
+from proxyd.api.problems import Handler, problem, problems
+from proxyd.api.web.sessions import Sessions, Signed
+from proxyd.ports import Scope
+
+COOKIE = "proxyd_session"
+SIGNED = web.RequestKey("signed", Signed)
+"""Who is signed in, where somebody must be."""
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WebRoute:
+    """A route of the dashboard: ``scope`` is what a session's token must have, ``None`` where none is needed."""
+
+    method: Literal["GET", "POST"]
+    path: str
+    scope: Scope | None
+    handler: Handler
+
+
+class Gate:
+    """Lets requests through to the handlers of routes, or answers them itself."""
+
+    def __init__(self, sessions: Sessions, show: Callable[[web.Request, Problem], Awaitable[web.Response]]) -> None:
+        self._sessions = sessions
+        self._show = show
+
+    def guard(self, route: WebRoute) -> Handler:
+        """Return a route's handler behind the gate; problems become pages."""
+
+        async def admitted(request: web.Request) -> web.StreamResponse:
+            return await self._admit(request, route)
+
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            try:
+                answer = await problems(request, admitted)
+            except web.HTTPRedirection as error:
+                answer = web.Response(status=error.status, headers={"Location": error.headers["Location"]})
+            if answer.content_type == "application/problem+json" and isinstance(answer, web.Response):
+                answer = await self._page_of(request, answer)
+            if not answer.prepared:
+                answer.headers.update(HEADERS)
+                answer.headers.setdefault("Cache-Control", "no-store")
+            return answer
+
+        return guarded
+
+    async def _page_of(self, request: web.Request, answer: web.Response) -> web.Response:
+        assert isinstance(answer.body, bytes)
+        page = await self._show(request, Problem.model_validate_json(answer.body))
+        for name in ("Retry-After", "Allow"):
+            if name in answer.headers:
+                page.headers[name] = answer.headers[name]
+        return page
+
+    async def _admit(self, request: web.Request, route: WebRoute) -> web.StreamResponse:
+        if route.method == "POST" and not is_own(request):
+            return problem(403, "Forbidden", "the request came from another site")
+        if route.scope is None:
+            return await route.handler(request)
+        signed = await self._sessions.find(request.cookies.get(COOKIE, ""))
+        if signed is None:
+            return _sign_in_first(request)
+        request[SIGNED], request[BEARER] = signed, signed.token
+        if SCOPES.index(signed.token.scope) < SCOPES.index(route.scope):
+            has = f"you are signed in with a token of scope {signed.token.scope}"
+            return problem(403, "Forbidden", f"this needs a token of scope {route.scope}; {has}")
+        if route.method == "POST" and not await has_csrf(request, signed.session.csrf):
+            return problem(403, "Forbidden", "the form is not of this session; go back, reload the page and try again")
+        return await route.handler(request)
+
+
+def is_own(request: web.Request) -> bool:
+    """Return whether a request can have come from a page of ours, as its browser says.
+
+    Browsers say no origin (``null``) under our own Referrer-Policy, and no site on plain http: then the form's own
+    token alone decides.
+    """
+    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+    if site is not None and site != "same-origin":
+        return False
+    if origin is None or origin == "null":
+        return True
+    try:
+        return URL(origin).authority.lower() == URL(f"//{request.host}").authority.lower()
+    except ValueError:
+        return False
+
+
+async def has_csrf(request: web.Request, expected: str) -> bool:
+    """Return whether the form of a request holds the token of its session."""
+    given = (await request.post()).get("csrf")
+    return isinstance(given, str) and hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
+
+
+def came_by_https(request: web.Request) -> bool:
+    """Return whether the browser spoke TLS, with us or with the proxy in front."""
+    return request.secure or request.headers.get("X-Forwarded-Proto", "").split(",")[0].strip() == "https"
+
+
+def _sign_in_first(request: web.Request) -> web.Response:
+    if request.method not in {"GET", "HEAD"} or request.headers.get("Sec-Fetch-Mode") not in {None, "navigate"}:
+        return problem(401, "Signed out", "sign in again")
+    raise web.HTTPSeeOther(URL("/sign-in").with_query({"next": request.path_qs} if request.path_qs != "/" else {}))

@@ -1,0 +1,210 @@
+"""The pages that show how the fleet does; what they say is what the REST API says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiohttp import web
+
+from proxyd.api import payloads
+from proxyd.api.declared import Declared
+from proxyd.api.endpoint import read_query
+from proxyd.api.models import AdviceShown, Day, Found, NotificationListed, ReportShown
+from proxyd.api.notified import Notified
+from proxyd.api.planned import Planned
+from proxyd.api.queries import known_declaration
+from proxyd.api.web.health import SHARES, Samples
+from proxyd.api.web.pictures import Chart, Frame, Points, Tick, chart, heat_map, round_steps, week_picture
+from proxyd.api.web.rendering import Renderer
+from proxyd.api.web.text import duration, number, percent
+from proxyd.errors import NotFoundError
+from proxyd.model.profile import shown_endpoint
+from proxyd.model.values import parse_iso
+from proxyd.ports import Control
+from proxyd.rules import Fates
+
+_MOST_PLANNED = 1000
+_MOST_DEAD = 20
+_DAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+class Pages:
+    """Handlers of the pages that change nothing."""
+
+    def __init__(self, control: Control, renderer: Renderer) -> None:
+        self._control = control
+        self._render = renderer.page
+        self._declared, self._planned, self._notified = Declared(control), Planned(control), Notified(control)
+
+    async def fleet(self, request: web.Request) -> web.Response:
+        """Show how the whole fleet does, and how it did day by day."""
+        report = await self._planned.report(request)
+        samples = Samples.read((await self._control.metrics()).decode())
+        dead = await self._control.dead_letters(before=None, limit=_MOST_DEAD)
+        return self._render(
+            request,
+            "fleet.html",
+            report=report,
+            charts=_report_charts(report),
+            fates=sum((self._control.fates(rule) for rule in self._control.declaration.rules), Fates()),
+            values=samples.values,
+            delays=[
+                ("Published to seen, items", samples.delays("proxyd_item_delay_seconds")),
+                ("Published to accepted, deliveries", samples.delays("proxyd_notification_delay_seconds")),
+            ],
+            shares=SHARES,
+            checks=await self._control.readiness(),
+            webhooks=(await self._notified.list_webhooks(request)).items,
+            dead=[payloads.dead_letter(row) for row in dead],
+        )
+
+    async def sources(self, request: web.Request) -> web.Response:
+        """List the sources."""
+        found = await self._declared.list_sources(request)
+        weeks = {each.source: week_picture(each.week) for each in found.items}
+        return self._render(request, "sources.html", found=found, weeks=weeks, day_names=_DAY_NAMES)
+
+    async def source(self, request: web.Request) -> web.Response:
+        """Show one source, and its coming week."""
+        name = request.match_info["name"]
+        found = self._control.explain(name)
+        if found is None:
+            raise NotFoundError(f"there is no source {name!r}")
+        planned = await self._control.plan_of(name, limit=_MOST_PLANNED)
+        return self._render(
+            request,
+            "source.html",
+            found=payloads.explanation(found),
+            declared=known_declaration(self._control).sources[name],
+            cells=heat_map(found.week, found.rate_per_day, [each.start_s for each in planned]),
+            planned=[payloads.planned_probe(each) for each in planned],
+            most_planned=_MOST_PLANNED,
+            day_names=_DAY_NAMES,
+        )
+
+    async def rules(self, request: web.Request) -> web.Response:
+        """List the rules and what they achieved."""
+        return self._render(request, "rules.html", found=await self._declared.list_rules(request))
+
+    async def rule(self, request: web.Request) -> web.Response:
+        """Show one rule and its newest notifications."""
+        found = await self._declared.get_rule(request)
+        news = await self._notified.found(Found(rule=found.name, limit=20))
+        declared = known_declaration(self._control).rules[found.name]
+        return self._render(
+            request,
+            "rule.html",
+            found=found,
+            news=news,
+            endpoints=[(each.kind, shown_endpoint(each.kind, each.endpoint)) for each in declared.deliveries],
+            titles=_titles(news.items),
+        )
+
+    async def notifications(self, request: web.Request) -> web.Response:
+        """List notifications, newest first."""
+        _without_blanks(request)
+        asked = read_query(request, Found)
+        news = await self._notified.found(asked)
+        declaration = self._control.declaration
+        return self._render(
+            request,
+            "notifications.html",
+            news=news,
+            asked=asked,
+            titles=_titles(news.items),
+            rules=sorted(declaration.rules)[:500],
+            sources=sorted(declaration.sources)[:500],
+        )
+
+    async def notification(self, request: web.Request) -> web.Response:
+        """Show a notification, all that led to it and what became of it."""
+        found = await self._notified.get_notification(request)
+        return self._render(request, "notification.html", found=found, title=_title(found))
+
+    async def budget(self, request: web.Request) -> web.Response:
+        """Show what other budgets would buy."""
+        found = await self._planned.advice(request)
+        return self._render(request, "budget.html", found=found, trade=_trade_chart(found), front=_front_chart(found))
+
+
+def _without_blanks(request: web.Request) -> None:
+    """Send a form whose fields were left empty to the address without them."""
+    filled = {name: value for name, value in request.query.items() if value.strip()}
+    if len(filled) < len(request.query):
+        raise web.HTTPSeeOther(request.rel_url.with_query(filled))
+
+
+def _titles(news: list[NotificationListed]) -> dict[str, str]:
+    return {each.id: _title(each) for each in news}
+
+
+def _title(found: NotificationListed) -> str:
+    """Return what a notification is about: the title of its first row, or its values."""
+    rows = found.body.get("data", {}).get("items") or [{}]
+    first = rows[0]
+    for wanted in ("title", "headline", "name", "subject"):
+        for name, value in first.items():
+            if name.rpartition(".")[2].lower() == wanted and value:
+                return str(value)
+    return ", ".join(str(value) for value in first.values() if value is not None) or found.rule
+
+
+# -- charts
+
+
+def _report_charts(report: ReportShown) -> list[tuple[str, Chart]]:
+    """Return what was found beside what was predicted: completeness, delay, and items, day by day."""
+    if not report.days:
+        return []
+    days = report.days
+    wanted: list[tuple[str, Callable[[Day], float | None], Callable[[Day], float | None], Callable[[float], str]]] = [
+        ("Completeness", lambda d: d.completeness, lambda d: d.predicted_completeness, percent),
+        ("Mean delay of items", lambda d: d.mean_delay_s, lambda d: d.predicted_mean_delay_s, duration),
+        ("New items", lambda d: d.items, lambda d: d.predicted_items, number),
+    ]
+    at = [(parse_iso(day.day) or 0.0) / 86400.0 for day in days]
+    charts = []
+    for name, found, predicted, unit in wanted:
+        series = [found(day) for day in days], [predicted(day) for day in days]
+        lines: list[tuple[str, str, Points]] = [
+            ("predicted", "predicted", list(zip(at, series[1], strict=True))),
+            ("found", "found", list(zip(at, series[0], strict=True))),
+        ]
+        high = 1.0 if name == "Completeness" else max((y for each in series for y in each if y is not None), default=0)
+        charts.append((name, _day_chart(at, [day.day for day in days], lines, high, unit)))
+    return charts
+
+
+def _day_chart(
+    at: list[float], names: list[str], lines: list[tuple[str, str, Points]], high: float, unit: Callable[[float], str]
+) -> Chart:
+    steps = round_steps(high)
+    frame = Frame(at[0] - 0.5, at[-1] + 0.5, max(steps[-1], high), width=420.0, height=170.0, left=58.0)
+    every = max(1, -(-len(at) // 5))
+    ticks = [Tick(day, name[5:]) for day, name in zip(at[::every], names[::every], strict=True)]
+    return chart(frame, lines, ticks, [Tick(step, unit(step)) for step in steps])
+
+
+def _trade_chart(found: AdviceShown) -> Chart | None:
+    """Return delay against detection probes, with the present point."""
+    if not found.trade:
+        return None
+    points: Points = [(each.probes_per_hour, each.delay_s) for each in found.trade]
+    made, frame = _curve("mean delay", points)
+    present = [each for each in found.trade if each.probes_per_hour == found.planned_per_hour]
+    mark = (frame.x(present[0].probes_per_hour), frame.y(present[0].delay_s)) if present else None
+    return Chart(made.width, made.height, made.left, made.bottom, made.x_ticks, made.y_ticks, made.lines, mark)
+
+
+def _front_chart(found: AdviceShown) -> Chart | None:
+    """Return the Pareto set: the least mean delay against how many intervals are captured."""
+    points: Points = [(float(each.captured), each.delay_s) for each in found.pareto]
+    return _curve("least mean delay", points)[0] if points else None
+
+
+def _curve(name: str, points: Points) -> tuple[Chart, Frame]:
+    high_x, high_y = max(x for x, _ in points), max(y or 0.0 for _, y in points)
+    across, up = round_steps(high_x, 5), round_steps(high_y)
+    frame = Frame(0.0, across[-1], up[-1], left=64.0, height=240.0)
+    ticks = [Tick(step, number(step)) for step in across], [Tick(step, duration(step)) for step in up]
+    return chart(frame, [(name, "found", points)], *ticks), frame

@@ -1,0 +1,175 @@
+"""Pictures as coordinates: templates make SVG of them, and a table beside it of the same figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import floor, log10
+
+LEVELS = 8
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A mark on an axis."""
+
+    at: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line with its gaps: ``paths`` are runs of points as SVG wants them, ``dots`` its points."""
+
+    name: str
+    kind: str
+    paths: tuple[str, ...]
+    dots: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Lines over one pair of axes; ``mark`` is a point to be told from the others."""
+
+    width: float
+    height: float
+    left: float
+    bottom: float
+    x_ticks: tuple[Tick, ...]
+    y_ticks: tuple[Tick, ...]
+    lines: tuple[Line, ...]
+    mark: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Where values lie in a picture of so many units."""
+
+    x_low: float
+    x_high: float
+    y_high: float
+    width: float = 640.0
+    height: float = 200.0
+    left: float = 52.0
+    bottom: float = 24.0
+    top: float = 8.0
+    right: float = 12.0
+
+    def x(self, value: float) -> float:
+        """Return the place of a value on the x axis."""
+        share = (value - self.x_low) / (self.x_high - self.x_low) if self.x_high > self.x_low else 0.5
+        return round(self.left + share * (self.width - self.left - self.right), 1)
+
+    def y(self, value: float) -> float:
+        """Return the place of a value on the y axis."""
+        share = value / self.y_high if self.y_high > 0 else 0.0
+        return round(self.height - self.bottom - share * (self.height - self.bottom - self.top), 1)
+
+
+def round_steps(high: float, count: int = 4) -> list[float]:
+    """Return round values from 0 to ``high`` or a little above.
+
+    >>> round_steps(9.3), round_steps(0.0)
+    ([0.0, 2.5, 5.0, 7.5, 10.0], [0.0, 1.0])
+    """
+    if high <= 0:
+        return [0.0, 1.0]
+    size = 10.0 ** floor(log10(high / count))
+    step = next(size * each for each in (1, 2, 2.5, 5, 10) if size * each * count >= high * (1 - 1e-9))
+    return [round(step * k, 12) for k in range(count + 1) if step * (k - 1) < high]
+
+
+Points = Sequence[tuple[float, float | None]]
+
+
+def line(frame: Frame, name: str, kind: str, points: Points) -> Line:
+    """Return a line; where there is no value it has a gap.
+
+    >>> line(Frame(0.0, 2.0, 1.0), "a", "found", [(0.0, 0.0), (1.0, None), (2.0, 1.0)]).paths
+    ('52.0,176.0', '628.0,8.0')
+    """
+    runs: list[list[tuple[float, float]]] = [[]]
+    for x, y in points:
+        if y is None:
+            runs.append([])
+        else:
+            runs[-1].append((frame.x(x), frame.y(y)))
+    paths = tuple(" ".join(f"{x},{y}" for x, y in run) for run in runs if run)
+    return Line(name, kind, paths, tuple(point for run in runs for point in run))
+
+
+def chart(
+    frame: Frame, lines: Iterable[tuple[str, str, Points]], x_ticks: Iterable[Tick], y_ticks: Iterable[Tick]
+) -> Chart:
+    """Return a chart of lines, each its name, its kind and its points; ticks are in values."""
+    return Chart(
+        frame.width,
+        frame.height,
+        frame.left,
+        frame.height - frame.bottom,
+        tuple(Tick(frame.x(each.at), each.label) for each in x_ticks),
+        tuple(Tick(frame.y(each.at), each.label) for each in y_ticks),
+        tuple(line(frame, *each) for each in lines),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """An hour of the week: its ``level`` of shade, the factor of the rate, items expected, and probes planned."""
+
+    day: int
+    hour: int
+    level: int
+    factor: float | None
+    items: float | None
+    planned: int
+
+
+def heat_map(week: Sequence[float], rate_per_day: float, planned_s: Iterable[float]) -> list[list[Cell]]:
+    """Return a week's cells by day from Monday; ``planned_s`` are unix seconds, hours are those of UTC.
+
+    >>> cells = heat_map([], 24.0, [4 * 86400.0 + 60.0])  # 1970-01-05 was a Monday
+    >>> cells[0][0].planned, cells[0][1].planned, cells[0][0].level
+    (1, 0, 0)
+    """
+    counts = [0] * 168
+    for at_s in planned_s:
+        counts[int(at_s // 3600 + 72) % 168] += 1
+    most = max(week, default=0.0)
+    return [[_cell(day, hour, week, most, rate_per_day, counts) for hour in range(24)] for day in range(7)]
+
+
+def _cell(day: int, hour: int, week: Sequence[float], most: float, rate: float, counts: Sequence[int]) -> Cell:
+    at = day * 24 + hour
+    if not week:
+        return Cell(day, hour, 0, None, None, counts[at])
+    level = 0 if most <= 0 or week[at] <= 0 else max(1, round(LEVELS * week[at] / most))
+    return Cell(day, hour, level, week[at], week[at] * rate / 24.0, counts[at])
+
+
+@dataclass(frozen=True, slots=True)
+class WeekPicture:
+    """A week at a glance: the outline of its factors, the busiest hour, and the mean factor of each day."""
+
+    path: str
+    busiest: str
+    factor: float
+    days: tuple[float, ...]
+
+
+def week_picture(week: Sequence[float], *, width: float = 168.0, height: float = 24.0) -> WeekPicture | None:
+    """Return a small picture of a week, ``None`` where it is not known.
+
+    >>> week_picture([1.0] * 30 + [3.0] + [1.0] * 137).busiest
+    'Tue 06:00'
+    """
+    if not week:
+        return None
+    top, step = max(*week, 1.0), width / len(week)
+    heights = [round(height - height * factor / top, 1) for factor in week]
+    corners = " ".join(f"H{round(step * k, 1)} V{y}" for k, y in enumerate(heights))
+    at = max(range(len(week)), key=lambda hour: week[hour])
+    days = tuple(sum(week[24 * day : 24 * day + 24]) / 24.0 for day in range(7))
+    name = f"{_DAYS[at // 24]} {at % 24:02d}:00"
+    return WeekPicture(f"M0 {height} {corners} H{width} V{height} Z", name, week[at], days)

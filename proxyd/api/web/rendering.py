@@ -1,0 +1,116 @@
+"""Pages from templates: everything is escaped, and what is invisible is spelt out."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from aiohttp import web
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from proxyd import __version__
+from proxyd.api.auth import SCOPES
+from proxyd.api.models import Fault, NotificationListed, Problem
+from proxyd.api.web import text
+from proxyd.api.web.gate import SIGNED
+from proxyd.model.values import parse_iso
+from proxyd.ports import Control
+
+_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFile:
+    """A file of the wheel: its bytes do not change while we run; ``tag`` is in its address."""
+
+    body: bytes
+    media_type: str
+    tag: str
+
+
+def static_files() -> dict[str, StaticFile]:
+    """Return the style, the script and the icon, by name."""
+    found = {}
+    for each in resources.files("proxyd.api.web").joinpath("static").iterdir():
+        media_type = _TYPES.get(each.name.rpartition(".")[2])
+        if media_type is not None:
+            body = each.read_bytes()
+            found[each.name] = StaticFile(body, media_type, hashlib.sha256(body).hexdigest()[:12])
+    return found
+
+
+class Renderer:
+    """Renders templates with what every page needs."""
+
+    def __init__(self, control: Control, files: dict[str, StaticFile]) -> None:
+        self._control = control
+        self._templates = Environment(
+            loader=PackageLoader("proxyd.api.web"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            finalize=text.finalize,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters |= {
+            "shown": text.shown,
+            "verbatim": text.verbatim,
+            "part": text.part,
+            "duration": text.duration,
+            "number": text.number,
+            "percent": text.percent,
+            "ago": self._ago,
+            "waited": _waited_s,
+            "caret": _caret,
+        }
+        self._templates.globals |= {
+            "version": __version__,
+            "static": {name: f"/static/{name}?v={file.tag}" for name, file in files.items()},
+        }
+
+    def page(self, request: web.Request, template: str, *, status: int = 200, **facts: Any) -> web.Response:
+        """Return a page; ``can`` says what its reader may do."""
+        signed = request.get(SIGNED)
+        scope = -1 if signed is None else SCOPES.index(signed.token.scope)
+        page = self._templates.get_template(template).render(
+            facts,
+            token=None if signed is None else signed.token,
+            csrf="" if signed is None else signed.session.csrf,
+            can={each: scope >= SCOPES.index(each) for each in SCOPES},
+            path=request.path,
+            query=request.query,
+            next_query=lambda cursor: request.rel_url.update_query(cursor=cursor).raw_query_string,
+            notes=[] if signed is None or "is_part" in facts else signed.session.take_notes(),
+            now_s=self._control.time_s(),
+        )
+        return web.Response(
+            body=page.encode("utf-8", "replace"), status=status, content_type="text/html", charset="utf-8"
+        )
+
+    async def problem(self, request: web.Request, problem: Problem) -> web.Response:
+        """Return a page that says why a request was refused."""
+        return self.page(request, "problem.html", status=problem.status, problem=problem)
+
+    def _ago(self, time: str | None) -> str:
+        """Return how far a time is from now, in words."""
+        time_s = None if time is None else parse_iso(time)
+        if time_s is None:
+            return ""
+        ahead_s = time_s - self._control.time_s()
+        if abs(ahead_s) < 1.0:
+            return "now"
+        return f"in {text.duration(ahead_s)}" if ahead_s > 0 else f"{text.duration(-ahead_s)} ago"
+
+
+def _waited_s(found: NotificationListed) -> float | None:
+    """Return the time from a notification's event to when it was made, in seconds."""
+    event_s, made_s = parse_iso(found.event), parse_iso(found.created)
+    return None if event_s is None or made_s is None else max(0.0, made_s - event_s)
+
+
+def _caret(fault: Fault) -> str:
+    """Return a caret below the column of a fault; tabs are kept so that it lines up."""
+    before = (fault.source_line or "")[: max(0, (fault.column or 1) - 1)][:400]
+    return "".join("\t" if char == "\t" else " " for char in before) + "^"

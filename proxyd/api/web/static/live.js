@@ -1,0 +1,50 @@
+"use strict";
+// Follows the notifications and puts the part of the page that is live in anew: the server renders it, as it did before.
+(() => {
+  const part = document.querySelector("[data-live]");
+  if (!part || !window.EventSource) return;
+  const state = document.getElementById("live-state");
+  const PAUSE_MS = 250, SETTLE_MS = 20000;
+  let timer = null, news = 0, busy = false;
+
+  const say = (text) => { state.textContent = text ? " · " + text : ""; };
+
+  // Whoever has the focus in what is replaced keeps it: the same link, or the same place to open.
+  const kept = (root) => {
+    const at = document.activeElement;
+    if (!at || !root.contains(at)) return null;
+    if (at.matches("a[href]")) return `a[href="${CSS.escape(at.getAttribute("href"))}"]`;
+    return at.matches("summary") ? "summary" : null;
+  };
+
+  const refresh = async () => {
+    if (busy) { later(PAUSE_MS); return; }
+    busy = true;
+    try {
+      const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+      if (answer.status === 401) { say("signed out"); source.close(); return; }
+      if (!answer.ok) return;
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-live]");
+      const old = document.querySelector("[data-live]");
+      if (!fresh || old.innerHTML === fresh.innerHTML) return;
+      const focus = kept(old);
+      old.querySelectorAll("details").forEach((each, k) => {
+        const twin = fresh.querySelectorAll("details")[k];
+        if (twin) twin.open = each.open;
+      });
+      old.replaceWith(fresh);
+      if (focus) fresh.querySelector(focus)?.focus({ preventScroll: true });
+      if (news) say(`live, ${news} new`);
+    } catch { /* the stream comes back, and with it the next look */ } finally { busy = false; }
+  };
+
+  const later = (pause) => { clearTimeout(timer); timer = setTimeout(refresh, pause); };
+
+  const asked = new URLSearchParams();
+  for (const name of ["rule", "source"]) if (part.dataset[name]) asked.set(name, part.dataset[name]);
+  const source = new EventSource("/live?" + asked);
+  source.addEventListener("open", () => say("live"));
+  source.addEventListener("notification", () => { news += 1; later(PAUSE_MS); });
+  source.addEventListener("error", () => say(source.readyState === 2 ? "signed out, or too many pages are open" : "not live"));
+  setInterval(() => { if (!document.hidden) later(0); }, SETTLE_MS);
+})();

@@ -1,0 +1,108 @@
+"""Texts from outside, made fit to be shown: nothing invisible, nothing that turns its neighbours around."""
+
+from __future__ import annotations
+
+import unicodedata
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_JOINERS = frozenset("\u200c\u200d\t\n")
+_DAY_S = 86400.0
+_UNITS = ((_DAY_S, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+
+
+def visible(text: str) -> str:
+    r"""Return a text with control and direction characters spelt out; joiners that scripts need stay.
+
+    >>> visible("a\u202eb\x1b")
+    'a⟨U+202E⟩b⟨U+001B⟩'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_spelt(char) for char in text)
+
+
+def _spelt(char: str) -> str:
+    is_hidden = char not in _JOINERS and unicodedata.category(char) in _HIDDEN
+    return f"⟨U+{ord(char):04X}⟩" if is_hidden else char
+
+
+def shown(value: object, most: int = 160) -> Markup:
+    """Return a text isolated from what surrounds it, cut where it is too long, with its full length then.
+
+    >>> shown("<b>")
+    Markup('<bdi>&lt;b&gt;</bdi>')
+    >>> shown("x" * 2000, most=3)
+    Markup('<bdi>xxx…</bdi> <span class="cut">(2,000 characters)</span>')
+    """
+    text = "" if value is None else str(value)
+    if len(text) <= most:
+        return Markup("<bdi>{}</bdi>").format(visible(text))
+    cut = Markup('<bdi>{}…</bdi> <span class="cut">({} characters)</span>')
+    return cut.format(visible(text[:most]), f"{len(text):,}")
+
+
+def verbatim(text: str) -> Markup:
+    """Return a text for a form's field, changed in nothing; what no form can hold is replaced.
+
+    >>> verbatim("a < b")
+    Markup('a &lt; b')
+    """
+    return Markup("{}").format(text.encode("utf-8", "replace").decode())
+
+
+def finalize(value: object) -> object:
+    """Return what a template puts out: whatever it names, without invisible characters, and nothing for ``None``."""
+    if isinstance(value, Markup):
+        return value
+    if value is None:
+        return ""
+    return visible(value) if isinstance(value, str) else value
+
+
+def part(text: str) -> str:
+    """Return a name as a part of a path.
+
+    >>> part("a/b c")
+    'a%2Fb%20c'
+    """
+    return quote(text.encode("utf-8", "replace"), safe="")
+
+
+def duration(seconds: float | None) -> str:
+    """Return a time span in its own unit.
+
+    >>> [duration(each) for each in (None, 0.25, 90, 7200, 259200)]
+    ['—', '0.25 s', '1.5 min', '2 h', '3 d']
+    """
+    if seconds is None:
+        return "—"
+    size, unit = next((each for each in _UNITS if abs(seconds) >= each[0] * 1.5 or each[1] == "s"), _UNITS[-1])
+    return f"{number(seconds / size)} {unit}"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Return a number with so many digits that count, whole ones in full.
+
+    >>> [number(each) for each in (None, 0.012345, 12.3456, 1234567.8, 5.0)]
+    ['—', '0.0123', '12.3', '1,234,568', '5']
+    """
+    if value is None:
+        return "—"
+    if abs(value) >= 10 ** (digits - 1) or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}" if abs(value) >= 1e-4 else f"{value:.1e}"
+
+
+def percent(share: float | None) -> str:
+    """Return a share of one.
+
+    >>> percent(None), percent(0.9876), percent(1.0), percent(0.99999)
+    ('—', '98.8 %', '100 %', '99.9 %')
+    """
+    if share is None:
+        return "—"
+    shown_share = min(share * 100.0, 99.9) if share < 1.0 else share * 100.0
+    return f"{shown_share:.3g} %"
