@@ -97,12 +97,14 @@ class Editor:
         form = await _form(request)
         if (changed := self._changed_meanwhile(form)) is not None:
             return self._again(request, form, status=412, changed=changed)
+        before = set(self._control.declaration.profiles)
         verdict = await self._verdict(form["text"], saves=True)
         if verdict.problem is not None:
             return self._again(request, form, status=verdict.problem.status, verdict=verdict)
         request[SIGNED].session.notes.append("Saved.")
-        is_there = form["name"] in self._control.declaration.profiles
-        raise web.HTTPSeeOther(_place(form["name"]) if is_there else URL("/profiles"))
+        now = set(self._control.declaration.profiles)
+        shown = {form["name"]} & now or now - before
+        raise web.HTTPSeeOther(_place(shown.pop()) if len(shown) == 1 else URL("/profiles"))
 
     async def drop(self, request: web.Request) -> web.StreamResponse:
         """Remove a profile and the rules in no other, where nobody changed it since it was opened."""

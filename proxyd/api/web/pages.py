@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from aiohttp import web
 
@@ -14,7 +15,19 @@ from proxyd.api.notified import Notified
 from proxyd.api.planned import Planned
 from proxyd.api.queries import known_declaration
 from proxyd.api.web.health import SHARES, Samples
-from proxyd.api.web.pictures import Chart, Frame, Points, Tick, chart, heat_map, round_steps, week_picture
+from proxyd.api.web.pictures import (
+    Chart,
+    Frame,
+    Points,
+    Tick,
+    chart,
+    factor_times,
+    factors,
+    heat_map,
+    round_steps,
+    round_times,
+    week_picture,
+)
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.web.text import duration, number, percent
 from proxyd.errors import NotFoundError
@@ -178,7 +191,7 @@ def _report_charts(report: ReportShown) -> list[tuple[str, Chart]]:
 def _day_chart(
     at: list[float], names: list[str], lines: list[tuple[str, str, Points]], high: float, unit: Callable[[float], str]
 ) -> Chart:
-    steps = round_steps(high)
+    steps = round_times(high) if unit is duration else round_steps(high)
     frame = Frame(at[0] - 0.5, at[-1] + 0.5, max(steps[-1], high), width=420.0, height=170.0, left=58.0)
     every = max(1, -(-len(at) // 5))
     ticks = [Tick(day, name[5:]) for day, name in zip(at[::every], names[::every], strict=True)]
@@ -190,21 +203,24 @@ def _trade_chart(found: AdviceShown) -> Chart | None:
     if not found.trade:
         return None
     points: Points = [(each.probes_per_hour, each.delay_s) for each in found.trade]
-    made, frame = _curve("mean delay", points)
-    present = [each for each in found.trade if each.probes_per_hour == found.planned_per_hour]
-    mark = (frame.x(present[0].probes_per_hour), frame.y(present[0].delay_s)) if present else None
-    return Chart(made.width, made.height, made.left, made.bottom, made.x_ticks, made.y_ticks, made.lines, mark)
+    low_x, high_x = min(x for x, _ in points) / 1.3, max(x for x, _ in points) * 1.3
+    delays = [y for _, y in points if y]
+    low_y, high_y = min(delays, default=1.0) / 1.5, max(delays, default=1.0) * 1.5
+    frame = Frame(low_x, high_x, high_y, low_y, is_log=True, left=64.0, height=260.0)
+    across = [Tick(each, number(each)) for each in factors(low_x, high_x)]
+    up = [Tick(each, duration(each)) for each in factor_times(low_y, high_y)]
+    made = chart(frame, [("mean delay", "found", [(x, y or None) for x, y in points])], across, up)
+    present = [each for each in found.trade if each.probes_per_hour == found.planned_per_hour and each.delay_s]
+    return replace(made, mark=(frame.x(present[0].probes_per_hour), frame.y(present[0].delay_s)) if present else None)
 
 
 def _front_chart(found: AdviceShown) -> Chart | None:
     """Return the Pareto set: the least mean delay against how many intervals are captured."""
     points: Points = [(float(each.captured), each.delay_s) for each in found.pareto]
-    return _curve("least mean delay", points)[0] if points else None
-
-
-def _curve(name: str, points: Points) -> tuple[Chart, Frame]:
+    if not points:
+        return None
     high_x, high_y = max(x for x, _ in points), max(y or 0.0 for _, y in points)
-    across, up = round_steps(high_x, 5), round_steps(high_y)
+    across, up = round_steps(high_x, 5), round_times(high_y)
     frame = Frame(0.0, across[-1], up[-1], left=64.0, height=240.0)
     ticks = [Tick(step, number(step)) for step in across], [Tick(step, duration(step)) for step in up]
-    return chart(frame, [(name, "found", points)], *ticks), frame
+    return chart(frame, [("least mean delay", "found", points)], *ticks)

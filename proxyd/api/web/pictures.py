@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import floor, log10
+from math import floor, log, log10
 
 LEVELS = 8
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -44,11 +44,13 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where values lie in a picture of so many units."""
+    """Where values lie in a picture of so many units; ``is_log`` says that equal factors take equal room."""
 
     x_low: float
     x_high: float
     y_high: float
+    y_low: float = 0.0
+    is_log: bool = False
     width: float = 640.0
     height: float = 200.0
     left: float = 52.0
@@ -58,13 +60,18 @@ class Frame:
 
     def x(self, value: float) -> float:
         """Return the place of a value on the x axis."""
-        share = (value - self.x_low) / (self.x_high - self.x_low) if self.x_high > self.x_low else 0.5
+        share = self._share(value, self.x_low, self.x_high)
         return round(self.left + share * (self.width - self.left - self.right), 1)
 
     def y(self, value: float) -> float:
         """Return the place of a value on the y axis."""
-        share = value / self.y_high if self.y_high > 0 else 0.0
+        share = self._share(value, self.y_low, self.y_high)
         return round(self.height - self.bottom - share * (self.height - self.bottom - self.top), 1)
+
+    def _share(self, value: float, low: float, high: float) -> float:
+        if high <= low:
+            return 0.5
+        return log(value / low) / log(high / low) if self.is_log else (value - low) / (high - low)
 
 
 def round_steps(high: float, count: int = 4) -> list[float]:
@@ -78,6 +85,43 @@ def round_steps(high: float, count: int = 4) -> list[float]:
     size = 10.0 ** floor(log10(high / count))
     step = next(size * each for each in (1, 2, 2.5, 5, 10) if size * each * count >= high * (1 - 1e-9))
     return [round(step * k, 12) for k in range(count + 1) if step * (k - 1) < high]
+
+
+def round_times(high_s: float) -> list[float]:
+    """Return round time spans from 0 to ``high_s`` or a little above, in seconds.
+
+    >>> round_times(4000.0), round_times(30.0)
+    ([0.0, 1200.0, 2400.0, 3600.0, 4800.0], [0.0, 10.0, 20.0, 30.0])
+    """
+    unit_s = next((each for each in (86400.0, 3600.0, 60.0) if high_s >= 1.5 * each), 1.0)
+    return [step * unit_s for step in round_steps(high_s / unit_s)]
+
+
+def factors(low: float, high: float, most: int = 8) -> list[float]:
+    """Return round values of a logarithmic axis between two, few enough to be read.
+
+    >>> factors(0.3, 80.0), factors(1.0, 1e6, most=4)
+    ([0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0], [1.0, 100.0, 10000.0, 1000000.0])
+    """
+    first, last = floor(log10(low)), floor(log10(high)) + 1
+    for steps in ((1, 2, 5), (1, 3), (1,)):
+        found = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+        found = [round(each, 12) for each in found if low <= each <= high]
+        if len(found) <= most:
+            return found
+    return found[:: -(-len(found) // most)]
+
+
+_TIMES_S = (1e-3, 1e-2, 0.1, 1, 5, 15, 60, 300, 900, 3600, 10800, 43200, 86400, 259200, 864000, 2592000, 8640000)
+
+
+def factor_times(low_s: float, high_s: float) -> list[float]:
+    """Return round time spans of a logarithmic axis between two, in seconds.
+
+    >>> factor_times(100.0, 25000.0)
+    [300, 900, 3600, 10800]
+    """
+    return [each for each in _TIMES_S if low_s <= each <= high_s]
 
 
 Points = Sequence[tuple[float, float | None]]

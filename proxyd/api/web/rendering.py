@@ -101,7 +101,8 @@ class Renderer:
         ahead_s = time_s - self._control.time_s()
         if abs(ahead_s) < 1.0:
             return "now"
-        return f"in {text.duration(ahead_s)}" if ahead_s > 0 else f"{text.duration(-ahead_s)} ago"
+        span = text.duration(abs(ahead_s), digits=2)
+        return f"in {span}" if ahead_s > 0 else f"{span} ago"
 
 
 def _waited_s(found: NotificationListed) -> float | None:

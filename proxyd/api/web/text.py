@@ -71,7 +71,7 @@ def part(text: str) -> str:
     return quote(text.encode("utf-8", "replace"), safe="")
 
 
-def duration(seconds: float | None) -> str:
+def duration(seconds: float | None, digits: int = 3) -> str:
     """Return a time span in its own unit.
 
     >>> [duration(each) for each in (None, 0.25, 90, 7200, 259200)]
@@ -80,7 +80,7 @@ def duration(seconds: float | None) -> str:
     if seconds is None:
         return "—"
     size, unit = next((each for each in _UNITS if abs(seconds) >= each[0] * 1.5 or each[1] == "s"), _UNITS[-1])
-    return f"{number(seconds / size)} {unit}"
+    return f"{number(seconds / size, digits)} {unit}"
 
 
 def number(value: float | None, digits: int = 3) -> str:

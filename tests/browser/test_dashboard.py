@@ -1,0 +1,246 @@
+"""The dashboard in a real browser, beside the running daemon: by keyboard, live, and for everybody to read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Browser, Page, expect
+
+from proxyd.api import new_token
+from proxyd.ports import Wanted
+from tests.acceptance.support import DOMAIN, World, rule_text, world
+from tests.integration.api_world import Running, running_api
+from tests.integration.dashboard_world import HOSTILE, live
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+PAGES = {
+    "fleet": "",
+    "sources": "sources",
+    "source": "sources/evening-news",
+    "rules": "rules",
+    "rule": "rules/every-item",
+    "notifications": "notifications",
+    "profiles": "profiles",
+    "profile": "profiles/Town%20news",
+    "new": "profiles/new",
+    "of-file": "profiles/P",
+    "budget": "budget",
+    "docs": "docs",
+    "missing": "sources/nowhere",
+}
+PATIENCE_MS = 30_000
+_ALL = Wanted()
+expect.set_options(timeout=PATIENCE_MS)
+
+
+@asynccontextmanager
+async def opened(chromium: Browser, **options: object) -> AsyncIterator[Page]:
+    """Yield a page, and fail where its scripts failed or the policy kept something out."""
+    context = await chromium.new_context(**options)  # type: ignore[arg-type]
+    context.set_default_timeout(PATIENCE_MS)
+    page, said = await context.new_page(), []
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("console", lambda message: said.append(message.text) if "Security Policy" in message.text else None)
+    page.on("request", lambda request: None if "127.0.0.1" in request.url else said.append(f"asked {request.url}"))
+    yield page
+    await context.close()
+    assert said == []
+
+
+async def press(page: Page, *keys: str) -> None:
+    for key in keys:
+        await page.keyboard.press(key)
+
+
+async def tab_to(page: Page, text: str) -> None:
+    """Press Tab until what has the focus says ``text``."""
+    for _ in range(200):
+        await page.keyboard.press("Tab")
+        said = await page.evaluate("(document.activeElement.innerText || document.activeElement.id || '').trim()")
+        if text in said.splitlines():
+            return
+    raise AssertionError(f"{text!r} cannot be reached by Tab")
+
+
+async def sign_in(page: Page, base: str, token: str) -> None:
+    await page.goto(base + "/")
+    await expect(page.locator("#token")).to_be_focused()
+    await page.keyboard.type(token)
+    await press(page, "Enter")
+    await expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
+
+
+@asynccontextmanager
+async def watched(folder: Path) -> AsyncIterator[tuple[World, str]]:
+    """Yield a running daemon with a source that it knows, and a token."""
+    async with world(folder, plan_every="1s") as w:
+        w.origin.feed("one").add(2)
+        text = f"{DOMAIN}CREATE SOURCE \"one\" OF RSS AT '{w.origin.url('one')}';\n"
+        w.daemon.declare(text)
+        await w.daemon.start()
+        made = await w.daemon.cli("token", "create", "--name", "me", "--scope", "write")
+        assert made.code == 0, made.err
+        yield w, made.out.split()[-1]
+
+
+async def test_a_rule_is_written_followed_and_replayed_by_keyboard_alone(chromium: Browser, tmp_path: Path) -> None:
+    async with watched(tmp_path) as (w, token), opened(chromium) as page:
+        await sign_in(page, w.daemon.base, token)
+        await tab_to(page, "Profiles")
+        await press(page, "Enter")
+        await tab_to(page, "Write a new one")
+        await press(page, "Enter")
+        await write_a_rule(page, w)
+        await w.daemon.knows("one")
+        await follow_and_replay(page, w)
+        await read_the_week(page)
+
+
+async def write_a_rule(page: Page, w: World) -> None:
+    """Write a wrong profile, go to the error, correct it, save it."""
+    right = 'CREATE PROFILE "watch" AS (DOMAIN "Feeds", USER "u");\n' + rule_text("each", 1, w.receiver.url("each"))
+    await tab_to(page, "text")
+    await press(page, "Control+a")
+    await page.keyboard.insert_text(right.replace("channel.item.guid", "channel.item.giud"))
+    fault = page.locator(".fault")
+    await expect(fault).to_contain_text("Line 3, column 19")
+    await expect(fault).to_contain_text("giud")
+    await expect(page.locator(".gutter .at-fault")).to_have_text("3")
+    await tab_to(page, "Line 3, column 19")
+    await press(page, "Enter")
+    await expect(page.locator("textarea")).to_be_focused()
+    assert await page.evaluate("document.activeElement.selectionStart") == right.index("channel.item.guid")
+    await press(page, "Control+a")
+    await page.keyboard.insert_text(right)
+    await expect(page.locator("#verdict")).to_contain_text("What it costs")
+    await tab_to(page, "Save")
+    await press(page, "Enter")
+    await expect(page.get_by_text("Saved.")).to_be_visible()
+    await expect(page.get_by_role("heading", name="watch")).to_be_visible()
+
+
+async def follow_and_replay(page: Page, w: World) -> None:
+    """Watch a notification arrive, open it, and send it again."""
+    await tab_to(page, "Notifications")
+    await press(page, "Enter")
+    await expect(page.locator("#live-state")).to_contain_text("live")
+    (guid,) = w.origin.feeds["one"].add(1)
+    title = w.origin.feeds["one"].entries[-1].title
+    await expect(page.get_by_role("link", name=title)).to_be_visible()
+    await w.receiver.received("each", 1)
+    await tab_to(page, title)
+    await press(page, "Enter")
+    await expect(page.get_by_role("heading", name=title)).to_be_visible()
+    await tab_to(page, "Send it again")
+    await press(page, "Enter")
+    await expect(page.get_by_text("Sent again: 1 delivery is due.")).to_be_visible()
+    before = len(w.receiver.arrivals["each"])
+    assert before >= 1
+    assert guid in w.receiver.guids("each")
+
+
+async def read_the_week(page: Page) -> None:
+    """Open the table behind the heat map."""
+    await tab_to(page, "one")
+    await press(page, "Enter")
+    table = page.get_by_role("table", name="Items expected in each hour")
+    await expect(table).to_be_hidden()
+    await tab_to(page, "The week in figures")
+    await press(page, "Enter")
+    await expect(table).to_be_visible()
+    assert await table.get_by_role("row").count() == 25
+    assert await page.locator("svg.heat rect").count() == 168
+
+
+async def test_everything_can_be_done_without_scripts(chromium: Browser, tmp_path: Path) -> None:
+    async with watched(tmp_path) as (w, token), opened(chromium, java_script_enabled=False) as page:
+        await page.goto(w.daemon.base + "/")
+        await page.fill("#token", token)
+        await page.get_by_role("button", name="Sign in").click()
+        await page.goto(w.daemon.base + "/profiles/new")
+        await page.fill("textarea", "CREATE PROFIL")
+        await page.get_by_role("button", name="Check").click()
+        await expect(page.locator(".fault")).to_contain_text("Line 1, column 8")
+        await page.fill("textarea", 'CREATE PROFILE "mine" AS (DOMAIN "Feeds", USER "u");')
+        await page.get_by_role("button", name="Save").click()
+        await expect(page.get_by_role("heading", name="mine")).to_be_visible()
+        await page.get_by_label("Remove this profile").check()
+        await page.get_by_role("button", name="Drop").click()
+        await expect(page.get_by_text("Dropped.")).to_be_visible()
+
+
+@asynccontextmanager
+async def lived(folder: Path, days: float) -> AsyncIterator[tuple[Running, str, str]]:
+    """Yield a daemon that lived some days, its address, and a token."""
+    async with running_api(folder) as api:
+        await live(api, days=days)
+        token, shown = new_token("ada", "write", now_s=api.control.time_s(), expires_in_s=None)
+        await api.control.add_token(token)
+        yield api, str(api.client.make_url("")).rstrip("/"), shown
+
+
+async def newest(api: Running) -> str:
+    (row,) = await api.control.notifications(_ALL, before=None, limit=1)
+    return str(row["notification_id"])
+
+
+async def test_every_page_can_be_read_by_everybody(chromium: Browser, tmp_path: Path) -> None:
+    async with lived(tmp_path, 3.0) as (api, base, token):
+        pages = PAGES | {"notification": f"notifications/{await newest(api)}"}
+        for scheme, width in (("light", 1280), ("dark", 390)):
+            options = {"color_scheme": scheme, "viewport": {"width": width, "height": 850}}
+            async with opened(chromium, **options) as page:
+                await page.goto(f"{base}/sign-in")
+                await check(page, f"sign-in, {scheme}")
+                await sign_in(page, base, token)
+                for name, path in pages.items():
+                    await page.goto(f"{base}/{path}")
+                    await page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+                    await check(page, f"{name}, {scheme}")
+                    wide = await page.evaluate("document.documentElement.scrollWidth")
+                    assert wide <= width, f"{name} is {wide} wide"
+
+
+async def check(page: Page, what: str) -> None:
+    """Fail where axe finds something serious."""
+    found = (await Axe().run(page)).response["violations"]
+    serious = [
+        (each["id"], [node["html"][:200] for node in each["nodes"][:3]])
+        for each in found
+        if each["impact"] in {"serious", "critical"}
+    ]
+    assert serious == [], f"{what}: {json.dumps(serious, indent=1)}"
+
+
+async def test_hostile_titles_run_nothing(chromium: Browser, tmp_path: Path) -> None:
+    async with lived(tmp_path, 2.0) as (_, base, token), opened(chromium) as page:
+        page.on("dialog", lambda dialog: pytest.fail(f"a script ran: {dialog.message}"))
+        await sign_in(page, base, token)
+        await page.goto(f"{base}/notifications")
+        assert await page.locator("main img, main script").count() == 0
+        await page.goto(f"{base}/sources")
+        await page.get_by_role("link", name=HOSTILE[:20]).first.click()
+        await expect(page.get_by_role("heading", level=1)).to_contain_text("<script>alert('x')</script>")
+
+
+async def test_the_pictures_of_the_documents(chromium: Browser, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    """Runs at little length unless the pictures are asked for."""
+    writes = bool(pytestconfig.getoption("--write-images", default=False))
+    folder = IMAGES if writes else tmp_path / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "world").mkdir()
+    async with lived(tmp_path / "world", 16.0 if writes else 1.0) as (_, base, token):
+        for scheme, width in (("light", 1280), ("dark", 1280), ("light", 390)):
+            options = {"color_scheme": scheme, "viewport": {"width": width, "height": 850}}
+            async with opened(chromium, **options) as page:
+                await sign_in(page, base, token)
+                for name in ("fleet", "source", "notifications", "profile", "budget") if writes else ("fleet",):
+                    await page.goto(f"{base}/{PAGES[name]}")
+                    size = "" if width == 1280 else "-phone"
+                    await page.screenshot(path=folder / f"{name}-{scheme}{size}.png", full_page=width == 1280)
+                    assert (folder / f"{name}-{scheme}{size}.png").stat().st_size > 10_000

@@ -1,0 +1,93 @@
+"""A daemon that has lived some days, for the pages of its dashboard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyd.daemon.planning import in_parts
+from proxyd.estimation import WEEK_S
+from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
+from proxyd.simulate.models import MONDAY_S, model_trace, working_week
+from proxyd.simulate.synthetic import STEADY, Week
+from tests.fakes import FakeClock
+from tests.fleets import DOMAIN, changed, item, rule, source, unchanged
+from tests.integration.api_world import T0, Running
+
+HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)> \u202eevil\u0007"
+STEP_S, DAY_S = 1800.0, 86400.0
+EVENINGS = Week(WEEK_S, tuple([0.05] * 18 + [1.0] * 5 + [0.05]) * 7, MONDAY_S)
+OFFICE = working_week(night=0.04, weekend=0.06)
+WEEKS: dict[str, tuple[Week, float]] = {
+    "city-council": (OFFICE, 14.0),
+    "kernel-releases": (OFFICE, 9.0),
+    "security-notices": (OFFICE, 40.0),
+    "evening-news": (EVENINGS, 60.0),
+    "league-results": (EVENINGS, 18.0),
+    "weather-warnings": (STEADY, 12.0),
+    HOSTILE: (STEADY, 10.0),
+}
+SILENT = "retired-blog"
+
+
+def text() -> str:
+    """Return a declaration of sources with weeks of their own, and of rules of several kinds."""
+    sources = "".join(source(name, host=f"{k}.example") for k, name in enumerate([*WEEKS, SILENT]))
+    hourly = "SET DELIVERY WEBHOOK 'https://receiver.example/hook' SECRET ENV 'SECRET_A'"
+    rules = rule("every-item", clauses=hourly) + rule("warnings", when="title LIKE '%warnings%'")
+    return (DOMAIN + sources + rules).replace('"D"', '"Town"').replace('"P"', '"Town news"').replace("RSS", "NEWS")
+
+
+@dataclass
+class Origins:
+    """Sources that publish at given times; the others do not answer."""
+
+    times_s: dict[str, NDArray[np.float64]]
+    clock: FakeClock
+
+    def probe(self, request: ProbeRequest) -> ProbeOutcome:
+        now_s, name = self.clock.time_s(), request.source_id
+        if name not in self.times_s:
+            return ProbeOutcome(name, OutcomeKind.UNREACHABLE, now_s, now_s, detail="connection refused")
+        times = self.times_s[name]
+        shown = [float(t) for t in times[times <= now_s][-20:]]
+        if not shown:
+            return unchanged(name, now_s)
+        items = [item(f"{name} {t:.0f}", t, link=f"https://example.org/{t:.0f}") for t in reversed(shown)]
+        return changed(name, items, now_s)
+
+
+def origins(clock: FakeClock, weeks: int) -> Origins:
+    """Return origins that publish from a week before T0 on."""
+    rng, shift_s = np.random.default_rng(3), (T0 - MONDAY_S) // WEEK_S * WEEK_S - WEEK_S
+    times = {}
+    for name, (week, rate) in WEEKS.items():
+        trace = model_trace("poisson", sources=1, weeks=weeks + 3, rng=rng, rate_per_week=rate, week=week)
+        times[name] = np.asarray(trace.events_s[0]) + shift_s
+    return Origins(times, clock)
+
+
+async def live(api: Running, *, days: float) -> None:
+    """Declare, and let time pass: probes as planned in half hours, a plan of the week every day."""
+    control, clock = api.control, cast("FakeClock", api.control.clock)
+    await control.declare(text())
+    found, grid = origins(clock, int(days / 7) + 1), control.decider.settings.grid
+    for step in range(int(days * DAY_S / STEP_S)):
+        await clock.advance(STEP_S)
+        if step % 48 == 47:
+            await plan(api)
+        for planned in control.decider.choose(grid.chronon_at(clock.time_s())):
+            request = control.decider.request(planned.probe.source_id, clock.time_s())
+            assert request is not None
+            await control.probes.take_in(found.probe(request), reading=request.reading)
+
+
+async def plan(api: Running) -> None:
+    """Plan the week."""
+    decider, now_s = api.control.decider, api.control.clock.time_s()
+    week = (await in_parts(decider.snapshot(now_s))).plan()
+    if week is not None:
+        await in_parts(decider.adopting(week, now_s))

@@ -1,0 +1,433 @@
+"""The dashboard without its scripts: who may see and do what, and that what comes from outside stays text."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Mapping
+from html import unescape
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from aiohttp import ClientResponse
+from aiohttp.test_utils import TestClient, TestServer
+
+from proxyd.api import Streams, StreamSettings, make_app
+from proxyd.api.web import Dashboard
+from proxyd.api.web.sessions import SESSION_S, Sessions
+from proxyd.ports import Control, Scope
+from tests.fakes import FakeClock
+from tests.integration.api_world import Running, running_api, told
+from tests.integration.dashboard_world import HOSTILE, live
+
+OWN = """CREATE PROFILE "Q" AS (DOMAIN "D", LANGUAGE "SQL", USER "v");
+INSERT NOTIFICATION "q" INTO "Q" SET QUERY "SELECT title FROM RSS" SET TRIGGER "ON INSERT TO RSS"
+START NOW END NEVER SET UTILITY STRICT;"""
+STREAMS = Streams(cast("Control", None), StreamSettings())
+ROUTES = [
+    pytest.param(route, id=f"{route.method} {route.path}")
+    for route in Dashboard(cast("Control", None), STREAMS, {}).routes()
+    if route.scope is not None and route.path != "/live"
+]
+PAGES = ["/", "/sources", "/sources/a%2Fb%20c", "/rules", "/rules/r", "/notifications", "/profiles", "/profiles/P",
+         "/profiles/new", "/budget", "/docs"]  # fmt: skip
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
+    async with running_api(tmp_path) as api:
+        yield api
+
+
+class Browser:
+    """Somebody at the dashboard: keeps cookies, and sends forms as a browser does."""
+
+    def __init__(self, api: Running) -> None:
+        self.api = api
+        self.csrf = ""
+
+    async def get(self, path: str, **headers: str) -> tuple[int, str]:
+        async with self.api.client.get(path, headers=headers) as answer:
+            return answer.status, await answer.text()
+
+    async def post(
+        self, path: str, form: Mapping[str, str] | None = None, *, csrf: str | None = None, **headers: str
+    ) -> tuple[ClientResponse, str]:
+        fields = {"csrf": self.csrf if csrf is None else csrf} | dict(form or {})
+        async with self.api.client.post(path, data=fields, headers=headers, allow_redirects=False) as answer:
+            return answer, await answer.text()
+
+    async def sign_in(
+        self, scope: Scope = "write", *, expires_in_s: float | None = None, **form: str
+    ) -> tuple[ClientResponse, str]:
+        shown = (await self.api.token(scope, expires_in_s=expires_in_s))["Authorization"].removeprefix("Bearer ")
+        mark = field(await self.get("/sign-in"), "mark")
+        answer = await self.post("/sign-in", {"mark": mark, "token": shown} | form)
+        if answer[0].status == 303 and (page := await self.get("/docs"))[0] == 200:
+            self.csrf = field(page, "csrf")
+        return answer
+
+
+def field(page: tuple[int, str], name: str) -> str:
+    found = re.search(rf'name="{name}" value="([^"]*)"', page[1])
+    assert found is not None, page
+    return unescape(found[1])
+
+
+@pytest.fixture
+def browser(running: Running) -> Browser:
+    return Browser(running)
+
+
+# -- who is let in
+
+
+async def test_a_token_opens_a_session_in_a_guarded_cookie(browser: Browser) -> None:
+    answer, _ = await browser.sign_in(next="/sources?limit=5")
+    assert (answer.status, answer.headers["Location"]) == (303, "/sources?limit=5")
+    cookie = answer.cookies["proxyd_session"]
+    assert (cookie["httponly"], cookie["samesite"], cookie["path"]) == (True, "Strict", "/")
+    assert not cookie["secure"]
+    assert len(cookie.value) >= 40
+    assert (await browser.get("/"))[0] == 200
+
+
+async def test_the_cookie_is_secure_where_the_browser_came_by_https(browser: Browser) -> None:
+    shown = (await browser.api.token("read"))["Authorization"][7:]
+    mark = field(await browser.get("/sign-in"), "mark")
+    answer, _ = await browser.post("/sign-in", {"mark": mark, "token": shown}, **{"X-Forwarded-Proto": "https"})
+    assert answer.cookies["proxyd_session"]["secure"]
+
+
+@pytest.mark.parametrize("token", ["", "x", "pxd_000000000000_" + "x" * 43, "\u202e"])
+async def test_a_wrong_token_opens_nothing(browser: Browser, token: str) -> None:
+    answer, page = await browser.sign_in(token=token)
+    assert (answer.status, "proxyd_session" in answer.cookies) == (401, False)
+    assert "No valid token" in page
+    assert '"pxd_' not in page
+
+
+async def test_an_expired_token_opens_nothing(browser: Browser) -> None:
+    answer, _ = await browser.sign_in(expires_in_s=0.0)
+    assert answer.status == 401
+
+
+async def test_signing_in_needs_the_form_of_ours(browser: Browser) -> None:
+    answer, _ = await browser.sign_in(mark="x")
+    assert (answer.status, "proxyd_session" in answer.cookies) == (403, False)
+
+
+@pytest.mark.parametrize("place", ["//evil.example", "https://evil.example", "/\\evil.example", "/\u202e", "x"])
+async def test_signing_in_leads_to_no_other_site(browser: Browser, place: str) -> None:
+    answer, _ = await browser.sign_in(next=place)
+    assert answer.headers["Location"] == "/"
+
+
+async def signed_out(browser: Browser) -> bool:
+    async with browser.api.client.get("/sources", allow_redirects=False) as answer:
+        return answer.status == 303 and answer.headers["Location"] == "/sign-in?next=/sources"
+
+
+async def test_nobody_sees_anything_before_signing_in(browser: Browser) -> None:
+    assert await signed_out(browser)
+
+
+async def test_signing_out_ends_the_session_and_its_streams(browser: Browser) -> None:
+    await browser.sign_in()
+    cookie = {c.key: c.value for c in browser.api.client.session.cookie_jar}["proxyd_session"]
+    async with browser.api.client.get("/live") as stream:
+        await stream.content.readline()
+        answer, _ = await browser.post("/sign-out")
+        assert answer.headers["Location"] == "/sign-in"
+        async with asyncio.timeout(10):
+            with pytest.raises(Exception, match=r"(?i)payload|closed|connection"):
+                await stream.content.read()
+    browser.api.client.session.cookie_jar.update_cookies({"proxyd_session": cookie})
+    assert await signed_out(browser)
+
+
+async def test_a_session_ends_after_some_hours(browser: Browser) -> None:
+    await browser.sign_in()
+    clock = cast("FakeClock", browser.api.control.clock)
+    await clock.advance(SESSION_S - 1)
+    assert not await signed_out(browser)
+    await clock.advance(2)
+    assert await signed_out(browser)
+
+
+async def test_a_session_ends_with_its_token(browser: Browser) -> None:
+    await browser.sign_in(expires_in_s=60.0)
+    assert not await signed_out(browser)
+    await cast("FakeClock", browser.api.control.clock).advance(61)
+    assert await signed_out(browser)
+
+
+async def test_a_session_ends_when_its_token_is_removed(browser: Browser) -> None:
+    await browser.sign_in("read")
+    await browser.api.control.drop_token("read None")
+    assert await signed_out(browser)
+
+
+async def test_sessions_are_bounded(running: Running) -> None:
+    await running.token("read")
+    (token,) = await running.control.tokens()
+    sessions = Sessions(running.control)
+    first = sessions.begin(token)
+    for _ in range(1000):
+        last = sessions.begin(token)
+    assert await sessions.find(first.session_id) is None
+    assert await sessions.find(last.session_id) is not None
+
+
+# -- what a scope opens
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_every_route_asks_for_its_scope(running: Running, route: Any) -> None:
+    path, levels = route.path.format(name="P", id="x"), ("read", "write", "admin")
+    for held in ("", *levels):
+        browser = Browser(running)
+        running.client.session.cookie_jar.clear()
+        if held:
+            await browser.sign_in(cast("Scope", held))
+        async with running.client.request(route.method, path, data={"csrf": browser.csrf} if route.method == "POST"
+                                          else None, allow_redirects=False) as answer:  # fmt: skip
+            said = await answer.text()
+            if not held:
+                assert answer.status == (303 if route.method == "GET" else 401)
+                assert answer.headers.get("Location", "/sign-in").startswith("/sign-in")
+            else:
+                assert (answer.status == 403) == (levels.index(held) < levels.index(route.scope)), said
+
+
+async def test_a_reader_sees_no_buttons(browser: Browser) -> None:
+    await browser.api.tell(told("n1"))
+    await browser.api.control.declare(OWN)
+    await browser.sign_in("read")
+    for page in (*PAGES[:8], "/profiles/Q", "/notifications/n1"):
+        status, text = await browser.get(page)
+        assert status == 200
+        posts = re.findall(r'<form[^>]*method="post" action="([^"]*)"', text)
+        assert posts == ["/sign-out"], page
+        assert "<textarea" not in text
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"csrf": ""},
+        {"csrf": "x" * 43},
+        {"csrf": "ü\u202e"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "http://["},
+    ],
+)
+@pytest.mark.parametrize("path", ["/profiles", "/profiles/check", "/profiles/Q/drop", "/notifications/n1/replay",
+                                  "/replay-dead", "/sign-out"])  # fmt: skip
+async def test_a_forged_form_does_nothing(browser: Browser, path: str, forged: dict[str, str]) -> None:
+    await browser.api.control.declare(OWN)
+    await browser.sign_in()
+    answer, _ = await browser.post(path, {"text": "x", "confirmed": "1"}, **forged)
+    assert answer.status == 403
+    assert "Q" in browser.api.control.declaration.profiles
+    assert not await signed_out(browser)
+
+
+async def test_a_form_of_ours_is_taken_with_the_origin_that_browsers_say(browser: Browser) -> None:
+    await browser.sign_in()
+    host = f"{browser.api.client.host}:{browser.api.client.port}"
+    for headers in ({"Origin": f"http://{host}"}, {"Origin": "null", "Sec-Fetch-Site": "same-origin"}):
+        answer, _ = await browser.post("/profiles/check", {"text": OWN}, **headers)
+        assert answer.status == 200
+
+
+async def test_the_session_opens_nothing_of_the_rest_api(browser: Browser) -> None:
+    await browser.sign_in("admin")
+    for method, path in (("GET", "sources"), ("POST", "profiles"), ("POST", "tokens"), ("GET", "stream")):
+        async with browser.api.client.request(method, f"/api/v1/{path}", data=b"x") as answer:
+            assert answer.status == 401
+
+
+# -- what pages say
+
+
+async def test_every_answer_says_what_browsers_may_do_with_it(browser: Browser) -> None:
+    policy = ("default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
+              "form-action 'self'; frame-ancestors 'none'; base-uri 'none'")  # fmt: skip
+    await browser.sign_in()
+    for path in [*PAGES, "/sign-in", "/sources/nowhere", "/notifications?x=1", "/static/style.css", "/static/x"]:
+        async with browser.api.client.get(path) as answer:
+            text = await answer.text()
+            assert answer.headers["Content-Security-Policy"] == policy
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            assert answer.headers["Referrer-Policy"] == "no-referrer"
+            if not path.startswith("/static/style"):
+                assert answer.headers["Cache-Control"] == "no-store"
+            if answer.content_type == "text/html":
+                assert not re.search(r"<[^>]*\s(style|on[a-z]+)\s*=|<style|<script(?! src=\"/static/)", text), path
+                assert not re.search(r'(src|href|action)="(?!/|#)', text), path
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_an_empty_daemon_has_every_page(tmp_path: Path, path: str) -> None:
+    async with running_api(tmp_path) as api:
+        (tmp_path / "profiles" / "a.profile").write_text("")
+        assert await api.control.reload()
+        browser = Browser(api)
+        await browser.sign_in()
+        status, text = await browser.get(path)
+        assert status == (404 if path in {"/sources/a%2Fb%20c", "/rules/r", "/profiles/P"} else 200)
+        assert "</html>" in text
+
+
+async def test_a_daemon_that_lived_shows_what_the_api_says(browser: Browser) -> None:
+    await live(browser.api, days=3.0)
+    await browser.sign_in(expires_in_s=None)
+    _, fleet = await browser.get("/")
+    fates = browser.api.control.fates("every-item") + browser.api.control.fates("warnings")
+    assert f"{fates.captured} captured, {fates.missed} missed" in fleet
+    assert fleet.count("<polyline") >= 6
+    _, source = await browser.get("/sources/evening-news")
+    assert source.count("<rect") == 168
+    assert len(re.findall(r'<tr><th scope="row">\d\d:00</th>(<td class="n">[^<]+</td>){7}</tr>', source)) == 24
+    planned = await browser.api.control.plan_of("evening-news", limit=1000)
+    assert sum(int(each) for each in re.findall(r"\((\d+)\)</td>", source)) == len(planned) > 5
+    for path in [*PAGES, "/rules/every-item", "/profiles/Town%20news", "/notifications?source=evening-news"]:
+        status, text = await browser.get(path)
+        assert (status, "</html>" in text) == (200, True)
+    _, budget = await browser.get("/budget")
+    assert "(now)" in budget
+    for path in ("/sources", "/notifications", "/"):
+        _, text = await browser.get(path)
+        assert "<script>alert" not in text
+        assert "\u202e" not in text
+        assert "\u0007" not in text
+
+
+async def test_what_comes_from_outside_stays_text(browser: Browser) -> None:
+    row = {"channel.item.title": HOSTILE, "</td><script>": "\ud800" + "x" * 5000, "list": None}
+    await browser.api.tell(told('"><script>', items=[row], profiles=[HOSTILE], url="javascript:alert(1)"))
+    await browser.sign_in()
+    for path in ("/notifications", "/notifications/%22%3E%3Cscript%3E", "/rules/r"):
+        status, text = await browser.get(path)
+        assert status == 200
+        assert "<script>" not in text
+        assert "<img" not in text
+        assert "javascript:" not in re.sub(r">[^<]*<", "><", text)
+        assert "&lt;script&gt;alert" in text
+        assert "⟨U+202E⟩" in text
+        assert "\u202e" not in text
+    assert "(5,001 characters)" in (await browser.get("/notifications/%22%3E%3Cscript%3E"))[1]
+
+
+async def test_filters_and_cursors_lead_through_the_notifications(browser: Browser) -> None:
+    await browser.api.tell(*(told(f"n{k:02d}") for k in range(7)), told("other", rule_name="gone"))
+    await browser.sign_in()
+    _, text = await browser.get("/notifications?rule=r&source=&limit=5")
+    assert re.findall(r">(n\d\d)<", text) == ["n06", "n05", "n04", "n03", "n02"]
+    assert "other" not in text
+    following = re.search(r'rel="next" href="([^"]+)"', text)
+    assert following is not None
+    _, text = await browser.get(unescape(following[1]))
+    assert re.findall(r">(n\d\d)<", text) == ["n01", "n00"]
+    assert (await browser.get("/notifications?cursor=x"))[0] == 400
+
+
+async def test_sources_come_in_parts(browser: Browser) -> None:
+    await browser.sign_in()
+    _, text = await browser.get("/sources?limit=1")
+    assert ">a/b c<" in text
+    following = re.search(r'rel="next" href="([^"]+)"', text)
+    assert following is not None
+    assert ">s<" in (await browser.get(unescape(following[1])))[1]
+
+
+# -- what can be done
+
+
+async def test_a_notification_is_sent_again(browser: Browser) -> None:
+    await browser.api.tell(told("n1"))
+    await browser.sign_in()
+    answer, _ = await browser.post("/notifications/n1/replay")
+    assert answer.status in {303, 404}
+    assert (await browser.post("/notifications/none/replay"))[0].status == 404
+
+
+async def test_a_text_is_checked_with_each_error_below_its_line(browser: Browser) -> None:
+    await browser.sign_in()
+    wrong = OWN.replace("SELECT title", "SELECT titel")
+    answer, text = await browser.post("/profiles/check", {"text": wrong.replace("\n", "\r\n")})
+    assert answer.status == 200
+    assert f"Line 2, column {wrong.splitlines()[1].index('titel') + 1}" in text
+    assert 'data-line="2"' in text
+    assert "Did you mean title?" in text
+    _, part = await browser.post("/profiles/check", {"text": wrong, "part": "1"})
+    assert part.startswith('<section id="verdict"')
+    assert "Q" not in browser.api.control.declaration.profiles
+
+
+async def test_a_text_is_checked_saved_and_dropped(browser: Browser) -> None:
+    await browser.sign_in()
+    _, text = await browser.post("/profiles/check", {"text": OWN})
+    assert "What it costs" in text
+    answer, _ = await browser.post("/profiles", {"text": OWN})
+    assert (answer.status, answer.headers["Location"]) == (303, "/profiles/Q")
+    page = await browser.get("/profiles/Q")
+    assert "Saved." in page[1]
+    assert "Saved." not in (await browser.get("/profiles/Q"))[1]
+    tag = field(page, "tag")
+    assert (await browser.post("/profiles/Q/drop", {"tag": tag}))[0].status == 400
+    answer, _ = await browser.post("/profiles/Q/drop", {"tag": tag, "confirmed": "1"})
+    assert answer.status == 303
+    assert "Q" not in browser.api.control.declaration.profiles
+
+
+async def test_nobody_overwrites_what_somebody_else_changed(browser: Browser) -> None:
+    await browser.api.control.declare(OWN)
+    await browser.sign_in()
+    tag = field(await browser.get("/profiles/Q"), "tag")
+    theirs = OWN.replace('USER "v"', 'USER "w"')
+    await browser.api.control.declare(theirs)
+    answer, text = await browser.post("/profiles", {"text": OWN, "name": "Q", "tag": tag})
+    assert answer.status == 412
+    assert "Somebody changed this profile" in text
+    assert browser.api.control.declaration.profiles["Q"].users == ("w",)
+    assert (await browser.post("/profiles/Q/drop", {"tag": tag, "confirmed": "1"}))[0].status == 412
+    tag = field(await browser.get("/profiles/Q"), "tag")
+    assert (await browser.post("/profiles", {"text": OWN, "name": "Q", "tag": tag}))[0].status == 303
+
+
+async def test_a_profile_of_a_file_is_shown_with_the_reason_why_it_stays(browser: Browser) -> None:
+    await browser.sign_in()
+    _, text = await browser.get("/profiles/P")
+    assert "a.profile" in text
+    assert "<textarea" not in text
+    answer, text = await browser.post("/profiles", {"text": 'CREATE PROFILE "P" AS (DOMAIN "D", USER "u");'})
+    assert answer.status == 409
+    assert "change it there" in text
+
+
+async def test_a_profile_may_be_called_new(browser: Browser) -> None:
+    await browser.sign_in()
+    answer, _ = await browser.post("/profiles", {"text": OWN.replace('"Q"', '"new"')})
+    assert answer.headers["Location"] == "/profiles/new/"
+    assert "INSERT NOTIFICATION &#34;q&#34;" in (await browser.get("/profiles/new/"))[1]
+
+
+async def test_the_stream_of_pages_brings_what_is_told(browser: Browser) -> None:
+    await browser.sign_in("read")
+    async with browser.api.client.get("/live?rule=r") as stream:
+        assert stream.content_type == "text/event-stream"
+        await stream.content.readuntil(b"\n\n")
+        await browser.api.tell(told("n1"))
+        assert b'"n1"' in await stream.content.readuntil(b"\n\n")
+    async with browser.api.client.get("/live?rule=none") as answer:
+        assert answer.status == 404
+
+
+async def test_the_unix_socket_has_no_dashboard(running: Running) -> None:
+    async with TestClient(TestServer(make_app(running.control, trusted=True))) as client, client.get("/") as answer:
+        assert answer.status == 404
