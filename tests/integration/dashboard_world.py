@@ -84,6 +84,8 @@ async def live(api: Running, *, days: float) -> None:
             assert request is not None
             await control.probes.take_in(found.probe(request), reading=request.reading)
 
+    control.probes.last_chosen_s = clock.time_s()
+
 
 async def plan(api: Running) -> None:
     """Plan the week."""

@@ -89,7 +89,7 @@ class Editor:
         form = await _form(request)
         verdict = await self._verdict(form["text"])
         if form["part"]:
-            return self._render(request, "verdict.html", verdict=verdict, is_part=True)
+            return self._render(request, "verdict.html", verdict=verdict)
         return self._again(request, form, verdict=verdict)
 
     async def save(self, request: web.Request) -> web.StreamResponse:

@@ -56,7 +56,7 @@ class Frame:
     left: float = 52.0
     bottom: float = 24.0
     top: float = 8.0
-    right: float = 12.0
+    right: float = 18.0
 
     def x(self, value: float) -> float:
         """Return the place of a value on the x axis."""
@@ -131,7 +131,7 @@ def line(frame: Frame, name: str, kind: str, points: Points) -> Line:
     """Return a line; where there is no value it has a gap.
 
     >>> line(Frame(0.0, 2.0, 1.0), "a", "found", [(0.0, 0.0), (1.0, None), (2.0, 1.0)]).paths
-    ('52.0,176.0', '628.0,8.0')
+    ('52.0,176.0', '622.0,8.0')
     """
     runs: list[list[tuple[float, float]]] = [[]]
     for x, y in points:

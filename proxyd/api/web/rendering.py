@@ -15,7 +15,7 @@ from proxyd.api.auth import SCOPES
 from proxyd.api.models import Fault, NotificationListed, Problem
 from proxyd.api.web import text
 from proxyd.api.web.gate import SIGNED
-from proxyd.model.values import parse_iso
+from proxyd.model.values import iso_time, parse_iso
 from proxyd.ports import Control
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -82,8 +82,8 @@ class Renderer:
             path=request.path,
             query=request.query,
             next_query=lambda cursor: request.rel_url.update_query(cursor=cursor).raw_query_string,
-            notes=[] if signed is None or "is_part" in facts else signed.session.take_notes(),
-            now_s=self._control.time_s(),
+            notes=signed.session.take_notes() if signed is not None and _is_shown_whole(request) else [],
+            year=iso_time(self._control.time_s())[:4],
         )
         return web.Response(
             body=page.encode("utf-8", "replace"), status=status, content_type="text/html", charset="utf-8"
@@ -103,6 +103,11 @@ class Renderer:
             return "now"
         span = text.duration(abs(ahead_s), digits=2)
         return f"in {span}" if ahead_s > 0 else f"{span} ago"
+
+
+def _is_shown_whole(request: web.Request) -> bool:
+    """Return whether a page is what the browser goes to, and not fetched by a script of ours for a part of it."""
+    return request.headers.get("Sec-Fetch-Mode", "navigate") == "navigate"
 
 
 def _waited_s(found: NotificationListed) -> float | None:
