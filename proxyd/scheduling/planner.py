@@ -356,7 +356,7 @@ class Planner:
 
     def _overflow_due_s(self, page: Page, last_s: float) -> float:
         """Return when so many items may have come that some slid off the feed unseen, with the probability allowed."""
-        if page.window is None or page.rate_per_s <= 0:
+        if page.window is None or page.rate_per_s <= 0 or self.settings.overflow >= 1:
             return inf
         items = most_items(page.window, self.settings.overflow, round(page.dispersion, 1))
         planned_s = None if self.week is None else self.week.reached_s(page.source_id, items)
