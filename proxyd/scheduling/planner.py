@@ -297,14 +297,15 @@ class Planner:
 
     def _wake_up(self, now: Chronon) -> None:
         """Let the pages whose time has come be candidates: by themselves, or ranked with all that only detect."""
-        now_s = self.settings.grid.start_s(now)
         for page in self._sleeping.wake_up(now, self.pages):
             self._rest(page.source_id)
             if self.settings.spend or not page.demands.only_detects or page.hidden or self.is_pushed(page, now):
                 self._awake.add(page.source_id)
             elif page.last_seen_s is None:
                 self._unseen.put(page, self.week)
-            elif self._detection_due_s(page) <= now_s + 1e-9 < self._overflow_due_s(page, page.last_seen_s):
+            elif self._is_due(self._detection_due_s(page), now) and not self._is_due(
+                self._overflow_due_s(page, page.last_seen_s), now
+            ):
                 self._wait(page, page.last_seen_s)
             else:
                 self._awake.add(page.source_id)
@@ -313,7 +314,7 @@ class Planner:
         """Let a page wait for room, and wake again where items are to be saved from sliding off its feed."""
         self._due.put(page, self.week)
         if (overflow_s := self._overflow_due_s(page, last_s)) < inf:
-            self._sleeping.put(page, self.settings.grid.ceil(overflow_s))
+            self._sleeping.put(page, self.settings.grid.chronon_at(overflow_s))
 
     def _wake(self, page: Page, now: Chronon) -> Chronon:
         """Return the first chronon at which the page could be a candidate."""
@@ -327,10 +328,14 @@ class Planner:
             wakes.append(self.settings.grid.ceil(min(self._safety_due_s(page), page.pushed_until_s)))
         else:
             wakes += [d.pending(now).deadline - LOOKAHEAD_CHRONONS for d in page.demands.intervals if d.rate_per_s > 0]
-            wakes += [self.settings.grid.ceil(due_s) for due_s, _, _ in self._dues(page) if due_s < inf]
+            wakes += [self.settings.grid.chronon_at(due_s) for due_s, _, _ in self._dues(page) if due_s < inf]
         allowed_s = max(page.allowed_s(), page.demands.earliest_s)
         earliest = now if isinf(allowed_s) else self.settings.grid.chronon_at(allowed_s)
         return int(max(now, earliest, min(wakes, default=now + 10**9)))
+
+    def _is_due(self, due_s: float, now: Chronon) -> bool:
+        """Whether a time comes by the end of ``now``: a probe is made in the chronon in which it is due."""
+        return due_s < inf and self.settings.grid.chronon_at(due_s) <= now
 
     def _detection_due_s(self, page: Page) -> float:
         assert page.last_seen_s is not None
@@ -356,7 +361,7 @@ class Planner:
 
     def _overflow_due_s(self, page: Page, last_s: float) -> float:
         """Return when so many items may have come that some slid off the feed unseen, with the probability allowed."""
-        if page.window is None or page.rate_per_s <= 0:
+        if page.window is None or page.rate_per_s <= 0 or self.settings.overflow >= 1:
             return inf
         items = most_items(page.window, self.settings.overflow, round(page.dispersion, 1))
         planned_s = None if self.week is None else self.week.reached_s(page.source_id, items)
@@ -365,7 +370,8 @@ class Planner:
     def _doe_due_s(self, page: Page, demand: DoeDemand, last_s: float) -> float:
         week = self.week
         planned_s = None if week is None else week.doe_due_s(page.source_id, demand.probes, demand.per_s, last_s)
-        return demand.due_s(last_s, planned_s)
+        due_s, grid = demand.due_s(last_s, planned_s), self.settings.grid
+        return due_s if isinf(due_s) else grid.start_s(grid.ceil(due_s))  # never before its number allows
 
     @property
     def price_item_s(self) -> float:
@@ -415,7 +421,7 @@ class Planner:
         now_s = self.settings.grid.start_s(now)
         due: list[_Due] = []
         for page in (p for p in pages if p.source_id not in ranked and not self.is_pushed(p, now)):
-            late = [due for due in self._dues(page) if due[0] <= now_s + 1e-9]
+            late = [due for due in self._dues(page) if self._is_due(due[0], now)]
             if late:
                 due.append((page, *min(late, key=itemgetter(0))[1:]))
         self._rank(ranked, due, now_s)
