@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from functools import partial
-from heapq import merge
+from heapq import merge, nsmallest
 from math import inf, isinf
 from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeAlias
@@ -220,20 +220,36 @@ class Planner:
     def preview(self, epoch: Epoch, *, limit: int | None = None) -> list[PlannedProbe]:
         """Return the probes of ``epoch`` as they will come if every probe finds what the rates expect.
 
-        Works on a copy; ``limit`` stops after that many probes.
+        Works on a copy; ``limit`` stops after that many probes, and then only the pages that wake first are copied:
+        until the next one wakes, the others change nothing.
         """
+        most = inf if limit is None else limit
+        count = len(self.pages) if limit is None or self.settings.spend else 4 * limit
+        while True:
+            first = nsmallest(count + 1, self.pages.values(), key=attrgetter("wake"))
+            is_all = len(first) <= count
+            until = epoch.stop if is_all else min(epoch.stop, first[-1].wake)
+            probes = self._play_first([page.source_id for page in first[:count]], epoch, until, most)
+            if len(probes) >= most or is_all:
+                return probes[:limit]
+            count *= 4
+
+    def _play_first(self, source_ids: Iterable[str], epoch: Epoch, until: Chronon, most: float) -> list[PlannedProbe]:
+        """Return the probes of some pages before ``until``, or at least the ``most`` first ones."""
         probes: list[PlannedProbe] = []
-        for _, chosen in self.part(self.pages).play(epoch):
-            probes += chosen
-            if limit is not None and len(probes) >= limit:
-                break
-        return probes[:limit]
+        if until > epoch.start:
+            for now, chosen in self.part(source_ids).play(epoch):
+                if now >= until or len(probes) >= most:
+                    break
+                probes += chosen
+        return probes
 
     def part(self, source_ids: Iterable[str]) -> Planner:
         """Return a copy that has some of the pages alone."""
         part = Planner(self.settings)
-        part.pages = {source_id: deepcopy(self.pages[source_id]) for source_id in source_ids}
-        part.hosts, part.week = deepcopy(self.hosts), deepcopy(self.week)
+        part.pages = {source_id: self.pages[source_id].copy() for source_id in source_ids}
+        part.hosts = self.hosts.part({page.host for page in part.pages.values()})
+        part.week = deepcopy(self.week)
         part._blocked_s = dict(self._blocked_s)
         part._in_flight = {source_id: at for source_id, at in self._in_flight.items() if source_id in part.pages}
         for source_id, page in part.pages.items():  # those that are awake, or wait, wake again at once
@@ -265,7 +281,7 @@ class Planner:
         alone = Planner(self.settings)
         alone.week = self.week  # it does not change until a probe ends
         alone._blocked_s = {page.throttle_scope or page.host: self._blocked_until_s(page)}
-        alone.put(deepcopy(page), epoch.start)
+        alone.put(page.copy(), epoch.start)
         earliest_s = max(page.allowed_s(), self._blocked_until_s(page), 0.0)
         now = max(epoch.start, self.settings.grid.chronon_at(earliest_s))
         while now < epoch.stop:
