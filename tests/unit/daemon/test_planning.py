@@ -65,7 +65,8 @@ async def test_plans_come_more_often_at_first() -> None:
     planning = Planning(found, clock, Metrics(), every_s=86400.0, run_beside=at_once)
     task = asyncio.create_task(planning.run())
     await clock.someone_sleeps()
-    made_h, week = list[int](), found.planner.week
+    made_h: list[int] = []
+    week = found.planner.week
     for hour in range(1, 60):
         await clock.advance(3600.0)
         if found.planner.week is not week:
