@@ -248,7 +248,9 @@ class Settings(BaseModel):
     probe_price: Annotated[float, Field(gt=0)] = Field(
         0.1, description="item-hours of delay that a detection probe must save"
     )
-    plan_every: PositiveSeconds = Field(3600.0, description="how often prices and week shapes are found anew")
+    plan_every: PositiveSeconds = Field(
+        3600.0, description="how often prices and week shapes are found anew; more often at first"
+    )
     cycle: PositiveSeconds = Field(
         604800.0, description="what repeats in the sources' rates: the week; shorter only in tests and demonstrations"
     )

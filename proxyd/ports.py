@@ -327,6 +327,12 @@ class Control(Protocol):
     def explain(self, source_id: str) -> Explanation | None:
         """Return why and when a source is probed next, ``None`` where it is not declared."""
 
+    async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[dict[str, Any]]:
+        """Return the probes of a source in the last days, newest first; ``before`` is a position of one."""
+
+    async def seen_items(self, source_id: str, *, days: float, limit: int) -> list[tuple[float, float]]:
+        """Return when items of a source came, where they say, and when each was seen; unix seconds, newest first."""
+
     def fates(self, rule: str) -> Fates:
         """Return what became of the execution intervals of a declared rule since its START."""
 

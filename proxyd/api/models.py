@@ -242,6 +242,29 @@ class Explained(SourceState):
     summary: list[str]
 
 
+class ProbeMade(Wire):
+    """A probe of the last days: why it was made, and what came of it."""
+
+    position: int
+    started: Time
+    duration_s: float
+    reason: str
+    rule: str | None
+    outcome: str
+    status: int | None
+    detail: str
+    items: Count = Field(description="new items that it found")
+    delay_s: float | None = Field(description="the mean of those whose own time is known")
+
+
+class ItemSeen(Wire):
+    """When an item came, as it says itself, and when it was seen."""
+
+    came: Time
+    seen: Time
+    delay_s: float
+
+
 class TradeShown(Wire):
     """What a number of detection probes would buy."""
 
@@ -478,6 +501,13 @@ class Days(Wire):
     """How many days back, today included."""
 
     days: Annotated[int, Field(ge=1, le=3660)] = 14
+
+
+class DaysOfItems(Wire):
+    """How many days back, and how many items at most."""
+
+    days: Annotated[float, Field(gt=0, le=366)] = 7.0
+    limit: Annotated[int, Field(ge=1, le=10_000)] = 1_000
 
 
 class DryRun(Wire):

@@ -16,11 +16,13 @@ from proxyd.api.models import (
     DomainField,
     DomainShown,
     Explained,
+    ItemSeen,
     ModelOff,
     NotificationListed,
     PageClassShown,
     ParetoPoint,
     PolicyUsed,
+    ProbeMade,
     ReportShown,
     Rule,
     RuleOutlookShown,
@@ -54,6 +56,19 @@ def planned_probe(planned: PlannedProbe) -> ComingProbe:
         rule=probe.rule,
         rate_per_day=round(probe.rate_per_day, 6),
     )
+
+
+def probe_made(row: Mapping[str, Any]) -> ProbeMade:
+    """Return a probe that was made."""
+    told = {name: row[name] for name in ("position", "reason", "rule", "outcome", "status", "detail", "items")}
+    delay_s = None if row["delay_s"] is None else round(row["delay_s"], 3)
+    duration_s = round(row["finished_s"] - row["started_s"], 3)
+    return ProbeMade(**told, started=iso_time(row["started_s"]), duration_s=duration_s, delay_s=delay_s)
+
+
+def item_seen(came_s: float, seen_s: float) -> ItemSeen:
+    """Return when an item came and was seen."""
+    return ItemSeen(came=iso_time(came_s), seen=iso_time(seen_s), delay_s=round(seen_s - came_s, 3))
 
 
 def advice(found: Advice) -> AdviceShown:

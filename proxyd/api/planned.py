@@ -6,7 +6,22 @@ from aiohttp import web
 
 from proxyd.api import payloads
 from proxyd.api.endpoint import answered, read_query
-from proxyd.api.models import AdviceShown, ComingProbe, Days, Health, Items, PlanWindow, Readiness, ReportShown
+from proxyd.api.models import (
+    AdviceShown,
+    ComingProbe,
+    Days,
+    DaysOfItems,
+    Health,
+    Items,
+    ItemSeen,
+    Page,
+    PlanWindow,
+    ProbeMade,
+    Readiness,
+    ReportShown,
+    Window,
+)
+from proxyd.api.queries import before, cursor_of
 from proxyd.ports import Control
 
 
@@ -36,6 +51,20 @@ class Planned:
         """List the coming probes in order, each with its reason."""
         limit = read_query(request, PlanWindow).limit
         return Items[ComingProbe](items=[payloads.planned_probe(each) for each in self._control.plan(limit=limit)])
+
+    async def list_probes(self, request: web.Request) -> Page[ProbeMade]:
+        """List the probes of a source in the last week, newest first: why each was made and what came of it."""
+        asked = read_query(request, Window)
+        name = request.match_info["name"]
+        rows = await self._control.made_probes(name, before=before(asked.cursor), limit=asked.limit + 1)
+        next_cursor = cursor_of(str(rows[asked.limit - 1]["position"])) if len(rows) > asked.limit else None
+        return Page[ProbeMade](items=[payloads.probe_made(row) for row in rows[: asked.limit]], next_cursor=next_cursor)
+
+    async def list_items(self, request: web.Request) -> Items[ItemSeen]:
+        """List when items of a source came and when each was seen, newest first, where they tell their own time."""
+        asked = read_query(request, DaysOfItems)
+        found = await self._control.seen_items(request.match_info["name"], days=asked.days, limit=asked.limit)
+        return Items[ItemSeen](items=[payloads.item_seen(*each) for each in found])
 
     async def advice(self, request: web.Request) -> AdviceShown:
         """Say what other budgets would buy, and which rules the present one does not let be met."""

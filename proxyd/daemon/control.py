@@ -131,6 +131,20 @@ class DaemonControl:
         """Return why and when a source is probed next."""
         return self.decider.explain(source_id, self._next_chronon())
 
+    async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[dict[str, Any]]:
+        """Return the probes of a source in the last days, newest first."""
+        self._known_source(source_id)
+        return await self.store.made_probes(source_id, before=before, limit=limit)
+
+    async def seen_items(self, source_id: str, *, days: float, limit: int) -> list[tuple[float, float]]:
+        """Return when items of a source came and when each was seen, newest first."""
+        self._known_source(source_id)
+        return await self.store.seen_items(source_id, self.clock.time_s() - days * _DAY_S, limit=limit)
+
+    def _known_source(self, source_id: str) -> None:
+        if source_id not in self.declaration.sources:
+            raise NotFoundError(f"there is no source {source_id!r}")
+
     def fates(self, rule: str) -> Fates:
         """Return what became of the execution intervals of a rule."""
         return self.decider.fates(rule)

@@ -11,7 +11,7 @@ import structlog
 from proxyd.clock import sleep_or_wake
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock
-from proxyd.rules import Decider
+from proxyd.rules import Decider, until_next_plan_s
 from proxyd.scheduling import Parts, Steps
 from proxyd.scheduling.fleet import WeekPlan
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Planning:
-    """Makes the plan of the week every ``every_s``; probes go on by the old one meanwhile.
+    """Makes the plan of the week every ``every_s``, at first more often; probes go on by the old one meanwhile.
 
     The first comes at once where weeks were learned before this start, else once there was time to learn something.
     ``run_beside`` makes a plan beside the event loop; tests make it at once.
@@ -46,16 +46,20 @@ class Planning:
 
     async def run(self) -> None:
         """Plan until ``stop``."""
+        begun_s = self._clock.time_s()
         if not self._decider.estimates.weeks:
-            await sleep_or_wake(self._clock, self._every_s, self._wake)
+            await self._rest(0.0)
         while not self._stopped:
             await self.plan()
-            await sleep_or_wake(self._clock, self._every_s, self._wake)
+            await self._rest(self._clock.time_s() - begun_s)
 
     def stop(self) -> None:
         """Plan nothing more."""
         self._stopped = True
         self._wake.set()
+
+    async def _rest(self, passed_s: float) -> None:
+        await sleep_or_wake(self._clock, until_next_plan_s(passed_s, self._every_s), self._wake)
 
     async def plan(self) -> None:
         """Make a plan of what is known now and take it over."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from weakref import WeakValueDictionary
 
@@ -15,6 +15,7 @@ from proxyd.clock import sleep_or_wake
 from proxyd.metrics import Metrics
 from proxyd.model.chronon import Chronon
 from proxyd.model.outcome import ProbeOutcome
+from proxyd.model.schedule import Probe
 from proxyd.ports import Clock, Memory, Prober
 from proxyd.rules import NOTHING_KNOWN, Account, Decider, Observation
 from proxyd.scheduling import OVER_BUDGET, PlannedProbe
@@ -174,9 +175,9 @@ class ProbeLoop:
             return
         outcome = await self._prober.probe(request)
         self._metrics.lateness.observe(max(0.0, outcome.started_s - planned.start_s))
-        await self.take_in(outcome, reading=request.reading)
+        await self.take_in(outcome, reading=request.reading, probe=planned.probe)
 
-    async def take_in(self, outcome: ProbeOutcome, *, reading: str | None = None) -> bool:
+    async def take_in(self, outcome: ProbeOutcome, *, reading: str | None = None, probe: Probe | None = None) -> bool:
         """Observe an outcome and record it; one of a source after the other, for a push may come during a probe.
 
         Returns whether the source is still there, and read as ``reading`` says if that is given.
@@ -186,7 +187,7 @@ class ProbeLoop:
             known = await self._memory.known(outcome.source_id, needed) if needed is not None else NOTHING_KNOWN
             observation = self._decider.observe(outcome, known, reading=reading)
             if observation is not None:
-                await self._memory.record(observation)
+                await self._memory.record(replace(observation, probe=probe))
                 self._count(observation)
             self._decider.finished(outcome, observation)
         return observation is not None

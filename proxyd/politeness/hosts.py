@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from copy import deepcopy
 from dataclasses import dataclass, replace
 
 from proxyd.politeness.spacing import PolitenessBudget, ProbeLog
@@ -68,6 +69,12 @@ class HostBudgets:
             self._hosts[host] = _Host(
                 ProbeLog(budget, known.planned.starts_s), ProbeLog(budget, known.started.starts_s)
             )
+
+    def part(self, hosts: Set[str]) -> HostBudgets:
+        """Return a copy that knows of some hosts alone."""
+        part = HostBudgets(self.budget)
+        part._hosts = {host: deepcopy(self._hosts[host]) for host in hosts if host in self._hosts}
+        return part
 
     def keep(self, hosts: Set[str]) -> None:
         """Forget all hosts but these."""

@@ -5,7 +5,7 @@ from proxyd.rules.advice import Advice, RuleOutlook, advise
 from proxyd.rules.aggregates import Total
 from proxyd.rules.decider import Decider
 from proxyd.rules.engine import NOTHING_KNOWN, Known, Observation, PageContext, observe
-from proxyd.rules.estimates import Misfit
+from proxyd.rules.estimates import Misfit, until_next_plan_s
 from proxyd.rules.explanation import Backlog, DeciderSettings, Explanation
 from proxyd.rules.fates import Fates, fates_of
 from proxyd.rules.joint import JointInterval, Obtained
@@ -60,4 +60,5 @@ __all__ = [
     "observe",
     "probe_request",
     "source_rate",
+    "until_next_plan_s",
 ]

@@ -50,6 +50,7 @@ from proxyd.scheduling import Ahead, Demands, OnceDemand, Page, Parts, PlannedPr
 from proxyd.scheduling.fleet import WeekPlan
 
 _MOST_INTERVALS = 50_000
+_MOST_CHRONONS = 100_000  # of a week there are 60,480 of 10 s
 
 
 class Decider:
@@ -442,11 +443,11 @@ class Decider:
         epoch = Epoch(now, now + self.settings.grid.ceil(self.settings.epoch_s))
         return (planned for _, chosen in part.play(epoch) for planned in chosen)
 
-    def ahead(self, now: Chronon) -> Ahead:
+    def ahead(self, now: Chronon, *, most_chronons: int = _MOST_CHRONONS) -> Ahead:
         """Return the rules' intervals of a cycle ahead, or of less where much is asked, to be played elsewhere."""
         chronon_s = self.settings.grid.length_s
         per_s = sum(page.demands.asked_per_s(chronon_s) for page in self.planner.pages.values())
-        length_s = min(self.estimates.cycle.length_s, _MOST_INTERVALS / max(per_s, 1e-12))
+        length_s = min(self.estimates.cycle.length_s, _MOST_INTERVALS / max(per_s, 1e-12), most_chronons * chronon_s)
         return Ahead.of(self.planner, Epoch(now, now + self.settings.grid.ceil(length_s)))
 
     def explain(self, source_id: str, now: Chronon) -> Explanation | None:

@@ -15,6 +15,7 @@ from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind, Item
 from proxyd.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
 from proxyd.model.profile import PageClass, Source
+from proxyd.model.schedule import Probe
 from proxyd.politeness import BackOff, back_off, fresh_until_s
 from proxyd.rules.accounts import Account, Gap, predicted
 from proxyd.rules.events import Discovery, Shape, View, discover, unchanged
@@ -94,6 +95,8 @@ class Observation:
         The source's items by hour of the week, where there are new ones.
     account
         What was found beside what was predicted, of a probe of a source already known whose hub does not push.
+    probe
+        What was planned and is observed here; ``None`` of what a hub pushed.
     kept_kinds
         The kinds of events that rules wait for: of others only the items' present state is stored.
     """
@@ -116,6 +119,7 @@ class Observation:
     unfit_values: int = 0
     subscription: Subscription | None = None
     starts_afresh: bool = False
+    probe: Probe | None = None
     kept_kinds: frozenset[EventKind] = frozenset(EventKind)
 
     @property

@@ -37,6 +37,7 @@ from proxyd.scheduling.fleet import FleetState, WeekPlan
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+_FIRST_PLAN = 8  # of the time between two plans the part after which the first is made
 
 
 class Estimates:
@@ -240,6 +241,18 @@ def _local(importance: Floats | None, zone_s: float) -> Floats:
     if importance is None or not importance.any():
         return np.ones(HOURS)
     return np.roll(importance / importance.mean(), round(zone_s / HOUR_S))
+
+
+def until_next_plan_s(passed_s: float, every_s: float) -> float:
+    """Return how long to wait for the next plan of the week when so much time has passed since the start.
+
+    At first plans come more often, as much is learned soon: an eighth of ``every_s`` after the start, then each time
+    that the time since the start has doubled.
+
+    >>> [until_next_plan_s(hours * 3600.0, 86400.0) / 3600.0 for hours in (0, 3, 6, 12, 24, 48)]
+    [3.0, 3.0, 6.0, 12.0, 24.0, 24.0]
+    """
+    return min(every_s, max(passed_s, every_s / _FIRST_PLAN))
 
 
 def zone_s(zone: str | None, at_s: float) -> float:

@@ -16,10 +16,14 @@ from proxyd.rules.state import SourceState, StreamState
 from proxyd.scheduling import Page
 from proxyd.scheduling.detection import due_after_s
 
+_TRIED_CHRONONS = 4_000  # whoever edits a profile waits for it
+
 
 @dataclass(frozen=True, slots=True)
 class PlanCost:
-    """What a declaration asks for, in probes a second over all sources, and the rules that the budget fails.
+    """What a declaration asks for, in probes a second over all sources, and the rules that the budget fails soon.
+
+    These are looked at for some thousand chronons ahead.
 
     Examples
     --------
@@ -79,7 +83,8 @@ class Trial:
         tried = Decider(self.settings, np.random.Generator(np.random.PCG64(0)))
         tried.restore(self.states, self.streams)
         tried.declare(declaration, self.accepted, self.now_s)
-        coming = tried.ahead(self.settings.grid.chronon_at(self.now_s) + 1).outlook()
+        now = self.settings.grid.chronon_at(self.now_s) + 1
+        coming = tried.ahead(now, most_chronons=_TRIED_CHRONONS).outlook()
         pages = tried.planner.pages.keys()
         return PlanCost(
             self.settings.planner.budget.mean_per_s,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 
 from proxyd.model.chronon import Chronon
 from proxyd.politeness import ProbeLog
@@ -68,6 +69,12 @@ class Page:
     def priced_weight(self) -> float:
         """What a delay costs the rules that want a probe when it is worth its price; 0 where there is none."""
         return self.demands.weight if self.demands.is_priced else 0.0
+
+    def copy(self) -> Page:
+        """Return a page that changes by itself; what only detects asks for nothing that changes."""
+        demands = self.demands if self.demands.only_detects else deepcopy(self.demands)
+        log = ProbeLog(self.log.budget, list(self.log.starts_s))
+        return replace(self, log=log, demands=demands, postponed=dict(self.postponed))
 
     def follow(self, week: WeekPlan) -> None:
         """Let a plan of the week know when the page was seen last, and its rate and weight."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from functools import partial
-from heapq import merge
+from heapq import merge, nsmallest
 from math import inf, isinf
 from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeAlias
@@ -220,20 +220,36 @@ class Planner:
     def preview(self, epoch: Epoch, *, limit: int | None = None) -> list[PlannedProbe]:
         """Return the probes of ``epoch`` as they will come if every probe finds what the rates expect.
 
-        Works on a copy; ``limit`` stops after that many probes.
+        Works on a copy; ``limit`` stops after that many probes, and then only the pages that wake first are copied:
+        until the next one wakes, the others change nothing.
         """
+        most = inf if limit is None else limit
+        count = len(self.pages) if limit is None or self.settings.spend else 4 * limit
+        while True:
+            first = nsmallest(count + 1, self.pages.values(), key=attrgetter("wake"))
+            is_all = len(first) <= count
+            until = epoch.stop if is_all else min(epoch.stop, first[-1].wake)
+            probes = self._play_first([page.source_id for page in first[:count]], epoch, until, most)
+            if len(probes) >= most or is_all:
+                return probes[:limit]
+            count *= 4
+
+    def _play_first(self, source_ids: Iterable[str], epoch: Epoch, until: Chronon, most: float) -> list[PlannedProbe]:
+        """Return the probes of some pages before ``until``, or at least the ``most`` first ones."""
         probes: list[PlannedProbe] = []
-        for _, chosen in self.part(self.pages).play(epoch):
-            probes += chosen
-            if limit is not None and len(probes) >= limit:
-                break
-        return probes[:limit]
+        if until > epoch.start:
+            for now, chosen in self.part(source_ids).play(epoch):
+                if now >= until or len(probes) >= most:
+                    break
+                probes += chosen
+        return probes
 
     def part(self, source_ids: Iterable[str]) -> Planner:
         """Return a copy that has some of the pages alone."""
         part = Planner(self.settings)
-        part.pages = {source_id: deepcopy(self.pages[source_id]) for source_id in source_ids}
-        part.hosts, part.week = deepcopy(self.hosts), deepcopy(self.week)
+        part.pages = {source_id: self.pages[source_id].copy() for source_id in source_ids}
+        part.hosts = self.hosts.part({page.host for page in part.pages.values()})
+        part.week = deepcopy(self.week)
         part._blocked_s = dict(self._blocked_s)
         part._in_flight = {source_id: at for source_id, at in self._in_flight.items() if source_id in part.pages}
         for source_id, page in part.pages.items():  # those that are awake, or wait, wake again at once
@@ -265,7 +281,7 @@ class Planner:
         alone = Planner(self.settings)
         alone.week = self.week  # it does not change until a probe ends
         alone._blocked_s = {page.throttle_scope or page.host: self._blocked_until_s(page)}
-        alone.put(deepcopy(page), epoch.start)
+        alone.put(page.copy(), epoch.start)
         earliest_s = max(page.allowed_s(), self._blocked_until_s(page), 0.0)
         now = max(epoch.start, self.settings.grid.chronon_at(earliest_s))
         while now < epoch.stop:
@@ -297,14 +313,15 @@ class Planner:
 
     def _wake_up(self, now: Chronon) -> None:
         """Let the pages whose time has come be candidates: by themselves, or ranked with all that only detect."""
-        now_s = self.settings.grid.start_s(now)
         for page in self._sleeping.wake_up(now, self.pages):
             self._rest(page.source_id)
             if self.settings.spend or not page.demands.only_detects or page.hidden or self.is_pushed(page, now):
                 self._awake.add(page.source_id)
             elif page.last_seen_s is None:
                 self._unseen.put(page, self.week)
-            elif self._detection_due_s(page) <= now_s + 1e-9 < self._overflow_due_s(page, page.last_seen_s):
+            elif self._is_due(self._detection_due_s(page), now) and not self._is_due(
+                self._overflow_due_s(page, page.last_seen_s), now
+            ):
                 self._wait(page, page.last_seen_s)
             else:
                 self._awake.add(page.source_id)
@@ -313,7 +330,7 @@ class Planner:
         """Let a page wait for room, and wake again where items are to be saved from sliding off its feed."""
         self._due.put(page, self.week)
         if (overflow_s := self._overflow_due_s(page, last_s)) < inf:
-            self._sleeping.put(page, self.settings.grid.ceil(overflow_s))
+            self._sleeping.put(page, self.settings.grid.chronon_at(overflow_s))
 
     def _wake(self, page: Page, now: Chronon) -> Chronon:
         """Return the first chronon at which the page could be a candidate."""
@@ -327,10 +344,14 @@ class Planner:
             wakes.append(self.settings.grid.ceil(min(self._safety_due_s(page), page.pushed_until_s)))
         else:
             wakes += [d.pending(now).deadline - LOOKAHEAD_CHRONONS for d in page.demands.intervals if d.rate_per_s > 0]
-            wakes += [self.settings.grid.ceil(due_s) for due_s, _, _ in self._dues(page) if due_s < inf]
+            wakes += [self.settings.grid.chronon_at(due_s) for due_s, _, _ in self._dues(page) if due_s < inf]
         allowed_s = max(page.allowed_s(), page.demands.earliest_s)
         earliest = now if isinf(allowed_s) else self.settings.grid.chronon_at(allowed_s)
         return int(max(now, earliest, min(wakes, default=now + 10**9)))
+
+    def _is_due(self, due_s: float, now: Chronon) -> bool:
+        """Whether a time comes by the end of ``now``: a probe is made in the chronon in which it is due."""
+        return due_s < inf and self.settings.grid.chronon_at(due_s) <= now
 
     def _detection_due_s(self, page: Page) -> float:
         assert page.last_seen_s is not None
@@ -356,7 +377,7 @@ class Planner:
 
     def _overflow_due_s(self, page: Page, last_s: float) -> float:
         """Return when so many items may have come that some slid off the feed unseen, with the probability allowed."""
-        if page.window is None or page.rate_per_s <= 0:
+        if page.window is None or page.rate_per_s <= 0 or self.settings.overflow >= 1:
             return inf
         items = most_items(page.window, self.settings.overflow, round(page.dispersion, 1))
         planned_s = None if self.week is None else self.week.reached_s(page.source_id, items)
@@ -365,7 +386,8 @@ class Planner:
     def _doe_due_s(self, page: Page, demand: DoeDemand, last_s: float) -> float:
         week = self.week
         planned_s = None if week is None else week.doe_due_s(page.source_id, demand.probes, demand.per_s, last_s)
-        return demand.due_s(last_s, planned_s)
+        due_s, grid = demand.due_s(last_s, planned_s), self.settings.grid
+        return due_s if isinf(due_s) else grid.start_s(grid.ceil(due_s))  # never before its number allows
 
     @property
     def price_item_s(self) -> float:
@@ -415,7 +437,7 @@ class Planner:
         now_s = self.settings.grid.start_s(now)
         due: list[_Due] = []
         for page in (p for p in pages if p.source_id not in ranked and not self.is_pushed(p, now)):
-            late = [due for due in self._dues(page) if due[0] <= now_s + 1e-9]
+            late = [due for due in self._dues(page) if self._is_due(due[0], now)]
             if late:
                 due.append((page, *min(late, key=itemgetter(0))[1:]))
         self._rank(ranked, due, now_s)

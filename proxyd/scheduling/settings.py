@@ -25,7 +25,8 @@ class PlannerSettings:
     safety_s
         Time between two probes of a source whose hub pushes, in seconds.
     overflow
-        Probability that items slide off a feed unseen before its next probe, which is made earlier for it.
+        Probability that items slide off a feed unseen before its next probe, which is made earlier for it; 1 where
+        nothing is made for it.
     host_probes, host_window_s
         Most probes of a host in any such time, in seconds; ``None`` where their number is not limited.
 

@@ -38,7 +38,8 @@ class DeciderPolicy:
         self._terms = terms
         most = terms.pace * _ROOM if terms.per_chronon is None else terms.per_chronon
         budget = Budget(most / terms.grid.length_s)
-        planner = PlannerSettings(terms.grid, budget, price_item_s=1e-9, host_spacing_s=0.0)
+        # a replay loses nothing, and the windows of its outcomes are none of a feed
+        planner = PlannerSettings(terms.grid, budget, price_item_s=1e-9, host_spacing_s=0.0, overflow=1.0)
         settings = DeciderSettings(planner, source_spacing_s=terms.grid.length_s)
         self._decider = Decider(settings, np.random.Generator(np.random.PCG64(terms.seed)))
         states, weeks = _learned(terms)

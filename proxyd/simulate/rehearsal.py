@@ -14,7 +14,7 @@ from proxyd.model.chronon import Epoch
 from proxyd.model.item import Item
 from proxyd.model.measures import delays_s
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.rules import Decider, Known
+from proxyd.rules import Decider, Known, until_next_plan_s
 from proxyd.scheduling import PlannedProbe
 from proxyd.simulate.replay import Fault
 
@@ -106,20 +106,25 @@ def rehearse(
     decider
         It is used up: what is found is taken in.
     plan_every_s, first_plan_s
-        How often the plan of the week is made, and when first: after ``plan_every_s`` unless given.
+        How often the plan of the week is made, more often at first, and when first: as the daemon does unless given.
     """
     grid = decider.settings.grid
-    plan_s = grid.start_s(epoch.start) + plan_every_s if first_plan_s is None else first_plan_s
+    begun_s = grid.start_s(epoch.start)
+
+    def next_plan_s(last_s: float) -> float:
+        return last_s + until_next_plan_s(last_s - begun_s, plan_every_s)
+
+    plan_s = next_plan_s(begun_s) if first_plan_s is None else first_plan_s
     made: list[PlannedProbe] = []
     failed: set[int] = set()
     for now in epoch:
         while plan_s <= grid.start_s(now):
             plan(decider, plan_s)
-            plan_s += plan_every_s
+            plan_s = next_plan_s(plan_s)
         for planned in decider.choose(now):
             while plan_s <= planned.start_s:
                 plan(decider, plan_s)
-                plan_s += plan_every_s
+                plan_s = next_plan_s(plan_s)
             if not take_in(decider, origins, planned):
                 failed.add(len(made))
             made.append(planned)

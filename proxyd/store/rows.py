@@ -15,6 +15,7 @@ from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import EventKind, Item, UpdateEvent, Value
 from proxyd.model.outcome import Validators
 from proxyd.model.profile import Delivery, WebhookDelivery
+from proxyd.model.schedule import Probe
 from proxyd.rules import Account, JointInterval, Observation, Obtained, Subscription, SubscriptionStatus, Total
 from proxyd.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
 
@@ -49,6 +50,23 @@ def account_row(observation: Observation, account: Account) -> dict[str, Any]:
     day = int(observation.outcome.finished_s // DAY_S)
     row = {name: getattr(account, name) for name in ACCOUNT_FIELDS}
     return row | {"day": day, "source_id": observation.state.source_id}
+
+
+def probe_row(observation: Observation, probe: Probe) -> dict[str, Any]:
+    """Return a row of ``probes``; the delay is the mean of the new items whose own time is known."""
+    outcome, delays_s = observation.outcome, observation.delays_s
+    return {
+        "source_id": probe.source_id,
+        "started_s": outcome.started_s,
+        "finished_s": outcome.finished_s,
+        "reason": probe.reason.value,
+        "rule": probe.rule,
+        "outcome": outcome.kind.value,
+        "status": outcome.status,
+        "detail": outcome.detail,
+        "items": sum(event.kind is EventKind.INSERT and not event.seed for event in observation.events),
+        "delay_s": sum(delays_s) / len(delays_s) if delays_s else None,
+    }
 
 
 def fields_text(item: Item) -> str:

@@ -56,6 +56,7 @@ from proxyd.store.writer import Writer, drained
 
 _CHUNK = 500
 _LONGEST_WAIT_S = 2 * 86400.0  # the longest step of the ladder of retries is a day and its jitter
+KEPT_PROBES_S = 7 * 86400.0  # at one probe a second these are 600,000 rows
 MOST_HISTORY = 10_000  # items that a table of a query reads
 
 
@@ -68,6 +69,7 @@ _UPSERT_SOURCE, _UPSERT_STREAM = upsert(t.sources), upsert(t.streams)
 _UPSERT_SUBSCRIPTION, _UPSERT_JOINT = upsert(t.subscriptions), upsert(t.joint_intervals)
 _UPSERT_WEEK, _ADD_ACCOUNT = upsert(t.weeks), add_up(t.accounts)
 _INSERT_ITEM, _INSERT_CHANGE, _INSERT_INTERVAL = insert(t.items), insert(t.changes), insert(t.intervals)
+_INSERT_PROBE = insert(t.probes)
 _INSERT_NOTIFICATION, _INSERT_OUTBOX = insert(t.notifications), insert(t.outbox)
 _EDIT_ITEM = update(t.items).where(_of_item).values(content_hash=bindparam("hash"), fields=bindparam("text"))
 _MARK_PRESENT = update(t.items).where(_of_item).values(present_s=bindparam("seen_at_s"))
@@ -268,6 +270,8 @@ class SqlStore(SqlOutbox):
         execute_many(connection, _UPSERT_WEEK, weeks)
         accounts = [rows.account_row(o, o.account) for o in observations if o.account is not None]
         execute_many(connection, _ADD_ACCOUNT, accounts)
+        probes = [rows.probe_row(o, o.probe) for o in observations if o.probe is not None]
+        execute_many(connection, _INSERT_PROBE, probes)
         self._write_subscriptions(connection)
         self._record_firings(connection, observations)
 
@@ -347,6 +351,20 @@ class SqlStore(SqlOutbox):
         query = history.between(wanted, after, until).limit(limit)
         return [row._asdict() for row in await self._for_people(query)]
 
+    async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[dict[str, Any]]:
+        """Return the probes of a source, newest first; ``before`` is a position of one."""
+        c = t.probes.c
+        older = [c.position < before] if before is not None else []
+        query = select(t.probes).where(c.source_id == source_id, *older).order_by(c.position.desc()).limit(limit)
+        return [row._asdict() for row in await self._for_people(query)]
+
+    async def seen_items(self, source_id: str, since_s: float, *, limit: int) -> list[tuple[float, float]]:
+        """Return when items of a source came, so far as they say themselves, and when each was seen; newest first."""
+        c = t.items.c
+        seen = (c.source_id == source_id, c.seen_s >= since_s, c.exact, c.seed.is_(False))
+        query = select(c.event_s, c.seen_s).where(*seen).order_by(c.seen_s.desc()).limit(limit)
+        return [(row.event_s, row.seen_s) for row in await self._for_people(query)]
+
     async def accounts(self, since_s: float) -> list[tuple[int, Account]]:
         """Return what was found and predicted on each day since a time that has any: days since 1970-01-01, UTC."""
         query = history.accounts_by_day(int(since_s // rows.DAY_S))
@@ -394,6 +412,7 @@ class SqlStore(SqlOutbox):
             delete(t.changes).where(t.changes.c.seen_s < horizon),
             delete(t.intervals).where(t.intervals.c.probed_s < horizon),
             delete(t.accounts).where(t.accounts.c.day < int(horizon // rows.DAY_S)),
+            delete(t.probes).where(t.probes.c.started_s < now_s - min(retention_s, KEPT_PROBES_S)),
             delete(t.notifications).where(
                 and_(
                     t.notifications.c.created_s < horizon,

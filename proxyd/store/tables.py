@@ -300,6 +300,24 @@ tokens = Table(
     Column("expires_s", Float),
 )
 
+probes = Table(  # of the last days: why each was made and what came of it
+    "probes",
+    metadata,
+    Column("position", Integer, primary_key=True),
+    Column("source_id", String, nullable=False),
+    Column("started_s", Float, nullable=False),
+    Column("finished_s", Float, nullable=False),
+    Column("reason", String, nullable=False),
+    Column("rule", String),
+    Column("outcome", String, nullable=False),
+    Column("status", Integer),
+    Column("detail", Text, nullable=False),
+    Column("items", Integer, nullable=False),
+    Column("delay_s", Float),
+    Index("ix_probes_source", "source_id", "position"),
+    Index("ix_probes_started", "started_s"),
+)
+
 answers = Table(  # to requests with an Idempotency-Key
     "answers",
     metadata,

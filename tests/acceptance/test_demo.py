@@ -65,3 +65,12 @@ def test_a_demo_too_short_to_show_anything_is_refused(tmp_path: Path) -> None:
     done = run_demo(tmp_path, "--for", "100ms")
     assert (done.returncode, done.stdout) == (1, "")
     assert "shows nothing" in done.stderr
+
+
+@pytest.mark.alone
+def test_a_minute_of_the_demo_has_six_tenths_of_the_delay_of_uniform_probing(tmp_path: Path) -> None:
+    done = run_demo(tmp_path, "--for", "60s", "--seed", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["uniform"]["probes"] == found["proxyd"]["probes"]
+    assert found["proxyd"]["mean_delay_s"] <= 0.6 * found["uniform"]["mean_delay_s"], done.stdout

@@ -17,6 +17,7 @@ from proxyd.config import socket_address
 from proxyd.errors import ConfigError
 from proxyd.estimation import ModelFit
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.model.schedule import Probe, Reason
 from proxyd.ports import Control
 from proxyd.rules import Account, Observation, SourceState, iso_time
 from tests.fleets import DOMAIN, changed, item, rule, source
@@ -358,3 +359,28 @@ async def test_rules_and_domains_are_listed(running: Running) -> None:
         (domain,) = (await answer.json())["items"]
         assert domain["name"] == "D"
         assert {"RSS"} == {each["name"] for each in domain["classes"]}
+
+
+async def test_a_sources_probes_and_items_are_listed_newest_first(running: Running) -> None:
+    headers, control = await running.token("read"), running.control
+    for minute, titles in ((1, ["old"]), (2, ["new", "old"]), (3, ["new", "old"])):
+        at_s = T0 + 60.0 * minute
+        items = [item(title, at_s - 5.0) for title in titles]
+        probe = Probe("s", minute, Reason.DETECTION, "r", 1.0)
+        assert await control.probes.take_in(changed("s", items, at_s), probe=probe)
+    async with running.client.get("/api/v1/sources/s/probes?limit=2", headers=headers) as answer:
+        page = await answer.json()
+        assert [(each["reason"], each["rule"], each["items"]) for each in page["items"]] == [
+            ("detection", "r", 0),
+            ("detection", "r", 1),
+        ]
+        assert page["items"][1]["delay_s"] == 5.0
+    async with running.client.get(
+        "/api/v1/sources/s/probes", params={"cursor": page["next_cursor"]}, headers=headers
+    ) as answer:
+        assert len((await answer.json())["items"]) == 1
+    async with running.client.get("/api/v1/sources/s/items", headers=headers) as answer:
+        assert [each["delay_s"] for each in (await answer.json())["items"]] == [5.0]
+    for what in ("probes", "items"):
+        async with running.client.get(f"/api/v1/sources/nowhere/{what}", headers=headers) as answer:
+            assert answer.status == 404

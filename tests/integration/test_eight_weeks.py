@@ -125,5 +125,5 @@ def test_the_daemon_keeps_up_with_the_simulator_and_is_ahead_of_other_programs(
 ) -> None:
     times_s = mix(sources, np.random.Generator(np.random.PCG64(11)))
     found = result(times_s, ["auto", *OTHERS], some_faults(list(times_s)))
-    assert found.daemon_h <= 1.06 * found.others_h["auto"]  # measured: 1.04 here, 1.07 with feeds of 20 items
+    assert found.daemon_h <= 1.05 * found.others_h["auto"]  # measured: 1.02 with 700 sources, 1.048 with 2,000
     assert found.daemon_h <= to_peers * min(found.others_h[name] for name in OTHERS)

@@ -382,6 +382,16 @@ def test_the_preview_changes_nothing_and_is_what_comes(fleet: Fleet) -> None:
     assert came == first
 
 
+@given(fleet=fleets(), limit=st.integers(1, 3))
+@settings(max_examples=60)
+def test_the_first_probes_of_the_preview_follow_from_the_pages_that_wake_first(fleet: Fleet, limit: int) -> None:
+    found = fleet.decider()
+    now = found.settings.grid.chronon_at(START_S)
+    rehearse(found, Origins({name: np.array(times) for name, times in fleet.times_s().items()}), Epoch(now, now + 10))
+    epoch = Epoch(now + 10, now + CHRONONS)
+    assert found.planner.preview(epoch, limit=limit) == found.planner.preview(epoch)[:limit]
+
+
 @given(fleet=fleets())
 @settings(max_examples=30)
 def test_the_order_in_which_sources_are_declared_changes_nothing(fleet: Fleet) -> None:

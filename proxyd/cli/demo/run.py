@@ -32,6 +32,7 @@ from proxyd.rules import Decider
 from proxyd.store import owner_lock
 
 CHRONON_S = 0.2
+PRICE_ITEM_S = 0.4  # delay that a probe must save: about 20 probes a second are worth it
 SHORTEST_S = 1.0
 _HEADSTART_S = 0.7
 _DRAIN_S = 10.0
@@ -113,8 +114,8 @@ def make_settings(folder: Path) -> Settings:
             "database": str(folder / "demo.db"),
             "secrets": folder / "secrets",
             "chronon": CHRONON_S,
-            "budget": "20/s",
-            "objective": "spend",
+            "budget": "40/s",  # a bound; how much is asked follows from the price
+            "probe_price": PRICE_ITEM_S / 3600.0,
             "epoch": WEEK_S,
             "cycle": WEEK_S,
             "plan_every": WEEK_S / 7,

@@ -44,12 +44,15 @@ class Workload:
 
 
 def make_workload(duration_s: float, rng: np.random.Generator) -> Workload:
-    """Return feeds in an order that says nothing of their rates; every second one has a week, each in its own zone."""
+    """Return feeds in an order that says nothing of their rates; every second one has a week, in one of three zones.
+
+    Weekends are the same days for all: zones lie half a day ahead or behind.
+    """
     rates = rng.permutation(zipf_rates(FEEDS, exponent=EXPONENT, total_per_s=ITEMS_PER_S))
     times = []
     for feed, rate in enumerate(rates):
         piece_s = WEEK_S / len(WEEK_FACTORS)
-        week = Week(WEEK_S, WEEK_FACTORS, piece_s * int(rng.integers(len(WEEK_FACTORS)))) if feed % 2 else STEADY
+        week = Week(WEEK_S, WEEK_FACTORS, piece_s * int(rng.integers(-1, 2))) if feed % 2 else STEADY
         found = poisson_events(float(rate), week, start_s=-HISTORY_S, stop_s=duration_s, rng=rng)
         times.append(np.unique(np.floor(found * 1000.0)) / 1000.0)  # whole milliseconds, as the feeds write them
     return Workload(tuple(times), rates, duration_s)

@@ -60,6 +60,22 @@ async def test_where_nothing_is_known_the_first_plan_waits_for_something_to_be_l
     await task
 
 
+async def test_plans_come_more_often_at_first() -> None:
+    found, clock = await known(), FakeClock(T0)
+    planning = Planning(found, clock, Metrics(), every_s=86400.0, run_beside=at_once)
+    task = asyncio.create_task(planning.run())
+    await clock.someone_sleeps()
+    made_h: list[int] = []
+    week = found.planner.week
+    for hour in range(1, 60):
+        await clock.advance(3600.0)
+        if found.planner.week is not week:
+            made_h, week = [*made_h, hour], found.planner.week
+    assert made_h == [3, 6, 12, 24, 48]
+    planning.stop()
+    await task
+
+
 async def test_a_probe_that_ends_while_the_plan_is_made_counts_in_it_and_none_is_lost_or_made_twice() -> None:
     found, clock = await known(), FakeClock(T0)
     made, go = asyncio.Event(), asyncio.Event()
