@@ -191,3 +191,7 @@ class NotFoundError(StoreError, LookupError):
 
 class ConflictError(StoreError):
     """It is owned by something else or was changed meanwhile."""
+
+
+class ChangedError(ConflictError):
+    """It is not any more as it was read."""

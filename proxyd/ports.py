@@ -306,8 +306,11 @@ class Control(Protocol):
     async def try_out(self, text: str) -> tuple[Changes, PlanCost]:
         """Return what a text would change, and what it would ask of the budget; raises as ``declare`` does."""
 
-    async def drop_profile(self, name: str) -> Changes:
-        """Remove a profile of the API and the rules in no other; raises as ``declare`` does."""
+    async def drop_profile(self, name: str, *, only_if: Callable[[str], bool] | None = None) -> Changes:
+        """Remove a profile of the API and the rules in no other.
+
+        Raises as ``declare`` does, and ``ChangedError`` where ``only_if`` does not take its text.
+        """
 
     async def reload(self) -> bool:
         """Check the files and swap them in; return whether that was possible."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
-from aiohttp import web
+from aiohttp import ETag, web
 
 from proxyd.api import payloads
 from proxyd.api.endpoint import answered, read_query
@@ -46,7 +47,8 @@ class Declared:
     async def get_profile(self, request: web.Request) -> web.Response:
         """Show one profile, with its text.
 
-        The `ETag` is that of the text; send it as `If-Match` to change the profile only where nobody else did.
+        The `ETag` is that of the text, whatever its rules achieve; send it as `If-Match` to remove the profile only
+        where nobody changed it.
         """
         declaration = known_declaration(self._control)
         name = request.match_info["name"]
@@ -78,12 +80,12 @@ class Declared:
             return answered(_made(changes, payloads.cost(cost)))
         return _made(await self._control.declare(text))
 
-    async def drop_profile(self, request: web.Request) -> ChangesMade | web.Response:
+    async def drop_profile(self, request: web.Request) -> ChangesMade:
         """Remove a profile of the API, and the rules that are in no other."""
-        name = request.match_info["name"]
-        if request.if_match is not None and not self._matches(request, name):
-            return problem(412, "Precondition failed", f"profile {name!r} was changed meanwhile; read it again")
-        return _made(await self._control.drop_profile(name))
+        tags = request.if_match
+        known_declaration(self._control)  # likewise
+        is_as_read = None if tags is None else lambda text: _matches(tags, text)
+        return _made(await self._control.drop_profile(request.match_info["name"], only_if=is_as_read))
 
     async def list_rules(self, request: web.Request) -> Page[Rule]:
         """List the rules, by name, and what became of their execution intervals."""
@@ -117,6 +119,7 @@ class Declared:
     async def explain(self, request: web.Request) -> Explained:
         """Say why and when a source is probed next."""
         name = request.match_info["name"]
+        known_declaration(self._control)  # raises while the daemon starts
         found = self._control.explain(name)
         if found is None:
             raise NotFoundError(f"there is no source {name!r}")
@@ -127,12 +130,6 @@ class Declared:
         if not await self._control.reload():
             return problem(422, "The profiles have errors", "nothing was changed; the log and `proxyd check` name them")
         return Reloaded()
-
-    def _matches(self, request: web.Request, name: str) -> bool:
-        if name not in known_declaration(self._control).profiles:
-            raise NotFoundError(f"there is no profile {name!r}")
-        tag = etag_of(self._control.text_of(name))
-        return any(not each.is_weak and each.value in {tag, "*"} for each in request.if_match or ())
 
 
 def etag_of(text: str) -> str:
@@ -152,3 +149,8 @@ def _made(changes: Changes, cost: CostShown | None = None) -> ChangesMade:
         dry_run=cost is not None,
         cost=cost,
     )
+
+
+def _matches(tags: Sequence[ETag], text: str) -> bool:
+    tag = etag_of(text)
+    return any(not each.is_weak and each.value in {tag, "*"} for each in tags)

@@ -22,7 +22,7 @@ class Idempotency:
     Notes
     -----
     Source: draft-ietf-httpapi-idempotency-key-header: 409 while the first request is under way, 422 where a key comes
-    with another request. Answers of 500 and above are not kept: the request may be tried again.
+    with another request. Refusals are not kept: what they name may be mended, and the request tried again.
     """
 
     def __init__(self, control: Control) -> None:
@@ -62,7 +62,7 @@ class Idempotency:
             headers = {REPLAYED: "true", "Content-Type": known.content_type}
             return web.Response(status=known.status, body=known.body, headers=headers)
         answer = await handler(request)
-        if isinstance(answer, web.Response) and isinstance(answer.body, bytes) and answer.status < 500:
+        if isinstance(answer, web.Response) and isinstance(answer.body, bytes) and answer.status < 400:
             told = StoredAnswer(*whose, asked, answer.status, answer.content_type, answer.body, self._control.time_s())
             await self._control.keep_answer(told)
         return answer

@@ -17,7 +17,7 @@ from proxyd.api.models import Problem, Wire
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _REF = "#/components/schemas/{model}"
 _ALWAYS = (400,)
-_WITH_TOKEN = (401, 403, 429)
+_WITH_TOKEN = (401, 403)
 
 
 def document(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:

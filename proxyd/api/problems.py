@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from aiohttp import web
 
 from proxyd.api.models import Fault, Problem
-from proxyd.errors import BusyError, ConflictError, NotFoundError, ProfileError, RuleError
+from proxyd.errors import BusyError, ChangedError, ConflictError, NotFoundError, ProfileError, RuleError
 
 
 class BadRequestError(ValueError):
@@ -72,6 +72,8 @@ def answer_to(error: Exception) -> web.Response:
 def _refusal(error: NotFoundError | ConflictError | BusyError) -> web.Response:
     if isinstance(error, BusyError):
         return later(error.message)
+    if isinstance(error, ChangedError):
+        return problem(412, "Precondition failed", error.message)
     is_missing = isinstance(error, NotFoundError)
     return problem(404 if is_missing else 409, "Not found" if is_missing else "Conflict", error.message)
 

@@ -57,6 +57,7 @@ class _Listener:
     response: web.StreamResponse
     which: Callable[[], Wanted]
     until_s: float
+    token_id: str | None = None
 
 
 class Streams:
@@ -93,7 +94,7 @@ class Streams:
         await response.prepare(request)
         try:
             await self._write(response, b"retry: 3000\nid: %d\n\n" % last)
-            await self._send_all(_Listener(response, which, _expires_s(request)), last)
+            await self._send_all(_listener(request, response, which), last)
         except ConnectionResetError:  # the client went
             pass
         except TimeoutError:
@@ -104,7 +105,7 @@ class Streams:
 
     async def _send_all(self, to: _Listener, last: int) -> None:
         """Send until the daemon stops or the token expires; what is recorded while the store is read sets ``news``."""
-        while not self._has_expired(to):
+        while not self._has_expired(to) and not await self._is_dropped(to):
             is_ending, news = self._ending.is_set(), self._control.next_news()
             last = await self._send_new(to, last)
             if is_ending:
@@ -120,7 +121,7 @@ class Streams:
         newest = await self._control.newest_position()
         if newest < last:  # never given out by this database, or all of it expired: it counts from the start again
             last = 0
-        while last < newest:
+        while last < newest and not await self._is_dropped(to):
             rows = await self._control.notifications_between(to.which(), last, newest, limit=self._settings.batch)
             for row in rows:
                 if self._has_expired(to):
@@ -132,6 +133,10 @@ class Streams:
     async def _write(self, response: web.StreamResponse, data: bytes) -> None:
         async with asyncio.timeout(self._settings.write_timeout_s):
             await response.write(data)
+
+    async def _is_dropped(self, to: _Listener) -> bool:
+        """Whether the token that the stream was opened with is gone."""
+        return to.token_id is not None and await self._control.find_token(to.token_id) is None
 
     def _has_expired(self, listener: _Listener) -> bool:
         return self._control.time_s() >= listener.until_s
@@ -162,10 +167,11 @@ def event_of(row: dict[str, Any]) -> bytes:
     return b"id: %d\nevent: notification\n%s\n" % (row["position"], data)
 
 
-def _expires_s(request: web.Request) -> float:
-    """Return when the token of a request expires; unix seconds."""
+def _listener(request: web.Request, response: web.StreamResponse, which: Callable[[], Wanted]) -> _Listener:
     token = request.get(BEARER)
-    return inf if token is None or token.expires_s is None else token.expires_s
+    if token is None:
+        return _Listener(response, which, inf)
+    return _Listener(response, which, inf if token.expires_s is None else token.expires_s, token.token_id)
 
 
 def _last_event(text: str | None) -> int | None:

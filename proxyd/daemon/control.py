@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -99,9 +99,9 @@ class DaemonControl:
         """Check a text of the API alone."""
         return await self.declarations.try_out(text)
 
-    async def drop_profile(self, name: str) -> Changes:
+    async def drop_profile(self, name: str, *, only_if: Callable[[str], bool] | None = None) -> Changes:
         """Remove a profile of the API and the rules in no other."""
-        return await self.declarations.drop_profile(name)
+        return await self.declarations.drop_profile(name, only_if=only_if)
 
     async def reload(self) -> bool:
         """Check the files and swap them in."""
@@ -142,6 +142,8 @@ class DaemonControl:
         return await self.store.seen_items(source_id, self.clock.time_s() - days * _DAY_S, limit=limit)
 
     def _known_source(self, source_id: str) -> None:
+        if not self.has_started:
+            raise BusyError("the daemon is starting")
         if source_id not in self.declaration.sources:
             raise NotFoundError(f"there is no source {source_id!r}")
 

@@ -9,7 +9,15 @@ from pathlib import Path
 
 import structlog
 
-from proxyd.errors import ConfigError, ConflictError, NotFoundError, ProfileError, RuleError, RuleSyntaxError
+from proxyd.errors import (
+    ChangedError,
+    ConfigError,
+    ConflictError,
+    NotFoundError,
+    ProfileError,
+    RuleError,
+    RuleSyntaxError,
+)
 from proxyd.estimation import MOST_CHANGES
 from proxyd.language import (
     CheckSettings,
@@ -228,7 +236,8 @@ class Declarations:
         async with self._turn:
             declaration, _ = await self._check([*self._files, *_texts(await self._with(text))])
             trial = Trial.beside(self._decider, declaration, self._clock.time_s())
-            return self._changes(declaration, {}), await asyncio.to_thread(trial.cost, declaration)
+            changes = self._changes(declaration, {})
+        return changes, await asyncio.to_thread(trial.cost)
 
     async def _with(self, text: str) -> dict[str, str]:
         """Return what the API would have declared with one more text."""
@@ -246,10 +255,15 @@ class Declarations:
         await self._check([*self._files, *_texts(api), SourceText(_API_TEXT, text)], from_api=True)
         return api | {key: format_statements([statement]) for key, statement in new.items()}
 
-    async def drop_profile(self, name: str) -> Changes:
-        """Remove a profile of the API and the rules that are in no other profile."""
+    async def drop_profile(self, name: str, *, only_if: Callable[[str], bool] | None = None) -> Changes:
+        """Remove a profile of the API and the rules that are in no other profile.
+
+        Raises ``ChangedError`` where ``only_if`` does not take its text.
+        """
         await self._started.wait()
         async with self._turn:
+            if only_if is not None and name in self.current.profiles and not only_if(self.text_of(name)):
+                raise ChangedError(f"profile {name!r} was changed meanwhile; read it again")
             return await self._drop_profile(name)
 
     async def _drop_profile(self, name: str) -> Changes:

@@ -222,6 +222,10 @@ class Hubs:
         for each in [s for s in self._known.values() if urls.get(s.source_id) != s.url]:
             self._leave(each)
 
+    def subscriptions(self) -> dict[str, Subscription]:
+        """Return all of them, by source."""
+        return dict(self._known)
+
     def of(self, source_id: str) -> Subscription | None:
         """Return a source's subscription, if it has one."""
         return self._known.get(source_id)

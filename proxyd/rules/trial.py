@@ -13,6 +13,7 @@ from proxyd.rules.advice import RuleOutlook, outlook_of_rules
 from proxyd.rules.decider import Decider
 from proxyd.rules.explanation import DeciderSettings
 from proxyd.rules.state import SourceState, StreamState
+from proxyd.rules.subscriptions import Subscription
 from proxyd.scheduling import Page
 from proxyd.scheduling.detection import due_after_s
 
@@ -45,55 +46,60 @@ class Trial:
 
     Parameters
     ----------
-    accepted
-        The NOW of each rule: the running one's where that would go on.
+    running, wanted
+        The declarations.
+    running_s, wanted_s
+        The NOW of their rules; of ``wanted`` the running one's where that would go on.
+    states, streams, subscriptions
+        What is known of pages, as ``Decider.restore`` takes it.
     """
 
     settings: DeciderSettings
+    running: Declaration
+    wanted: Declaration
+    running_s: Mapping[str, float]
+    wanted_s: Mapping[str, float]
     states: Mapping[str, SourceState]
     streams: Mapping[tuple[str, str], StreamState]
-    accepted: Mapping[str, float]
-    before_per_s: float
-    before: frozenset[str]
+    subscriptions: Mapping[str, Subscription]
     now_s: float
 
     @classmethod
-    def beside(cls, decider: Decider, declaration: Declaration, now_s: float) -> Trial:
+    def beside(cls, decider: Decider, wanted: Declaration, now_s: float) -> Trial:
         """Return what a trial needs of the running daemon."""
-        running, programs = decider.declaration.rules, decider.programs
-        accepted = {
-            name: programs[name].accepted_s
-            if name in running and running[name].fingerprint == rule.fingerprint
+        running = decider.declaration
+        running_s = {name: program.accepted_s for name, program in decider.programs.items()}
+        wanted_s = {
+            name: running_s[name]
+            if name in running.rules and running.rules[name].fingerprint == rule.fingerprint
             else now_s
-            for name, rule in declaration.rules.items()
+            for name, rule in wanted.rules.items()
         }
         planner = replace(decider.settings.planner, price_item_s=decider.planner.price_item_s)
-        return cls(
-            replace(decider.settings, planner=planner),
-            dict(decider.states),
-            dict(decider.streams),
-            accepted,
-            asked_per_s(decider),
-            frozenset(decider.planner.pages),
-            now_s,
-        )
+        known = dict(decider.states), dict(decider.streams), decider.hubs.subscriptions()
+        settings = replace(decider.settings, planner=planner)
+        return cls(settings, running, wanted, running_s, wanted_s, *known, now_s)
 
-    def cost(self, declaration: Declaration) -> PlanCost:
-        """Return what the declaration would ask for; it may take some seconds for many sources."""
-        tried = Decider(self.settings, np.random.Generator(np.random.PCG64(0)))
-        tried.restore(self.states, self.streams)
-        tried.declare(declaration, self.accepted, self.now_s)
+    def cost(self) -> PlanCost:
+        """Return what the wanted declaration would ask for; it may take some seconds for many sources."""
+        before, after = self._tried(self.running, self.running_s), self._tried(self.wanted, self.wanted_s)
         now = self.settings.grid.chronon_at(self.now_s) + 1
-        coming = tried.ahead(now, most_chronons=_TRIED_CHRONONS).outlook()
-        pages = tried.planner.pages.keys()
+        coming = after.ahead(now, most_chronons=_TRIED_CHRONONS).outlook()
+        pages_before, pages_after = before.planner.pages.keys(), after.planner.pages.keys()
         return PlanCost(
             self.settings.planner.budget.mean_per_s,
-            self.before_per_s,
-            asked_per_s(tried),
-            len(pages - self.before),
-            len(self.before - pages),
+            asked_per_s(before),
+            asked_per_s(after),
+            len(pages_after - pages_before),
+            len(pages_before - pages_after),
             tuple(each for each in outlook_of_rules(coming) if each.unmet),
         )
+
+    def _tried(self, declaration: Declaration, accepted_s: Mapping[str, float]) -> Decider:
+        tried = Decider(self.settings, np.random.Generator(np.random.PCG64(0)))
+        tried.restore(self.states, self.streams, self.subscriptions)
+        tried.declare(declaration, accepted_s, self.now_s)
+        return tried
 
 
 def asked_per_s(decider: Decider) -> float:

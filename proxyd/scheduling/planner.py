@@ -226,13 +226,19 @@ class Planner:
         most = inf if limit is None else limit
         count = len(self.pages) if limit is None or self.settings.spend else 4 * limit
         while True:
-            first = nsmallest(count + 1, self.pages.values(), key=attrgetter("wake"))
+            first = nsmallest(count + 1, self.pages.values(), key=self._looked_at)
             is_all = len(first) <= count
-            until = epoch.stop if is_all else min(epoch.stop, first[-1].wake)
+            until = epoch.stop if is_all else min(epoch.stop, self._looked_at(first[-1]))
             probes = self._play_first([page.source_id for page in first[:count]], epoch, until, most)
             if len(probes) >= most or is_all:
                 return probes[:limit]
             count *= 4
+
+    def _looked_at(self, page: Page) -> Chronon:
+        """Return when a page is looked at next: at once where it waits, or its probe is under way."""
+        name = page.source_id
+        is_now = name in self._awake or name in self._due or name in self._unseen or name in self._in_flight
+        return 0 if is_now else page.wake
 
     def _play_first(self, source_ids: Iterable[str], epoch: Epoch, until: Chronon, most: float) -> list[PlannedProbe]:
         """Return the probes of some pages before ``until``, or at least the ``most`` first ones."""
@@ -372,7 +378,7 @@ class Planner:
             early_s = page.hidden / page.rate_per_s
             dues += [(due_s - early_s, Reason.SIBLING, rule) for due_s, _, rule in dues]
         dues += [(self._overflow_due_s(page, last_s), Reason.OVERFLOW, rule) for rule in demands.priced[:1]]
-        dues += [(d.due_s(page.source_id, last_s, **worth), d.reason, d.rule) for d in demands.paced]
+        dues += [(self._not_before(d.due_s(page.source_id, last_s, **worth)), d.reason, d.rule) for d in demands.paced]
         return dues + [(self._doe_due_s(page, d, last_s), Reason.DOE, d.rule) for d in demands.doe]
 
     def _overflow_due_s(self, page: Page, last_s: float) -> float:
@@ -386,8 +392,12 @@ class Planner:
     def _doe_due_s(self, page: Page, demand: DoeDemand, last_s: float) -> float:
         week = self.week
         planned_s = None if week is None else week.doe_due_s(page.source_id, demand.probes, demand.per_s, last_s)
-        due_s, grid = demand.due_s(last_s, planned_s), self.settings.grid
-        return due_s if isinf(due_s) else grid.start_s(grid.ceil(due_s))  # never before its number allows
+        return self._not_before(demand.due_s(last_s, planned_s))
+
+    def _not_before(self, due_s: float) -> float:
+        """Return the start of the first chronon that is wholly due: a number, or a pace, is never gone before."""
+        grid = self.settings.grid
+        return due_s if isinf(due_s) else grid.start_s(grid.ceil(due_s))
 
     @property
     def price_item_s(self) -> float:

@@ -89,8 +89,9 @@ class Waiting:
             self._kept[place] = self._kept[len(self)]
 
     def renumber(self, week: WeekPlan) -> None:
-        """Go by a new plan."""
+        """Go by a new plan: all gains are found anew at the next ranking."""
         self._numbers[: len(self)] = [_number(page, week) for page in self._pages]
+        self._gains[: len(self)], self._turn, self._least = np.nan, 0, inf
 
     # -- ranking
 
@@ -121,7 +122,7 @@ class Waiting:
     def _rank_short(self, gains_of: Gains) -> None:
         """Find gains anew, and who is on the short list by them."""
         gains, short = self._gains[: len(self)], self._listed()
-        new = short[np.isnan(gains[short])]
+        new = np.flatnonzero(np.isnan(gains)) if self._least == inf else short[np.isnan(gains[short])]
         turn = np.arange(self._turn, min(self._turn + _FOUND, len(self)))
         for places in (new, turn):
             gains[places] = gains_of(places)

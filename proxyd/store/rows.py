@@ -63,7 +63,7 @@ def probe_row(observation: Observation, probe: Probe) -> dict[str, Any]:
         "rule": probe.rule,
         "outcome": outcome.kind.value,
         "status": outcome.status,
-        "detail": outcome.detail,
+        "detail": outcome.detail[:1000],
         "items": sum(event.kind is EventKind.INSERT and not event.seed for event in observation.events),
         "delay_s": sum(delays_s) / len(delays_s) if delays_s else None,
     }

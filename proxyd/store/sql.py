@@ -55,8 +55,10 @@ from proxyd.store.statements import add_up, delete_named, execute_many, upsert
 from proxyd.store.writer import Writer, drained
 
 _CHUNK = 500
+_MOST_DELETED = 5_000  # by one commit
 _LONGEST_WAIT_S = 2 * 86400.0  # the longest step of the ladder of retries is a day and its jitter
 KEPT_PROBES_S = 7 * 86400.0  # at one probe a second these are 600,000 rows
+MOST_PROBES = 2_000_000
 MOST_HISTORY = 10_000  # items that a table of a query reads
 
 
@@ -412,7 +414,6 @@ class SqlStore(SqlOutbox):
             delete(t.changes).where(t.changes.c.seen_s < horizon),
             delete(t.intervals).where(t.intervals.c.probed_s < horizon),
             delete(t.accounts).where(t.accounts.c.day < int(horizon // rows.DAY_S)),
-            delete(t.probes).where(t.probes.c.started_s < now_s - min(retention_s, KEPT_PROBES_S)),
             delete(t.notifications).where(
                 and_(
                     t.notifications.c.created_s < horizon,
@@ -427,7 +428,20 @@ class SqlStore(SqlOutbox):
         def write(connection: Connection) -> int:
             return sum([(connection.execute(statement)).rowcount for statement in statements])
 
-        return await self.writer.submit(write)
+        deleted = await self.writer.submit(write)
+        return deleted + await self._expire_probes(now_s - min(retention_s, KEPT_PROBES_S))
+
+    async def _expire_probes(self, horizon_s: float) -> int:
+        """Delete the probes started before ``horizon_s``, and the oldest of too many; others write in between."""
+        c, deleted = t.probes.c, 0
+        last = select(func.max(c.position)).scalar_subquery()
+        old = or_(c.started_s < horizon_s, c.position <= last - MOST_PROBES)
+        some = delete(t.probes).where(
+            c.position.in_(select(c.position).where(old).order_by(c.position).limit(_MOST_DELETED))
+        )
+        while gone := await self.writer.submit(lambda connection: connection.execute(some).rowcount):
+            deleted += gone
+        return deleted
 
     async def checkpoint(self) -> None:
         """Move the write-ahead log into the database file; writes wait meanwhile."""

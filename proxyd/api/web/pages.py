@@ -36,6 +36,7 @@ from proxyd.model.values import parse_iso
 from proxyd.ports import Control
 from proxyd.rules import Fates
 
+_LOGGED = 30
 _MOST_PLANNED = 1000
 _MOST_DEAD = 20
 _DAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -91,6 +92,9 @@ class Pages:
             declared=known_declaration(self._control).sources[name],
             cells=heat_map(found.week, found.rate_per_day, [each.start_s for each in planned]),
             planned=[payloads.planned_probe(each) for each in planned],
+            made=[
+                payloads.probe_made(row) for row in await self._control.made_probes(name, before=None, limit=_LOGGED)
+            ],
             most_planned=_MOST_PLANNED,
             day_names=_DAY_NAMES,
         )

@@ -88,7 +88,7 @@ class FleetLimits:
         every = max(1, len(rates) // _SAMPLE)
         # by the golden ratio, not every so many-th: the order of sources may repeat with any period
         taken = np.flatnonzero(turns(np.arange(len(rates))) < 1 / every)
-        hosts = self.hosts and HostLimits(self.hosts.of_source[taken], self.hosts.per_slot / every)
+        hosts = self.hosts and self.hosts.sampled(taken)
         capacity = np.inf if self.capacity is None else self.capacity / every
         return _Sample(rates[taken], shape_of[taken], self.probes_per_slot / every, np.asarray(capacity), hosts)
 

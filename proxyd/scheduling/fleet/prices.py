@@ -40,6 +40,19 @@ class HostLimits:
     of_source: Ints
     per_slot: Floats
 
+    def sampled(self, taken: Ints) -> HostLimits:
+        """Return the limits of some sources alone: of each host as much as it has sources among them.
+
+        >>> HostLimits(np.array([0, 0, 1]), np.array([6.0, 6.0])).sampled(np.array([0, 2])).per_slot.tolist()
+        [3.0, 6.0]
+        """
+        hosts = len(self.per_slot)
+        share = np.bincount(self.of_source[taken], minlength=hosts) / np.maximum(
+            np.bincount(self.of_source, minlength=hosts), 1
+        )
+        per_slot = np.where(share > 0, self.per_slot * np.where(share > 0, share, 1.0), np.inf)
+        return HostLimits(self.of_source[taken], per_slot)
+
 
 @dataclass(frozen=True, eq=False)
 class Prices:

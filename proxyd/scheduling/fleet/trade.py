@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from proxyd.scheduling.fleet.planner import FleetPlanner
-from proxyd.scheduling.fleet.prices import Frequencies, HostLimits, allocate
+from proxyd.scheduling.fleet.prices import Frequencies, allocate
 from proxyd.scheduling.turns import turns
 
 _SAMPLE = 20_000  # sources that stand for a larger fleet
@@ -73,7 +73,7 @@ def trade(planner: FleetPlanner, budgets: Iterable[float]) -> list[TradePoint]:
     if not len(taken):
         return []
     weighted, table_of = rates * planner.weights[taken], planner.table_of[taken]
-    hosts = planner.hosts and HostLimits(planner.hosts.of_source[taken], planner.hosts.per_slot * share)
+    hosts = planner.hosts and planner.hosts.sampled(taken)
     found = []
     for per_s in budgets:
         prices = allocate(planner.tables, table_of, weighted, per_s * slot_s * share, hosts=hosts)
