@@ -88,7 +88,7 @@ class Waiting:
             self._numbers[place], self._gains[place] = self._numbers[len(self)], np.nan  # it may miss its turn
             self._kept[place] = self._kept[len(self)]
 
-    def renumber(self, week: WeekPlan) -> None:
+    def renumber(self, week: WeekPlan | None) -> None:
         """Go by a new plan: all gains are found anew at the next ranking."""
         self._numbers[: len(self)] = [_number(page, week) for page in self._pages]
         self._gains[: len(self)], self._turn, self._least = np.nan, 0, inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections.abc import AsyncIterator
@@ -384,3 +385,30 @@ async def test_a_sources_probes_and_items_are_listed_newest_first(running: Runni
     for what in ("probes", "items"):
         async with running.client.get(f"/api/v1/sources/nowhere/{what}", headers=headers) as answer:
             assert answer.status == 404
+
+
+async def test_a_profile_that_changes_while_it_is_dropped_stays(running: Running) -> None:
+    headers = await running.token("write")
+    await running.control.declare(TEXT)
+    async with running.client.get("/api/v1/profiles/Q", headers=headers) as answer:
+        tag = answer.headers["ETag"]
+
+    async def drop() -> int:
+        async with running.client.delete("/api/v1/profiles/Q", headers=headers | {"If-Match": tag}) as answer:
+            return answer.status
+
+    _, status = await asyncio.gather(running.control.declare(TEXT.replace('"v"', '"w"')), drop())
+    assert status == 412
+    assert running.control.declaration.profiles["Q"].users == ("w",)
+
+
+async def test_a_refusal_is_not_kept_for_a_key(running: Running) -> None:
+    headers = await running.token("write") | {KEY: "k1"}
+    for file in running.folder.glob("*.profile"):
+        file.write_text("CREATE", encoding="utf-8")
+    async with running.client.post("/api/v1/reload", headers=headers) as answer:
+        assert answer.status == 422
+    for file in running.folder.glob("*.profile"):
+        file.write_text(DOMAIN, encoding="utf-8")
+    async with running.client.post("/api/v1/reload", headers=headers) as answer:
+        assert answer.status == 200

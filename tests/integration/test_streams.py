@@ -118,6 +118,15 @@ async def test_a_stream_of_a_rule_or_a_profile_holds_its_notifications_alone(run
     assert await of_profile.names(2) == ["b", "e"]
 
 
+async def test_a_stream_ends_when_its_token_is_dropped(running: Running) -> None:
+    listener = await listen(running)
+    await running.tell(told("a"))
+    assert await listener.names(1) == ["a"]
+    await running.control.drop_token("read None")
+    await running.tell(told("b"))
+    assert await listener.names(1) == []
+
+
 async def test_a_probe_that_fires_a_rule_wakes_the_streams(running: Running) -> None:
     listener = await listen(running)
     probes = running.control.probes

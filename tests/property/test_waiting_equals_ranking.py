@@ -92,3 +92,21 @@ def test_some_thousand_are_taken_in_their_order(rates: list[float], taken: int) 
     assert step(waiting, pages, 51.0, len(rates)) == sorted(
         ranked[taken:], key=lambda each: (-gain(each, 51.0), each.source_id)
     )
+
+
+def test_a_new_plan_has_all_ranked_by_its_own_price_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("_FOUND", TURN), ("_SHORT", TURN), ("_RUN", 4)):
+        monkeypatch.setattr(f"proxyd.scheduling.waiting.{name}", value)
+    waiting, pages = Waiting(), [page(number, 0.01, 0.0) for number in range(200)]
+    for each in pages:
+        waiting.put(each, None)
+
+    def first(price_item_s: float) -> str:
+        gains = partial(waiting.gains, now_s=1000.0, week=None, price_item_s=price_item_s)
+        return next(waiting.best(gains))[1].source_id
+
+    for _ in range(40):  # several rounds at the old price
+        first(PRICE)
+    waiting.renumber(None)
+    waiting.put(page(999, 0.04, 0.0), None)
+    assert first(10 * PRICE) == "s999"

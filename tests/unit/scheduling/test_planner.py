@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from proxyd.model.chronon import ChrononGrid
+from proxyd.model.chronon import ChrononGrid, Epoch
+from proxyd.model.profile import PolicyName
 from proxyd.politeness import PolitenessBudget, ProbeLog
-from proxyd.scheduling import Budget, Demands, Page, Planner, PlannerSettings
+from proxyd.scheduling import Budget, Demands, PacedDemand, Page, Planner, PlannerSettings
 
 HALF_HOUR_S = 1800.0
 RATE_PER_S = 1 / 3600
@@ -34,3 +35,25 @@ def test_a_probe_is_made_in_the_chronon_in_which_it_is_due(due_s: float) -> None
 def test_no_probe_is_made_for_a_full_window_where_nothing_is_said_to_be_lost() -> None:
     found = planner(20 * HALF_HOUR_S, window=1)
     assert [now for now in range(24) if found.choose(now)] == [20]
+
+
+def test_a_preview_has_those_that_wait_for_room_before_those_that_sleep() -> None:
+    found = Planner(PlannerSettings(ChrononGrid(1.0), Budget(0.1), price_item_s=1.0, host_spacing_s=0.0))
+    for number in range(240):
+        name, waits = f"s{number}", number < 40
+        log = ProbeLog(PolitenessBudget(60.0))
+        seen_s = 0.0 if waits else 180.0
+        found.put(Page(name, name, log, Demands(detecting=["r"]), 0.01, last_seen_s=seen_s, window=50), now=100)
+    found.choose(100)
+    epoch = Epoch(101, 400)
+    assert found.preview(epoch, limit=5) == found.preview(epoch)[:5]
+
+
+@pytest.mark.parametrize("gap", [2, 3, 5])
+def test_a_golden_pace_makes_no_more_probes_than_it_asks_where_gaps_are_few_chronons(gap: int) -> None:
+    settings = PlannerSettings(ChrononGrid(1.0), Budget(9.0), price_item_s=RATE_PER_S * gap**2 / 2, host_spacing_s=0.0)
+    found = Planner(settings)
+    demands = Demands(paced=[PacedDemand("r", PolicyName.GOLDEN, seed=1)])
+    found.put(Page("a", "a", ProbeLog(PolitenessBudget(1.0)), demands, RATE_PER_S, last_seen_s=0.0), now=0)
+    made = [planned for _, chosen in found.play(Epoch(0, 2000)) for planned in chosen]
+    assert len(made) <= 1.05 * 2000 / gap
