@@ -26,7 +26,7 @@ from proxyd.api.models import (
     WebhookShown,
     Window,
 )
-from proxyd.api.queries import before, cursor_of, wanted
+from proxyd.api.queries import before, page_of, wanted
 from proxyd.api.traces import trace
 from proxyd.ports import Control
 
@@ -45,9 +45,8 @@ class Notified:
         """Return a part of the notifications that are asked for."""
         which = wanted(asked, self._control, since=asked.since)
         rows = await self._control.notifications(which, before=before(asked.cursor), limit=asked.limit + 1)
-        next_cursor = cursor_of(str(rows[asked.limit - 1]["position"])) if len(rows) > asked.limit else None
-        items = [payloads.notification(row) for row in rows[: asked.limit]]
-        return Page[NotificationListed](items=items, next_cursor=next_cursor)
+        rows, next_cursor = page_of(rows, asked.limit)
+        return Page[NotificationListed](items=[payloads.notification(row) for row in rows], next_cursor=next_cursor)
 
     async def get_notification(self, request: web.Request) -> NotificationTraced:
         """Show a notification with all that led to it and what became of it."""
@@ -61,9 +60,8 @@ class Notified:
         """List the deliveries that were given up, newest first."""
         asked = read_query(request, Window)
         rows = await self._control.dead_letters(before=before(asked.cursor), limit=asked.limit + 1)
-        next_cursor = cursor_of(str(rows[asked.limit - 1]["position"])) if len(rows) > asked.limit else None
-        items = [payloads.dead_letter(row) for row in rows[: asked.limit]]
-        return Page[DeadLetter](items=items, next_cursor=next_cursor)
+        rows, next_cursor = page_of(rows, asked.limit)
+        return Page[DeadLetter](items=[payloads.dead_letter(row) for row in rows], next_cursor=next_cursor)
 
     async def replay_dead(self, request: web.Request) -> Replayed:
         """Send again every delivery that was given up."""

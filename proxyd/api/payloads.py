@@ -36,7 +36,7 @@ from proxyd.ports import Control, Report, Token
 from proxyd.rules import Account, Advice, Explanation, Fates, Misfit, PlanCost, RuleOutlook, iso_time
 from proxyd.scheduling import PlannedProbe
 
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _EVEN = 1.05
 _DAY_S = 86400.0
 
@@ -261,7 +261,7 @@ def _week_lines(found: Explanation) -> list[str]:
     busiest = max(range(len(found.week)), key=lambda hour: found.week[hour])
     if found.week[busiest] > _EVEN:
         day, hour = divmod(busiest, 24)
-        lines.append(f"week: busiest on {_DAYS[day]} at {hour}:00 UTC, {found.week[busiest]:.1f} times its mean")
+        lines.append(f"week: busiest on {DAYS[day]} at {hour}:00 UTC, {found.week[busiest]:.1f} times its mean")
     return lines
 
 

@@ -21,7 +21,7 @@ from proxyd.api.models import (
     ReportShown,
     Window,
 )
-from proxyd.api.queries import before, cursor_of
+from proxyd.api.queries import before, page_of
 from proxyd.ports import Control
 
 
@@ -57,8 +57,8 @@ class Planned:
         asked = read_query(request, Window)
         name = request.match_info["name"]
         rows = await self._control.made_probes(name, before=before(asked.cursor), limit=asked.limit + 1)
-        next_cursor = cursor_of(str(rows[asked.limit - 1]["position"])) if len(rows) > asked.limit else None
-        return Page[ProbeMade](items=[payloads.probe_made(row) for row in rows[: asked.limit]], next_cursor=next_cursor)
+        rows, next_cursor = page_of(rows, asked.limit)
+        return Page[ProbeMade](items=[payloads.probe_made(row) for row in rows], next_cursor=next_cursor)
 
     async def list_items(self, request: web.Request) -> Items[ItemSeen]:
         """List when items of a source came and when each was seen, newest first, where they tell their own time."""

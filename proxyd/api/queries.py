@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
+from typing import Any, TypeAlias
 
 from proxyd.api.models import Which, Window
 from proxyd.api.problems import BadRequestError
@@ -12,6 +13,7 @@ from proxyd.model.profile import Declaration
 from proxyd.model.values import parse_iso
 from proxyd.ports import Control, Wanted
 
+Row: TypeAlias = dict[str, Any]
 _LARGEST = 2**63 - 1
 _FOREIGN = "cursor is not one that this API gave out"
 
@@ -40,6 +42,11 @@ def before(cursor: str | None) -> int | None:
     """Return the position that a cursor stands for."""
     value = read_cursor(cursor)
     return None if value is None else position(value, _FOREIGN)
+
+
+def page_of(rows: list[Row], limit: int) -> tuple[list[Row], str | None]:
+    """Return the rows of a part of a list by position, and the cursor of the next; one more was asked for."""
+    return rows[:limit], cursor_of(str(rows[limit - 1]["position"])) if len(rows) > limit else None
 
 
 def part_of(names: Iterable[str], window: Window) -> tuple[list[str], str | None]:

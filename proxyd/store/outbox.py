@@ -33,7 +33,6 @@ from proxyd.store.webhooks import SqlWebhooks
 from proxyd.store.writer import Writer, drained
 
 WAITING = ("pending", "held", "gathering", "gathered")
-_MOST_DETAIL = 1000
 _MOST_GATHERED = 10_000  # notifications of a digest; those after them make another one
 _JOIN_DIGEST = (
     update(t.outbox)
@@ -135,13 +134,13 @@ class SqlOutbox:
             "next_s": now_s if is_dead else next_s,
             "attempts": delivery.attempts + 1,
             "first_attempt_s": now_s if delivery.first_attempt_s is None else delivery.first_attempt_s,
-            "last_error": error[:_MOST_DETAIL],
+            "last_error": error[: rows.MOST_DETAIL],
         }
 
         def write(connection: Connection) -> None:
             _update(connection, delivery, **values)
             if is_dead:
-                _update_members(connection, delivery, state="dead", done_s=now_s, last_error=error[:_MOST_DETAIL])
+                _update_members(connection, delivery, state="dead", done_s=now_s, last_error=error[: rows.MOST_DETAIL])
             attempt = _attempt(delivery, now_s, duration_s, "dead" if is_dead else "retry", error)
             connection.execute(insert(t.attempts), [attempt])
             if disables:
@@ -359,19 +358,19 @@ def _update_members(connection: Connection, delivery: Delivery, **values: Any) -
 
 def _attempt(delivery: Delivery, now_s: float, duration_s: float, result: str, detail: str) -> dict[str, Any]:
     row = {"position": delivery.position, "attempted_s": now_s - duration_s, "duration_s": duration_s}
-    return row | {"result": result, "detail": detail[:_MOST_DETAIL]}
+    return row | {"result": result, "detail": detail[: rows.MOST_DETAIL]}
 
 
 def _disable(connection: Connection, delivery: Delivery, now_s: float, detail: str) -> None:
     """Note that an endpoint wants no more, and give up what is pending for it; what is gathered follows when due."""
     o = t.outbox.c
     waiting = and_(o.lane == delivery.lane, o.state.in_(("pending", "gathered")))
-    dead = {"state": "dead", "done_s": now_s, "last_error": detail[:_MOST_DETAIL]}
+    dead = {"state": "dead", "done_s": now_s, "last_error": detail[: rows.MOST_DETAIL]}
     connection.execute(update(t.outbox).where(waiting).values(**dead))
     _enable(connection, {delivery.lane})
     declared = " ".join((delivery.kind, delivery.form, delivery.secret_kind, delivery.secret_name))
     row = {"lane": delivery.lane, "rule": delivery.rule, "endpoint": delivery.endpoint, "declared": declared}
-    connection.execute(insert(t.endpoints), [row | {"disabled_s": now_s, "detail": detail[:_MOST_DETAIL]}])
+    connection.execute(insert(t.endpoints), [row | {"disabled_s": now_s, "detail": detail[: rows.MOST_DETAIL]}])
 
 
 def _enable(connection: Connection, lanes: Collection[str]) -> None:

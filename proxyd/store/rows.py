@@ -19,6 +19,7 @@ from proxyd.model.schedule import Probe
 from proxyd.rules import Account, JointInterval, Observation, Obtained, Subscription, SubscriptionStatus, Total
 from proxyd.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
 
+MOST_DETAIL = 1000  # characters
 DAY_S = 86400.0
 ACCOUNT_FIELDS = tuple(field.name for field in fields(Account))
 _FIT_FIELDS = tuple(field.name for field in fields(ModelFit))
@@ -63,7 +64,7 @@ def probe_row(observation: Observation, probe: Probe) -> dict[str, Any]:
         "rule": probe.rule,
         "outcome": outcome.kind.value,
         "status": outcome.status,
-        "detail": outcome.detail[:1000],
+        "detail": outcome.detail[:MOST_DETAIL],
         "items": sum(event.kind is EventKind.INSERT and not event.seed for event in observation.events),
         "delay_s": sum(delays_s) / len(delays_s) if delays_s else None,
     }

@@ -13,7 +13,7 @@ from yarl import URL
 from proxyd.api import payloads
 from proxyd.api.declared import Declared, etag_of
 from proxyd.api.models import CostShown, Fault, Problem, ProfileListed
-from proxyd.api.problems import EXPECTED, BadRequestError, answer_to, problem
+from proxyd.api.problems import EXPECTED, BadRequestError, answer_to
 from proxyd.api.queries import known_declaration
 from proxyd.api.web.gate import SIGNED
 from proxyd.api.web.rendering import Renderer
@@ -113,9 +113,7 @@ class Editor:
         self._known(name)
         if not form["confirmed"]:
             raise BadRequestError("tick the box that confirms it")
-        if self._changed_meanwhile(form) is not None:
-            return problem(412, "Precondition failed", f"profile {name!r} was changed meanwhile; look at it again")
-        await self._control.drop_profile(name)
+        await self._control.drop_profile(name, only_if=lambda text: _is_as_opened(text, form))
         request[SIGNED].session.notes.append("Dropped.")
         raise web.HTTPSeeOther("/profiles")
 
@@ -133,7 +131,7 @@ class Editor:
         if not name:
             return None
         now = self._control.text_of(name) if name in self._control.declaration.profiles else ""
-        return None if hmac.compare_digest(etag_of(now).encode(), form["tag"].encode()) else now
+        return None if _is_as_opened(now, form) else now
 
     async def _verdict(self, text: str, *, saves: bool = False) -> Verdict:
         """Return what a text would change and cost, or with ``saves`` what it changed, or what is wrong with it."""
@@ -157,6 +155,10 @@ class Editor:
         found = self._known(name)[0] if name in self._control.declaration.profiles else None
         kept = {each: form[each] for each in ("name", "text", "tag")}
         return self._editor(request, status=status, found=found, **kept, **facts)
+
+
+def _is_as_opened(text: str, form: dict[str, str]) -> bool:
+    return hmac.compare_digest(etag_of(text).encode(), form["tag"].encode())
 
 
 def _place(name: str) -> URL:

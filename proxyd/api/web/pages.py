@@ -39,7 +39,6 @@ from proxyd.rules import Fates
 _LOGGED = 30
 _MOST_PLANNED = 1000
 _MOST_DEAD = 20
-_DAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 class Pages:
@@ -76,7 +75,7 @@ class Pages:
         """List the sources."""
         found = await self._declared.list_sources(request)
         weeks = {each.source: week_picture(each.week) for each in found.items}
-        return self._render(request, "sources.html", found=found, weeks=weeks, day_names=_DAY_NAMES)
+        return self._render(request, "sources.html", found=found, weeks=weeks, day_names=payloads.DAYS)
 
     async def source(self, request: web.Request) -> web.Response:
         """Show one source, and its coming week."""
@@ -96,7 +95,7 @@ class Pages:
                 payloads.probe_made(row) for row in await self._control.made_probes(name, before=None, limit=_LOGGED)
             ],
             most_planned=_MOST_PLANNED,
-            day_names=_DAY_NAMES,
+            day_names=payloads.DAYS,
         )
 
     async def rules(self, request: web.Request) -> web.Response:
