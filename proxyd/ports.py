@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, Protocol, TypeAlias
@@ -336,8 +336,8 @@ class Control(Protocol):
     async def seen_items(self, source_id: str, *, days: float, limit: int) -> list[tuple[float, float]]:
         """Return when items of a source came, where they say, and when each was seen; unix seconds, newest first."""
 
-    def fates(self, rule: str) -> Fates:
-        """Return what became of the execution intervals of a declared rule since its START."""
+    def fates(self, rules: Iterable[str]) -> Fates:
+        """Return what became of the execution intervals of declared rules since their START, added up."""
 
     async def notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> list[dict[str, Any]]:
         """Return notifications, newest first, each with its deliveries; ``before`` is a position."""

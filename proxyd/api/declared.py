@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from aiohttp import ETag, web
 
 from proxyd.api import payloads
-from proxyd.api.endpoint import answered, read_query
+from proxyd.api.composing import compose, faults_of
+from proxyd.api.endpoint import answered, read_body, read_query
 from proxyd.api.models import (
     ChangesMade,
     CostShown,
@@ -17,7 +18,6 @@ from proxyd.api.models import (
     Explained,
     Page,
     ProfileListed,
-    ProfileShown,
     Reloaded,
     Rule,
     SourceListed,
@@ -25,7 +25,9 @@ from proxyd.api.models import (
 )
 from proxyd.api.problems import BadRequestError, problem
 from proxyd.api.queries import known_declaration, part_of
-from proxyd.errors import NotFoundError
+from proxyd.api.written import DeclarationWritten, ProfileShown, written
+from proxyd.errors import NotFoundError, ProfileError
+from proxyd.language import parse
 from proxyd.ports import Changes, Control
 
 TEXTS = ("text/plain", "application/octet-stream")
@@ -56,26 +58,32 @@ class Declared:
         if declared is None:
             raise NotFoundError(f"there is no profile {name!r}")
         text = self._control.text_of(name)
-        shown = ProfileShown(text=text, **payloads.profile(declared, declaration, self._control))
+        members = payloads.profile(declared, declaration, self._control)
+        shown = ProfileShown(text=text, declared=written(parse(text).statements), **members)
         answer = answered(shown)
         answer.etag = etag_of(text)
         return answer
 
     async def declare(self, request: web.Request) -> ChangesMade | web.Response:
-        """Declare a text of the rule language.
+        """Declare a text of the rule language, or the same structure as JSON.
 
         What it declares replaces what the API declared by the same names; DROP removes.
         """
         asked = read_query(request, DryRun)
-        if request.content_type not in TEXTS:
-            return problem(415, "Unsupported media type", "send the text of the profile as text/plain")
+        if request.content_type in TEXTS:
+            return await self._declare(await _text_of(request), dry_run=asked.dry_run)
+        if request.content_type != "application/json":
+            return problem(415, "Unsupported media type", "send text/plain in the rule language, or application/json")
+        composed = compose(await read_body(request, DeclarationWritten))
         try:
-            text = (await request.read()).decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise BadRequestError("the text is not UTF-8") from error
+            return await self._declare(composed.text, dry_run=asked.dry_run)
+        except ProfileError as error:
+            raise faults_of(composed, error) from error
+
+    async def _declare(self, text: str, *, dry_run: bool) -> ChangesMade | web.Response:
         if not text.strip():
-            raise BadRequestError("the text is empty; send at least one statement")
-        if asked.dry_run:
+            raise BadRequestError("nothing is declared; send at least one statement")
+        if dry_run:
             changes, cost = await self._control.try_out(text)
             return answered(_made(changes, payloads.cost(cost)))
         return _made(await self._control.declare(text))
@@ -91,7 +99,7 @@ class Declared:
         """List the rules, by name, and what became of their execution intervals."""
         declaration = self._control.declaration
         names, next_cursor = part_of(declaration.rules, read_query(request, Window))
-        rules = [payloads.rule(declaration.rules[name], self._control.fates(name), self._control) for name in names]
+        rules = [payloads.rule(declaration.rules[name], self._control) for name in names]
         return Page[Rule](items=rules, next_cursor=next_cursor)
 
     async def get_rule(self, request: web.Request) -> Rule:
@@ -100,7 +108,7 @@ class Declared:
         declared = known_declaration(self._control).rules.get(name)
         if declared is None:
             raise NotFoundError(f"there is no rule {name!r}")
-        return payloads.rule(declared, self._control.fates(name), self._control)
+        return payloads.rule(declared, self._control)
 
     async def list_domains(self, request: web.Request) -> Page[DomainShown]:
         """List the domains, by name, with their page classes."""
@@ -130,6 +138,13 @@ class Declared:
         if not await self._control.reload():
             return problem(422, "The profiles have errors", "nothing was changed; the log and `proxyd check` name them")
         return Reloaded()
+
+
+async def _text_of(request: web.Request) -> str:
+    try:
+        return (await request.read()).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadRequestError("the text is not UTF-8") from error
 
 
 def etag_of(text: str) -> str:

@@ -112,12 +112,6 @@ class ProfileListed(Achieved):
     rules: list[Rule]
 
 
-class ProfileShown(ProfileListed):
-    """A client profile with its text in the canonical layout."""
-
-    text: str
-
-
 class DomainField(Wire):
     """A field of a page class."""
 

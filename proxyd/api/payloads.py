@@ -283,18 +283,17 @@ def _origin_lines(found: Explanation) -> list[str]:
 def profile(declared: Profile, declaration: Declaration, control: Control) -> dict[str, Any]:
     """Return the members of a profile: who declared it, its rules, and what they achieved."""
     rules = [r for r in declaration.rules.values() if declared.name in r.profiles]
-    fates = [control.fates(r.name) for r in rules]
     return {
         "name": declared.name,
         "origin": control.origin(declared.file),
         "domains": list(declared.domains),
         "users": list(declared.users),
-        "rules": [rule(r, its, control) for r, its in zip(rules, fates, strict=True)],
-        **_fates(sum(fates, Fates())),
+        "rules": [rule(each, control) for each in rules],
+        **_fates(control.fates([r.name for r in rules])),
     }
 
 
-def rule(declared: NotificationRule, fates: Fates, control: Control) -> Rule:
+def rule(declared: NotificationRule, control: Control) -> Rule:
     """Return a rule and what it achieved."""
     return Rule(
         name=declared.name,
@@ -304,7 +303,7 @@ def rule(declared: NotificationRule, fates: Fates, control: Control) -> Rule:
         policy=declared.policy.name.value,
         fingerprint=declared.fingerprint,
         deliveries=len(declared.deliveries),
-        **_fates(fates),
+        **_fates(control.fates([declared.name])),
     )
 
 

@@ -61,7 +61,7 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
 def answer_to(error: Exception) -> web.Response:
     """Return the problem document of one of the expected errors."""
     if isinstance(error, ProfileError):
-        return _faulty(422, "The text has errors", [_of_text(one) for one in error.errors])
+        return _faulty(422, "The text has errors", [fault_of_text(one) for one in error.errors])
     if isinstance(error, FaultsError):
         return _faulty(error.status, error.title, error.faults)
     if isinstance(error, NotFoundError | ConflictError | BusyError):
@@ -79,11 +79,12 @@ def _refusal(error: NotFoundError | ConflictError | BusyError) -> web.Response:
 
 
 def _faulty(status: int, title: str, faults: Sequence[Fault]) -> web.Response:
-    said = f"{len(faults)} error{'s' * (len(faults) != 1)}; nothing was changed"
+    said = f"{len(faults)} error{'s' * (len(faults) != 1)}" + "; nothing was changed" * (status != 400)
     return problem(status, title, said, faults)
 
 
-def _of_text(error: RuleError) -> Fault:
+def fault_of_text(error: RuleError) -> Fault:
+    """Return an error of a text in the rule language, with its place there."""
     return Fault(
         file=error.file, line=error.line, column=error.column, detail=error.message, source_line=error.source_line
     )

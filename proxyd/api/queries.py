@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable
+from heapq import nsmallest
 from typing import Any, TypeAlias
 
 from proxyd.api.models import Which, Window
@@ -52,7 +53,7 @@ def page_of(rows: list[Row], limit: int) -> tuple[list[Row], str | None]:
 def part_of(names: Iterable[str], window: Window) -> tuple[list[str], str | None]:
     """Return the names of a part of a list in order, and the cursor of the next."""
     after = read_cursor(window.cursor)
-    found = [name for name in sorted(names) if after is None or name > after][: window.limit + 1]
+    found = nsmallest(window.limit + 1, (name for name in names if after is None or name > after))
     is_more = len(found) > window.limit
     return found[: window.limit], cursor_of(found[window.limit - 1]) if is_more else None
 

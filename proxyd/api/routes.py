@@ -37,7 +37,6 @@ from proxyd.api.models import (
     PlanWindow,
     ProbeMade,
     ProfileListed,
-    ProfileShown,
     Readiness,
     Reloaded,
     Replayed,
@@ -58,6 +57,7 @@ from proxyd.api.planned import Planned
 from proxyd.api.problems import problems
 from proxyd.api.streams import Streams, StreamSettings
 from proxyd.api.web import Dashboard
+from proxyd.api.written import DeclarationWritten, ProfileShown
 from proxyd.ports import Control
 
 _MAX_BODY = 256 * 1024
@@ -102,8 +102,8 @@ def endpoints(control: Control, streams: Streams) -> Sequence[Endpoint]:
         Endpoint("GET", "/api/v1/profiles/{name}/feed.json", "read", feeds.json, "application/feed+json",
                  FeedOf, raises=(404, 503), token_in_query=True),
         Endpoint("GET", "/api/v1/profiles", "read", declared.list_profiles, Page[ProfileListed], Window),
-        Endpoint("POST", "/api/v1/profiles", "write", declared.declare, ChangesMade, DryRun, texts=TEXTS, status=201,
-                 also=(200,), raises=(404, 409, 413, 415, 422), is_keyed=True),
+        Endpoint("POST", "/api/v1/profiles", "write", declared.declare, ChangesMade, DryRun,
+                 DeclarationWritten, TEXTS, status=201, also=(200,), raises=(404, 409, 413, 415, 422), is_keyed=True),
         Endpoint("GET", "/api/v1/profiles/{name}", "read", declared.get_profile, ProfileShown, raises=(404, 503)),
         Endpoint("DELETE", "/api/v1/profiles/{name}", "write", declared.drop_profile, ChangesMade,
                  raises=(404, 409, 412, 422, 503)),

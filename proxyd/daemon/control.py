@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -30,7 +30,7 @@ from proxyd.ports import (
     Wanted,
     WebhookState,
 )
-from proxyd.rules import Advice, Decider, Explanation, Fates, PlanCost, advise, fates_of, iso_time
+from proxyd.rules import Advice, Decider, Explanation, Fates, PlanCost, advise, iso_time
 from proxyd.scheduling import PlannedProbe
 from proxyd.store import KEPT_ANSWERS_S, SqlStore
 
@@ -147,9 +147,9 @@ class DaemonControl:
         if source_id not in self.declaration.sources:
             raise NotFoundError(f"there is no source {source_id!r}")
 
-    def fates(self, rule: str) -> Fates:
-        """Return what became of the execution intervals of a rule."""
-        return self.decider.fates(rule)
+    def fates(self, rules: Iterable[str]) -> Fates:
+        """Return what became of the execution intervals of some rules."""
+        return self.decider.fates(rules)
 
     async def notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> list[dict[str, Any]]:
         """Return notifications, newest first."""
@@ -277,7 +277,7 @@ class DaemonControl:
         metrics.outbox_age.set(0.0 if oldest_s is None else max(0.0, self.clock.time_s() - oldest_s))
         metrics.outbox_dead.set(dead)
         metrics.endpoints_disabled.set(len(await self.store.disabled_endpoints()))
-        fates = fates_of(self.decider.streams.values())
+        fates = self.decider.fates(self.declaration.rules)
         metrics.completeness.set(1.0 if fates.completeness is None else fates.completeness)
         metrics.models_off.set(len(self.decider.misfits()))
         metrics.utility.set(1.0 if fates.utility is None else fates.utility)

@@ -18,14 +18,17 @@ from proxyd.language.nodes import (
     SourceText,
     Statement,
 )
-from proxyd.language.parser import parse
+from proxyd.language.parser import parse, stray_words
 from proxyd.language.printer import (
     format_expression,
+    format_options,
     format_parsed,
     format_select,
+    format_settings,
     format_statements,
     format_trigger,
 )
+from proxyd.language.quoting import quote_name, quote_text
 from proxyd.language.settings import CheckSettings
 from proxyd.language.values import During, parse_during
 
@@ -51,10 +54,15 @@ __all__ = [
     "check",
     "check_parsed",
     "format_expression",
+    "format_options",
     "format_parsed",
     "format_select",
+    "format_settings",
     "format_statements",
     "format_trigger",
     "parse",
     "parse_during",
+    "quote_name",
+    "quote_text",
+    "stray_words",
 ]

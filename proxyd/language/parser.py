@@ -37,6 +37,7 @@ _STARTS = {
     "profile_option": ("DELIVER",),
     "clause": ("SET", "START", "END", "INTO", "FROM"),
 }
+_BEGINNINGS = frozenset(_HEADS) | {word for words in _STARTS.values() for word in words}
 _REQUIRED = {
     "profiles": "INTO",
     "query": "SET QUERY",
@@ -292,6 +293,24 @@ def _belongs(text: str, comment: Comment, statement: Statement, line_stop: int) 
         return True
     between = text[statement.span.stop : comment.start]
     return comment.start < line_stop and not between.strip(" \t;")
+
+
+def stray_words(source: SourceText) -> list[RuleError]:
+    """Return the errors of a text that is to be the rest of one clause: what would end or follow that clause.
+
+    >>> [str(error).splitlines()[0] for error in stray_words(SourceText("policy", "AUTO SET LIFE OVERWRITE"))]
+    ["policy:1:6: 'SET' begins another clause; give each on its own"]
+    """
+    scanned = scan(source)
+    errors: list[RuleError] = list(scanned.errors)
+    for token in scanned.tokens:
+        word = get_keyword(token.value) if token.shape is Shape.WORD else None
+        if word in _BEGINNINGS or (token.shape, token.value) == (Shape.SIGN, ";"):
+            message = f"{token.value!r} begins another clause; give each on its own"
+            errors.append(
+                RuleSyntaxError(message, text=source.text, start=token.start, stop=token.stop, file=source.file)
+            )
+    return errors
 
 
 def parse(text: str, file: str = "<text>") -> Parsed:

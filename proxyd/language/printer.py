@@ -39,7 +39,15 @@ from proxyd.model.profile import (
     WebhookForm,
 )
 
-__all__ = ["format_expression", "format_parsed", "format_select", "format_statements", "format_trigger"]
+__all__ = [
+    "format_expression",
+    "format_options",
+    "format_parsed",
+    "format_select",
+    "format_settings",
+    "format_statements",
+    "format_trigger",
+]
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -109,24 +117,29 @@ def _extraction(extraction: Extraction) -> str:
 
 def _source(source: CreateSource) -> list[str]:
     head = f"CREATE SOURCE {quote_name(source.name.value)} OF {format_class(source.page_class)}"
-    lines = [f"{head} AT {quote_text(source.url.value)}"]
+    return [f"{head} AT {quote_text(source.url.value)}", *(f"  {option}" for option in format_options(source))]
+
+
+def format_options(source: CreateSource) -> list[str]:
+    """Return the options of a source, each as it is written."""
+    options = []
     if source.politeness is not None:
-        lines.append(f"  POLITENESS {_probe_limit(source.politeness.value)}")
+        options.append(f"POLITENESS {_probe_limit(source.politeness.value)}")
     if source.expect is not None:
         expect = source.expect.value
-        lines.append(f"  EXPECT {format_number(expect.amount)} PER {_period(expect.per)}")
+        options.append(f"EXPECT {format_number(expect.amount)} PER {_period(expect.per)}")
     if source.zone is not None:
-        lines.append(f"  ZONE {quote_text(source.zone.value)}")
+        options.append(f"ZONE {quote_text(source.zone.value)}")
     if source.freshness is not None:
-        lines.append(f"  FRESHNESS {_obey(source.freshness)}")
-    lines.extend(f"  HEADER {quote_text(h.value[0])} {quote_text(h.value[1])}" for h in source.headers)
+        options.append(f"FRESHNESS {_obey(source.freshness)}")
+    options.extend(f"HEADER {quote_text(h.value[0])} {quote_text(h.value[1])}" for h in source.headers)
     if source.auth is not None:
-        lines.append(f"  AUTH {_auth(source.auth.value)}")
+        options.append(f"AUTH {_auth(source.auth.value)}")
     if source.websub is not None:
-        lines.append(f"  WEBSUB {'ON' if source.websub.value else 'OFF'}")
+        options.append(f"WEBSUB {'ON' if source.websub.value else 'OFF'}")
     if source.robots is not None:
-        lines.append(f"  ROBOTS {_obey(source.robots)}")
-    return lines
+        options.append(f"ROBOTS {_obey(source.robots)}")
+    return options
 
 
 def _obey(obeys: Located[bool]) -> str:
@@ -195,15 +208,16 @@ def _notification(rule: InsertNotification) -> list[str]:
         lines.append(f"SET QUERY {quote_name(format_select(rule.query))}")
     if rule.trigger is not None:
         lines.append(f"SET TRIGGER {quote_name(format_trigger(rule.trigger))}")
+    return lines + format_settings(rule)
+
+
+def format_settings(rule: InsertNotification) -> list[str]:
+    """Return the clauses of a rule after its query and trigger, each as it is written, on a line of its own."""
+    lines = []
     if rule.start is not None:
         lines.append(f"START {_time(rule.start)}")
     if rule.end is not None:
         lines.append(f"END {_time(rule.end)}")
-    return lines + _settings(rule)
-
-
-def _settings(rule: InsertNotification) -> list[str]:
-    lines = []
     if rule.utility is not None:
         lines.append(f"SET UTILITY {_utility(rule.utility.value)}")
     if rule.life is not None:

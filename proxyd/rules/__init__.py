@@ -7,7 +7,7 @@ from proxyd.rules.decider import Decider
 from proxyd.rules.engine import NOTHING_KNOWN, Known, Observation, PageContext, observe
 from proxyd.rules.estimates import Misfit, until_next_plan_s
 from proxyd.rules.explanation import Backlog, DeciderSettings, Explanation
-from proxyd.rules.fates import Fates, fates_of
+from proxyd.rules.fates import Fates
 from proxyd.rules.joint import JointInterval, Obtained
 from proxyd.rules.origins import probe_request
 from proxyd.rules.programs import RuleProgram, compile_rule
@@ -55,7 +55,6 @@ __all__ = [
     "Trial",
     "advise",
     "compile_rule",
-    "fates_of",
     "iso_time",
     "observe",
     "probe_request",

@@ -37,7 +37,7 @@ from proxyd.rules.engine import (
 )
 from proxyd.rules.estimates import Estimates, Fleet, Misfit, zone_s
 from proxyd.rules.explanation import Backlog, DeciderSettings, Explanation
-from proxyd.rules.fates import Fates, fates_of
+from proxyd.rules.fates import Fates, KeptStreams
 from proxyd.rules.joint import JointInterval
 from proxyd.rules.notices import History, notice
 from proxyd.rules.origins import MISSING, moved_url, probe_request, validators
@@ -65,7 +65,7 @@ class Decider:
         self.estimates = Estimates(settings.prior_mean_per_s, settings.cycle)
         self._throttles = Throttles()
         self.connection = Connectivity()
-        self.streams: dict[tuple[str, str], StreamState] = {}
+        self.streams = KeptStreams()
         self.hubs = Hubs()
         self.captures = Captures(settings.grid, self._url_of)
         self.planner = Planner(settings.planner)
@@ -95,7 +95,7 @@ class Decider:
 
         ``changes`` holds sources and when each had an item, oldest first.
         """
-        self.streams = dict(streams)
+        self.streams = KeptStreams(streams.values())
         self.captures = Captures(self.settings.grid, self._url_of, joint)
         self.hubs = Hubs(subscriptions)
         self.estimates.restore(states, weeks, changes)
@@ -125,11 +125,11 @@ class Decider:
             for name, program in self.programs.items()
             if name not in previous or previous[name].accepted_s == program.accepted_s
         }
-        self.streams = {
-            key: self.programs[key[0]].opened(stream)
-            for key, stream in self.streams.items()
-            if key[0] in kept and self.programs[key[0]].fits(stream)
-        }
+        self.streams = KeptStreams(
+            self.programs[name].opened(stream)
+            for (name, _), stream in self.streams.items()
+            if name in kept and self.programs[name].fits(stream)
+        )
         self._rules_of = {}
         backlog = []
         for name, program in self.programs.items():
@@ -395,10 +395,9 @@ class Decider:
             if each.told is None
         )
 
-    def fates(self, rule: str) -> Fates:
-        """Return what became of the execution intervals of a declared rule since its START."""
-        keys = [(rule, source_id) for source_id in (*self.programs[rule].rule.source_ids, "")]
-        return fates_of(self.streams[key] for key in keys if key in self.streams)
+    def fates(self, rules: Iterable[str]) -> Fates:
+        """Return what became of the execution intervals of declared rules since their START."""
+        return self.streams.fates_of(rules)
 
     def _keep_streams(self, streams: Iterable[StreamState]) -> None:
         for stream in streams:

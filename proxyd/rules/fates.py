@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import UserDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -28,6 +29,9 @@ class Fates:
     def __add__(self, other: Fates) -> Fates:
         return Fates(self.captured + other.captured, self.missed + other.missed, self.gained + other.gained)
 
+    def __sub__(self, other: Fates) -> Fates:
+        return Fates(self.captured - other.captured, self.missed - other.missed, self.gained - other.gained)
+
     @property
     def completeness(self) -> float | None:
         """Captured over all; ``None`` without any."""
@@ -43,11 +47,43 @@ class Fates:
         return self.captured + self.missed
 
 
-def fates_of(streams: Iterable[StreamState]) -> Fates:
-    """Return the fates of all intervals of some streams."""
-    found = list(streams)
-    return Fates(
-        sum(stream.captured for stream in found),
-        sum(stream.missed for stream in found),
-        sum(stream.utility for stream in found),
-    )
+NO_FATES = Fates()
+
+
+class KeptStreams(UserDict[tuple[str, str], StreamState]):
+    """Streams by rule and source, with the fates of each rule added up as they change.
+
+    Examples
+    --------
+    >>> streams = KeptStreams()
+    >>> for captured in (1, 2):
+    ...     streams["r", "a"] = StreamState("r", "a", (), captured=captured)
+    >>> streams["r", "b"] = StreamState("r", "b", (), missed=1)
+    >>> streams.fates_of(["r"])
+    Fates(captured=2, missed=1, gained=0.0)
+    >>> del streams["r", "b"]
+    >>> streams.fates_of(["r", "unknown"]).missed
+    0
+    """
+
+    def __init__(self, streams: Iterable[StreamState] = ()) -> None:
+        self._fates: dict[str, Fates] = {}
+        super().__init__({(each.rule, each.source_id): each for each in streams})
+
+    def __setitem__(self, key: tuple[str, str], stream: StreamState) -> None:
+        """Keep a stream as the newest."""
+        change = _fates(stream) - (_fates(self.data[key]) if key in self.data else NO_FATES)
+        self._fates[key[0]] = self._fates.get(key[0], NO_FATES) + change
+        self.data[key] = stream
+
+    def __delitem__(self, key: tuple[str, str]) -> None:
+        """Forget a stream."""
+        self._fates[key[0]] -= _fates(self.data.pop(key))
+
+    def fates_of(self, rules: Iterable[str]) -> Fates:
+        """Return what became of the execution intervals of some rules."""
+        return sum((self._fates.get(rule, NO_FATES) for rule in rules), NO_FATES)
+
+
+def _fates(stream: StreamState) -> Fates:
+    return Fates(stream.captured, stream.missed, stream.utility)

@@ -60,7 +60,7 @@ def intervals_of(notification: dict[str, Any]) -> Select[*tuple[Any, ...]]:
         select(t.intervals)
         .where(c.rule == notification["rule"], c.source_id.in_([*pages, *data.get("missing", ())]))
         .where(c.start_s.between(start_s - _SAME_S, start_s + _SAME_S))
-        .where(c.probed_s <= notification["created_s"] + _SAME_S)
+        .where(c.probed_s.between(start_s - _SAME_S, notification["created_s"] + _SAME_S))  # no probe is before it
         .order_by(c.probed_s, c.interval_id)
     )
 

@@ -34,7 +34,6 @@ from proxyd.errors import NotFoundError
 from proxyd.model.profile import shown_endpoint
 from proxyd.model.values import parse_iso
 from proxyd.ports import Control
-from proxyd.rules import Fates
 
 _LOGGED = 30
 _MOST_PLANNED = 1000
@@ -59,7 +58,7 @@ class Pages:
             "fleet.html",
             report=report,
             charts=_report_charts(report),
-            fates=sum((self._control.fates(rule) for rule in self._control.declaration.rules), Fates()),
+            fates=self._control.fates(self._control.declaration.rules),
             values=samples.values,
             delays=[
                 ("Published to seen, items", samples.delays("proxyd_item_delay_seconds")),

@@ -1,0 +1,187 @@
+"""Declarations as JSON: what the language says, with a pointer to each member that is wrong."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxyd.api.composing import compose
+from proxyd.api.written import DeclarationWritten
+from tests.integration.api_world import Running, running_api
+
+LIFETIMES = itertools.count(9.0)  # tokens are named by them
+DECLARED: dict[str, Any] = {
+    "domains": [
+        {
+            "name": "Quotes",
+            "classes": [
+                {
+                    "name": "QUOTE",
+                    "fields": [
+                        {"path": "symbol", "type": "String", "found": {"reader": "JSON", "selector": "$.symbol"}},
+                        {"path": "last", "type": "Decimal", "found": {"reader": "JSON", "selector": "$.last"}},
+                    ],
+                }
+            ],
+        }
+    ],
+    "sources": [
+        {
+            "name": "exchange",
+            "class": "QUOTE",
+            "url": 'https://exchange.example/q?s="it\'s"',
+            "politeness": "12 PROBES PER HOUR, SPACING 2 MINUTES",
+            "expect": "3 PER DAY",
+            "zone": "Europe/Berlin",
+            "headers": [{"name": "Accept", "value": "application/json"}],
+            "auth": {"user": "me", "secret": {"env": "SECRET_A"}},
+            "robots": "IGNORE",
+        }
+    ],
+    "profiles": [{"name": "Trading", "domains": ["Quotes"], "users": ["me"]}],
+    "notifications": [
+        {
+            "name": "dear",
+            "profiles": ["Trading"],
+            "query": "SELECT symbol, last\nFROM QUOTE",
+            "trigger": "ON UPDATE TO QUOTE WHEN NEW.last > 100 AND symbol <> '\"'",
+            "start": "NOW",
+            "end": "NOW + '30 days'",
+            "utility": "LINEAR(30 MINUTES)",
+            "policy": "UNIFORM(15 MINUTES)",
+            "deliveries": [
+                {"webhook": "https://r.example/hook", "secret": {"env": "SECRET_A"}, "form": "GITHUB"},
+                {"mail": "me@example.org"},
+            ],
+            "digest": "EVERY 1 HOUR AT MOST 20 ITEMS",
+        }
+    ],
+}
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
+    async with running_api(tmp_path) as world:
+        yield world
+
+
+async def post(running: Running, declared: Any, query: str = "") -> tuple[int, dict[str, Any]]:
+    headers = await running.token("write", expires_in_s=next(LIFETIMES))
+    async with running.client.post(f"/api/v1/profiles{query}", json=declared, headers=headers) as answer:
+        return answer.status, await answer.json()
+
+
+async def test_what_json_declares_is_there_as_text_and_as_json(running: Running) -> None:
+    status, made = await post(running, DECLARED)
+    assert (status, made["added"]) == (201, ["dear"])
+    rule = running.control.declaration.rules["dear"]
+    assert [delivery.endpoint for delivery in rule.deliveries] == ["https://r.example/hook", "me@example.org"]
+    assert running.control.declaration.sources["exchange"].url == 'https://exchange.example/q?s="it\'s"'
+    async with running.client.get("/api/v1/profiles/Trading", headers=await running.token("read")) as answer:
+        shown = await answer.json()
+    assert 'INSERT NOTIFICATION "dear"' in shown["text"]
+    (kept,) = shown["declared"]["notifications"]
+    assert kept["policy"] == "UNIFORM(15 MINUTES)"
+    assert kept["deliveries"][1]["mail"] == "me@example.org"
+    assert (await post(running, {"notifications": [kept]}, "?dry_run=true"))[1]["restarted"] == []
+
+
+async def test_a_dry_run_says_what_it_would_cost(running: Running) -> None:
+    status, made = await post(running, DECLARED, "?dry_run=true")
+    assert (status, made["dry_run"], made["cost"]["sources_added"]) == (200, True, 1)
+    assert "dear" not in running.control.declaration.rules
+
+
+async def test_drop_removes(running: Running) -> None:
+    await post(running, DECLARED)
+    status, made = await post(running, {"drop": [{"kind": "NOTIFICATION", "name": "dear"}]})
+    assert (status, made["removed"]) == (201, ["dear"])
+
+
+def _set(place: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    def change(declared: dict[str, Any]) -> None:
+        *path, last = [int(part) if part.isdigit() else part for part in place.split("/")[1:]]
+        found: Any = declared
+        for part in path:
+            found = found[part]
+        found[last] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        ("/notifications/0/policy", "UNIFORM(15 PARSECS)", "PARSECS"),
+        ("/notifications/0/policy", "AUTO SET LIFE OVERWRITE", "'SET' begins another clause"),
+        ("/notifications/0/policy", "AUTO; DROP DOMAIN \"Quotes\"", "';' begins another clause"),
+        ("/notifications/0/policy", "AUTO /* hidden", "not closed"),
+        ("/notifications/0/end", "NOW + 'two moons'", 'such as "30 days"'),
+        ("/notifications/0/query", "SELECT sybmol FROM QUOTE", "sybmol"),
+        ("/notifications/0/trigger", "ON UPDATE TO QUOTE WHEN", "expected"),
+        ("/notifications/0/trigger", "ON UPDATE TO QUTOE", "QUTOE"),
+        ("/notifications/0/profiles/0", "Trade", "Trade"),
+        ("/sources/0/class", "QUTOE", "QUTOE"),
+        ("/sources/0/url", "ftp://x.example/", "http"),
+        ("/sources/0/zone", "Europe/Atlantis", "Atlantis"),
+        ("/sources/0/expect", "3 PER PARSEC", "PARSEC"),
+        ("/profiles/0/domains/0", "Qutoes", "Qutoes"),
+        ("/domains/0/classes/0/fields/0/found", {"reader": "JSON", "selector": "$["}, "$["),
+        ("/domains/0/classes/0/fields/0/type", "Strnig", "Input should be"),
+        ("/notifications/0/deliveries/1", {"mail": "a", "channel": "b"}, "one of webhook, mail and channel"),
+    ],
+)  # fmt: skip
+async def test_each_fault_points_to_its_member(running: Running, place: str, value: Any, said: str) -> None:
+    declared = copy.deepcopy(DECLARED)
+    _set(place, value)(declared)
+    status, problem = await post(running, declared)
+    assert status == 422
+    told = {fault["pointer"]: fault["detail"] for fault in problem["errors"]}
+    assert said in told[place]
+    assert set(told) == {place}
+    assert "dear" not in running.control.declaration.rules
+
+
+async def test_a_fault_in_a_query_has_its_line_and_column_there(running: Running) -> None:
+    declared = copy.deepcopy(DECLARED)
+    declared["notifications"][0]["query"] = 'SELECT symbol, "last"\nFROM QUOTE\nWHERE lsat > 1'
+    _, problem = await post(running, declared)
+    (fault,) = problem["errors"]
+    assert (fault["pointer"], fault["line"], fault["column"]) == ("/notifications/0/query", 3, 7)
+    assert fault["source_line"] == "WHERE lsat > 1"
+
+
+async def test_a_clause_that_is_missing_is_a_fault_of_its_rule(running: Running) -> None:
+    declared = copy.deepcopy(DECLARED)
+    del declared["notifications"][0]["utility"]
+    _, problem = await post(running, declared)
+    (fault,) = problem["errors"]
+    assert fault["pointer"].startswith("/notifications/0")
+    assert "SET UTILITY" in fault["detail"]
+
+
+@pytest.mark.parametrize("body", [{}, {"rules": []}, [], "x", {"drop": [{"kind": "USER", "name": "u"}]}])
+async def test_what_is_no_declaration_is_refused(running: Running, body: Any) -> None:
+    status, problem = await post(running, body)
+    assert status in {400, 422}
+    assert problem["title"]
+
+
+async def test_what_files_own_is_a_conflict_for_json_too(running: Running) -> None:
+    status, problem = await post(running, {"profiles": [{"name": "P", "domains": ["D"]}]})
+    assert status == 409
+    assert "change it there" in problem["detail"]
+
+
+def test_names_and_texts_cannot_leave_their_quotes() -> None:
+    hostile = 'x"; DROP DOMAIN "Quotes"; -- \' /*'
+    declared = copy.deepcopy(DECLARED)
+    declared["sources"][0] |= {"name": hostile, "url": hostile, "zone": hostile}
+    text = compose(DeclarationWritten.model_validate(declared)).text
+    assert text.count('"x""; DROP DOMAIN ""Quotes""; -- \' /*"') == 1
+    assert text.count("'x\"; DROP DOMAIN \"Quotes\"; -- '' /*'") == 2

@@ -1,0 +1,30 @@
+"""Statements as JSON and back are the same statements."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxyd.api.composing import compose
+from proxyd.api.written import DeclarationWritten, written
+from proxyd.language import Kind, Statement, parse
+from proxyd.language.nodes import CreateDomain, CreateProfile, CreateSource, DropStatement
+from tests.property.strategies import statements
+
+
+def _order(statement: Statement) -> int:
+    kinds = (DropStatement, CreateDomain, CreateSource, CreateProfile)
+    return next((n for n, kind in enumerate(kinds) if isinstance(statement, kind)), len(Kind))
+
+
+@given(st.lists(statements, max_size=3))
+def test_statements_survive_json(declared: list[Statement]) -> None:
+    there = written(declared)
+    wire = json.loads(there.model_dump_json(by_alias=True, exclude_none=True))
+    back = DeclarationWritten.model_validate(wire, strict=True)
+    assert back == there
+    parsed = parse(compose(back).text)
+    assert parsed.errors == ()
+    assert list(parsed.statements) == sorted(declared, key=_order)
