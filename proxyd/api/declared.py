@@ -24,7 +24,7 @@ from proxyd.api.models import (
     Window,
 )
 from proxyd.api.problems import BadRequestError, problem
-from proxyd.api.queries import known_declaration, part_of
+from proxyd.api.queries import InOrder, known_declaration, part_of
 from proxyd.api.written import DeclarationWritten, ProfileShown, written
 from proxyd.errors import NotFoundError, ProfileError
 from proxyd.language import parse
@@ -38,11 +38,12 @@ class Declared:
 
     def __init__(self, control: Control) -> None:
         self._control = control
+        self._source_names = InOrder()
 
     async def list_profiles(self, request: web.Request) -> Page[ProfileListed]:
         """List the profiles, by name."""
         declaration = self._control.declaration
-        names, next_cursor = part_of(declaration.profiles, read_query(request, Window))
+        names, next_cursor = part_of(sorted(declaration.profiles), read_query(request, Window))
         found = [payloads.profile(declaration.profiles[name], declaration, self._control) for name in names]
         return Page[ProfileListed](items=[ProfileListed(**each) for each in found], next_cursor=next_cursor)
 
@@ -98,7 +99,7 @@ class Declared:
     async def list_rules(self, request: web.Request) -> Page[Rule]:
         """List the rules, by name, and what became of their execution intervals."""
         declaration = self._control.declaration
-        names, next_cursor = part_of(declaration.rules, read_query(request, Window))
+        names, next_cursor = part_of(sorted(declaration.rules), read_query(request, Window))
         rules = [payloads.rule(declaration.rules[name], self._control) for name in names]
         return Page[Rule](items=rules, next_cursor=next_cursor)
 
@@ -113,13 +114,13 @@ class Declared:
     async def list_domains(self, request: web.Request) -> Page[DomainShown]:
         """List the domains, by name, with their page classes."""
         domains = self._control.declaration.domains
-        names, next_cursor = part_of(domains, read_query(request, Window))
+        names, next_cursor = part_of(sorted(domains), read_query(request, Window))
         return Page[DomainShown](items=[payloads.domain(domains[name]) for name in names], next_cursor=next_cursor)
 
     async def list_sources(self, request: web.Request) -> Page[SourceListed]:
         """List the sources, by name: state, rate, next probe and its reason."""
         declaration = self._control.declaration
-        names, next_cursor = part_of(declaration.sources, read_query(request, Window))
+        names, next_cursor = part_of(self._source_names.of(declaration.sources), read_query(request, Window))
         found = [self._control.explain(name) for name in names]
         items = [payloads.source(declaration, each) for each in found if each is not None]
         return Page[SourceListed](items=items, next_cursor=next_cursor)

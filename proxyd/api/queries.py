@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
-from heapq import nsmallest
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from proxyd.api.models import Which, Window
@@ -50,12 +50,35 @@ def page_of(rows: list[Row], limit: int) -> tuple[list[Row], str | None]:
     return rows[:limit], cursor_of(str(rows[limit - 1]["position"])) if len(rows) > limit else None
 
 
-def part_of(names: Iterable[str], window: Window) -> tuple[list[str], str | None]:
-    """Return the names of a part of a list in order, and the cursor of the next."""
+class InOrder:
+    """The names of a mapping in order, sorted once for as long as it stays the same.
+
+    >>> names = InOrder()
+    >>> names.of({"b": 1, "a": 2})
+    ['a', 'b']
+    """
+
+    def __init__(self) -> None:
+        self._mapping: Mapping[str, Any] = {}
+        self._names: list[str] = []
+
+    def of(self, mapping: Mapping[str, Any]) -> list[str]:
+        """Return the names of what is never changed but replaced."""
+        if mapping is not self._mapping:
+            self._mapping, self._names = mapping, sorted(mapping)
+        return self._names
+
+
+def part_of(names: Sequence[str], window: Window) -> tuple[Sequence[str], str | None]:
+    """Return a part of names in order, and the cursor of the next.
+
+    >>> part_of(["a", "b"], Window(limit=1, cursor=cursor_of("a")))
+    (['b'], None)
+    """
     after = read_cursor(window.cursor)
-    found = nsmallest(window.limit + 1, (name for name in names if after is None or name > after))
-    is_more = len(found) > window.limit
-    return found[: window.limit], cursor_of(found[window.limit - 1]) if is_more else None
+    first = 0 if after is None else bisect_right(names, after)
+    found = names[first : first + window.limit]
+    return found, cursor_of(found[-1]) if first + window.limit < len(names) else None
 
 
 def wanted(which: Which, control: Control, *, since: str | None = None) -> Wanted:

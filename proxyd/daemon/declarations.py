@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -27,9 +27,10 @@ from proxyd.language import (
     DropStatement,
     InsertNotification,
     Kind,
+    Parsed,
     SourceText,
     Statement,
-    check,
+    check_parsed,
     format_statements,
     parse,
 )
@@ -102,6 +103,7 @@ class Declarations:
         self._files: list[SourceText] = []
         self._api: dict[str, str] = {}
         self._statements: list[tuple[str, Statement]] = []
+        self._parsed: dict[SourceText, Parsed] = {}  # of the running declaration: most of the next one is the same
         self._turn = asyncio.Lock()  # one declaration at a time, from its check to its swap
         self._started = asyncio.Event()
         self._changed: tuple[tuple[str, int, int], ...] | None = None
@@ -234,9 +236,9 @@ class Declarations:
         """Check a text of the API; return what it would change, and ask of the budget. Raises as ``declare`` does."""
         await self._started.wait()
         async with self._turn:
-            declaration, _ = await self._check([*self._files, *_texts(await self._with(text))])
-            trial = Trial.beside(self._decider, declaration, self._clock.time_s())
-            changes = self._changes(declaration, {})
+            checked = await self._check([*self._files, *_texts(await self._with(text))])
+            trial = Trial.beside(self._decider, checked.declaration, self._clock.time_s())
+            changes = self._changes(checked.declaration, {})
         return changes, await asyncio.to_thread(trial.cost)
 
     async def _with(self, text: str) -> dict[str, str]:
@@ -293,7 +295,8 @@ class Declarations:
 
     async def _swap(self, files: Sequence[SourceText], api: dict[str, str]) -> Changes:
         texts = [*files, *_texts(api)]
-        declaration, warnings = await self._check(texts)
+        checked = await self._check(texts)
+        declaration = checked.declaration
         now_s = self._clock.time_s()
         stored = [StoredText(f.file, "file", f.text) for f in files]
         stored += [StoredText(name, "api", text) for name, text in api.items()]
@@ -308,7 +311,8 @@ class Declarations:
         declared = await self._store.declare_sources(declaration.sources, now_s)
         backlog = self._decider.declare(declaration, accepted, now_s, declared)
         self._files, self._api = list(files), dict(api)
-        self._statements = [(text.file, s) for text in texts for s in parse(text.text, text.file).statements]
+        self._parsed = {each.source: each for each in checked.parsed}
+        self._statements = [(each.source.file, s) for each in checked.parsed for s in each.statements]
         # An observation made under the old rules may have been committed after ``accept``: its streams are stale.
         await self._store.forget_streams([*changes.removed, *changes.restarted])
         await self._follow_captures()
@@ -318,7 +322,7 @@ class Declarations:
         self._metrics.rules.set(len(declaration.rules))
         self._metrics.reload_s.set(now_s)
         self._warn_of_secrets(declaration)
-        for warning in warnings:
+        for warning in checked.warnings:
             log.warning(warning.message, file=warning.file, line=warning.line)
         for follower in self._followers:
             follower()
@@ -343,14 +347,9 @@ class Declarations:
             for listener in self._listeners:
                 listener()
 
-    async def _check(
-        self, texts: Sequence[SourceText], *, from_api: bool = False
-    ) -> tuple[Declaration, Sequence[RuleError]]:
+    async def _check(self, texts: Sequence[SourceText], *, from_api: bool = False) -> _Sound:
         """Check in a thread: large declarations take seconds, and probes must go on."""
-        checked = await asyncio.to_thread(check, texts, replace(self._settings, from_api=from_api))
-        if checked.declaration is None:
-            raise ProfileError(checked.errors)
-        return checked.declaration, checked.warnings
+        return await asyncio.to_thread(_check, texts, self._parsed, replace(self._settings, from_api=from_api))
 
     def _changes(self, declaration: Declaration, accepted: dict[str, float]) -> Changes:
         before, after = self.current.rules, declaration.rules
@@ -376,6 +375,24 @@ class Declarations:
                 continue
             found.append((path.name, stat.st_mtime_ns, stat.st_size))
         return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sound:
+    """A declaration without errors."""
+
+    declaration: Declaration
+    warnings: Sequence[RuleError]
+    parsed: Sequence[Parsed]
+
+
+def _check(texts: Sequence[SourceText], known: Mapping[SourceText, Parsed], settings: CheckSettings) -> _Sound:
+    """Return the declaration of all texts together, of which some were parsed before; raises ``ProfileError``."""
+    parsed = [known.get(text) or parse(text.text, text.file) for text in texts]
+    checked = check_parsed(parsed, settings)
+    if checked.declaration is None:
+        raise ProfileError(checked.errors)
+    return _Sound(checked.declaration, checked.warnings, parsed)
 
 
 _KINDS = {

@@ -18,7 +18,7 @@ from proxyd.language.nodes import (
     SourceText,
     Statement,
 )
-from proxyd.language.pieces import Complaint, Piece, complain, read_piece
+from proxyd.language.pieces import Complaint, More, Piece, complain, read_piece
 from proxyd.language.scanner import Comment, RawToken, Shape, scan, scan_inner
 from proxyd.language.words import get_keyword, nearest
 from proxyd.model.expression import Span
@@ -90,7 +90,7 @@ class _Reader:
     def _read_statement(self) -> None:
         begin = self._at
         draft = self._read_head()
-        more: frozenset[str] = frozenset()
+        more: More = frozenset
         rule = _PARTS.get(draft.kind) if draft.kind else None
         if draft.kind is not None:
             more = self._last_more
@@ -114,21 +114,21 @@ class _Reader:
         self._skip(max(piece.next, self._at + 1), _PARTS.get(kind, "") if kind else "")
         return _Draft(kind, None)
 
-    def _read_part(self, draft: _Draft, rule: str | None, more: frozenset[str]) -> frozenset[str]:
+    def _read_part(self, draft: _Draft, rule: str | None, more: More) -> More:
         """Read one clause or option, or complain about what stands in its place; return how it could go on."""
         begin = self._at
         starts = _STARTS[rule] if rule else ()
         if not rule or get_keyword(self._value()) not in starts or self._shape() is not Shape.WORD:
-            self._complain(self._expect_part(more, starts))
+            self._complain(self._expect_part(more(), starts))
             draft.has_stray_error = True
             self._skip(begin + 1, rule or "")
-            return frozenset()
+            return frozenset
         piece = read_piece(self._tokens, begin, rule)
         clause = self._build(piece, label=True)
         if clause is None:
             self._note_broken(draft, begin)
             self._skip(max(piece.next, begin + 1), rule)
-            return frozenset()
+            return frozenset
         self._at = piece.next
         self._set(draft, clause, begin)
         return piece.more
@@ -178,7 +178,7 @@ class _Reader:
             tokens = (*tokens[:-2], tokens[-1])
         piece = read_piece(tokens, 0, "select" if rule == "query" else "trigger")
         if piece.complaint is None and tokens[piece.next].shape is not Shape.END:
-            complaint = complain(tokens, piece.next, piece.more - {"$END"}, ["the end of the text"])
+            complaint = complain(tokens, piece.next, piece.more() - {"$END"}, ["the end of the text"])
             piece = Piece(None, piece.next, complaint)
         return self._build(piece, prefix=f"SET {rule.upper()}: ")
 

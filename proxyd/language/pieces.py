@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, cast
+from functools import partial
+from typing import Any, TypeAlias, cast
 
 from lark import Token, Tree
 from lark.exceptions import UnexpectedToken
+from lark.parsers.lalr_analysis import Shift
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from proxyd.language.scanner import RawToken, Shape
@@ -20,6 +22,8 @@ from proxyd.language.words import AGGREGATES, expected, get_keyword, get_termina
 
 MAX_NESTING = 64
 _NO_CALLBACKS: dict[str, Callable[..., Any]] = {}
+More: TypeAlias = Callable[[], frozenset[str]]
+"""Finds the terminals that a piece could go on with: only those who complain want to know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +37,12 @@ class Complaint:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A tree or a complaint. ``next`` is where reading stopped; ``more`` what the piece could have gone on with."""
+    """A tree or a complaint. ``next`` is where reading stopped; ``more()`` what the piece could have gone on with."""
 
     tree: Tree[Token] | None
     next: int
     complaint: Complaint | None = None
-    more: frozenset[str] = frozenset()
+    more: More = frozenset
 
 
 class _Nesting:
@@ -78,15 +82,15 @@ def _choose(token: RawToken, following: RawToken, parser: InteractiveParser) -> 
     """Return the terminal a token stands for where the parser is, or ``None`` if it fits nothing."""
     possible = _choices(parser)
     for terminal in _readings(token, following):
-        if terminal in possible and _takes(parser, terminal):
+        if terminal in possible and (possible[terminal][0] is Shift or _takes(parser, terminal)):
             return terminal
     return None
 
 
-def _choices(parser: InteractiveParser) -> Mapping[str, object]:
-    """Return what the tables offer where the parser is; reductions count, so not all of it can be taken."""
+def _choices(parser: InteractiveParser) -> Mapping[str, tuple[object, object]]:
+    """Return what the tables offer where the parser is; what they reduce before it may not be taken after all."""
     state = parser.parser_state
-    return cast("Mapping[str, object]", state.parse_conf.states[state.position])
+    return cast("Mapping[str, tuple[object, object]]", state.parse_conf.states[state.position])
 
 
 def _accepts(parser: InteractiveParser) -> frozenset[str]:
@@ -122,11 +126,10 @@ def _readings(token: RawToken, following: RawToken) -> list[str]:
 
 
 def _finish(parser: InteractiveParser, tokens: Sequence[RawToken], at: int) -> Piece:
-    more = _accepts(parser)
-    if "$END" not in more:
-        return Piece(None, at, complain(tokens, at, more))
-    tree = parser.parser_state.feed_token(Token("$END", ""), is_end=True)
-    return Piece(tree, at, more=more)
+    if not _takes(parser, "$END"):
+        return Piece(None, at, complain(tokens, at, _accepts(parser)))
+    tree = parser.parser_state.copy(deepcopy_values=False).feed_token(Token("$END", ""), is_end=True)
+    return Piece(tree, at, more=partial(_accepts, parser))
 
 
 def complain(tokens: Sequence[RawToken], at: int, terminals: frozenset[str], extra: Sequence[str] = ()) -> Complaint:
