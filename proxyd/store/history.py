@@ -6,13 +6,12 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import Select, Table, func, literal, select, union_all
+from sqlalchemy import Select, Table, literal, select, union_all
 
 from proxyd.model.item import EventKind
 from proxyd.model.values import parse_iso
 from proxyd.ports import Wanted
 from proxyd.store import tables as t
-from proxyd.store.rows import ACCOUNT_FIELDS
 
 _SAME_S = 0.0006  # times in a notification are rounded to the millisecond
 MOST_FINDINGS = 100
@@ -38,13 +37,6 @@ def _wanted(wanted: Wanted) -> Select[*tuple[Any, ...]]:
     if wanted.source_id is not None:
         query = query.where(c.source_id == wanted.source_id)
     return query if wanted.since_s is None else query.where(c.created_s >= wanted.since_s)
-
-
-def accounts_by_day(since_day: int) -> Select[*tuple[Any, ...]]:
-    """Return a query of the sums of all sources, a row for each day that has any, in order."""
-    c = t.accounts.c
-    sums = [func.sum(c[name]).label(name) for name in ACCOUNT_FIELDS]
-    return select(c.day, *sums).where(c.day >= since_day).group_by(c.day).order_by(c.day)
 
 
 def intervals_of(notification: dict[str, Any]) -> Select[*tuple[Any, ...]]:
