@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from functools import partial
-from heapq import merge, nsmallest
+from heapq import merge
 from math import inf, isinf
 from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeAlias
@@ -24,9 +24,10 @@ from proxyd.scheduling.parts import parted
 from proxyd.scheduling.settings import PlannerSettings
 from proxyd.scheduling.sleeping import Sleeping
 from proxyd.scheduling.starts import Pace, PlannedProbe
-from proxyd.scheduling.waiting import Waiting
+from proxyd.scheduling.waiting import Floats, Ints, Waiting
 
 LOOKAHEAD_CHRONONS = 60
+_MOST_COPIED = 4000
 _ROUNDING_S = 1e-6  # sums of 0.2 s miss the start of a chronon by a little
 
 
@@ -220,35 +221,54 @@ class Planner:
     def preview(self, epoch: Epoch, *, limit: int | None = None) -> list[PlannedProbe]:
         """Return the probes of ``epoch`` as they will come if every probe finds what the rates expect.
 
-        Works on a copy; ``limit`` stops after that many probes, and then only the pages that wake first are copied:
-        until the next one wakes, the others change nothing.
+        Works on a copy; ``limit`` stops after that many probes, and then only the pages that may come before all others
+        are copied: those that wake first, and the best of those that wait for room. Where hosts hold back thousands of
+        these, what would be probed in their place may be missing.
         """
-        most = inf if limit is None else limit
-        count = len(self.pages) if limit is None or self.settings.spend else 4 * limit
+        if limit is None or self.settings.spend:
+            return self._play_first(self.pages, epoch, epoch.stop)[0][:limit]
+        room = limit
         while True:
-            first = nsmallest(count + 1, self.pages.values(), key=self._looked_at)
-            is_all = len(first) <= count
-            until = epoch.stop if is_all else min(epoch.stop, self._looked_at(first[-1]))
-            probes = self._play_first([page.source_id for page in first[:count]], epoch, until, most)
-            if len(probes) >= most or is_all:
+            names, until = self._first(room, epoch)
+            probes, held_back = self._play_first(names, epoch, until)
+            is_sure = len(probes) >= limit and room >= limit + held_back
+            if is_sure or len(names) == len(self.pages) or room > _MOST_COPIED <= len(probes) + held_back:
                 return probes[:limit]
-            count *= 4
+            room = 4 * max(room, held_back)
 
-    def _looked_at(self, page: Page) -> Chronon:
-        """Return when a page is looked at next: at once where it waits, or its probe is under way."""
-        name = page.source_id
-        is_now = name in self._awake or name in self._due or name in self._unseen or name in self._in_flight
-        return 0 if is_now else page.wake
+    def _first(self, room: int, epoch: Epoch) -> tuple[set[str], Chronon]:
+        """Return the pages of which the first ``room`` probes are, and before when there are no others."""
+        until = self._when_used(room, epoch)
+        now_s, until_s = self.settings.grid.start_s(epoch.start), self.settings.grid.start_s(until)
+        unseen = self._unseen.first(room, self._unseen.soonest, self._unseen.soonest)
+        due = self._due.first(room, self._gains_at(now_s), self._gains_at(until_s))
+        sleeping = self._sleeping.first(room + 1, self.pages)
+        if len(sleeping) > room:
+            until = min(until, sleeping.pop().wake)
+        names = self._awake | self._in_flight.keys() | {page.source_id for page in (*unseen, *due, *sleeping)}
+        return names & self.pages.keys(), epoch.stop if len(names) >= len(self.pages) else until
 
-    def _play_first(self, source_ids: Iterable[str], epoch: Epoch, until: Chronon, most: float) -> list[PlannedProbe]:
-        """Return the probes of some pages before ``until``, or at least the ``most`` first ones."""
+    def _when_used(self, room: int, epoch: Epoch) -> Chronon:
+        """Return the first chronon before which the budget has room for so many probes."""
+        left = room
+        for now in range(epoch.start, epoch.stop):
+            if left <= 0:
+                return now
+            left -= self.capacity(now)
+        return epoch.stop
+
+    def _gains_at(self, now_s: float) -> Callable[[Ints], Floats]:
+        return partial(self._due.gains, now_s=now_s, week=self.week, price_item_s=self.price_item_s)
+
+    def _play_first(self, source_ids: Iterable[str], epoch: Epoch, until: Chronon) -> tuple[list[PlannedProbe], int]:
+        """Return the probes of some pages before ``until``, and how many pages were held back meanwhile."""
         probes: list[PlannedProbe] = []
-        if until > epoch.start:
-            for now, chosen in self.part(source_ids).play(epoch):
-                if now >= until or len(probes) >= most:
-                    break
-                probes += chosen
-        return probes
+        held_back: set[str] = set()
+        part = self.part(source_ids)
+        for _, chosen in part.play(Epoch(epoch.start, max(epoch.start, min(epoch.stop, until)))):
+            probes += chosen
+            held_back.update(name for name, _ in part.held_back)
+        return probes, len(held_back)
 
     def part(self, source_ids: Iterable[str]) -> Planner:
         """Return a copy that has some of the pages alone."""
@@ -421,8 +441,7 @@ class Planner:
             if candidate is not None and page.source_id not in self._in_flight:
                 yield candidate
         now_s = self.settings.grid.start_s(now)
-        gains = partial(self._due.gains, now_s=now_s, week=self.week, price_item_s=self.price_item_s)
-        for gain, page in self._due.best(gains):
+        for gain, page in self._due.best(self._gains_at(now_s)):
             if not pace.has_room:
                 return
             if page.source_id not in self._in_flight:

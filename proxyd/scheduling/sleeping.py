@@ -11,6 +11,10 @@ from proxyd.scheduling.page import Page
 _SPAN = 16  # chronons: few enough that waking a span of them costs little beside the others
 
 
+def _order(page: Page) -> tuple[Chronon, str]:
+    return page.wake, page.source_id
+
+
 class Sleeping:
     """Wakes pages in order. Those of the span of chronons under way are in a heap, later ones in a set for each span.
 
@@ -65,6 +69,19 @@ class Sleeping:
             if page is not None and page.wake == wake:
                 woken.append(page)
         return woken
+
+    def first(self, count: int, pages: Mapping[str, Page]) -> list[Page]:
+        """Return the pages that wake first, in that order; changes nothing."""
+        found: dict[str, Page] = {}
+        for wake, source_id in sorted(self._near):
+            page = pages.get(source_id)
+            if page is not None and page.wake == wake:
+                found[source_id] = page
+        for span in sorted(self._spans):
+            if len(found) >= count:
+                break
+            found |= {page.source_id: page for page in sorted((pages[s] for s in self._far[span]), key=_order)}
+        return list(found.values())[:count]
 
     @property
     def next_wake(self) -> Chronon | None:

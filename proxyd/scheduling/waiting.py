@@ -109,6 +109,17 @@ class Waiting:
         soonest: Floats = -self._kept[places, 2]
         return soonest
 
+    def first(self, count: int, gains_of: Gains, later_of: Gains) -> list[Page]:
+        """Return the pages of the largest gains, and those that by their later gains may come before one of them.
+
+        Gains only grow: so many probes are among these whoever is probed when. Changes nothing; in no order.
+        """
+        if count >= len(self):
+            return list(self._pages)
+        places = np.arange(len(self))
+        least = np.partition(gains_of(places), -count)[-count]
+        return [self._pages[place] for place in np.flatnonzero(later_of(places) >= least)]
+
     def best(self, gains_of: Gains) -> Iterator[tuple[float, Page]]:
         """Yield the gain and the page of each, the largest gain first; none may be put or removed meanwhile."""
         self._rank_short(gains_of)
