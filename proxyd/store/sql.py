@@ -367,6 +367,11 @@ class SqlStore(SqlOutbox):
         query = select(c.event_s, c.seen_s).where(*seen).order_by(c.seen_s.desc()).limit(limit)
         return [(row.event_s, row.seen_s) for row in await self._for_people(query)]
 
+    async def intervals(self, rule: str, since_s: float, *, limit: int) -> list[dict[str, Any]]:
+        """Return the intervals of a rule that were decided since a time, captured and missed, newest first."""
+        query = history.intervals_of_rule(rule, since_s).limit(limit)
+        return [row._asdict() for row in await self._for_people(query)]
+
     async def accounts(self, since_s: float) -> list[tuple[int, Account]]:
         """Return what was found and predicted on each day since a time that has any: days since 1970-01-01, UTC."""
         query = history.accounts_by_day(int(since_s // rows.DAY_S))
