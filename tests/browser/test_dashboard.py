@@ -12,7 +12,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
 from proxyd.api import new_token
-from proxyd.ports import Wanted
+from proxyd.ports import Scope, Wanted
 from tests.acceptance.support import DOMAIN, World, eventually, rule_text, world
 from tests.integration.api_world import Running, running_api
 from tests.integration.dashboard_world import HOSTILE, live
@@ -190,11 +190,11 @@ async def test_everything_can_be_done_without_scripts(chromium: Browser, tmp_pat
 
 
 @asynccontextmanager
-async def lived(folder: Path, days: float) -> AsyncIterator[tuple[Running, str, str]]:
+async def lived(folder: Path, days: float, scope: Scope = "write") -> AsyncIterator[tuple[Running, str, str]]:
     """Yield a daemon that lived some days, its address, and a token."""
     async with running_api(folder) as api:
         await live(api, days=days)
-        token, shown = new_token("ada", "write", now_s=api.control.time_s(), expires_in_s=None)
+        token, shown = new_token("ada", scope, now_s=api.control.time_s(), expires_in_s=None)
         await api.control.add_token(token)
         yield api, str(api.client.make_url("")).rstrip("/"), shown
 
