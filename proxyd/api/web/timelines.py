@@ -16,8 +16,8 @@ _DAY_S, _HOUR_S = 86400.0, 3600.0
 _STEPS_S = tuple(each * _HOUR_S for each in (1, 3, 6, 12, 24, 48, 120, 240, 720, 2400, 7200))
 _NAMES = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _SUCCESSES = frozenset(each.value for each in OutcomeKind if each.is_success)
-ITEMS_Y, PROBES_Y = 34.0, 112.0
-LANE, MOST_LANES = 26.0, 12
+ITEMS_Y, PROBES_Y = 40.0, 116.0
+LANE, MOST_LANES = 46.0, 12
 _BOUNDS_S = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 3 * 3600.0, 12 * 3600.0, 86400.0, 3 * 86400.0, 10 * 86400.0)
 
 
@@ -129,9 +129,9 @@ def time_line(
     >>> [(marks.name, marks.count) for marks in line.marks]
     [('unchanged', 1), ('failed', 0), ('found', 1), ('item', 1)]
     >>> line.delays
-    'M157.8 34.0 L424.5 112.0'
+    'M110.0 40.0 L390.0 116.0'
     """
-    frame = _frame(begin_s, end_s, 148.0)
+    frame = _frame(begin_s, end_s, 172.0)
     lines = [(frame.x(max(came_s, begin_s)), frame.x(min(max(seen_s, begin_s), end_s))) for came_s, seen_s in items]
     at = {kind: [frame.x(at_s) for at_s, its in probes if its == kind] for kind in ("unchanged", "failed", "found")}
     return TimeLine(
@@ -158,8 +158,8 @@ def lanes(begin_s: float, end_s: float, intervals: Sequence[IntervalOfRule]) -> 
     """
     newest = list(dict.fromkeys(each.source for each in intervals))
     shown = sorted(newest[:MOST_LANES])
-    at = {source: 18.0 + LANE * (k + 0.5) for k, source in enumerate(shown)}
-    frame = _frame(begin_s, end_s, 18.0 + LANE * len(shown) + 26.0)
+    at = {source: LANE * (k + 1.0) - 8.0 for k, source in enumerate(shown)}
+    frame = _frame(begin_s, end_s, LANE * len(shown) + 36.0)
     drawn = [_Drawn.of(frame, each, at[each.source]) for each in intervals if each.source in at]
     return Lanes(
         frame.width,
@@ -220,7 +220,7 @@ def histogram(delays_s: Iterable[float]) -> Histogram | None:
     frame = Frame(0.0, float(len(counts)), float(max(counts)), height=190.0, left=26.0, top=22.0, right=26.0)
     bars = tuple(_bar(frame, k, class_name(first + k), count) for k, count in enumerate(counts))
     edges = [(k, first + k - 1) for k in range(len(counts) + 1) if 0 <= first + k - 1 < len(_BOUNDS_S)]
-    ticks = tuple(Tick(frame.x(float(k)), duration(_BOUNDS_S[bound])) for k, bound in edges)
+    ticks = tuple(Tick(frame.x(float(k)), duration(_BOUNDS_S[bound])) for k, bound in edges[:: 1 + len(edges) // 9])
     middle_s, late_s = rank(ordered, 0.5), rank(ordered, 0.9)
     return Histogram(frame.width, frame.height, frame.height - frame.bottom, bars, ticks, middle_s, late_s)
 
@@ -253,7 +253,7 @@ def _bar(frame: Frame, number: int, name: str, count: int) -> Bar:
 
 
 def _frame(begin_s: float, end_s: float, height: float) -> Frame:
-    return Frame(begin_s, end_s, 1.0, width=780.0, height=height, left=91.1, right=22.0)
+    return Frame(begin_s, end_s, 1.0, width=780.0, height=height, left=40.0, right=40.0)
 
 
 def _ticks(frame: Frame) -> tuple[Tick, ...]:
