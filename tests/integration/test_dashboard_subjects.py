@@ -142,11 +142,11 @@ def interval(source: str, at_s: float, **facts: Any) -> dict[str, Any]:
 
 
 async def test_intervals_say_their_fate_and_are_the_newest(running: Running) -> None:
-    late = {"captured": False, "probed_s": T0 - 400.0, "utility": 0.0, "delay_s": 100.0}
+    late = {"captured": False, "probed_s": T0 - 20000.0, "utility": 0.0, "delay_s": 100.0}
     kept = [
         interval("s", T0 - 300.0),
-        interval("s", T0 - 500.0, **late),
-        interval("t", T0 - 600.0, **late | {"seen": False, "probed_s": T0 - 540.0}),
+        interval("s", T0 - 50000.0, **late),
+        interval("t", T0 - 60000.0, **late | {"seen": False, "probed_s": T0 - 40000.0}),
         interval("s", T0 - 8 * DAY_S),
         interval("s", T0 - 100.0, rule="other"),
     ]
