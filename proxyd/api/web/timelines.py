@@ -155,6 +155,12 @@ def lanes(begin_s: float, end_s: float, intervals: Sequence[IntervalOfRule]) -> 
 
     Each is a span, up to its probe where nothing ended it, with a mark where it was probed; a line leads to a probe
     that came after its end.
+
+    >>> times = {"start": "1970-01-01T00:00:10Z", "end": "1970-01-01T00:00:20Z", "probed": "1970-01-01T00:00:40Z"}
+    >>> late = IntervalOfRule(source="a", fate="late", exact=True, delay_s=30.0, utility=0.0, **times)
+    >>> found = lanes(0.0, 100.0, [late])
+    >>> found.pages, found.spans, found.lags, [marks.count for marks in found.marks]
+    ((('a', 38.0),), 'M110.0 33.0 H180.0 v10 H110.0 Z', 'M180.0 38.0 H320.0', [0, 1, 0])
     """
     newest = list(dict.fromkeys(each.source for each in intervals))
     shown = sorted(newest[:MOST_LANES])
