@@ -18,7 +18,7 @@ from proxyd.store import tables
 from proxyd.store.history import intervals_of_rule
 from tests.fakes import FakeClock
 from tests.fleets import changed, item, unchanged
-from tests.integration.api_world import T0, Running, running_api
+from tests.integration.api_world import T0, Running, running_api, told
 from tests.integration.dashboard_world import HOSTILE, OWN, Browser, live
 
 DAY_S = 86400.0
@@ -171,6 +171,21 @@ async def test_intervals_say_their_fate_and_are_the_newest(running: Running) -> 
     _, page = await browser.get("/rules/r")
     assert "1 captured, 1 late, 1 missed. Mean delay 65 s, of the 2 whose event says when it was." in page
     assert [count_of(page, kind) for kind in ("captured", "late", "missed", "lag")] == [1, 1, 1, 1]
+
+
+async def test_a_page_that_no_probe_saw_is_not_shown_as_probed(browser: Browser) -> None:
+    control = browser.api.control
+    await browser.api.tell(told("n1"))
+    unseen = interval("s", T0, captured=False, probed_s=T0, utility=0.0, seen=False)
+    await control.store.writer.submit(lambda c: c.execute(insert(tables.intervals), [unseen]))
+    async with browser.api.client.get("/api/v1/notifications/n1", headers=await browser.api.token("read")) as answer:
+        found = await answer.json()
+    assert found["intervals"][0]["probed"] is None
+    assert "missed, given up before any probe" in "".join(found["summary"])
+    await browser.sign_in()
+    _, page = await browser.get("/notifications/n1")
+    assert '<td data-label="Probed"><span class="none">—</span></td>' in re.sub(r">\s+<", "><", page)
+    assert '<td data-label="Delay" class="n"><span class="none">—</span></td>' in page
 
 
 async def test_the_newest_intervals_are_found_by_an_index(running: Running) -> None:

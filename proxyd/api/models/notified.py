@@ -41,7 +41,7 @@ class IntervalShown(Wire):
     source: str
     start: Time
     end: Time | None
-    probed: Time
+    probed: Time | None = Field(description="null where it was given up before any probe")
     captured: bool
     exact: bool
     delay_s: float
