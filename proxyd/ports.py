@@ -279,6 +279,17 @@ class Wanted:
     since_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class OnlyIf:
+    """What must be so for a declaration: ``takes`` says whether the text of a profile is the expected one.
+
+    The text is empty where there is no such profile. ``profile`` is ``None`` for the one profile that is declared.
+    """
+
+    takes: Callable[[str], bool]
+    profile: str | None = None
+
+
 class Control(Protocol):
     """What the API and the command line ask of a running daemon."""
 
@@ -296,11 +307,12 @@ class Control(Protocol):
     def text_of(self, profile: str) -> str:
         """Return a profile and its rules as text in the canonical layout."""
 
-    async def declare(self, text: str) -> Changes:
+    async def declare(self, text: str, *, only_if: OnlyIf | None = None) -> Changes:
         """Add a text.
 
         Raises ``ProfileError`` with every error, ``ConflictError`` where a file owns a name, ``NotFoundError`` for a
-        DROP of what the API never declared.
+        DROP of what the API never declared, and ``ChangedError`` where ``only_if`` does not take the text that its
+        profile has at that time.
         """
 
     async def try_out(self, text: str) -> tuple[Changes, PlanCost]:
@@ -335,6 +347,12 @@ class Control(Protocol):
 
     async def seen_items(self, source_id: str, *, days: float, limit: int) -> list[tuple[float, float]]:
         """Return when items of a source came, where they say, and when each was seen; unix seconds, newest first."""
+
+    async def intervals(self, rule: str, *, days: float, limit: int) -> list[dict[str, Any]]:
+        """Return the execution intervals of a rule that were decided in the last days, newest first.
+
+        Raises ``NotFoundError`` where it is not declared. Of an event that no probe ever showed there is none.
+        """
 
     def fates(self, rules: Iterable[str]) -> Fates:
         """Return what became of the execution intervals of declared rules since their START, added up."""

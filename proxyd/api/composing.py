@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from proxyd.api.endpoint import pointer
 from proxyd.api.models import Fault
-from proxyd.api.problems import FaultsError, fault_of_text
-from proxyd.api.written import (
+from proxyd.api.models.written import (
     ClassWritten,
     DeclarationWritten,
     DeliveryWritten,
@@ -20,6 +19,7 @@ from proxyd.api.written import (
     SecretWritten,
     SourceWritten,
 )
+from proxyd.api.problems import FaultsError, fault_of_text
 from proxyd.errors import ProfileError, RuleError
 from proxyd.language import SourceText, quote_name, quote_text, stray_words
 

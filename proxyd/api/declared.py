@@ -13,11 +13,13 @@ from proxyd.api.endpoint import answered, read_body, read_query
 from proxyd.api.models import (
     ChangesMade,
     CostShown,
+    DeclarationWritten,
     DomainShown,
     DryRun,
     Explained,
     Page,
     ProfileListed,
+    ProfileShown,
     Reloaded,
     Rule,
     SourceListed,
@@ -25,10 +27,10 @@ from proxyd.api.models import (
 )
 from proxyd.api.problems import BadRequestError, problem
 from proxyd.api.queries import InOrder, known_declaration, part_of
-from proxyd.api.written import DeclarationWritten, ProfileShown, written
+from proxyd.api.written import written
 from proxyd.errors import NotFoundError, ProfileError
 from proxyd.language import parse
-from proxyd.ports import Changes, Control
+from proxyd.ports import Changes, Control, OnlyIf
 
 TEXTS = ("text/plain", "application/octet-stream")
 
@@ -50,8 +52,8 @@ class Declared:
     async def get_profile(self, request: web.Request) -> web.Response:
         """Show one profile, with its text.
 
-        The `ETag` is that of the text, whatever its rules achieve; send it as `If-Match` to remove the profile only
-        where nobody changed it.
+        The `ETag` is that of the text, whatever its rules achieve; send it as `If-Match` to replace or remove the
+        profile only where nobody changed it.
         """
         declaration = known_declaration(self._control)
         name = request.match_info["name"]
@@ -68,33 +70,37 @@ class Declared:
     async def declare(self, request: web.Request) -> ChangesMade | web.Response:
         """Declare a text of the rule language, or the same structure as JSON.
 
-        What it declares replaces what the API declared by the same names; DROP removes.
+        What it declares replaces what the API declared by the same names; DROP removes. With `If-Match` the text must
+        declare exactly one profile, which is replaced only where nobody changed it since its `ETag` was read.
         """
         asked = read_query(request, DryRun)
         if request.content_type in TEXTS:
-            return await self._declare(await _text_of(request), dry_run=asked.dry_run)
+            return await self._declare(await _text_of(request), request, dry_run=asked.dry_run)
         if request.content_type != "application/json":
             return problem(415, "Unsupported media type", "send text/plain in the rule language, or application/json")
         composed = compose(await read_body(request, DeclarationWritten))
         try:
-            return await self._declare(composed.text, dry_run=asked.dry_run)
+            return await self._declare(composed.text, request, dry_run=asked.dry_run)
         except ProfileError as error:
             raise faults_of(composed, error) from error
 
-    async def _declare(self, text: str, *, dry_run: bool) -> ChangesMade | web.Response:
+    async def _declare(self, text: str, request: web.Request, *, dry_run: bool) -> ChangesMade | web.Response:
         if not text.strip():
             raise BadRequestError("nothing is declared; send at least one statement")
         if dry_run:
             changes, cost = await self._control.try_out(text)
             return answered(_made(changes, payloads.cost(cost)))
-        return _made(await self._control.declare(text))
+        return _made(await self._control.declare(text, only_if=_only_if(request)))
 
     async def drop_profile(self, request: web.Request) -> ChangesMade:
-        """Remove a profile of the API, and the rules that are in no other."""
-        tags = request.if_match
+        """Remove a profile of the API, and the rules that are in no other.
+
+        With `If-Match` it is removed only where nobody changed it since its `ETag` was read.
+        """
         known_declaration(self._control)  # likewise
-        is_as_read = None if tags is None else lambda text: _matches(tags, text)
-        return _made(await self._control.drop_profile(request.match_info["name"], only_if=is_as_read))
+        only_if = _only_if(request)
+        takes = None if only_if is None else only_if.takes
+        return _made(await self._control.drop_profile(request.match_info["name"], only_if=takes))
 
     async def list_rules(self, request: web.Request) -> Page[Rule]:
         """List the rules, by name, and what became of their execution intervals."""
@@ -165,6 +171,12 @@ def _made(changes: Changes, cost: CostShown | None = None) -> ChangesMade:
         dry_run=cost is not None,
         cost=cost,
     )
+
+
+def _only_if(request: web.Request) -> OnlyIf | None:
+    """Return what ``If-Match`` asks of the text of a profile."""
+    tags = request.if_match
+    return None if tags is None else OnlyIf(lambda text: bool(text) and _matches(tags, text))
 
 
 def _matches(tags: Sequence[ETag], text: str) -> bool:

@@ -34,6 +34,8 @@ class Endpoint:
         Models of what is asked; ``texts`` are the media types of a body that is not JSON.
     is_keyed
         Whether an ``Idempotency-Key`` counts: what is answered is kept, so that it must hold no secret.
+    is_tagged, is_conditional
+        Whether it answers with an ``ETag``, and whether it honours ``If-Match``.
     also
         Other statuses with the same answer.
     raises
@@ -60,6 +62,8 @@ class Endpoint:
     raises: tuple[int, ...] = ()
     token_in_query: bool = False
     is_keyed: bool = False
+    is_tagged: bool = False
+    is_conditional: bool = False
 
     async def respond(self, request: web.Request) -> web.StreamResponse:
         """Run the handler and write its answer; a query where there is none to ask is an error."""

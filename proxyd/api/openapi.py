@@ -100,11 +100,15 @@ def _query_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
 
 
 def _headers(endpoint: Endpoint) -> list[dict[str, Any]]:
-    if not endpoint.is_keyed:
-        return []
-    said = "a new one for each request; sent again with it, the request is not done again but answered alike"
-    schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"}
-    return [{"name": HEADER, "in": "header", "description": said, "schema": schema}]
+    found = []
+    if endpoint.is_keyed:
+        said = "a new one for each request; sent again with it, the request is not done again but answered alike"
+        schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"}
+        found.append({"name": HEADER, "in": "header", "description": said, "schema": schema})
+    if endpoint.is_conditional:
+        said = "the `ETag` of the profile as it was read, or `*` for whatever there is; 412 where it is another one now"
+        found.append({"name": "If-Match", "in": "header", "description": said, "schema": {"type": "string"}})
+    return found
 
 
 def _responses(endpoint: Endpoint, names: dict[Any, str]) -> dict[str, Any]:
@@ -112,8 +116,10 @@ def _responses(endpoint: Endpoint, names: dict[Any, str]) -> dict[str, Any]:
         content = {endpoint.answer: {"schema": {} if endpoint.answer.endswith("json") else {"type": "string"}}}
     else:
         content = {"application/json": {"schema": {"$ref": names[endpoint.answer]}}}
+    tag = {"ETag": {"description": "of the profile's text: for `If-Match`", "schema": {"type": "string"}}}
+    headers = {"headers": tag} if endpoint.is_tagged else {}
     responses: dict[str, Any] = {
-        str(status): {"description": HTTPStatus(status).phrase, "content": content}
+        str(status): {"description": HTTPStatus(status).phrase, **headers, "content": content}
         for status in (endpoint.status, *endpoint.also)
     }
     problems = {*_ALWAYS, *endpoint.raises, *(_WITH_TOKEN if endpoint.scope is not None else ())}

@@ -16,6 +16,7 @@ from proxyd.api.models import (
     DomainField,
     DomainShown,
     Explained,
+    IntervalOfRule,
     ItemSeen,
     ModelOff,
     NotificationListed,
@@ -69,6 +70,23 @@ def probe_made(row: Mapping[str, Any]) -> ProbeMade:
 def item_seen(came_s: float, seen_s: float) -> ItemSeen:
     """Return when an item came and was seen."""
     return ItemSeen(came=iso_time(came_s), seen=iso_time(seen_s), delay_s=round(seen_s - came_s, 3))
+
+
+def interval(row: Mapping[str, Any]) -> IntervalOfRule:
+    """Return an execution interval and its fate."""
+    fate = "captured" if row["captured"] else "late" if row["seen"] else "missed"
+    return IntervalOfRule.model_validate(
+        {
+            "source": row["source_id"],
+            "start": iso_time(row["start_s"]),
+            "end": time_or_none(row["deadline_s"]),
+            "fate": fate,
+            "probed": iso_time(row["probed_s"]) if row["seen"] else None,
+            "exact": row["exact"],
+            "delay_s": round(row["delay_s"], 3) if row["seen"] else None,
+            "utility": round(row["utility"], 6),
+        }
+    )
 
 
 def advice(found: Advice) -> AdviceShown:
@@ -255,7 +273,10 @@ def _week_lines(found: Explanation) -> list[str]:
     if found.price_item_s is None:
         return []
     price = f"a probe for detection must save {found.price_item_s / 3600.0:.3g} item-hours of delay"
-    lines = [f"price: {price} (a lower probe_price, or POLICY UNIFORM, asks more often)"]
+    advice = "a lower probe_price, or POLICY UNIFORM, asks more often"
+    if found.is_host_bound:
+        advice = "more than others: its host bears no more probes, by host_spacing, host_budget or its robots.txt"
+    lines = [f"price: {price} ({advice})"]
     if not found.week:
         return lines
     busiest = max(range(len(found.week)), key=lambda hour: found.week[hour])

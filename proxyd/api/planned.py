@@ -10,8 +10,10 @@ from proxyd.api.models import (
     AdviceShown,
     ComingProbe,
     Days,
+    DaysOfIntervals,
     DaysOfItems,
     Health,
+    IntervalOfRule,
     Items,
     ItemSeen,
     Page,
@@ -65,6 +67,12 @@ class Planned:
         asked = read_query(request, DaysOfItems)
         found = await self._control.seen_items(request.match_info["name"], days=asked.days, limit=asked.limit)
         return Items[ItemSeen](items=[payloads.item_seen(*each) for each in found])
+
+    async def list_intervals(self, request: web.Request) -> Items[IntervalOfRule]:
+        """List the execution intervals of a rule that were decided in the last days, newest first."""
+        asked = read_query(request, DaysOfIntervals)
+        rows = await self._control.intervals(request.match_info["name"], days=asked.days, limit=asked.limit)
+        return Items[IntervalOfRule](items=[payloads.interval(row) for row in rows])
 
     async def advice(self, request: web.Request) -> AdviceShown:
         """Say what other budgets would buy, and which rules the present one does not let be met."""

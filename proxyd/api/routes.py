@@ -19,8 +19,10 @@ from proxyd.api.models import (
     ChangesMade,
     ComingProbe,
     Days,
+    DaysOfIntervals,
     DaysOfItems,
     DeadLetter,
+    DeclarationWritten,
     DomainShown,
     Dropped,
     DryRun,
@@ -29,6 +31,7 @@ from proxyd.api.models import (
     Followed,
     Found,
     Health,
+    IntervalOfRule,
     Items,
     ItemSeen,
     NotificationListed,
@@ -37,6 +40,7 @@ from proxyd.api.models import (
     PlanWindow,
     ProbeMade,
     ProfileListed,
+    ProfileShown,
     Readiness,
     Reloaded,
     Replayed,
@@ -57,7 +61,6 @@ from proxyd.api.planned import Planned
 from proxyd.api.problems import problems
 from proxyd.api.streams import Streams, StreamSettings
 from proxyd.api.web import Dashboard
-from proxyd.api.written import DeclarationWritten, ProfileShown
 from proxyd.ports import Control
 
 _MAX_BODY = 256 * 1024
@@ -102,13 +105,16 @@ def endpoints(control: Control, streams: Streams) -> Sequence[Endpoint]:
         Endpoint("GET", "/api/v1/profiles/{name}/feed.json", "read", feeds.json, "application/feed+json",
                  FeedOf, raises=(404, 503), token_in_query=True),
         Endpoint("GET", "/api/v1/profiles", "read", declared.list_profiles, Page[ProfileListed], Window),
-        Endpoint("POST", "/api/v1/profiles", "write", declared.declare, ChangesMade, DryRun,
-                 DeclarationWritten, TEXTS, status=201, also=(200,), raises=(404, 409, 413, 415, 422), is_keyed=True),
-        Endpoint("GET", "/api/v1/profiles/{name}", "read", declared.get_profile, ProfileShown, raises=(404, 503)),
+        Endpoint("POST", "/api/v1/profiles", "write", declared.declare, ChangesMade, DryRun, DeclarationWritten, TEXTS,
+                 status=201, also=(200,), raises=(404, 409, 412, 413, 415, 422), is_keyed=True, is_conditional=True),
+        Endpoint("GET", "/api/v1/profiles/{name}", "read", declared.get_profile, ProfileShown, raises=(404, 503),
+                 is_tagged=True),
         Endpoint("DELETE", "/api/v1/profiles/{name}", "write", declared.drop_profile, ChangesMade,
-                 raises=(404, 409, 412, 422, 503)),
+                 raises=(404, 409, 412, 422, 503), is_conditional=True),
         Endpoint("GET", "/api/v1/rules", "read", declared.list_rules, Page[Rule], Window),
         Endpoint("GET", "/api/v1/rules/{name}", "read", declared.get_rule, Rule, raises=(404, 503)),
+        Endpoint("GET", "/api/v1/rules/{name}/intervals", "read", planned.list_intervals, Items[IntervalOfRule],
+                 DaysOfIntervals, raises=(404, 503)),
         Endpoint("GET", "/api/v1/domains", "read", declared.list_domains, Page[DomainShown], Window),
         Endpoint("GET", "/api/v1/sources", "read", declared.list_sources, Page[SourceListed], Window),
         Endpoint("GET", "/api/v1/sources/{name}/probes", "read", planned.list_probes, Page[ProbeMade], Window,

@@ -32,7 +32,7 @@ def _interval(row: Mapping[str, Any]) -> dict[str, Any]:
         "source": row["source_id"],
         "start": iso_time(row["start_s"]),
         "end": payloads.time_or_none(row["deadline_s"]),
-        "probed": iso_time(row["probed_s"]),
+        "probed": iso_time(row["probed_s"]) if row["seen"] else None,
         "captured": row["captured"],
         "exact": row["exact"],
         "delay_s": row["delay_s"],
@@ -82,6 +82,8 @@ def _origin_lines(found: dict[str, Any], data: Mapping[str, Any]) -> Iterator[st
 
 def _interval_line(each: Mapping[str, Any]) -> str:
     end = f"to {each['end']}" if each["end"] else "until the next update"
+    if each["probed"] is None:
+        return f"interval: {each['source']} from {each['start']} {end}: missed, given up before any probe"
     fate = "captured" if each["captured"] else "missed"
     bound = "" if each["exact"] else ", the event's time is a bound"
     delay = f"{each['delay_s']:.3f} s after the event"

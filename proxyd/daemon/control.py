@@ -24,6 +24,7 @@ from proxyd.ports import (
     Clock,
     DeliveryTest,
     Message,
+    OnlyIf,
     Report,
     StoredAnswer,
     Token,
@@ -91,9 +92,9 @@ class DaemonControl:
         """Return a profile and its rules as text."""
         return self.declarations.text_of(profile)
 
-    async def declare(self, text: str) -> Changes:
+    async def declare(self, text: str, *, only_if: OnlyIf | None = None) -> Changes:
         """Add a text of the API."""
-        return await self.declarations.declare(text)
+        return await self.declarations.declare(text, only_if=only_if)
 
     async def try_out(self, text: str) -> tuple[Changes, PlanCost]:
         """Check a text of the API alone."""
@@ -141,9 +142,19 @@ class DaemonControl:
         self._known_source(source_id)
         return await self.store.seen_items(source_id, self.clock.time_s() - days * _DAY_S, limit=limit)
 
-    def _known_source(self, source_id: str) -> None:
+    async def intervals(self, rule: str, *, days: float, limit: int) -> list[dict[str, Any]]:
+        """Return the execution intervals of a rule that were decided in the last days, newest first."""
+        self._must_have_started()
+        if rule not in self.declaration.rules:
+            raise NotFoundError(f"there is no rule {rule!r}")
+        return await self.store.intervals(rule, self.clock.time_s() - days * _DAY_S, limit=limit)
+
+    def _must_have_started(self) -> None:
         if not self.has_started:
             raise BusyError("the daemon is starting")
+
+    def _known_source(self, source_id: str) -> None:
+        self._must_have_started()
         if source_id not in self.declaration.sources:
             raise NotFoundError(f"there is no source {source_id!r}")
 

@@ -36,7 +36,7 @@ from proxyd.language import (
 )
 from proxyd.metrics import Metrics
 from proxyd.model.profile import Declaration, WebhookDelivery
-from proxyd.ports import Changes, Clock, ResolveSecret
+from proxyd.ports import Changes, Clock, OnlyIf, ResolveSecret
 from proxyd.rules import Backlog, Decider, PlanCost, Trial
 from proxyd.rules.state import MAX_PENDING, StoredEvent, StreamState
 from proxyd.store import SqlStore, StoredText
@@ -216,7 +216,7 @@ class Declarations:
         log.info("profiles loaded", added=changes.added, removed=changes.removed, restarted=changes.restarted)
         return True
 
-    async def declare(self, text: str) -> Changes:
+    async def declare(self, text: str, *, only_if: OnlyIf | None = None) -> Changes:
         """Add a text of the API, replacing what it declared before by the same names; ``DROP`` removes.
 
         Raises
@@ -227,10 +227,20 @@ class Declarations:
             A name belongs to a file.
         NotFoundError
             ``DROP`` of what the API never declared.
+        ChangedError
+            ``only_if`` does not take the text that its profile has.
         """
         await self._started.wait()
         async with self._turn:
+            if only_if is not None:
+                name = only_if.profile if only_if.profile is not None else _only_profile(text)
+                self._must_take(name, only_if.takes)
             return await self._swap(self._files, await self._with(text))
+
+    def _must_take(self, name: str, takes: Callable[[str], bool]) -> None:
+        """Raise where the text that a profile has, empty where there is none, is not the expected one."""
+        if not takes(self.text_of(name) if name in self.current.profiles else ""):
+            raise ChangedError(f"profile {name!r} was changed meanwhile; read it again")
 
     async def try_out(self, text: str) -> tuple[Changes, PlanCost]:
         """Check a text of the API; return what it would change, and ask of the budget. Raises as ``declare`` does."""
@@ -264,8 +274,8 @@ class Declarations:
         """
         await self._started.wait()
         async with self._turn:
-            if only_if is not None and name in self.current.profiles and not only_if(self.text_of(name)):
-                raise ChangedError(f"profile {name!r} was changed meanwhile; read it again")
+            if only_if is not None and name in self.current.profiles:
+                self._must_take(name, only_if)
             return await self._drop_profile(name)
 
     async def _drop_profile(self, name: str) -> Changes:
@@ -405,6 +415,30 @@ _KINDS = {
 
 def _kind_of(statement: Statement) -> Kind:
     return statement.kind if isinstance(statement, DropStatement) else _KINDS[type(statement)]
+
+
+def _only_profile(text: str) -> str:
+    """Return the name of the one profile that a text declares.
+
+    Raises
+    ------
+    ProfileError
+        The text cannot be read.
+    ConflictError
+        It declares none, or several.
+
+    Examples
+    --------
+    >>> _only_profile('CREATE PROFILE "P" AS (DOMAIN "D", USER "u");')
+    'P'
+    """
+    parsed = parse(text, _API_TEXT)
+    if parsed.errors:
+        raise ProfileError(parsed.errors)
+    names = [each.name.value for each in parsed.statements if isinstance(each, CreateProfile)]
+    if len(names) != 1:
+        raise ConflictError("If-Match is of one profile; send a text that declares exactly one")
+    return names[0]
 
 
 def _key(kind: Kind, name: str) -> str:

@@ -154,7 +154,8 @@ class Captures:
         told = tuple(page.source_id for page in interval.obtained)
         after = replace(interval, told=told, ends_s=now_s + LONGEST_S)
         self._open[interval.interval_id] = after
-        missed = tuple(self._record(interval, page, now_s, captured=False) for page in interval.wanted)
+        records = (self._record(interval, page, now_s, captured=False) for page in interval.wanted)
+        missed = tuple(replace(record, seen=False) for record in records)
         return CaptureStep(after, notification=notification, records=missed)
 
     # -- how

@@ -504,7 +504,12 @@ class Decider:
             ahead = round(zone_s(source.zone, now_s) / HOUR_S)
             factors = tuple(np.roll(week.intensity(source.source_id), -ahead).tolist())
         price_item_s = None if week is None else week.price_of(source.source_id)
-        return {"price_item_s": price_item_s or self.planner.price_item_s, "week": factors}
+        fleet_price_item_s = self.planner.price_item_s
+        return {
+            "price_item_s": price_item_s or fleet_price_item_s,
+            "fleet_price_item_s": fleet_price_item_s,
+            "week": factors,
+        }
 
     # -- how
 

@@ -55,12 +55,13 @@ class DeciderSettings:
 class Explanation:
     """Why a source is probed when it is; times in unix seconds, the rate in items a day.
 
-    ``unmet_intervals`` counts planned intervals that ended without a probe, since they were last laid. ``price_item_s``
-    is the delay that a probe for detection must save, in item-seconds, where there is a price, and ``week`` the factors
-    of the rate by hour of the week, once that is planned. ``misfit`` says what is off with its model. In four of five
-    cases the rate lies in ``rate_range_per_day``. ``policies`` holds for each rule its policy and why it is that one,
-    ``intervals`` the one it expects next (start and end) where it expects any, ``host_free_s`` when the budget of its
-    host lets a probe start, ``fresh_until_s`` before when the origin says that nothing changes.
+    ``unmet_intervals`` counts planned intervals that ended without a probe, since they were last laid.
+    ``price_item_s`` is the delay that a probe for detection must save, in item-seconds, where there is a price; it is
+    higher than ``fleet_price_item_s`` where the limit of its host binds. ``week`` holds the factors of the rate by
+    hour of the week, once that is planned. ``misfit`` says what is off with its model. In four of five cases the rate
+    lies in ``rate_range_per_day``. ``policies`` holds for each rule its policy and why it is that one, ``intervals``
+    the one it expects next (start and end) where it expects any, ``host_free_s`` when the budget of its host lets a
+    probe start, ``fresh_until_s`` before when the origin says that nothing changes.
     """
 
     source_id: str
@@ -76,6 +77,7 @@ class Explanation:
     moved_url: str | None = None
     subscription: Subscription | None = None
     price_item_s: float | None = None
+    fleet_price_item_s: float | None = None
     week: tuple[float, ...] = ()
     misfit: Misfit | None = None
     rate_range_per_day: tuple[float, float] = (0.0, inf)
@@ -83,6 +85,11 @@ class Explanation:
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     host_free_s: float | None = None
     fresh_until_s: float | None = None
+
+    @property
+    def is_host_bound(self) -> bool:
+        """Whether its host bears fewer probes than its sources are worth: only another limit lets it be asked more."""
+        return (self.price_item_s or 0.0) > (self.fleet_price_item_s or inf) * (1.0 + 1e-9)
 
 
 @dataclass(frozen=True, slots=True)

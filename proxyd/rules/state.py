@@ -163,7 +163,7 @@ class IntervalRecord:
     """An actual execution interval and its fate; ``deadline`` is ``None`` where nothing has ended it yet.
 
     ``exact`` says whether the event's time was the item's own; otherwise it is a bound from the probes around it.
-    ``utility`` is what was gained, of 1.
+    ``utility`` is what was gained, of 1. Where not ``seen``, no probe saw the page before the interval was given up.
     """
 
     rule: str
@@ -176,6 +176,7 @@ class IntervalRecord:
     exact: bool
     delay_s: float
     utility: float = 0.0
+    seen: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,16 @@ def intervals_of(notification: dict[str, Any]) -> Select[*tuple[Any, ...]]:
     )
 
 
+def intervals_of_rule(rule: str, since_s: float) -> Select[*tuple[Any, ...]]:
+    """Return a query of the intervals of a rule that were decided since a time, newest first: an index has them so."""
+    c = t.intervals.c
+    return (
+        select(t.intervals)
+        .where(c.rule == rule, c.probed_s >= since_s)
+        .order_by(c.probed_s.desc(), c.interval_id.desc())
+    )
+
+
 def latest_of_each(intervals: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the last interval of every page."""
     return list({each["source_id"]: each for each in intervals}.values())

@@ -257,6 +257,7 @@ def interval_row(record: IntervalRecord, grid: ChrononGrid) -> dict[str, Any]:
         "exact": record.exact,
         "delay_s": record.delay_s,
         "utility": record.utility,
+        "seen": record.seen,
     }
 
 

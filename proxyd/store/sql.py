@@ -368,6 +368,11 @@ class SqlStore(SqlOutbox):
         query = select(c.event_s, c.seen_s).where(*seen).order_by(c.seen_s.desc()).limit(limit)
         return [(row.event_s, row.seen_s) for row in await self._for_people(query)]
 
+    async def intervals(self, rule: str, since_s: float, *, limit: int) -> list[dict[str, Any]]:
+        """Return the intervals of a rule that were decided since a time, captured and missed, newest first."""
+        query = history.intervals_of_rule(rule, since_s).limit(limit)
+        return [row._asdict() for row in await self._for_people(query)]
+
     async def newest_position(self) -> int:
         """Return the position of the newest notification, 0 where there is none."""
         newest: int | None = (await self._for_people(select(func.max(t.notifications.c.position))))[0][0]

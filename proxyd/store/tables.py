@@ -16,6 +16,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     false,
+    true,
 )
 
 metadata = MetaData()
@@ -209,6 +210,7 @@ intervals = Table(
     Column("exact", Boolean, nullable=False),
     Column("delay_s", Float, nullable=False),
     Column("utility", Float, nullable=False, server_default="0"),
+    Column("seen", Boolean, nullable=False, server_default=true()),  # by a probe, before it was given up
     Index("ix_intervals_rule", "rule", "probed_s"),
     Index("ix_intervals_probed", "probed_s"),
 )

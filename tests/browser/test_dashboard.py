@@ -12,7 +12,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
 from proxyd.api import new_token
-from proxyd.ports import Wanted
+from proxyd.ports import Scope, Wanted
 from tests.acceptance.support import DOMAIN, World, eventually, rule_text, world
 from tests.integration.api_world import Running, running_api
 from tests.integration.dashboard_world import HOSTILE, live
@@ -29,12 +29,19 @@ PAGES = {
     "profile": "profiles/Town%20news",
     "new": "profiles/new",
     "of-file": "profiles/P",
+    "plan": "plan",
     "budget": "budget",
+    "tokens": "tokens",
     "docs": "docs",
     "missing": "sources/nowhere",
+    "lost": "no/such/page",
 }
 PATIENCE_MS = 30_000
 _ALL = Wanted()
+_FOCUSED = """(() => {
+  const at = document.activeElement;
+  return at === document.body ? "" : (at.innerText || at.id || "").trim();
+})()"""
 expect.set_options(timeout=PATIENCE_MS)
 
 
@@ -61,7 +68,7 @@ async def tab_to(page: Page, text: str) -> None:
     """Press Tab until what has the focus says ``text``."""
     for _ in range(200):
         await page.keyboard.press("Tab")
-        said = await page.evaluate("(document.activeElement.innerText || document.activeElement.id || '').trim()")
+        said = await page.evaluate(_FOCUSED)
         if text in said.splitlines():
             return
     raise AssertionError(f"{text!r} cannot be reached by Tab")
@@ -172,6 +179,57 @@ async def read_the_week(page: Page) -> None:
     assert await page.locator("svg.heat rect").count() == 168
 
 
+async def test_a_source_and_a_rule_are_read_by_keyboard_alone(chromium: Browser, tmp_path: Path) -> None:
+    async with lived(tmp_path, 3.0) as (_, base, token), opened(chromium) as page:
+        await sign_in(page, base, token)
+        await follow(page, "Sources", "Sources")
+        await follow(page, "evening-news", "evening-news")
+        line = page.get_by_role("img", name="Items and probes of the last 7 days")
+        await expect(line).to_be_visible()
+        await follow(page, "1 day", "evening-news")
+        await expect(page.get_by_role("img", name="Items and probes of the last day")).to_be_visible()
+        await open_table(page, "The figures of items and delays", "Delays by class")
+        await expect(page.get_by_role("table", name="Items, the newest")).to_be_visible()
+        await follow(page, "Rules", "Rules")
+        await follow(page, "every-item", "every-item")
+        await expect(page.get_by_role("img", name="Execution intervals of the last 7 days")).to_be_visible()
+        await open_table(page, "The intervals in figures", "Newest first, the newest 100 at most")
+        await follow(page, "Plan", "Plan")
+        await tab_to(page, "Reload the profiles")
+        await press(page, "Enter")
+        await expect(page.get_by_text("Reloaded:")).to_be_visible()
+
+
+async def open_table(page: Page, summary: str, caption: str) -> None:
+    """Open the table behind a picture."""
+    table = page.get_by_role("table", name=caption)
+    await expect(table).to_be_hidden()
+    await tab_to(page, summary)
+    await press(page, "Enter")
+    await expect(table).to_be_visible()
+
+
+async def test_a_token_is_made_and_dropped_by_keyboard_alone(chromium: Browser, tmp_path: Path) -> None:
+    async with lived(tmp_path, 0.1, "admin") as (api, base, token), opened(chromium) as page:
+        await sign_in(page, base, token)
+        await follow(page, "Tokens", "Tokens")
+        await tab_to(page, "name")
+        await page.keyboard.type("reader")
+        await tab_to(page, "days")
+        await page.keyboard.type("7")
+        await press(page, "Enter")
+        await expect(page.locator("code.secret")).to_contain_text("pxd_")
+        assert {each.name for each in await api.control.tokens()} == {"ada", "reader"}
+        await follow(page, "Tokens", "Tokens")
+        await expect(page.locator("code.secret")).to_have_count(0)
+        await tab_to(page, "Drop reader …")
+        await press(page, "Enter")
+        await tab_to(page, "Drop it for good")
+        await press(page, "Enter")
+        await expect(page.get_by_text("Dropped: it opens nothing any more.")).to_be_visible()
+        assert {each.name for each in await api.control.tokens()} == {"ada"}
+
+
 async def test_everything_can_be_done_without_scripts(chromium: Browser, tmp_path: Path) -> None:
     async with watched(tmp_path) as (w, token), opened(chromium, java_script_enabled=False) as page:
         await page.goto(w.daemon.base + "/")
@@ -190,11 +248,11 @@ async def test_everything_can_be_done_without_scripts(chromium: Browser, tmp_pat
 
 
 @asynccontextmanager
-async def lived(folder: Path, days: float) -> AsyncIterator[tuple[Running, str, str]]:
+async def lived(folder: Path, days: float, scope: Scope = "write") -> AsyncIterator[tuple[Running, str, str]]:
     """Yield a daemon that lived some days, its address, and a token."""
     async with running_api(folder) as api:
         await live(api, days=days)
-        token, shown = new_token("ada", "write", now_s=api.control.time_s(), expires_in_s=None)
+        token, shown = new_token("ada", scope, now_s=api.control.time_s(), expires_in_s=None)
         await api.control.add_token(token)
         yield api, str(api.client.make_url("")).rstrip("/"), shown
 
@@ -205,7 +263,7 @@ async def newest(api: Running) -> str:
 
 
 async def test_every_page_can_be_read_by_everybody(chromium: Browser, tmp_path: Path) -> None:
-    async with lived(tmp_path, 3.0) as (api, base, token):
+    async with lived(tmp_path, 3.0, "admin") as (api, base, token):
         pages = PAGES | {"notification": f"notifications/{await newest(api)}"}
         for scheme, width in (("light", 1280), ("dark", 390)):
             options = {"color_scheme": scheme, "viewport": {"width": width, "height": 850}}
@@ -218,6 +276,22 @@ async def test_every_page_can_be_read_by_everybody(chromium: Browser, tmp_path: 
                     await page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
                     await check(page, f"{name}, {scheme}")
                     assert await too_wide(page) == [], name
+                await check_forms(page, base, scheme)
+
+
+async def check_forms(page: Page, base: str, scheme: str) -> None:
+    """Check what answers forms: a token that was made, and a test message."""
+    await page.goto(f"{base}/tokens")
+    await page.fill("#name", f"made in the {scheme}")
+    await page.get_by_role("button", name="Make it").click()
+    await expect(page.locator("code.secret")).to_contain_text("pxd_")
+    await check(page, f"token made, {scheme}")
+    assert await too_wide(page) == []
+    await page.goto(f"{base}/rules/every-item")
+    await page.get_by_role("button", name="Send a test message").click()
+    await expect(page.get_by_text("A test message was sent")).to_be_visible()
+    await check(page, f"tested, {scheme}")
+    assert await too_wide(page) == []
 
 
 async def too_wide(page: Page) -> list[str]:
@@ -258,12 +332,12 @@ async def test_the_pictures_of_the_documents(chromium: Browser, tmp_path: Path, 
     folder = IMAGES if writes else tmp_path / "images"
     folder.mkdir(parents=True, exist_ok=True)
     (tmp_path / "world").mkdir()
-    async with lived(tmp_path / "world", 16.0 if writes else 1.0) as (_, base, token):
+    async with lived(tmp_path / "world", 16.0 if writes else 1.0, "admin") as (_, base, token):
         for scheme, width in (("light", 1280), ("dark", 1280), ("light", 390)):
             options = {"color_scheme": scheme, "viewport": {"width": width, "height": 850}}
             async with opened(chromium, **options) as page:
                 await sign_in(page, base, token)
-                for name in ("fleet", "source", "notifications") if writes else ("fleet",):
+                for name in ("fleet", "source", "rule", "plan", "tokens", "notifications") if writes else ("fleet",):
                     await page.goto(f"{base}/{PAGES[name]}")
                     size = "" if width == 1280 else "-phone"
                     await page.screenshot(path=folder / f"{name}-{scheme}{size}.png")

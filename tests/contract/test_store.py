@@ -110,6 +110,25 @@ async def test_items_of_another_page_are_gone_before_those_of_this_one_come(stor
     assert [event.seq for event in await store.load_events("s", 0.0, kind=EventKind.INSERT)] == [1, 2, 3]
 
 
+async def test_the_intervals_of_a_rule_come_back_newest_first_whatever_became_of_them(store: SqlStore) -> None:
+    kept = [
+        IntervalRecord("r", "s", 1, 3, None, 4, True, True, 0.5),
+        IntervalRecord("r", "t", 2, 3, 5, 9, False, True, 60.0),
+        IntervalRecord("r", "u", 2, 3, 5, 7, False, True, 40.0, seen=False),
+        IntervalRecord("other", "s", 2, 3, 5, 7, True, True, 40.0),
+    ]
+    await store.record(replace(observation(), intervals=tuple(kept)))
+    found = await store.intervals("r", 0.0, limit=9)
+    assert [(row["source_id"], row["captured"], row["seen"]) for row in found] == [
+        ("t", False, True),
+        ("u", False, False),
+        ("s", True, True),
+    ]
+    assert [row["deadline_s"] for row in found] == [60.0, 60.0, None]
+    assert [row["source_id"] for row in await store.intervals("r", 70.0, limit=1)] == ["t"]
+    assert len(await store.intervals("r", 70.0, limit=9)) == 2
+
+
 async def test_changes_are_kept_only_where_a_rule_waits_for_them(store: SqlStore) -> None:
     await store.record(observation(events=(stored(1, "a"),)))
     gone = replace(stored(2, "a"), kind=EventKind.DELETE)

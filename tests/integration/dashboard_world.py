@@ -1,22 +1,30 @@
-"""A daemon that has lived some days, for the pages of its dashboard."""
+"""A daemon that has lived some days, and somebody at its dashboard."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from html import unescape
 from typing import cast
 
 import numpy as np
+from aiohttp import ClientResponse
 from numpy.typing import NDArray
 
 from proxyd.daemon.planning import in_parts
 from proxyd.estimation import WEEK_S
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
+from proxyd.ports import Scope
 from proxyd.simulate.models import MONDAY_S, model_trace, working_week
 from proxyd.simulate.synthetic import STEADY, Week
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, changed, item, rule, source, unchanged
 from tests.integration.api_world import T0, Running
 
+OWN = """CREATE PROFILE "Q" AS (DOMAIN "D", LANGUAGE "SQL", USER "v");
+INSERT NOTIFICATION "q" INTO "Q" SET QUERY "SELECT title FROM RSS" SET TRIGGER "ON INSERT TO RSS"
+START NOW END NEVER SET UTILITY STRICT;"""
 HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)> \u202eevil\u0007"
 STEP_S, DAY_S = 1800.0, 86400.0
 EVENINGS = Week(WEEK_S, tuple([0.05] * 18 + [1.0] * 5 + [0.05]) * 7, MONDAY_S)
@@ -82,7 +90,7 @@ async def live(api: Running, *, days: float) -> None:
         for planned in control.decider.choose(grid.chronon_at(clock.time_s())):
             request = control.decider.request(planned.probe.source_id, clock.time_s())
             assert request is not None
-            await control.probes.take_in(found.probe(request), reading=request.reading)
+            await control.probes.take_in(found.probe(request), reading=request.reading, probe=planned.probe)
 
     control.probes.last_chosen_s = clock.time_s()
 
@@ -93,3 +101,38 @@ async def plan(api: Running) -> None:
     week = (await in_parts(decider.snapshot(now_s))).plan()
     if week is not None:
         await in_parts(decider.adopting(week, now_s))
+
+
+class Browser:
+    """Somebody at the dashboard: keeps cookies, and sends forms as a browser does."""
+
+    def __init__(self, api: Running) -> None:
+        self.api = api
+        self.csrf = ""
+
+    async def get(self, path: str, **headers: str) -> tuple[int, str]:
+        async with self.api.client.get(path, headers=headers) as answer:
+            return answer.status, await answer.text()
+
+    async def post(
+        self, path: str, form: Mapping[str, str] | None = None, *, csrf: str | None = None, **headers: str
+    ) -> tuple[ClientResponse, str]:
+        fields = {"csrf": self.csrf if csrf is None else csrf} | dict(form or {})
+        async with self.api.client.post(path, data=fields, headers=headers, allow_redirects=False) as answer:
+            return answer, await answer.text()
+
+    async def sign_in(
+        self, scope: Scope = "write", *, expires_in_s: float | None = None, **form: str
+    ) -> tuple[ClientResponse, str]:
+        shown = (await self.api.token(scope, expires_in_s=expires_in_s))["Authorization"].removeprefix("Bearer ")
+        mark = field(await self.get("/sign-in"), "mark")
+        answer = await self.post("/sign-in", {"mark": mark, "token": shown} | form)
+        if answer[0].status == 303 and (page := await self.get("/docs"))[0] == 200:
+            self.csrf = field(page, "csrf")
+        return answer
+
+
+def field(page: tuple[int, str], name: str) -> str:
+    found = re.search(rf'name="{name}" value="([^"]*)"', page[1])
+    assert found is not None, page
+    return unescape(found[1])

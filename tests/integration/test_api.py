@@ -402,6 +402,39 @@ async def test_a_profile_that_changes_while_it_is_dropped_stays(running: Running
     assert running.control.declaration.profiles["Q"].users == ("w",)
 
 
+async def declare(running: Running, text: str, **headers: str) -> tuple[int, str]:
+    given = await running.token("write") if "Authorization" not in headers else {}
+    async with running.client.post("/api/v1/profiles", data=text, headers=given | headers) as answer:
+        return answer.status, await answer.text()
+
+
+async def test_a_profile_is_replaced_only_as_it_was_read(running: Running) -> None:
+    writer = await running.token("write")
+    assert (await declare(running, TEXT, **writer, **{"If-Match": "*"}))[0] == 412  # there is none yet
+    await running.control.declare(TEXT)
+    async with running.client.get("/api/v1/profiles/Q", headers=writer) as answer:
+        tag = {"If-Match": answer.headers["ETag"]}
+    theirs, ours = TEXT.replace('"v"', '"w"'), TEXT.replace('"v"', '"x"')
+    assert (await declare(running, theirs, **writer, **tag))[0] == 201
+    status, said = await declare(running, ours, **writer, **tag)
+    assert (status, "was changed meanwhile" in said) == (412, True)
+    assert running.control.declaration.profiles["Q"].users == ("w",)
+    assert (await declare(running, ours, **writer, **{"If-Match": "*"}))[0] == 201
+    status, said = await declare(running, ours + ours.replace('"Q"', '"Q2"'), **writer, **{"If-Match": "*"})
+    assert (status, "exactly one" in said) == (409, True)
+    assert (await declare(running, "CREATE", **writer, **{"If-Match": "*"}))[0] == 422
+
+
+async def test_of_two_who_replace_a_profile_at_once_one_is_told(running: Running) -> None:
+    writer = await running.token("write")
+    await running.control.declare(TEXT)
+    async with running.client.get("/api/v1/profiles/Q", headers=writer) as answer:
+        tag = {"If-Match": answer.headers["ETag"]}
+    texts = [TEXT.replace('"v"', f'"{user}"') for user in "wx"]
+    answers = await asyncio.gather(*(declare(running, text, **writer, **tag) for text in texts))
+    assert sorted(status for status, _ in answers) == [201, 412]
+
+
 async def test_a_refusal_is_not_kept_for_a_key(running: Running) -> None:
     headers = await running.token("write") | {KEY: "k1"}
     for file in running.folder.glob("*.profile"):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from html import unescape
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
 
 from proxyd.api import Streams, StreamSettings, make_app
@@ -19,60 +18,22 @@ from proxyd.api.web.sessions import SESSION_S, Sessions
 from proxyd.ports import Control, Scope
 from tests.fakes import FakeClock
 from tests.integration.api_world import Running, running_api, told
-from tests.integration.dashboard_world import HOSTILE, live
+from tests.integration.dashboard_world import HOSTILE, OWN, Browser, field, live
 
-OWN = """CREATE PROFILE "Q" AS (DOMAIN "D", LANGUAGE "SQL", USER "v");
-INSERT NOTIFICATION "q" INTO "Q" SET QUERY "SELECT title FROM RSS" SET TRIGGER "ON INSERT TO RSS"
-START NOW END NEVER SET UTILITY STRICT;"""
 STREAMS = Streams(cast("Control", None), StreamSettings())
 ROUTES = [
     pytest.param(route, id=f"{route.method} {route.path}")
     for route in Dashboard(cast("Control", None), STREAMS, {}).routes()
     if route.scope is not None and route.path != "/live"
 ]
-PAGES = ["/", "/sources", "/sources/a%2Fb%20c", "/rules", "/rules/r", "/notifications", "/profiles", "/profiles/P",
-         "/profiles/new", "/budget", "/docs"]  # fmt: skip
+PAGES = ["/", "/plan", "/sources", "/sources/a%2Fb%20c", "/rules", "/rules/r", "/notifications", "/profiles",
+         "/profiles/P", "/profiles/new", "/budget", "/docs"]  # fmt: skip
 
 
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncIterator[Running]:
     async with running_api(tmp_path) as api:
         yield api
-
-
-class Browser:
-    """Somebody at the dashboard: keeps cookies, and sends forms as a browser does."""
-
-    def __init__(self, api: Running) -> None:
-        self.api = api
-        self.csrf = ""
-
-    async def get(self, path: str, **headers: str) -> tuple[int, str]:
-        async with self.api.client.get(path, headers=headers) as answer:
-            return answer.status, await answer.text()
-
-    async def post(
-        self, path: str, form: Mapping[str, str] | None = None, *, csrf: str | None = None, **headers: str
-    ) -> tuple[ClientResponse, str]:
-        fields = {"csrf": self.csrf if csrf is None else csrf} | dict(form or {})
-        async with self.api.client.post(path, data=fields, headers=headers, allow_redirects=False) as answer:
-            return answer, await answer.text()
-
-    async def sign_in(
-        self, scope: Scope = "write", *, expires_in_s: float | None = None, **form: str
-    ) -> tuple[ClientResponse, str]:
-        shown = (await self.api.token(scope, expires_in_s=expires_in_s))["Authorization"].removeprefix("Bearer ")
-        mark = field(await self.get("/sign-in"), "mark")
-        answer = await self.post("/sign-in", {"mark": mark, "token": shown} | form)
-        if answer[0].status == 303 and (page := await self.get("/docs"))[0] == 200:
-            self.csrf = field(page, "csrf")
-        return answer
-
-
-def field(page: tuple[int, str], name: str) -> str:
-    found = re.search(rf'name="{name}" value="([^"]*)"', page[1])
-    assert found is not None, page
-    return unescape(found[1])
 
 
 @pytest.fixture
@@ -205,7 +166,7 @@ async def test_a_reader_sees_no_buttons(browser: Browser) -> None:
     await browser.api.tell(told("n1"))
     await browser.api.control.declare(OWN)
     await browser.sign_in("read")
-    for page in (*PAGES[:8], "/profiles/Q", "/notifications/n1"):
+    for page in (*PAGES[:9], "/profiles/Q", "/notifications/n1"):
         status, text = await browser.get(page)
         assert status == 200
         posts = re.findall(r'<form[^>]*method="post" action="([^"]*)"', text)
@@ -226,7 +187,8 @@ async def test_a_reader_sees_no_buttons(browser: Browser) -> None:
     ],
 )
 @pytest.mark.parametrize("path", ["/profiles", "/profiles/check", "/profiles/Q/drop", "/notifications/n1/replay",
-                                  "/replay-dead", "/sign-out"])  # fmt: skip
+                                  "/replay-dead", "/sign-out", "/reload", "/rules/r/test", "/tokens",
+                                  "/tokens/ada/drop"])  # fmt: skip
 async def test_a_forged_form_does_nothing(browser: Browser, path: str, forged: dict[str, str]) -> None:
     await browser.api.control.declare(OWN)
     await browser.sign_in()
@@ -291,7 +253,7 @@ async def test_a_daemon_that_lived_shows_what_the_api_says(browser: Browser) -> 
     assert f"{fates.captured} captured, {fates.missed} missed" in fleet
     assert fleet.count("<polyline") >= 6
     _, source = await browser.get("/sources/evening-news")
-    assert source.count("<rect") == 168
+    assert len(re.findall(r'<rect class="l\d"', source)) == 168
     assert len(re.findall(r'<tr><th scope="row">\d\d:00</th>(<td class="n">[^<]+</td>){7}</tr>', source)) == 24
     planned = await browser.api.control.plan_of("evening-news", limit=1000)
     assert sum(int(each) for each in re.findall(r"\((\d+)\)</td>", source)) == len(planned) > 5
@@ -399,6 +361,17 @@ async def test_nobody_overwrites_what_somebody_else_changed(browser: Browser) ->
     assert (await browser.post("/profiles/Q/drop", {"tag": tag, "confirmed": "1"}))[0].status == 412
     tag = field(await browser.get("/profiles/Q"), "tag")
     assert (await browser.post("/profiles", {"text": OWN, "name": "Q", "tag": tag}))[0].status == 303
+
+
+async def test_of_two_who_save_at_once_one_is_told(browser: Browser) -> None:
+    await browser.api.control.declare(OWN)
+    await browser.sign_in()
+    tag = field(await browser.get("/profiles/Q"), "tag")
+    texts = [OWN.replace('USER "v"', f'USER "{user}"') for user in "wx"]
+    saved = await asyncio.gather(
+        *(browser.post("/profiles", {"text": text, "name": "Q", "tag": tag}) for text in texts)
+    )
+    assert sorted(answer.status for answer, _ in saved) == [303, 412]
 
 
 async def test_a_profile_of_a_file_is_shown_with_the_reason_why_it_stays(browser: Browser) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from proxyd.api.composing import compose
-from proxyd.api.written import DeclarationWritten
+from proxyd.api.models.written import DeclarationWritten
 from tests.integration.api_world import Running, running_api
 
 LIFETIMES = itertools.count(9.0)  # tokens are named by them

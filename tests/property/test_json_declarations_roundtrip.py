@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.api.composing import compose
-from proxyd.api.written import DeclarationWritten, written
+from proxyd.api.models.written import DeclarationWritten
+from proxyd.api.written import written
 from proxyd.language import Kind, Statement, parse
 from proxyd.language.nodes import CreateDomain, CreateProfile, CreateSource, DropStatement
 from tests.property.strategies import statements

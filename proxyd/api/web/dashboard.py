@@ -9,18 +9,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from aiohttp import web
-from yarl import URL
 
 from proxyd.api.auth import token_of
-from proxyd.api.notified import Notified
 from proxyd.api.streams import Streams
+from proxyd.api.web.actions import Actions
 from proxyd.api.web.editor import Editor
 from proxyd.api.web.gate import COOKIE, SIGNED, Gate, WebRoute, came_by_https
 from proxyd.api.web.pages import Pages
 from proxyd.api.web.reference import sections
 from proxyd.api.web.rendering import Renderer, static_files
 from proxyd.api.web.sessions import SESSION_S, Sessions
-from proxyd.api.web.text import part
+from proxyd.api.web.subjects import Subjects
+from proxyd.api.web.tokens import TokenPages
 from proxyd.ports import Control
 
 _SIGN_IN_COOKIE = "proxyd_sign_in"
@@ -36,17 +36,19 @@ class Dashboard:
         self._files = static_files()
         self._renderer = Renderer(control, self._files)
         self._sessions = Sessions(control)
-        self._notified = Notified(control)
 
     def mount(self, app: web.Application) -> None:
         """Add every route to an application."""
         gate = Gate(self._sessions, self._renderer.problem)
+        app.middlewares.append(gate.unknown)
         for route in self.routes():
             app.router.add_route(route.method, route.path, gate.guard(route))
 
     def routes(self) -> Sequence[WebRoute]:
         """Return every route with the scope it asks for."""
-        pages, editor = Pages(self._control, self._renderer), Editor(self._control, self._renderer)
+        parts = self._control, self._renderer
+        pages, subjects, editor, tokens = Pages(*parts), Subjects(*parts), Editor(*parts), TokenPages(*parts)
+        actions = Actions(self._control)
         return (
             WebRoute("GET", "/static/{file}", None, self.static),
             WebRoute("GET", "/sign-in", None, self.sign_in_form),
@@ -54,13 +56,16 @@ class Dashboard:
             WebRoute("POST", "/sign-out", "read", self.sign_out),
             WebRoute("GET", "/", "read", pages.fleet),
             WebRoute("GET", "/sources", "read", pages.sources),
-            WebRoute("GET", "/sources/{name}", "read", pages.source),
+            WebRoute("GET", "/sources/{name}", "read", subjects.source),
             WebRoute("GET", "/rules", "read", pages.rules),
-            WebRoute("GET", "/rules/{name}", "read", pages.rule),
+            WebRoute("GET", "/rules/{name}", "read", subjects.rule),
+            WebRoute("POST", "/rules/{name}/test", "write", subjects.test),
             WebRoute("GET", "/notifications", "read", pages.notifications),
             WebRoute("GET", "/notifications/{id}", "read", pages.notification),
-            WebRoute("POST", "/notifications/{id}/replay", "write", self.replay),
-            WebRoute("POST", "/replay-dead", "write", self.replay_dead),
+            WebRoute("POST", "/notifications/{id}/replay", "write", actions.replay),
+            WebRoute("POST", "/replay-dead", "write", actions.replay_dead),
+            WebRoute("GET", "/plan", "read", pages.plan),
+            WebRoute("POST", "/reload", "write", actions.reload),
             WebRoute("GET", "/budget", "read", pages.budget),
             WebRoute("GET", "/profiles", "read", editor.profiles),
             WebRoute("POST", "/profiles", "write", editor.save),
@@ -69,6 +74,9 @@ class Dashboard:
             WebRoute("GET", "/profiles/{name}", "read", editor.profile),
             WebRoute("GET", "/profiles/{name}/", "read", editor.profile),  # a profile may be called "new"
             WebRoute("POST", "/profiles/{name}/drop", "write", editor.drop),
+            WebRoute("GET", "/tokens", "admin", tokens.tokens),
+            WebRoute("POST", "/tokens", "admin", tokens.make),
+            WebRoute("POST", "/tokens/{name}/drop", "admin", tokens.drop),
             WebRoute("GET", "/docs", "read", self.docs),
             WebRoute("GET", "/live", "read", self.live),
         )
@@ -113,19 +121,6 @@ class Dashboard:
         answer = web.Response(status=303, headers={"Location": "/sign-in"})
         answer.del_cookie(COOKIE, path="/")
         return answer
-
-    async def replay(self, request: web.Request) -> web.StreamResponse:
-        """Send a notification again."""
-        done = await self._notified.replay(request)
-        many = "1 delivery is" if done.deliveries == 1 else f"{done.deliveries} deliveries are"
-        request[SIGNED].session.notes.append(f"Sent again: {many} due.")
-        raise web.HTTPSeeOther(URL(f"/notifications/{part(request.match_info['id'])}", encoded=True))
-
-    async def replay_dead(self, request: web.Request) -> web.StreamResponse:
-        """Send again every delivery that was given up."""
-        done = await self._notified.replay_dead(request)
-        request[SIGNED].session.notes.append(f"Sent again: {done.deliveries} that were given up.")
-        raise web.HTTPSeeOther("/")
 
     async def docs(self, request: web.Request) -> web.Response:
         """Show the reference of the REST API."""

@@ -18,8 +18,8 @@ from proxyd.api.queries import known_declaration
 from proxyd.api.web.gate import SIGNED
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.web.text import part
-from proxyd.errors import NotFoundError
-from proxyd.ports import Changes, Control
+from proxyd.errors import ChangedError, NotFoundError
+from proxyd.ports import Changes, Control, OnlyIf
 
 _API = "api"
 _NEW = """CREATE DOMAIN "Releases" AS
@@ -95,10 +95,11 @@ class Editor:
     async def save(self, request: web.Request) -> web.StreamResponse:
         """Declare a text, where nobody changed the profile since it was opened."""
         form = await _form(request)
-        if (changed := self._changed_meanwhile(form)) is not None:
-            return self._again(request, form, status=412, changed=changed)
         before = set(self._control.declaration.profiles)
-        verdict = await self._verdict(form["text"], saves=True)
+        try:
+            verdict = await self._verdict(form["text"], saved=form)
+        except ChangedError:
+            return self._again(request, form, status=412, changed=self._text_now(form["name"]))
         if verdict.problem is not None:
             return self._again(request, form, status=verdict.problem.status, verdict=verdict)
         request[SIGNED].session.notes.append("Saved.")
@@ -125,22 +126,22 @@ class Editor:
         found = ProfileListed(**payloads.profile(declared, declaration, self._control))
         return found, self._control.text_of(name)
 
-    def _changed_meanwhile(self, form: dict[str, str]) -> str | None:
-        """Return the text of a profile as it is now, where it is not the one that was opened."""
-        name = form["name"]
-        if not name:
-            return None
-        now = self._control.text_of(name) if name in self._control.declaration.profiles else ""
-        return None if _is_as_opened(now, form) else now
+    def _text_now(self, name: str) -> str:
+        return self._control.text_of(name) if name in self._control.declaration.profiles else ""
 
-    async def _verdict(self, text: str, *, saves: bool = False) -> Verdict:
-        """Return what a text would change and cost, or with ``saves`` what it changed, or what is wrong with it."""
+    async def _verdict(self, text: str, *, saved: dict[str, str] | None = None) -> Verdict:
+        """Return what a text would change and cost, or what it changed as it was ``saved``, or what is wrong with it.
+
+        Raises ``ChangedError`` where somebody changed the profile since the form that is saved was made.
+        """
         try:
             if not text.strip():
                 raise BadRequestError("the text is empty; write at least one statement")
-            if saves:
-                return Verdict(changes=await self._control.declare(text))
+            if saved is not None:
+                return Verdict(changes=await self._control.declare(text, only_if=_unchanged_since(saved)))
             changes, cost = await self._control.try_out(text)
+        except ChangedError:
+            raise
         except EXPECTED as error:
             return Verdict.of(answer_to(error), text)
         return Verdict(changes=changes, cost=payloads.cost(cost))
@@ -155,6 +156,11 @@ class Editor:
         found = self._known(name)[0] if name in self._control.declaration.profiles else None
         kept = {each: form[each] for each in ("name", "text", "tag")}
         return self._editor(request, status=status, found=found, **kept, **facts)
+
+
+def _unchanged_since(form: dict[str, str]) -> OnlyIf | None:
+    """Return what must be so for a form to be saved; what is new may be whatever it is."""
+    return OnlyIf(lambda text: _is_as_opened(text, form), form["name"]) if form["name"] else None
 
 
 def _is_as_opened(text: str, form: dict[str, str]) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 from yarl import URL
 
 from proxyd.api.auth import BEARER, SCOPES
@@ -19,6 +20,8 @@ from proxyd.ports import Scope
 COOKIE = "proxyd_session"
 SIGNED = web.RequestKey("signed", Signed)
 """Who is signed in, where somebody must be."""
+PROGRAMS = frozenset({"api", "healthz", "readyz", "metrics", "websub", "static"})
+"""The first parts of the addresses that are no pages."""
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -62,12 +65,26 @@ class Gate:
                 answer = web.Response(status=error.status, headers={"Location": error.headers["Location"]})
             if answer.content_type == "application/problem+json" and isinstance(answer, web.Response):
                 answer = await self._page_of(request, answer)
-            if not answer.prepared:
-                answer.headers.update(HEADERS)
-                answer.headers.setdefault("Cache-Control", "no-store")
-            return answer
+            return _guarded(answer)
 
         return guarded
+
+    @property
+    def unknown(self) -> Middleware:
+        """A middleware that answers a browser with a page where there is no such address, or no such method there."""
+
+        @web.middleware
+        async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
+            if request.match_info.http_exception is None or not is_for_browsers(request):
+                return await handler(request)
+            if (signed := await self._sessions.find(request.cookies.get(COOKIE, ""))) is not None:
+                request[SIGNED] = signed
+            answer = await problems(request, handler)
+            if answer.content_type == "application/problem+json" and isinstance(answer, web.Response):
+                answer = await self._page_of(request, answer)
+            return _guarded(answer)
+
+        return answered
 
     async def _page_of(self, request: web.Request, answer: web.Response) -> web.Response:
         assert isinstance(answer.body, bytes)
@@ -92,6 +109,20 @@ class Gate:
         if route.method == "POST" and not await has_csrf(request, signed.session.csrf):
             return problem(403, "Forbidden", "the form is not of this session; go back, reload the page and try again")
         return await route.handler(request)
+
+
+def is_for_browsers(request: web.Request) -> bool:
+    """Return whether a browser asks for a page: an address outside of what programs are answered at."""
+    is_page = request.path.strip("/").partition("/")[0] not in PROGRAMS
+    return is_page and "text/html" in request.headers.get("Accept", "").lower()
+
+
+def _guarded(answer: web.StreamResponse) -> web.StreamResponse:
+    """Return an answer that says what browsers may do with it, unless it is on its way."""
+    if not answer.prepared:
+        answer.headers.update(HEADERS)
+        answer.headers.setdefault("Cache-Control", "no-store")
+    return answer
 
 
 def is_own(request: web.Request) -> bool:

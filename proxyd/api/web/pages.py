@@ -13,7 +13,6 @@ from proxyd.api.endpoint import read_query
 from proxyd.api.models import AdviceShown, Day, Found, NotificationListed, ReportShown
 from proxyd.api.notified import Notified
 from proxyd.api.planned import Planned
-from proxyd.api.queries import known_declaration
 from proxyd.api.web.health import SHARES, Samples
 from proxyd.api.web.pictures import (
     Chart,
@@ -23,20 +22,16 @@ from proxyd.api.web.pictures import (
     chart,
     factor_times,
     factors,
-    heat_map,
     round_steps,
     round_times,
     week_picture,
 )
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.web.text import duration, number, percent
-from proxyd.errors import NotFoundError
-from proxyd.model.profile import shown_endpoint
 from proxyd.model.values import parse_iso
 from proxyd.ports import Control
 
-_LOGGED = 30
-_MOST_PLANNED = 1000
+_MOST_COMING = 200
 _MOST_DEAD = 20
 
 
@@ -76,44 +71,9 @@ class Pages:
         weeks = {each.source: week_picture(each.week) for each in found.items}
         return self._render(request, "sources.html", found=found, weeks=weeks, day_names=payloads.DAYS)
 
-    async def source(self, request: web.Request) -> web.Response:
-        """Show one source, and its coming week."""
-        name = request.match_info["name"]
-        found = self._control.explain(name)
-        if found is None:
-            raise NotFoundError(f"there is no source {name!r}")
-        planned = await self._control.plan_of(name, limit=_MOST_PLANNED)
-        return self._render(
-            request,
-            "source.html",
-            found=payloads.explanation(found),
-            declared=known_declaration(self._control).sources[name],
-            cells=heat_map(found.week, found.rate_per_day, [each.start_s for each in planned]),
-            planned=[payloads.planned_probe(each) for each in planned],
-            made=[
-                payloads.probe_made(row) for row in await self._control.made_probes(name, before=None, limit=_LOGGED)
-            ],
-            most_planned=_MOST_PLANNED,
-            day_names=payloads.DAYS,
-        )
-
     async def rules(self, request: web.Request) -> web.Response:
         """List the rules and what they achieved."""
         return self._render(request, "rules.html", found=await self._declared.list_rules(request))
-
-    async def rule(self, request: web.Request) -> web.Response:
-        """Show one rule and its newest notifications."""
-        found = await self._declared.get_rule(request)
-        news = await self._notified.found(Found(rule=found.name, limit=20))
-        declared = known_declaration(self._control).rules[found.name]
-        return self._render(
-            request,
-            "rule.html",
-            found=found,
-            news=news,
-            endpoints=[(each.kind, shown_endpoint(each.kind, each.endpoint)) for each in declared.deliveries],
-            titles=_titles(news.items),
-        )
 
     async def notifications(self, request: web.Request) -> web.Response:
         """List notifications, newest first."""
@@ -126,7 +86,7 @@ class Pages:
             "notifications.html",
             news=news,
             asked=asked,
-            titles=_titles(news.items),
+            titles=titles_of(news.items),
             rules=sorted(declaration.rules)[:500],
             sources=sorted(declaration.sources)[:500],
         )
@@ -135,6 +95,11 @@ class Pages:
         """Show a notification, all that led to it and what became of it."""
         found = await self._notified.get_notification(request)
         return self._render(request, "notification.html", found=found, title=_title(found))
+
+    async def plan(self, request: web.Request) -> web.Response:
+        """Show the coming probes of all sources."""
+        planned = [payloads.planned_probe(each) for each in self._control.plan(limit=_MOST_COMING)]
+        return self._render(request, "plan.html", planned=planned, most=_MOST_COMING)
 
     async def budget(self, request: web.Request) -> web.Response:
         """Show what other budgets would buy."""
@@ -149,7 +114,8 @@ def _without_blanks(request: web.Request) -> None:
         raise web.HTTPSeeOther(request.rel_url.with_query(filled))
 
 
-def _titles(news: list[NotificationListed]) -> dict[str, str]:
+def titles_of(news: list[NotificationListed]) -> dict[str, str]:
+    """Return what each notification is about, by its id."""
     return {each.id: _title(each) for each in news}
 
 

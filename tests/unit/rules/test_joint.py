@@ -126,3 +126,12 @@ async def test_an_interval_of_a_page_that_is_taken_out_is_forgotten() -> None:
     assert checked.declaration is not None
     drive.decider.declare(checked.declaration, {"r": T0}, T0 + 310)
     assert drive.decider.overdue(T0 + 1e6) == []
+
+
+async def test_a_page_that_no_probe_saw_in_time_was_missed_unseen() -> None:
+    drive = await reported()
+    ((interval, needed),) = drive.decider.overdue(T0 + 2 * 86400.0)
+    known = await drive.memory.known("news", needed)
+    observation = drive.decider.give_up(interval, known, T0 + 2 * 86400.0)
+    assert observation is not None
+    assert [(each.source_id, each.captured, each.seen) for each in observation.intervals] == [("acme", False, False)]

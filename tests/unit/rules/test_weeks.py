@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from proxyd.api import payloads
 from proxyd.estimation.bins import WEEK_S, Cycle
 from proxyd.model.chronon import ChrononGrid, Epoch
 from proxyd.model.schedule import Reason
@@ -119,6 +120,23 @@ async def test_an_explanation_tells_the_price_and_the_week() -> None:
     assert told.price_item_s == pytest.approx(found.settings.planner.price_item_s)
     assert len(told.week) == 168
     assert np.mean(told.week) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("binds", [False, True])
+async def test_an_explanation_says_where_a_host_binds(binds: bool) -> None:
+    found = decider(declaration(source("s"), rule("r")), now_s=MONDAY_S)
+    items = [item(str(n), MONDAY_S - 60.0 * n) for n in range(1, 200)]
+    await Drive(found).see(changed("s", items, MONDAY_S))
+    if binds:  # robots.txt asks for an hour between any two
+        found.planner.hosts.space("example.org", 3600.0)
+    week_plan = found.fleet(MONDAY_S).plan()
+    assert week_plan is not None
+    found.adopt(week_plan, MONDAY_S)
+    told = found.explain("s", found.settings.grid.chronon_at(MONDAY_S))
+    assert told is not None
+    assert told.is_host_bound == binds
+    (line,) = (line for line in payloads.explanation(told).summary if line.startswith("price"))
+    assert ("its host bears no more probes" in line, "a lower probe_price" in line) == (binds, not binds)
 
 
 async def in_zone(options: str, clauses: str = "") -> Decider:

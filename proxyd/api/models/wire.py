@@ -1,0 +1,70 @@
+"""What all that goes over the wire is made of, and how a request is refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Text = Annotated[str, Field(min_length=1)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Count = Annotated[int, Field(ge=0)]
+Seconds = Annotated[float, Field(ge=0.0)]
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+
+
+class Wire(BaseModel):
+    """Anything on the wire: what it does not know it refuses."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Each = TypeVar("Each", bound=Wire)
+
+
+class Page(Wire, Generic[Each]):
+    """A part of a list."""
+
+    items: list[Each]
+    next_cursor: str | None = Field(default=None, description="pass it on as `cursor`; null at the end")
+
+
+class Items(Wire, Generic[Each]):
+    """A whole list."""
+
+    items: list[Each]
+
+
+class Fault(Wire):
+    """One thing that is wrong: at a line of a text, a member of a body, or a parameter."""
+
+    detail: str
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+    source_line: str | None = None
+    pointer: str | None = Field(default=None, description="JSON pointer of the member")
+    parameter: str | None = None
+
+
+class Problem(Wire):
+    """Why a request was refused (RFC 9457)."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    errors: list[Fault] | None = None
+
+
+class Health(Wire):
+    """The loop is alive."""
+
+    alive: Literal[True] = True
+
+
+class Readiness(Wire):
+    """Whether traffic may come."""
+
+    ready: bool
+    checks: dict[str, bool]

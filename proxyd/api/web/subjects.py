@@ -1,0 +1,131 @@
+"""The pages of one source and of one rule: what is known of it, and what came of it in the last days."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from aiohttp import web
+from pydantic import Field
+
+from proxyd.api import payloads
+from proxyd.api.declared import Declared
+from proxyd.api.endpoint import read_query
+from proxyd.api.models import Found, IntervalOfRule, ItemSeen, ProbeMade, TestResult, Wire
+from proxyd.api.notified import Notified
+from proxyd.api.queries import known_declaration
+from proxyd.api.web.pages import titles_of
+from proxyd.api.web.pictures import heat_map
+from proxyd.api.web.rendering import Renderer
+from proxyd.api.web.timelines import histogram, lanes, probe_kind, time_line
+from proxyd.errors import NotFoundError
+from proxyd.model.profile import shown_endpoint
+from proxyd.ports import Control
+
+_DAY_S = 86400.0
+_LOGGED, _MOST_LISTED = 30, 100
+_MOST_PLANNED = 1000
+_MOST_PROBES, _MOST_ITEMS, _MOST_INTERVALS = 2500, 500, 500
+
+
+class _Back(Wire):
+    """How many days back the pictures go."""
+
+    days: Annotated[int, Field(ge=1, le=7)] = 7
+
+
+class _FarBack(Wire):
+    """Likewise; intervals are kept longer than probes."""
+
+    days: Annotated[int, Field(ge=1, le=30)] = 7
+
+
+class Subjects:
+    """Handlers of the pages of one source and of one rule."""
+
+    def __init__(self, control: Control, renderer: Renderer) -> None:
+        self._control = control
+        self._render = renderer.page
+        self._declared, self._notified = Declared(control), Notified(control)
+
+    async def source(self, request: web.Request) -> web.Response:
+        """Show one source, what came of it, and its coming week."""
+        name, days = request.match_info["name"], read_query(request, _Back).days
+        found = self._control.explain(name)
+        if found is None:
+            raise NotFoundError(f"there is no source {name!r}")
+        planned = await self._control.plan_of(name, limit=_MOST_PLANNED)
+        return self._render(
+            request,
+            "source.html",
+            found=payloads.explanation(found),
+            declared=known_declaration(self._control).sources[name],
+            cells=heat_map(found.week, found.rate_per_day, [each.start_s for each in planned]),
+            planned=[payloads.planned_probe(each) for each in planned],
+            most_planned=_MOST_PLANNED,
+            day_names=payloads.DAYS,
+            **await self._past(name, days),
+        )
+
+    async def _past(self, name: str, days: int) -> dict[str, Any]:
+        """Return the items and probes of the last days, as a picture and as lists."""
+        end_s = self._control.time_s()
+        begin_s = end_s - days * _DAY_S
+        rows = await self._control.made_probes(name, before=None, limit=_MOST_PROBES)
+        items = await self._control.seen_items(name, days=float(days), limit=_MOST_ITEMS)
+        made: list[ProbeMade] = [payloads.probe_made(row) for row in rows[:_MOST_LISTED]]
+        seen: list[ItemSeen] = [payloads.item_seen(*each) for each in items[:_MOST_LISTED]]
+        probes = [
+            (row["started_s"], probe_kind(row["outcome"], row["items"])) for row in rows if row["started_s"] >= begin_s
+        ]
+        return {
+            "days": days,
+            "line": time_line(begin_s, end_s, items, probes),
+            "is_cut": len(items) == _MOST_ITEMS or len(probes) == _MOST_PROBES,
+            "delays": histogram(seen_s - came_s for came_s, seen_s in items),
+            "items_seen": len(items),
+            "items": seen,
+            "made": made,
+            "logged": _LOGGED,
+            "most_listed": _MOST_LISTED,
+        }
+
+    async def rule(self, request: web.Request) -> web.Response:
+        """Show one rule, what became of its intervals, and its newest notifications."""
+        return await self._rule(request, read_query(request, _FarBack).days)
+
+    async def test(self, request: web.Request) -> web.Response:
+        """Send a test message wherever the rule delivers, and show what each receiver said."""
+        results = await self._control.test_deliveries(request.match_info["name"])
+        tested = [TestResult(endpoint=each.endpoint, error=each.error) for each in results]
+        return await self._rule(request, _FarBack().days, tested)
+
+    async def _rule(self, request: web.Request, days: int, tested: list[TestResult] | None = None) -> web.Response:
+        found = await self._declared.get_rule(request)
+        news = await self._notified.found(Found(rule=found.name, limit=20))
+        rows = await self._control.intervals(found.name, days=float(days), limit=_MOST_INTERVALS)
+        declared = known_declaration(self._control).rules[found.name]
+        return self._render(
+            request,
+            "rule.html",
+            found=found,
+            tested=tested,
+            news=news,
+            endpoints=[(each.kind, shown_endpoint(each.kind, each.endpoint)) for each in declared.deliveries],
+            titles=titles_of(news.items),
+            days=days,
+            **self._fates([payloads.interval(row) for row in rows], days),
+        )
+
+    def _fates(self, intervals: list[IntervalOfRule], days: int) -> dict[str, Any]:
+        """Return the intervals of the last days, as a picture and as a list."""
+        end_s = self._control.time_s()
+        known = [each.delay_s for each in intervals if each.delay_s is not None and each.exact]
+        return {
+            "lanes": lanes(end_s - days * _DAY_S, end_s, intervals) if intervals else None,
+            "is_cut": len(intervals) == _MOST_INTERVALS,
+            "intervals": intervals[:_MOST_LISTED],
+            "intervals_found": len(intervals),
+            "mean_delay_s": sum(known) / len(known) if known else None,
+            "delays_known": len(known),
+            "most_listed": _MOST_LISTED,
+        }
