@@ -21,6 +21,7 @@ from proxyd.api.models import (
     Reloaded,
     Rule,
     SourceListed,
+    SourcesWindow,
     Window,
 )
 from proxyd.api.problems import BadRequestError, problem
@@ -111,7 +112,9 @@ class Declared:
     async def list_sources(self, request: web.Request) -> Page[SourceListed]:
         """List the sources, by name: state, rate, next probe and its reason."""
         declaration = self._control.declaration
-        names, next_cursor = part_of(declaration.sources, read_query(request, Window))
+        asked = read_query(request, SourcesWindow)
+        wanted = self._control.failing() if asked.failing else declaration.sources
+        names, next_cursor = part_of(wanted, asked)
         found = [self._control.explain(name) for name in names]
         items = [payloads.source(declaration, each) for each in found if each is not None]
         return Page[SourceListed](items=items, next_cursor=next_cursor)
