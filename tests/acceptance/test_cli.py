@@ -57,7 +57,7 @@ async def test_verbs_that_need_a_daemon_say_so(tmp_path: Path) -> None:
     async with Daemon(tmp_path) as daemon:
         for verb in (["healthcheck"], ["plan"], ["rules"], ["report"], ["advise"], ["explain", "x"]):
             done = await daemon.cli(*verb)
-            assert (done.code, done.out) == (1, ""), verb
+            assert (done.code, done.out) == (3, ""), verb
             assert re.fullmatch(r"proxyd: no daemon .*\n", done.err), done
             daemon.database.parent.mkdir(exist_ok=True)
 
@@ -134,7 +134,7 @@ async def test_the_report_compares_what_was_found_with_what_was_predicted(tmp_pa
     assert day["predicted_items"] > 0
     assert (day["captured"], day["missed"], day["completeness"]) == (1, 0, 1.0)
     assert 0 < day["predicted_completeness"] <= 1
-    assert (found["off"], wrong.code) == ([], 1)
+    assert (found["off"], wrong.code) == ([], 2)
 
 
 async def test_rules_are_listed_with_what_they_captured(tmp_path: Path) -> None:

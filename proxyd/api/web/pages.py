@@ -14,7 +14,6 @@ from proxyd.api.models import AdviceShown, Day, Found, NotificationListed, Repor
 from proxyd.api.notified import Notified
 from proxyd.api.planned import Planned
 from proxyd.api.queries import known_declaration
-from proxyd.api.web.health import SHARES, Samples
 from proxyd.api.web.pictures import (
     Chart,
     Frame,
@@ -31,6 +30,7 @@ from proxyd.api.web.pictures import (
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.web.text import duration, number, percent
 from proxyd.errors import NotFoundError
+from proxyd.metrics import SHARES, Samples
 from proxyd.model.profile import shown_endpoint
 from proxyd.model.values import parse_iso
 from proxyd.ports import Control
