@@ -9,9 +9,8 @@ import json
 import re
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, TypeAlias, assert_type
 
@@ -23,6 +22,7 @@ from proxyd.api import ApiSettings, serve_api
 from proxyd.client import ApiError, Client, ProfileRead, StreamEvent, SyncClient, UnreachableError
 from proxyd.client.types import ComingProbe, SourceListed, TokenMade
 from proxyd.config import socket_address
+from tests.canned import Canned, answering
 from tests.fleets import rule
 from tests.integration.api_world import Running, running_api, told
 
@@ -241,44 +241,18 @@ async def test_refusals_say_what_to_do_next(running: Running) -> None:
             await client.plan(limit=0)
 
 
-@contextmanager
-def answering(status: int, body: bytes, **headers: str) -> Iterator[str]:
-    """Run a server in a thread that answers everything so, and yield its address."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name.replace("_", "-"), value)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 async def test_the_waiting_client_works_where_a_loop_runs() -> None:
     asyncio.get_running_loop()
-    with answering(200, b'{"alive": true}') as base, SyncClient.over_http(base, "t") as client:
+    with answering(lambda _: Canned(b'{"alive": true}')) as base, SyncClient.over_http(base, "t") as client:
         assert client.alive() == {"alive": True}
 
 
 @pytest.mark.parametrize(
     ("status", "body", "headers", "said"),
     [
-        (503, b'{"title": "Busy", "detail": "starting"}', {"Retry_After": "7"}, "starting\ncome again in 7 s"),
+        (503, b'{"title": "Busy", "detail": "starting"}', {"Retry-After": "7"}, "starting\ncome again in 7 s"),
         (503, b'{"title": "Busy", "detail": ""}', {}, "Busy\ncome again a little later"),
-        (429, b'{"title": "Slow"}', {"Retry_After": "soon"}, "Slow\ncome again a little later"),
+        (429, b'{"title": "Slow"}', {"Retry-After": "soon"}, "Slow\ncome again a little later"),
         (
             403,
             b'{"title": "No"}',
@@ -293,11 +267,11 @@ async def test_the_waiting_client_works_where_a_loop_runs() -> None:
     ],
 )
 def test_what_is_refused_is_said(status: int, body: bytes, headers: Mapping[str, str], said: str) -> None:
-    with answering(status, body, **headers) as base, SyncClient.over_http(base, "t") as client:
+    with answering(lambda _: Canned(body, status, headers)) as base, SyncClient.over_http(base, "t") as client:
         with pytest.raises(ApiError, match=re.escape(said)) as refused:
             client.plan()
         assert refused.value.status == status
-        assert refused.value.retry_after_s == (7 if headers.get("Retry_After") == "7" else None)
+        assert refused.value.retry_after_s == (7 if headers.get("Retry-After") == "7" else None)
 
 
 def test_nobody_there_is_said(tmp_path: Path) -> None:
