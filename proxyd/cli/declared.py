@@ -21,7 +21,7 @@ def rules(options: argparse.Namespace) -> int:
         print_json(found)
         return 0
     head = ["rule", "profiles", "captured", "missed", "completeness", "utility"]
-    print_table(head, [[rule["name"], ", ".join(rule["profiles"]), *_achieved(rule)] for rule in found])
+    print_table(head, [[rule["name"], ", ".join(sorted(rule["profiles"])), *_achieved(rule)] for rule in found])
     return 0
 
 

@@ -84,4 +84,9 @@ def _print_rich(
 
 
 def _is_number(cell: str) -> bool:
-    return cell == "" or (cell[:1] in "+-0123456789." and set(cell) <= _NUMERIC) or cell in ("-", "inf", "nan", "never")
+    is_date = "-" in cell[1:].replace("e-", "")
+    return (
+        cell == ""
+        or (cell[:1] in "+-0123456789." and set(cell) <= _NUMERIC and not is_date)
+        or cell in ("-", "inf", "nan", "never")
+    )

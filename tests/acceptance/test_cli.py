@@ -15,6 +15,8 @@ import termios
 from datetime import datetime
 from pathlib import Path
 
+import pytest
+
 from tests.acceptance.support import Daemon, Done, World, eventually, world
 
 TOKEN = re.compile(r"pxd_[0-9a-f]{12}_[A-Za-z0-9_-]{43}\n")
@@ -179,30 +181,32 @@ async def test_the_live_view_and_daemons_elsewhere(tmp_path: Path) -> None:
         ]
 
 
-async def test_the_live_view_ends_with_q_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("key", "code"), [(b"q", 0), (b"\x03", 130)], ids=["q", "Ctrl-C"])
+async def test_the_live_view_ends_with_a_key_and_leaves_the_terminal_as_it_was(
+    tmp_path: Path, key: bytes, code: int
+) -> None:
     async with world(tmp_path) as w:
         await running(w)
-        for key, code in ((b"q", 0), (b"\x03", 130)):
-            here, there = pty.openpty()
-            before = termios.tcgetattr(there)
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "proxyd", "top"),
-                env=w.daemon._environment() | {"TERM": "xterm", "COLUMNS": "120", "LINES": "40"},
-                cwd=tmp_path,
-                stdin=there,
-                stdout=there,
-                stderr=there,
-                preexec_fn=take_terminal,
-            )
-            shown = bytearray()
-            asyncio.get_running_loop().add_reader(here, lambda: shown.extend(os.read(here, 65536)))
-            await eventually(lambda: b"coming probes" in shown, "a frame", state=lambda: bytes(shown[-2000:]))
-            os.write(here, key)
-            assert await asyncio.wait_for(process.wait(), 30.0) == code
-            assert termios.tcgetattr(there) == before
-            asyncio.get_running_loop().remove_reader(here)
-            os.close(here)
-            os.close(there)
+        here, there = pty.openpty()
+        before = termios.tcgetattr(there)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "proxyd", "top"),
+            env=w.daemon._environment() | {"TERM": "xterm", "COLUMNS": "120", "LINES": "40"},
+            cwd=tmp_path,
+            stdin=there,
+            stdout=there,
+            stderr=there,
+            preexec_fn=take_terminal,
+        )
+        shown = bytearray()
+        asyncio.get_running_loop().add_reader(here, lambda: shown.extend(os.read(here, 65536)))
+        await eventually(lambda: b"coming probes" in shown, "a frame", state=lambda: bytes(shown[-2000:]))
+        os.write(here, key)
+        assert await asyncio.wait_for(process.wait(), 30.0) == code
+        assert termios.tcgetattr(there) == before
+        asyncio.get_running_loop().remove_reader(here)
+        os.close(here)
+        os.close(there)
 
 
 def take_terminal() -> None:
@@ -249,7 +253,7 @@ async def test_rules_are_listed_with_what_they_captured(tmp_path: Path) -> None:
     found = {
         each["name"]: (each["profiles"], *(each[figure] for figure in figures)) for each in json.loads(machine.out)
     }
-    assert found == {"each": (["second", "watch"], 1, 0, 1.0, 1.0), "rare": (["watch"], 0, 0, None, None)}
+    assert found == {"each": (["watch", "second"], 1, 0, 1.0, 1.0), "rare": (["watch"], 0, 0, None, None)}
 
 
 async def test_notifications_are_listed_replayed_and_tried_out(tmp_path: Path) -> None:
