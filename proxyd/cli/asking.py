@@ -7,7 +7,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from proxyd.client import Client, UnreachableError
+from proxyd.client import Client
+from proxyd.client.wire import unreachable
 from proxyd.config import TOKEN, Settings, api_token, load, socket_address
 from proxyd.errors import ConfigError
 
@@ -40,4 +41,4 @@ def socket_of(settings: Settings) -> str:
     try:
         return socket_address(settings.socket_path)
     except OSError as error:
-        raise UnreachableError(f"no daemon answers at {settings.socket_path}; start one with `proxyd serve`") from error
+        raise unreachable(str(settings.socket_path), error) from error

@@ -24,7 +24,7 @@ from proxyd.metrics import Samples
 
 REFRESH_S = 2.0
 _MOST_SHARE = 0.05
-_MOST = 50
+_MOST = 20
 _TITLE_LINES = 14  # all but the rows of the three lists
 
 

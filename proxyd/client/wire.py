@@ -16,7 +16,6 @@ from proxyd.errors import ProxydError, UnreachableError
 Query: TypeAlias = Mapping[str, str | int | float | bool | None]
 _PAGE = 500
 _NOTHING: Query = {}
-_DEAD = (aiohttp.ClientConnectionError, FileNotFoundError, PermissionError)
 
 
 class ApiError(ProxydError):
@@ -160,8 +159,19 @@ class Wire:
                 yield response
         except TimeoutError as error:
             raise UnreachableError(f"the daemon at {self._where} did not answer in time") from error
-        except (*_DEAD, aiohttp.ClientPayloadError) as error:
-            raise UnreachableError(f"no daemon answers at {self._where}; start one with `proxyd serve`") from error
+        except (aiohttp.ClientError, FileNotFoundError, PermissionError) as error:
+            raise unreachable(self._where, error) from error
+
+
+def unreachable(where: str, error: BaseException) -> UnreachableError:
+    """Return that nobody answers, or that one may not ask.
+
+    >>> print(unreachable("proxyd.sock", PermissionError()))
+    proxyd.sock may not be opened; ask as the user who runs the daemon
+    """
+    if isinstance(getattr(error, "os_error", error), PermissionError):
+        return UnreachableError(f"{where} may not be opened; ask as the user who runs the daemon")
+    return UnreachableError(f"no daemon answers at {where}; start one with `proxyd serve`")
 
 
 def part(name: str) -> str:

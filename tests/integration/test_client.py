@@ -284,6 +284,22 @@ def test_nobody_there_is_said(tmp_path: Path) -> None:
         next(client.stream())
 
 
+def test_what_is_no_http_is_nobody() -> None:
+    def talk(server: socket.socket) -> None:
+        taken, _ = server.accept()
+        with taken:
+            taken.recv(65536)
+            taken.sendall(b"220 mail.example.org ESMTP\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=talk, args=[server])
+        thread.start()
+        base = f"http://127.0.0.1:{server.getsockname()[1]}"
+        with SyncClient.over_http(base, "t") as client, pytest.raises(UnreachableError, match="no daemon answers"):
+            client.plan()
+        thread.join()
+
+
 def test_who_does_not_answer_is_given_up_after_the_time_set() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))

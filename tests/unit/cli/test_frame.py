@@ -7,6 +7,7 @@ import unicodedata
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from proxyd.cli.frame import Seen, frame, health_lines
@@ -44,6 +45,14 @@ def test_a_frame_has_health_probes_failures_and_news() -> None:
     for word in ("ready", "completeness", "python", "detection", "bad", "timeout slow", "stable", "3.14"):
         assert word in text
     assert "not ready" not in text
+
+
+@pytest.mark.parametrize(("environ", "is_coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_colours_are_left_out_where_they_are_not_wanted(environ: dict[str, str], is_coloured: bool) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, color_system="standard", _environ=environ)
+    console.print(frame(seen()))
+    assert isinstance(console.file, io.StringIO)
+    assert ("\x1b[32m" in console.file.getvalue()) == is_coloured
 
 
 def test_what_is_not_there_is_said() -> None:
