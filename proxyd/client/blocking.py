@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from functools import wraps
 from threading import Event, Thread
 from types import TracebackType
@@ -109,22 +109,36 @@ class SyncClient:
         cannot be made ``UnreachableError`` is raised. Close the generator to end the connection at once.
         """
         events = self._client.stream(last=last, rule=rule, profile=profile, source=source, retry_s=retry_s)
-        turn = asyncio.Lock()
-
-        async def following() -> StreamEvent | None:
-            async with turn:
-                return await anext(events, None)
-
-        async def close() -> None:
-            async with turn:  # an interrupted wait ends first
-                await events.aclose()
-
+        following = _Following(events)
         try:
-            while (event := self._thread.run(following())) is not None:
+            while (event := self._thread.run(following.next())) is not None:
                 yield event
         finally:
             if not self._thread.is_closed:
-                self._thread.run(close())
+                self._thread.run(following.close())
+
+
+class _Following:
+    """A stream on the loop, which can be closed while it waits: an interrupt may come at any time."""
+
+    def __init__(self, events: AsyncGenerator[StreamEvent]) -> None:
+        self._events = events
+        self._waiting: asyncio.Task[StreamEvent | None] | None = None
+
+    async def next(self) -> StreamEvent | None:
+        """Return the next event, ``None`` at the end."""
+        self._waiting = asyncio.create_task(self._next(), name="next event")
+        return await self._waiting
+
+    async def close(self) -> None:
+        """End the connection, and what waits for it."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+            await asyncio.wait([self._waiting])
+        await self._events.aclose()
+
+    async def _next(self) -> StreamEvent | None:
+        return await anext(self._events, None)
 
 
 class _LoopThread:

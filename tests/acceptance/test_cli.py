@@ -8,7 +8,6 @@ import json
 import os
 import pty
 import re
-import signal
 import subprocess
 import sys
 import termios
@@ -213,24 +212,6 @@ def take_terminal() -> None:
     """Make standard input the terminal of a session of one's own, so that its keys interrupt."""
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
-async def test_what_is_interrupted_exits_130(tmp_path: Path) -> None:
-    async with world(tmp_path) as w:
-        await running(w)
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "proxyd", "notifications", "--follow", "--after", "0"),
-            env=w.daemon._environment(),
-            cwd=tmp_path,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        assert process.stdout is not None
-        w.origin.feeds["feed"].add(1)
-        assert b"each" in await asyncio.wait_for(process.stdout.readline(), 30.0)
-        process.send_signal(signal.SIGINT)
-        _, err = await asyncio.wait_for(process.communicate(), 30.0)
-        assert (process.returncode, err) == (130, b"")
 
 
 async def test_rules_are_listed_with_what_they_captured(tmp_path: Path) -> None:

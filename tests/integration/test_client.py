@@ -7,7 +7,9 @@ import dataclasses
 import inspect
 import json
 import re
+import signal
 import socket
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
@@ -337,3 +339,31 @@ async def test_the_waiting_clients_stream_is_an_iterator_that_is_closed(running:
             assert [await anext(events), await anext(events)] == found
     assert [event.body["data"]["id"] for event in found] == ["n/1", "b"]
     assert not [thread for thread in threading.enumerate() if thread.name == "proxyd client"]
+
+
+FOLLOWING = """
+import sys
+from proxyd.client import SyncClient
+
+with SyncClient.over_socket(sys.argv[1]) as client:
+    try:
+        for event in client.stream(last=0):
+            print(event.position, flush=True)
+    except KeyboardInterrupt:
+        print(client.alive()["alive"])
+"""
+
+
+async def test_a_stream_that_waits_is_interrupted_and_the_client_goes_on(running: Running, tmp_path: Path) -> None:
+    path = tmp_path / "proxyd.sock"
+    async with serve_api(running.control, ApiSettings("127.0.0.1", 0, path, socket_address(path))):
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", FOLLOWING, str(path)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        assert await asyncio.wait_for(process.stdout.readline(), 30.0) == b"1\n"
+        process.send_signal(signal.SIGINT)
+        out, err = await asyncio.wait_for(process.communicate(), 30.0)
+    assert (process.returncode, out, err) == (0, b"True\n", b"")
