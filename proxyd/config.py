@@ -32,6 +32,8 @@ from proxyd.model.profile import SecretRef
 from proxyd.scheduling.budget import Budget, BudgetHours
 
 PREFIX = "PROXYD_"
+TOKEN = PREFIX + "TOKEN"
+_NO_SETTINGS = frozenset({PREFIX + "CONFIG", TOKEN, TOKEN + "_FILE"})
 DEFAULT_FILE = Path("proxyd.toml")
 _DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _RATE_PERIODS = {
@@ -433,7 +435,7 @@ def _from_file(file: Path | None, env: Mapping[str, str], problems: list[str]) -
 def _from_environment(env: Mapping[str, str], problems: list[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for name, value in env.items():
-        if not name.startswith(PREFIX) or name == PREFIX + "CONFIG":
+        if not name.startswith(PREFIX) or name in _NO_SETTINGS:
             continue
         key = name.removeprefix(PREFIX).lower()
         if key.endswith("_file") and key.removesuffix("_file") in Settings.model_fields:
@@ -446,6 +448,21 @@ def _from_environment(env: Mapping[str, str], problems: list[str]) -> dict[str, 
         else:
             problems.append(f"{name}: no such setting; `proxyd config` lists them")
     return values
+
+
+def api_token(environ: Mapping[str, str] | None = None) -> str | None:
+    """Return the token with which the command line asks a daemon elsewhere: ``PROXYD_TOKEN``, or what its file holds.
+
+    >>> api_token({"PROXYD_TOKEN": "pxd_1_2"}), api_token({})
+    ('pxd_1_2', None)
+    """
+    env = os.environ if environ is None else environ  # noqa: TID251 - this is the one place
+    if TOKEN + "_FILE" in env:
+        try:
+            return Path(env[TOKEN + "_FILE"]).read_text(encoding="utf-8").strip() or None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError([f"{TOKEN}_FILE: {error}"]) from error
+    return env.get(TOKEN, "").strip() or None
 
 
 def socket_address(path: Path) -> str:

@@ -19,6 +19,7 @@
     |  |- FetchTimeoutError
     |  `- FeedParseError
     |- BusyError                        ask again a little later
+    |- UnreachableError                 no daemon answers
     |- DeliveryError                    retryable: the outbox decides from it
     `- StoreError
        |- NotFoundError(LookupError)
@@ -168,6 +169,10 @@ class FeedParseError(ProbeError):
 
 class BusyError(ProxydError):
     """Too much is going on: ask again a little later."""
+
+
+class UnreachableError(ProxydError):
+    """No daemon answers; start one with `proxyd serve`."""
 
 
 class DeliveryError(ProxydError):

@@ -342,6 +342,9 @@ class Control(Protocol):
     def explain(self, source_id: str) -> Explanation | None:
         """Return why and when a source is probed next, ``None`` where it is not declared."""
 
+    def failing(self) -> list[str]:
+        """Return the declared sources whose last probe failed."""
+
     async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[dict[str, Any]]:
         """Return the probes of a source in the last days, newest first; ``before`` is a position of one."""
 

@@ -23,6 +23,7 @@ from proxyd.api.models import (
     Reloaded,
     Rule,
     SourceListed,
+    SourcesWindow,
     Window,
 )
 from proxyd.api.problems import BadRequestError, problem
@@ -126,7 +127,9 @@ class Declared:
     async def list_sources(self, request: web.Request) -> Page[SourceListed]:
         """List the sources, by name: state, rate, next probe and its reason."""
         declaration = self._control.declaration
-        names, next_cursor = part_of(self._source_names.of(declaration.sources), read_query(request, Window))
+        asked = read_query(request, SourcesWindow)
+        wanted = sorted(self._control.failing()) if asked.failing else self._source_names.of(declaration.sources)
+        names, next_cursor = part_of(wanted, asked)
         found = [self._control.explain(name) for name in names]
         items = [payloads.source(declaration, each) for each in found if each is not None]
         return Page[SourceListed](items=items, next_cursor=next_cursor)

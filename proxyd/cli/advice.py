@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
-from typing import Any
 
-from proxyd.cli.remote import ask, table
+from proxyd.cli.asking import ask
+from proxyd.cli.printing import about, print_json, print_lines
+from proxyd.cli.tables import print_table
+from proxyd.client.types import AdviceShown
 
 
 def advise(options: argparse.Namespace) -> int:
     """Print what other budgets would buy, and which rules the present one does not let be met."""
     answer = ask(options, lambda client: client.advice())
     if options.json:
-        print(json.dumps(answer, indent=2))
+        print_json(answer)
         return 0
     _print_trade(answer)
-    for line in _interval_lines(answer):
-        print(line)
+    print_lines(_interval_lines(answer))
     return 0
 
 
-def about(seconds: float) -> str:
-    """Return a length of time for people.
-
-    >>> about(90.0), about(5400.0), about(0.5), about(172_800.0)
-    ('1.5 min', '1.5 h', '0.5 s', '2 d')
-    """
-    for unit, length_s in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if seconds >= length_s:
-            return f"{seconds / length_s:.3g} {unit}"
-    return f"{seconds:.3g} s"
-
-
-def _print_trade(answer: dict[str, Any]) -> None:
+def _print_trade(answer: AdviceShown) -> None:
     allowed, planned = answer["budget_per_hour"], answer["planned_per_hour"]
     if planned is None:
         print(f"The budget allows {allowed:g} probes an hour. What others would buy is known after the first plan.")
@@ -52,10 +40,10 @@ def _print_trade(answer: dict[str, Any]) -> None:
                 "now" if is_present else "over the budget" if point["probes_per_hour"] > allowed else "",
             ]
         )
-    table(["probes/h", "mean delay", "completeness", "price (item-hours)", ""], rows)
+    print_table(["probes/h", "mean delay", "completeness", "price (item-hours)", ""], rows)
 
 
-def _interval_lines(answer: dict[str, Any]) -> Iterator[str]:
+def _interval_lines(answer: AdviceShown) -> Iterator[str]:
     if not answer["rules"]:
         return
     yield ""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 from proxyd.app import probe_once, request_of
+from proxyd.cli.printing import print_json, print_lines
 from proxyd.config import load
 from proxyd.language.quoting import quote_name, quote_text
 from proxyd.model.item import Item
 from proxyd.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.net import one_line
+from proxyd.net import visible, visible_line
 from proxyd.probing import HIDDEN, Exchange, Trip
 
 _SHOWN = 10
@@ -29,7 +29,7 @@ def probe(options: argparse.Namespace) -> int:
     request = request_of(settings, options.target)
     outcome = asyncio.run(probe_once(settings, request, trip))
     if options.json:
-        print(json.dumps(_entry(request, outcome, trip, debug=options.debug), indent=2))
+        print_json(_entry(request, outcome, trip, debug=options.debug))
     else:
         _print(request, outcome, trip, debug=options.debug)
     return 0 if outcome.kind.is_success else 1
@@ -78,23 +78,21 @@ def _print(request: ProbeRequest, outcome: ProbeOutcome, trip: Trip, *, debug: b
         for exchange in trip.exchanges:
             _print_exchange(exchange)
     seconds = outcome.finished_s - outcome.started_s
-    print(f"{outcome.kind.value}: {outcome.detail}")
+    print_lines([f"{outcome.kind.value}: {outcome.detail}"])
     print(f"requests: {outcome.requests}, bytes: {outcome.body_bytes}, seconds: {seconds:.2f}")
-    for name, value in _notes(outcome):
-        print(f"{name}: {value}")
-    for item in outcome.items[:_SHOWN]:
-        print(f"  {_line(item)}")
+    print_lines(f"{name}: {value}" for name, value in _notes(outcome))
+    print_lines(f"  {_line(item)}" for item in outcome.items[:_SHOWN])
     if len(outcome.items) > _SHOWN:
         print(f"  and {len(outcome.items) - _SHOWN} more")
     if outcome.items and request.page_class is None:
-        print(_statement(outcome))
+        print(visible(_statement(outcome)))
 
 
 def _line(item: Item) -> str:
     """Return an item in one line: of a feed its time and title, of a page its fields."""
     if "channel.item.title" in item.fields:
         return f"{_time(item.published_s) or 'no time':20}  {item.fields['channel.item.title'] or item.item_id}"
-    return one_line(", ".join(f"{path}={value}" for path, value in item.fields.items()), _LINE)
+    return visible_line(", ".join(f"{path}={value}" for path, value in item.fields.items()), _LINE)
 
 
 def _notes(outcome: ProbeOutcome) -> list[tuple[str, str]]:
@@ -111,12 +109,10 @@ def _notes(outcome: ProbeOutcome) -> list[tuple[str, str]]:
 
 
 def _print_exchange(exchange: Exchange) -> None:
-    print(f"> GET {exchange.url}")
-    for name, value in exchange.sent.items():
-        print(f"> {name}: {value}")
+    print_lines([f"> GET {exchange.url}"])
+    print_lines(f"> {name}: {value}" for name, value in exchange.sent.items())
     print(f"< {exchange.status or 'no response'}")
-    for name, value in _shown(exchange.received):
-        print(f"< {name}: {value}")
+    print_lines(f"< {name}: {value}" for name, value in _shown(exchange.received))
 
 
 def _shown(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -7,40 +7,68 @@ import asyncio
 from pathlib import Path
 
 from proxyd import app
-from proxyd.cli.sockets import socket_of
+from proxyd.cli.asking import socket_of
+from proxyd.cli.printing import counted, print_json
 from proxyd.client import Client
 from proxyd.config import Settings, load
 from proxyd.daemon import read_directory, read_text
-from proxyd.errors import ConfigError, ProfileError, ProxydError
-from proxyd.language import SourceText, format_parsed, parse
+from proxyd.errors import ConfigError, ProfileError, ProxydError, RuleError
+from proxyd.language import Checked, SourceText, format_parsed, parse
 from proxyd.language import check as check_texts
 from proxyd.model.profile import Declaration
+from proxyd.net import visible
 
 
 def check(options: argparse.Namespace) -> int:
     """Check profiles as one declaration and print every error with its place."""
     texts, settings = _texts(options.paths), load(options.config)
     checked = check_texts(texts, app.check_settings(settings))
-    for error in checked.errors:
-        print(error)
-    for warning in checked.warnings:
-        print(f"warning: {warning}")
-    if checked.declaration is None:
-        print(f"{len(checked.errors)} error{'s'[: len(checked.errors) != 1]}")
-        return 1
     declared = checked.declaration
-    for name in asyncio.run(_restarting(declared, settings)):
+    restarting = [] if declared is None else asyncio.run(_restarting(declared, settings))
+    if options.json:
+        print_json(_as_json(checked, len(texts), restarting))
+    else:
+        _print(checked, len(texts), restarting)
+    return 1 if declared is None else 0
+
+
+def _print(checked: Checked, files: int, restarting: list[str]) -> None:
+    for error in checked.errors:
+        print(visible(str(error)))
+    for warning in checked.warnings:
+        print(visible(f"warning: {warning}"))
+    if checked.declaration is None:
+        print(counted(len(checked.errors), "error"))
+        return
+    for name in restarting:
         print(f"note: rule {name} will start afresh: its sources or its condition differ from the running ones")
-    counts = {"file": texts, "profile": declared.profiles, "rule": declared.rules, "source": declared.sources}
-    print(", ".join(f"{len(found)} {noun}{'s' * (len(found) != 1)}" for noun, found in counts.items()))
-    return 0
+    print(", ".join(counted(count, noun) for noun, count in _counts(checked.declaration, files).items()))
+
+
+def _as_json(checked: Checked, files: int, restarting: list[str]) -> dict[str, object]:
+    counts = {} if checked.declaration is None else _counts(checked.declaration, files)
+    return {
+        "errors": [_place(error) for error in checked.errors],
+        "warnings": [_place(warning) for warning in checked.warnings],
+        "restarting": restarting,
+        **{f"{noun}s": count for noun, count in counts.items()},
+    }
+
+
+def _place(error: RuleError) -> dict[str, object]:
+    return {"file": error.file, "line": error.line, "column": error.column, "detail": error.message}
+
+
+def _counts(declared: Declaration, files: int) -> dict[str, int]:
+    counts = {"profile": declared.profiles, "rule": declared.rules, "source": declared.sources}
+    return {"file": files} | {noun: len(found) for noun, found in counts.items()}
 
 
 async def _restarting(declared: Declaration, settings: Settings) -> list[str]:
     """Return the rules that would lose their counters and get a new NOW in the running daemon, if there is one."""
     try:
         async with Client.over_socket(socket_of(settings), timeout_s=2.0) as client:
-            running = {rule["name"]: rule["fingerprint"] for p in await client.profiles() for rule in p["rules"]}
+            running = {rule["name"]: rule["fingerprint"] for rule in await client.rules()}
     except ProxydError:
         return []
     return [

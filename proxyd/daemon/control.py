@@ -132,6 +132,10 @@ class DaemonControl:
         """Return why and when a source is probed next."""
         return self.decider.explain(source_id, self._next_chronon())
 
+    def failing(self) -> list[str]:
+        """Return the declared sources whose last probe failed."""
+        return self.decider.failing()
+
     async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[dict[str, Any]]:
         """Return the probes of a source in the last days, newest first."""
         self._known_source(source_id)

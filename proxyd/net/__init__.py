@@ -7,7 +7,8 @@ from proxyd.net.hosts import HostTokens, Turn
 from proxyd.net.links import Link, absolute, read_links
 from proxyd.net.scopes import ThrottleScopes
 from proxyd.net.session import SessionLimits, make_session, user_agent
-from proxyd.net.wire import describe, fresh_for_s, http_date_s, one_line, read_some, retry_after_s
+from proxyd.net.text import one_line, visible, visible_line
+from proxyd.net.wire import describe, fresh_for_s, http_date_s, read_some, retry_after_s
 
 __all__ = [
     "Guard",
@@ -33,4 +34,6 @@ __all__ = [
     "retry_after_s",
     "room_for_connections",
     "user_agent",
+    "visible",
+    "visible_line",
 ]

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
+from proxyd.net.text import one_line
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
 _LONGEST_WAIT_S = 366 * 86400.0
 
 
@@ -91,17 +92,6 @@ def _directives(text: str) -> dict[str, str]:
         name, _, value = part.partition("=")
         found.setdefault(name.strip().lower(), value.strip().strip('"'))
     return found
-
-
-def one_line(text: str, limit: int = 300) -> str:
-    r"""Return text for people: one line without control or direction characters, at most ``limit`` characters.
-
-    >>> one_line("a\r\nb  \x00c")
-    'a b c'
-    >>> one_line("evil \u202egpj.exe")
-    'evil gpj.exe'
-    """
-    return " ".join(_UNPRINTABLE.sub(" ", text).split())[:limit]
 
 
 def describe(error: BaseException) -> str:

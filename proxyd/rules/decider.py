@@ -489,6 +489,11 @@ class Decider:
             "fresh_until_s": page.fresh_until_s if page.fresh_until_s > now_s else None,
         }
 
+    def failing(self) -> list[str]:
+        """Return the declared sources whose last probe failed."""
+        failed = (self.declaration.sources.get(name) for name, state in self.states.items() if state.failures)
+        return [source.source_id for source in failed if source is not None and self._state(source).failures]
+
     def misfits(self) -> list[Misfit]:
         """Return the sources whose rate or week is off, by name."""
         found = (self.estimates.misfit(source_id) for source_id in sorted(self._rules_of))

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
+import termios
 from datetime import datetime
 from pathlib import Path
+
+import pytest
 
 from tests.acceptance.support import Daemon, Done, World, eventually, world
 
@@ -57,7 +63,7 @@ async def test_verbs_that_need_a_daemon_say_so(tmp_path: Path) -> None:
     async with Daemon(tmp_path) as daemon:
         for verb in (["healthcheck"], ["plan"], ["rules"], ["report"], ["advise"], ["explain", "x"]):
             done = await daemon.cli(*verb)
-            assert (done.code, done.out) == (1, ""), verb
+            assert (done.code, done.out) == (3, ""), verb
             assert re.fullmatch(r"proxyd: no daemon .*\n", done.err), done
             daemon.database.parent.mkdir(exist_ok=True)
 
@@ -134,7 +140,78 @@ async def test_the_report_compares_what_was_found_with_what_was_predicted(tmp_pa
     assert day["predicted_items"] > 0
     assert (day["captured"], day["missed"], day["completeness"]) == (1, 0, 1.0)
     assert 0 < day["predicted_completeness"] <= 1
-    assert (found["off"], wrong.code) == ([], 1)
+    assert (found["off"], wrong.code) == ([], 2)
+
+
+async def test_the_live_view_and_daemons_elsewhere(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        await running(w)
+        w.origin.feeds["feed"].add(1)
+        await w.receiver.received("each", 1)
+        once, piped = await asyncio.gather(w.daemon.cli("top", "--once"), w.daemon.cli("top"))
+        for frame in (once, piped):
+            assert (frame.code, frame.err) == (0, "")
+            for word in ("proxyd here  ready", "completeness", "coming probes", "no failing sources", "feed", "each"):
+                assert word in frame.out
+            assert "\x1b" not in frame.out
+
+        token = (await w.daemon.cli("token", "create", "--name", "far", "--scope", "read")).out.strip()
+        elsewhere = {"PROXYD_TOKEN": token, "PROXYD_DATABASE": str(tmp_path / "nothing" / "here.db")}
+        far, near, narrow = await asyncio.gather(
+            w.daemon.cli("sources", "--json", "--url", w.daemon.base, **elsewhere),
+            w.daemon.cli("sources", "--json"),
+            w.daemon.cli("reload", "--url", w.daemon.base, **elsewhere),
+        )
+        assert [each["source"] for each in json.loads(far.out)] == [each["source"] for each in json.loads(near.out)]
+        assert (narrow.code, "proxyd token create" in narrow.err) == (1, True)
+
+        probes = json.loads((await w.daemon.cli("probes", "feed", "--json")).out)
+        assert {"started", "reason", "outcome", "items"} <= probes[0].keys()
+        table = await w.daemon.cli("probes", "feed", "--limit", "1")
+        assert table.out.splitlines()[0].split() == [
+            "started",
+            "took",
+            "reason",
+            "rule",
+            "items",
+            "mean",
+            "delay",
+            "outcome",
+        ]
+
+
+@pytest.mark.parametrize(("key", "code"), [(b"q", 0), (b"\x03", 130)], ids=["q", "Ctrl-C"])
+async def test_the_live_view_ends_with_a_key_and_leaves_the_terminal_as_it_was(
+    tmp_path: Path, key: bytes, code: int
+) -> None:
+    async with world(tmp_path) as w:
+        await running(w)
+        here, there = pty.openpty()
+        before = termios.tcgetattr(there)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "proxyd", "top"),
+            env=w.daemon._environment() | {"TERM": "xterm", "COLUMNS": "120", "LINES": "40"},
+            cwd=tmp_path,
+            stdin=there,
+            stdout=there,
+            stderr=there,
+            preexec_fn=take_terminal,
+        )
+        shown = bytearray()
+        asyncio.get_running_loop().add_reader(here, lambda: shown.extend(os.read(here, 65536)))
+        await eventually(lambda: b"coming probes" in shown, "a frame", state=lambda: bytes(shown[-2000:]))
+        os.write(here, key)
+        assert await asyncio.wait_for(process.wait(), 30.0) == code
+        assert termios.tcgetattr(there) == before
+        asyncio.get_running_loop().remove_reader(here)
+        os.close(here)
+        os.close(there)
+
+
+def take_terminal() -> None:
+    """Make standard input the terminal of a session of one's own, so that its keys interrupt."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 async def test_rules_are_listed_with_what_they_captured(tmp_path: Path) -> None:
@@ -150,15 +227,14 @@ async def test_rules_are_listed_with_what_they_captured(tmp_path: Path) -> None:
         table, machine = await asyncio.gather(w.daemon.cli("rules"), w.daemon.cli("rules", "--json"))
     assert table.out.splitlines() == [
         "rule  profiles       captured  missed  completeness  utility",
-        "each  second, watch  1         0       1.000         1.000",
-        "rare  watch          0         0       -             -",
+        "each  second, watch         1       0         1.000    1.000",
+        "rare  watch                 0       0             -        -",
     ]
-    found = {"captured": 1, "missed": 0, "completeness": 1.0, "utility": 1.0}
-    nothing = {"captured": 0, "missed": 0, "completeness": None, "utility": None}
-    assert json.loads(machine.out) == [
-        {"rule": "each", "profiles": ["second", "watch"], **found},
-        {"rule": "rare", "profiles": ["watch"], **nothing},
-    ]
+    figures = ("captured", "missed", "completeness", "utility")
+    found = {
+        each["name"]: (each["profiles"], *(each[figure] for figure in figures)) for each in json.loads(machine.out)
+    }
+    assert found == {"each": (["watch", "second"], 1, 0, 1.0, 1.0), "rare": (["watch"], 0, 0, None, None)}
 
 
 async def test_notifications_are_listed_replayed_and_tried_out(tmp_path: Path) -> None:

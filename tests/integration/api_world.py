@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from proxyd.daemon import DaemonControl, PushParts
 from proxyd.errors import DeliveryError, FetchError
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.model.profile import PageClass
+from proxyd.model.profile import MailDelivery, PageClass
 from proxyd.ports import Message, Scope
 from proxyd.probing.feed_items import ParsedFeed
 from proxyd.rules import Notification, Observation, SourceState, iso_time
@@ -64,6 +64,13 @@ class Running:
             Observation(SourceState("s", "https://s.example/"), _OUTCOME, notifications=notifications)
         )
         self.control.bell.ring()
+
+    async def give_up(self, name: str, error: str = "refused") -> None:
+        """Record a notification by mail that was given up."""
+        await self.tell(replace(told(name), deliveries=(MailDelivery("a@example.org"),)))
+        due = await self.control.store.due_deliveries(T0, hold_s=600.0, limit=100)
+        (delivery,) = (each for each in due if each.notification_id == name)
+        await self.control.store.failed(delivery, T0, next_s=None, error=error)
 
 
 def told(name: str, *, rule_name: str = "r", at_s: float = T0, **data: Any) -> Notification:

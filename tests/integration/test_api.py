@@ -228,17 +228,19 @@ async def test_the_client_speaks_to_the_socket_that_only_its_owner_can_open(runn
         async with Client.over_socket(socket_address(path)) as client:
             assert [found["source"] for found in await client.sources()] == ["a/b c", "s"]
             explained = await client.explain("a/b c")
+            assert explained["next_probe"] is not None
             assert explained["next_probe"]["reason"] == "first contact"
             assert all(rule["fingerprint"] for profile in await client.profiles() for rule in profile["rules"])
             assert await client.test_deliveries("r") == [{"endpoint": "https://r.example/hook", "error": "status 500"}]
             assert (await client.declare(TEXT))["added"] == ["q"]
             with pytest.raises(ApiError, match="declared in"):
                 await client.drop_profile("P")
-            assert await client.reload()
+            assert await client.reload() == {"reloaded": True}
             (running.folder / "b.profile").write_text("CREATE NOTHING;")
-            assert not await client.reload()
+            with pytest.raises(ApiError, match="proxyd check"):
+                await client.reload()
             assert set(running.control.declaration.rules) == {"r", "q"}
-            assert (await client.create_token("n", "read")).startswith("pxd_")
+            assert (await client.create_token("n", "read"))["token"].startswith("pxd_")
     assert not path.exists()
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from proxyd.config import (
     SecretStore,
+    api_token,
     format_budget,
     format_duration,
     load,
@@ -136,3 +137,14 @@ def test_the_password_of_the_mail_server_is_read_and_never_shown(tmp_path: Path)
 def test_the_rate_of_an_endpoint_is_a_number_in_a_time() -> None:
     assert load(environ={}).endpoint_window == (None, 0.0)
     assert load(environ={"PROXYD_ENDPOINT_RATE": "60/min"}).endpoint_window == (60, 60.0)
+
+
+def test_the_token_of_the_command_line_is_no_setting(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("pxd_file\n")
+    environ = {"PROXYD_TOKEN": "pxd_here", "PROXYD_TOKEN_FILE": str(file)}
+    assert "pxd_" not in str(load(environ=environ).describe())
+    assert api_token(environ) == "pxd_file"
+    assert api_token({"PROXYD_TOKEN": " "}) is None
+    with pytest.raises(ConfigError, match="PROXYD_TOKEN_FILE"):
+        api_token({"PROXYD_TOKEN_FILE": str(tmp_path)})

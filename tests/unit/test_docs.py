@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
+from proxyd.cli.completion import parsers
+from proxyd.cli.main import FAILED, INTERRUPTED, UNREACHABLE, make_parser
+from proxyd.client import SyncClient
 from proxyd.config import Settings, load
 from proxyd.language import CheckSettings, SourceText, check
 from proxyd.metrics import Metrics
@@ -54,6 +59,33 @@ def test_the_route_table_names_every_route() -> None:
     page = read("docs/api.md")
     assert len(routes) > 10
     assert [route for route in routes if route.rstrip("/") not in page] == []
+
+
+def test_every_verb_is_in_the_command_lines_page_with_an_example() -> None:
+    page = read("docs/cli.md")
+    examples = re.findall(r"^\| `[a-z -]+` \| .* \| `proxyd (.*)` \|$", page, re.MULTILINE)
+    runs = [make_parser().parse_args(shlex.split(example)).run for example in examples]
+    assert len(runs) > 35
+    verbs = {each.prog.removeprefix("proxyd "): each for each in parsers(make_parser()) if "run" in each._defaults}
+    named = set(re.findall(r"`((?:proxyd )?[a-z]+(?: [a-z-]+)?)", page))
+    assert {name for name in verbs if name not in named} == set()
+    assert {verb._defaults["run"] for verb in verbs.values()} == set(runs)
+    rows = re.findall(r"^\| `([a-z -]+)` \| .* \| `proxyd ", page, re.MULTILINE)
+    assert [row for row in rows if row not in verbs] == []
+
+
+def test_every_exit_code_is_in_the_command_lines_page() -> None:
+    codes = re.findall(r"^\| (\d+) \|", read("docs/cli.md"), re.MULTILINE)
+    assert [int(code) for code in codes] == [0, FAILED, 2, UNREACHABLE, INTERRUPTED]
+
+
+def test_the_clients_examples_name_what_there_is() -> None:
+    page = read("docs/client.md")
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    compile(code, "docs/client.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    called = set(re.findall(r"client\.([a-z_]+)\(", code))
+    assert len(called) > 4
+    assert [name for name in called if not hasattr(SyncClient, name)] == []
 
 
 def test_the_retry_ladder_is_written_as_it_is() -> None:

@@ -9,6 +9,7 @@ from proxyd.api.models.asked import (
     Followed,
     Found,
     PlanWindow,
+    SourcesWindow,
     Which,
     Window,
 )
@@ -120,6 +121,7 @@ __all__ = [
     "RuleOutlookShown",
     "SourceListed",
     "SourceState",
+    "SourcesWindow",
     "TestResult",
     "TestWanted",
     "TokenMade",

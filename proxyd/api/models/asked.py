@@ -16,6 +16,12 @@ class Window(Wire):
     cursor: str | None = None
 
 
+class SourcesWindow(Window):
+    """Which part of the sources: all of them, or those alone whose last probe failed."""
+
+    failing: bool = False
+
+
 class PlanWindow(Wire):
     """How many of the coming probes."""
 

@@ -13,7 +13,6 @@ from proxyd.api.endpoint import read_query
 from proxyd.api.models import AdviceShown, Day, Found, NotificationListed, ReportShown
 from proxyd.api.notified import Notified
 from proxyd.api.planned import Planned
-from proxyd.api.web.health import SHARES, Samples
 from proxyd.api.web.pictures import (
     Chart,
     Frame,
@@ -28,6 +27,7 @@ from proxyd.api.web.pictures import (
 )
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.web.text import duration, number, percent
+from proxyd.metrics import SHARES, Samples
 from proxyd.model.values import parse_iso
 from proxyd.ports import Control
 

@@ -1,32 +1,15 @@
-"""Texts from outside, made fit to be shown: nothing invisible, nothing that turns its neighbours around."""
+"""Texts and figures as pages show them: what is from outside without invisible characters, and set apart."""
 
 from __future__ import annotations
 
-import unicodedata
 from urllib.parse import quote
 
 from markupsafe import Markup
 
-_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-_JOINERS = frozenset("\u200c\u200d\t\n")
+from proxyd.net import visible
+
 _DAY_S = 86400.0
 _UNITS = ((_DAY_S, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
-
-
-def visible(text: str) -> str:
-    r"""Return a text with control and direction characters spelt out; joiners that scripts need stay.
-
-    >>> visible("a\u202eb\x1b")
-    'a⟨U+202E⟩b⟨U+001B⟩'
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_spelt(char) for char in text)
-
-
-def _spelt(char: str) -> str:
-    is_hidden = char not in _JOINERS and unicodedata.category(char) in _HIDDEN
-    return f"⟨U+{ord(char):04X}⟩" if is_hidden else char
 
 
 def shown(value: object, most: int = 160) -> Markup:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - it has no public name
+from proxyd.cli.verbs import Verbs, add_json, add_verb, duration, whole
 
 _ONE_SOURCE = {
     "doe": "probes at least expected delay (optimal on the slots)",
@@ -22,42 +19,47 @@ _CAPTURE = {
     "pareto": "completeness against delay: every point that no schedule betters",
 }
 _WEEK_HELP = "CSV of 168 rows hour,rate_per_day,importance; hour 0 is Monday 00:00"
-_EXAMPLES = {
-    "solve": "example: proxyd solve doe --week week.csv --weeks 4 --slot 1h --probes 28",
-    "simulate": (
-        "example: proxyd simulate --trace trace.csv --test-from 2025-08-18 --probes-per-source-week 7"
-        " --policies auto,uniform"
-    ),
-    "reproduce": "example: proxyd reproduce detection --out results",
-}
+_ONE_SOURCE_EXAMPLE = "proxyd solve {} --week week.csv --weeks 4 --slot 1h --probes 28"
+_CAPTURE_EXAMPLE = "proxyd solve {} --intervals intervals.csv"
+_FREQUENCIES_EXAMPLE = "proxyd solve {} --rates rates.csv --objective robot"
+_SEED = whole(0, 2**63)
 
 
-def add_science_verbs(verbs: Verbs, duration: Callable[[str], float]) -> None:
-    """Add the verbs; ``duration`` reads texts such as 30m."""
-    solve = _verb(verbs, "solve", None, "solve one of the scheduling problems, from CSV")
+def add_science_verbs(verbs: Verbs) -> None:
+    """Add the verbs."""
+    text = "solve one of the scheduling problems, from CSV"
+    solve = add_verb(verbs, "solve", None, text, _ONE_SOURCE_EXAMPLE.format("doe"))
     problems = solve.add_subparsers(required=True, metavar="PROBLEM")
     for name, text in _ONE_SOURCE.items():
-        _add_one_source(_verb(problems, name, "science.solve.one_source", text), name, duration)
+        verb = add_verb(problems, name, "science.solve.one_source", text, _ONE_SOURCE_EXAMPLE.format(name))
+        _add_one_source(verb, name)
     for name, text in _CAPTURE.items():
-        _add_capture(_verb(problems, name, "science.solve.capture", text), name)
+        _add_capture(add_verb(problems, name, "science.solve.capture", text, _CAPTURE_EXAMPLE.format(name)), name)
     for name, text in (("frequencies", "how often to probe each source"), ("cycle", "in which order to probe them")):
-        _add_frequencies(_verb(problems, name, "science.solve.frequencies", text), name)
-    _add_simulate(_verb(verbs, "simulate", "science.simulate.simulate", "replay a trace against policies"), duration)
-    reproduce = _verb(verbs, "reproduce", "science.reproduce.reproduce", "redo the papers' experiments")
+        verb = add_verb(problems, name, "science.solve.frequencies", text, _FREQUENCIES_EXAMPLE.format(name))
+        _add_frequencies(verb, name)
+    _add_simulate(
+        add_verb(
+            verbs, "simulate", "science.simulate.simulate", "replay a trace against policies",
+            "proxyd simulate --trace trace.csv --test-from 2025-08-18 --probes-per-source-week 7"
+            " --policies auto,uniform",
+            "proxyd simulate --from-database",
+        )
+    )  # fmt: skip
+    _add_reproduce(verbs)
+
+
+def _add_reproduce(verbs: Verbs) -> None:
+    text = "redo the papers' experiments"
+    reproduce = add_verb(
+        verbs, "reproduce", "science.reproduce.reproduce", text, "proxyd reproduce detection --out results"
+    )
     papers = ("robot", "politeness", "sup", "proxy-dilemma", "detection", "all")
     reproduce.add_argument("paper", nargs="?", choices=papers, default="all", help="which paper (default: all)")
     reproduce.add_argument("--out", type=Path, required=True, metavar="DIR", help="where tables and plots go")
-    reproduce.add_argument("--seed", type=_seed, default=1, help="of everything random (default 1)")
+    reproduce.add_argument("--seed", type=_SEED, default=1, help="of everything random (default 1)")
     reproduce.add_argument("--quick", action="store_true", help="fewer repetitions: minutes become seconds")
-    reproduce.add_argument("--json", action="store_true", help="print JSON")
-
-
-def _seed(text: str) -> int:
-    return _whole(text, 0, 2**63)
-
-
-def _sources(text: str) -> int:
-    return _whole(text, 1, 100_000)
+    add_json(reproduce)
 
 
 def _probability(text: str) -> float:
@@ -70,21 +72,7 @@ def _probability(text: str) -> float:
     return value
 
 
-def _whole(text: str, least: int, most: int) -> int:
-    number = int(text) if text.strip().removeprefix("-").isdecimal() else least - 1
-    if not least <= number <= most:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
-    return number
-
-
-def _verb(verbs: Verbs, name: str, run: str | None, text: str) -> argparse.ArgumentParser:
-    parser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", epilog=_EXAMPLES.get(name))
-    if run is not None:
-        parser.set_defaults(run=run)
-    return parser
-
-
-def _add_one_source(parser: argparse.ArgumentParser, policy: str, duration: Callable[[str], float]) -> None:
+def _add_one_source(parser: argparse.ArgumentParser, policy: str) -> None:
     parser.set_defaults(policy=policy)
     parser.add_argument("--week", type=Path, required=True, metavar="WEEK.csv", help=_WEEK_HELP)
     parser.add_argument("--weeks", type=int, default=1, help="how many such weeks the period has (default 1)")
@@ -98,7 +86,7 @@ def _add_one_source(parser: argparse.ArgumentParser, policy: str, duration: Call
         parser.add_argument("--spacing", type=duration, default=0.0, metavar="30m", help="least time between probes")
         parser.add_argument("--improve", choices=("exact", "mu"), help="move the probes off the slots afterwards")
         parser.add_argument("--curve", action="store_true", help="the costs of 1, 2, ..., N probes as well")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
 
 
 def _add_capture(parser: argparse.ArgumentParser, policy: str) -> None:
@@ -110,7 +98,7 @@ def _add_capture(parser: argparse.ArgumentParser, policy: str) -> None:
     parser.add_argument("--budget", metavar="C|FILE", help=budget, default=usual)
     if policy == "pareto":
         parser.add_argument("--epsilon", type=float, default=0.0, help="cover the front to within this factor")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
 
 
 def _add_frequencies(parser: argparse.ArgumentParser, kind: str) -> None:
@@ -126,18 +114,18 @@ def _add_frequencies(parser: argparse.ArgumentParser, kind: str) -> None:
         parser.add_argument("--method", choices=methods, default="golden", help="(default golden)")
         length = "of golden: the next Fibonacci number (default: until the rarest source comes once)"
         parser.add_argument("--length", type=int, metavar="N", help=length)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
 
 
-def _add_simulate(parser: argparse.ArgumentParser, duration: Callable[[str], float]) -> None:
+def _add_simulate(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--trace", type=Path, metavar="T.csv", help="CSV source,timestamp (unix seconds)")
     models = "poisson, bursts, drift or a mix such as poisson+bursts"
     past = "what the daemon saw, from its database: this file, or that of the settings; changes nothing there"
     source.add_argument("--from-database", nargs="?", const="", metavar="PATH", help=past)
     source.add_argument("--model", metavar="MODEL", help=f"synthetic sources instead: {models}")
-    parser.add_argument("--sources", type=_sources, default=200, help="of the model (default 200)")
-    parser.add_argument("--seed", type=_seed, default=1, help="of the model and of policies that draw (default 1)")
+    parser.add_argument("--sources", type=whole(1, 100_000), default=200, help="of the model (default 200)")
+    parser.add_argument("--seed", type=_SEED, default=1, help="of the model and of policies that draw (default 1)")
     noise = "FPN: keep each event of the test with this probability, move the others to any time of it"
     parser.add_argument("--fpn", type=_probability, metavar="Z", help=noise)
     parser.add_argument("--test-from", metavar="ISO", help="what is before is history (default: the middle)")
@@ -149,4 +137,4 @@ def _add_simulate(parser: argparse.ArgumentParser, duration: Callable[[str], flo
     parser.add_argument("--policies", default="auto,uniform,clairvoyant", help="names, by commas, or all")
     parser.add_argument("--slot", type=duration, default=1800.0, metavar="30m", help="slot of plans (default 30m)")
     parser.add_argument("--window", type=duration, metavar="6h", help="life of an event (default: until the next one)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)

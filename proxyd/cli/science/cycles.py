@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyd.cli.science.files import Rates
-from proxyd.cli.science.tables import number
+from proxyd.cli.tables import number
 from proxyd.errors import InvalidScheduleError
 from proxyd.scheduling.frequency.detection import paper_bound, periodic_cost, tight_bound
 from proxyd.scheduling.frequency.robot import GammaAccess, RobotFrequencies, cycle_staleness, evenly_spaced, randomised

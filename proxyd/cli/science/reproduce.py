@@ -15,7 +15,7 @@ from types import MappingProxyType
 import numpy as np
 
 from proxyd.cli.science.plots import plot
-from proxyd.cli.science.tables import print_table, progress
+from proxyd.cli.tables import print_table, progress
 from proxyd.errors import ProxydError
 from proxyd.simulate.experiments.figure import Figure
 

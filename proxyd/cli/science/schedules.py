@@ -9,7 +9,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.cli.science.tables import number
+from proxyd.cli.tables import number
 from proxyd.errors import InvalidScheduleError
 from proxyd.model.intensity import PiecewiseConstant
 from proxyd.scheduling.single.baselines import first_arrival, parameter_for, threshold, uniform

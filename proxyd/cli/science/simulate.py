@@ -11,7 +11,7 @@ from time import process_time
 import numpy as np
 
 from proxyd.cli.science.given import Given, given_events
-from proxyd.cli.science.tables import print_table, progress
+from proxyd.cli.tables import print_table, progress
 from proxyd.errors import InvalidScheduleError
 from proxyd.estimation import WEEK_S
 from proxyd.model.chronon import ChrononGrid, Epoch

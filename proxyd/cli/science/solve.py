@@ -11,7 +11,7 @@ import numpy as np
 from proxyd.cli.science.cycles import solve_cycle, solve_frequencies
 from proxyd.cli.science.files import Intervals, read_capacity, read_intervals, read_rates, read_week
 from proxyd.cli.science.schedules import Problem, cost_curve, solve_one_source
-from proxyd.cli.science.tables import number, print_table
+from proxyd.cli.tables import number, print_table
 from proxyd.errors import InvalidScheduleError
 from proxyd.scheduling.capture import (
     Capacity,

@@ -1,4 +1,4 @@
-"""Tables and progress bars of the science verbs: by rich on a terminal, plain text everywhere else."""
+"""Tables and progress bars: by rich on a terminal, plain text everywhere else."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
+from proxyd.net import visible_line
+
 T = TypeVar("T")
 _NUMERIC = frozenset("0123456789+-.,%einfa/ ")
 
@@ -20,8 +22,10 @@ def print_table(
 ) -> None:
     """Print a table on stdout, columns of numbers to the right; ``notes`` follow it, a line each.
 
-    Off a terminal it is never cut to a width: a line for each row, columns two spaces apart.
+    Off a terminal it is never cut to a width: a line for each row, columns two spaces apart. What is invisible in a
+    cell is spelt out, and longer ones than 200 characters are cut.
     """
+    rows = [[visible_line(cell) for cell in row] for row in rows]
     right = [all(_is_number(row[column]) for row in rows) for column in range(len(columns))]
     if sys.stdout.isatty():
         _print_rich(columns, rows, right, title)
@@ -80,4 +84,9 @@ def _print_rich(
 
 
 def _is_number(cell: str) -> bool:
-    return cell == "" or (cell[:1] in "+-0123456789." and set(cell) <= _NUMERIC) or cell in ("-", "inf", "nan", "never")
+    is_date = "-" in cell[1:].replace("e-", "")
+    return (
+        cell == ""
+        or (cell[:1] in "+-0123456789." and set(cell) <= _NUMERIC and not is_date)
+        or cell in ("-", "inf", "nan", "never")
+    )

@@ -1,0 +1,80 @@
+"""What the verbs' arguments are made with; importing this costs nothing."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no public name
+
+
+def add_verb(verbs: Verbs, name: str, run: str | None, text: str, *examples: str) -> argparse.ArgumentParser:
+    """Add a verb that runs a function of ``proxyd.cli``; its help ends with the examples."""
+    shown = "\n".join(["example:" if len(examples) == 1 else "examples:", *(f"  {each}" for each in examples)])
+    parser = verbs.add_parser(
+        name,
+        help=text,
+        description=text[0].upper() + text[1:] + ".",
+        epilog=shown,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    if run is not None:
+        parser.set_defaults(run=run)
+    return parser
+
+
+def add_json(parser: argparse.ArgumentParser, text: str = "print JSON") -> None:
+    """Let a verb print JSON."""
+    parser.add_argument("--json", action="store_true", help=text)
+
+
+def add_asking(parser: argparse.ArgumentParser) -> None:
+    """Let a verb ask a daemon elsewhere, and print JSON."""
+    add_url(parser)
+    add_json(parser)
+
+
+def add_url(parser: argparse.ArgumentParser) -> None:
+    """Let a verb ask a daemon elsewhere."""
+    text = "ask this daemon, with the token in PROXYD_TOKEN (default: the one here, through its socket)"
+    parser.add_argument("--url", type=address, metavar="URL", help=text)
+
+
+def duration(text: str) -> float:
+    """Return the seconds of a text such as 30m."""
+    from proxyd.config import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """Return a reader of whole numbers from ``least`` to ``most``."""
+
+    def read(text: str) -> int:
+        number = int(text) if text.strip().removeprefix("-").isdecimal() else least - 1
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {least} to {most}")
+        return number
+
+    return read
+
+
+def address(text: str) -> str:
+    """Return the address of a daemon.
+
+    >>> address("https://proxyd.example.org/")
+    'https://proxyd.example.org'
+    """
+    try:
+        parts = urlsplit(text)
+        is_good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_good = False
+    if not is_good or parts.username is not None or parts.query or parts.fragment:
+        raise argparse.ArgumentTypeError("it is no address such as http://127.0.0.1:8080; the token is in PROXYD_TOKEN")
+    return text.rstrip("/")

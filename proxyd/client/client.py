@@ -1,0 +1,297 @@
+"""The client of the REST API for programs with an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import aiohttp
+
+from proxyd.client.events import EventReader, StreamEvent
+from proxyd.client.types import (
+    AdviceShown,
+    ChangesMade,
+    ComingProbe,
+    DeadLetter,
+    DomainShown,
+    Dropped,
+    Explained,
+    Health,
+    ItemSeen,
+    NotificationListed,
+    NotificationTraced,
+    ProbeMade,
+    ProfileListed,
+    ProfileShown,
+    Readiness,
+    Reloaded,
+    Replayed,
+    ReportShown,
+    Rule,
+    SourceListed,
+    TestResult,
+    TokenMade,
+    TokenShown,
+    WebhookShown,
+)
+from proxyd.client.wire import Answer, ApiError, Query, Wire, part
+from proxyd.errors import UnreachableError
+
+_SILENCE_S = 60.0  # four heartbeats of a stream
+
+
+class ProfileRead(NamedTuple):
+    """A profile and the tag of its text, which ``drop_profile`` takes."""
+
+    profile: ProfileShown
+    etag: str
+
+
+class Client:
+    """Talks to one daemon; use it with ``async with``."""
+
+    def __init__(self, base: str, session: aiohttp.ClientSession, where: str) -> None:
+        self._wire = Wire(base, session, where)
+
+    @classmethod
+    def over_socket(cls, path: object, *, timeout_s: float = 30.0) -> Self:
+        """Return a client of the daemon whose Unix socket that is; no token is needed."""
+        session = aiohttp.ClientSession(
+            connector=aiohttp.UnixConnector(str(path)), timeout=aiohttp.ClientTimeout(total=timeout_s)
+        )
+        return cls("http://proxyd", session, str(path))
+
+    @classmethod
+    def over_http(cls, base: str, token: str, *, timeout_s: float = 30.0) -> Self:
+        """Return a client of the daemon at ``base``, for example ``http://127.0.0.1:8080``."""
+        session = aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {token}"}, timeout=aiohttp.ClientTimeout(total=timeout_s)
+        )
+        return cls(base.rstrip("/"), session, base)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._wire.close()
+
+    # -- health
+
+    async def alive(self) -> Health:
+        """Return that the daemon's loop is alive."""
+        answer: Health = await self._wire.ask("GET", "/healthz")
+        return answer
+
+    async def ready(self) -> Readiness:
+        """Return whether traffic may come, and the checks that say so."""
+        try:
+            answer: Readiness = await self._wire.ask("GET", "/readyz")
+        except ApiError as error:
+            if "ready" not in error.problem:
+                raise
+            return Readiness(ready=error.problem["ready"], checks=error.problem["checks"])
+        return answer
+
+    async def metrics(self) -> str:
+        """Return the metrics in Prometheus' text format."""
+        return await self._wire.text("/metrics")
+
+    # -- what is declared
+
+    async def profiles(self) -> list[ProfileListed]:
+        """Return every profile."""
+        return await self._wire.pages("/api/v1/profiles")
+
+    async def profile(self, name: str) -> ProfileRead:
+        """Return one profile with its text, and the text's tag."""
+        answer = await self._wire.send("GET", f"/api/v1/profiles/{part(name)}", {}, headers={}, content=None)
+        return ProfileRead(answer.json(), answer.headers["ETag"].strip('"'))
+
+    async def declare(self, text: str, *, dry_run: bool = False, idempotency_key: str | None = None) -> ChangesMade:
+        """Declare a text of the rule language and return what changed, or with ``dry_run`` would change and cost."""
+        headers = {"Content-Type": "text/plain; charset=utf-8"}
+        if idempotency_key is not None:
+            headers["Idempotency-Key"] = idempotency_key
+        query = {"dry_run": dry_run or None}
+        answer = await self._wire.send("POST", "/api/v1/profiles", query, headers=headers, content=text.encode())
+        changes: ChangesMade = answer.json()
+        return changes
+
+    async def drop_profile(self, name: str, *, if_match: str | None = None) -> ChangesMade:
+        """Remove a profile that the API declared; with ``if_match``, a tag, only where nobody changed it since."""
+        headers = {} if if_match is None else {"If-Match": f'"{if_match}"'}
+        answer = await self._wire.send("DELETE", f"/api/v1/profiles/{part(name)}", {}, headers=headers, content=None)
+        changes: ChangesMade = answer.json()
+        return changes
+
+    async def rules(self) -> list[Rule]:
+        """Return every rule."""
+        return await self._wire.pages("/api/v1/rules")
+
+    async def rule(self, name: str) -> Rule:
+        """Return one rule."""
+        answer: Rule = await self._wire.ask("GET", f"/api/v1/rules/{part(name)}")
+        return answer
+
+    async def domains(self) -> list[DomainShown]:
+        """Return every domain with its page classes."""
+        return await self._wire.pages("/api/v1/domains")
+
+    async def reload(self, *, idempotency_key: str | None = None) -> Reloaded:
+        """Check the files and swap them in; where they have errors ``ApiError`` is raised with status 422."""
+        answer: Reloaded = await self._wire.ask("POST", "/api/v1/reload", key=idempotency_key)
+        return answer
+
+    # -- sources and plan
+
+    async def sources(self, *, failing: bool = False, limit: int | None = None) -> list[SourceListed]:
+        """Return every source, those alone whose last probe failed, or the first ``limit`` of them by name."""
+        return await self._wire.pages("/api/v1/sources", {"failing": failing or None}, limit=limit)
+
+    async def probes(self, source: str, *, limit: int | None = 50) -> list[ProbeMade]:
+        """Return the last probes of a source, newest first; with ``limit=None`` those of the week."""
+        return await self._wire.pages(f"/api/v1/sources/{part(source)}/probes", limit=limit)
+
+    async def items(self, source: str, *, days: float = 7.0, limit: int = 1000) -> list[ItemSeen]:
+        """Return when items of a source came and when each was seen, newest first."""
+        return await self._wire.items(f"/api/v1/sources/{part(source)}/items", {"days": days, "limit": limit})
+
+    async def explain(self, source: str) -> Explained:
+        """Return why and when a source is probed next."""
+        answer: Explained = await self._wire.ask("GET", f"/api/v1/explain/{part(source)}")
+        return answer
+
+    async def plan(self, *, limit: int = 50) -> list[ComingProbe]:
+        """Return the coming probes, in order."""
+        return await self._wire.items("/api/v1/plan", {"limit": limit})
+
+    async def advice(self) -> AdviceShown:
+        """Return what other budgets would buy."""
+        answer: AdviceShown = await self._wire.ask("GET", "/api/v1/advice")
+        return answer
+
+    async def report(self, *, days: int = 14) -> ReportShown:
+        """Return what was found beside what was predicted, day by day, and whose models are off."""
+        answer: ReportShown = await self._wire.ask("GET", "/api/v1/report", {"days": days})
+        return answer
+
+    # -- notifications
+
+    async def notifications(
+        self,
+        *,
+        limit: int | None = 50,
+        rule: str | None = None,
+        profile: str | None = None,
+        source: str | None = None,
+        since: str | None = None,
+    ) -> list[NotificationListed]:
+        """Return notifications, newest first; ``since`` is an ISO 8601 time."""
+        query: Query = {"rule": rule, "profile": profile, "source": source, "since": since}
+        return await self._wire.pages("/api/v1/notifications", query, limit=limit)
+
+    async def notification(self, notification_id: str) -> NotificationTraced:
+        """Return all that led to a notification, and what became of it."""
+        answer: NotificationTraced = await self._wire.ask("GET", f"/api/v1/notifications/{part(notification_id)}")
+        return answer
+
+    async def atom(self, profile: str, *, rule: str | None = None) -> str:
+        """Return the newest notifications of a profile, or of one of its rules, as an Atom feed."""
+        return await self._wire.text(f"/api/v1/profiles/{part(profile)}/feed.atom", {"rule": rule})
+
+    async def json_feed(self, profile: str, *, rule: str | None = None) -> str:
+        """Return the newest notifications of a profile, or of one of its rules, as the text of a JSON Feed."""
+        return await self._wire.text(f"/api/v1/profiles/{part(profile)}/feed.json", {"rule": rule})
+
+    async def stream(
+        self,
+        *,
+        last: int | None = None,
+        rule: str | None = None,
+        profile: str | None = None,
+        source: str | None = None,
+        retry_s: float = 3.0,
+    ) -> AsyncGenerator[StreamEvent]:
+        """Yield notifications as they are recorded: after the position ``last``, or from now on.
+
+        A connection that ends is made again after ``retry_s``, and goes on where it was; only where the first one
+        cannot be made ``UnreachableError`` is raised. Close the generator to end the connection at once.
+        """
+        query: Query = {"rule": rule, "profile": profile, "source": source}
+        reader = EventReader(last)
+        has_answered = False
+        while True:
+            try:
+                async with aclosing(self._listen(reader, query)) as events:
+                    async for event in events:
+                        has_answered = True
+                        if event is not None:
+                            yield event
+            except UnreachableError:
+                if not has_answered:
+                    raise
+            await asyncio.sleep(retry_s)
+
+    async def _listen(self, reader: EventReader, query: Query) -> AsyncGenerator[StreamEvent | None]:
+        """Yield the events of one connection, ``None`` before the first, or none while the daemon cannot take it."""
+        headers = {} if reader.last is None else {"Last-Event-ID": str(reader.last)}
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=_SILENCE_S, sock_read=_SILENCE_S)
+        async with self._wire.opened("GET", "/api/v1/stream", query, headers=headers, timeout=limits) as response:
+            if 300 <= response.status < 500:
+                raise (await Answer.read(response)).refusal()
+            if response.status != 200:
+                return
+            reader.restart()
+            yield None
+            async for piece in response.content.iter_any():
+                for event in reader.read(piece):
+                    yield event
+
+    # -- deliveries
+
+    async def replay(self, notification_id: str, *, idempotency_key: str | None = None) -> Replayed:
+        """Send a notification again; return how many deliveries that are."""
+        path = f"/api/v1/notifications/{part(notification_id)}/replay"
+        answer: Replayed = await self._wire.ask("POST", path, key=idempotency_key)
+        return answer
+
+    async def replay_dead(self, *, idempotency_key: str | None = None) -> Replayed:
+        """Send every delivery again that was given up; return how many that are."""
+        answer: Replayed = await self._wire.ask("POST", "/api/v1/deliveries/replay", key=idempotency_key)
+        return answer
+
+    async def dead_letters(self, *, limit: int | None = None) -> list[DeadLetter]:
+        """Return the deliveries that were given up, newest first."""
+        return await self._wire.pages("/api/v1/deliveries/dead", limit=limit)
+
+    async def test_deliveries(self, rule: str, *, idempotency_key: str | None = None) -> list[TestResult]:
+        """Send a test message to a rule's webhooks, mail addresses and channels."""
+        path, body = "/api/v1/deliveries/test", {"rule": rule}
+        results: list[TestResult] = (await self._wire.ask("POST", path, body=body, key=idempotency_key))["items"]
+        return results
+
+    async def webhooks(self) -> list[WebhookShown]:
+        """Return every webhook and whether it has shown that it is there."""
+        return await self._wire.items("/api/v1/webhooks")
+
+    # -- tokens
+
+    async def tokens(self) -> list[TokenShown]:
+        """Return every token, without its secret."""
+        return await self._wire.items("/api/v1/tokens")
+
+    async def create_token(self, name: str, scope: str, *, expires_s: float | None = None) -> TokenMade:
+        """Make a token; its text is in this answer alone."""
+        wanted = {"name": name, "scope": scope, "expires_in_s": expires_s}
+        answer: TokenMade = await self._wire.ask("POST", "/api/v1/tokens", body=wanted)
+        return answer
+
+    async def drop_token(self, name: str) -> Dropped:
+        """Let a token open nothing any more."""
+        answer: Dropped = await self._wire.ask("DELETE", f"/api/v1/tokens/{part(name)}")
+        return answer

@@ -1,0 +1,668 @@
+"""What the REST API answers, made of docs/openapi.json by tests/golden/test_client_types.py."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NotRequired, TypedDict
+
+
+class Attempt(TypedDict):
+    """One attempt to deliver."""
+
+    at: str
+    endpoint: str
+    digest_id: str | None
+    duration_s: float
+    result: str
+    detail: str | None
+
+
+class ComingProbe(TypedDict):
+    """A probe that is planned."""
+
+    source: str
+    at: str
+    reason: str
+    rule: str | None
+    rate_per_day: float
+
+
+class Day(TypedDict):
+    """What was found beside what was predicted, on a day of UTC."""
+
+    day: str
+    probes: int
+    items: int
+    predicted_items: float
+    mean_delay_s: float | None
+    predicted_mean_delay_s: float | None
+    captured: int
+    missed: int
+    completeness: float | None
+    predicted_completeness: float | None
+
+
+class DeadLetter(TypedDict):
+    """A delivery that was given up; a replay sends it again."""
+
+    position: int
+    notification: str
+    rule: str
+    endpoint: str
+    attempts: int
+    done: str | None
+    last_error: str | None
+
+
+class DeliveryState(TypedDict):
+    """A notification on its way to one endpoint."""
+
+    endpoint: str
+    state: str
+    attempts: int
+    next: str | None
+    done: str | None
+    last_error: str | None
+
+
+class DomainField(TypedDict):
+    """A field of a page class."""
+
+    path: str
+    type: str
+
+
+class DropWritten(TypedDict):
+    """``DROP``."""
+
+    kind: Literal["PROFILE", "NOTIFICATION", "SOURCE", "DOMAIN"]
+    name: str
+
+
+class Dropped(TypedDict):
+    """It is gone."""
+
+    dropped: NotRequired[Literal[True]]
+
+
+class Fault(TypedDict):
+    """One thing that is wrong: at a line of a text, a member of a body, or a parameter."""
+
+    detail: str
+    file: NotRequired[str | None]
+    line: NotRequired[int | None]
+    column: NotRequired[int | None]
+    source_line: NotRequired[str | None]
+    pointer: NotRequired[str | None]
+    parameter: NotRequired[str | None]
+
+
+class Finding(TypedDict):
+    """What a probe found."""
+
+    kind: str
+    item: str
+    event: str
+
+
+class HeaderWritten(TypedDict):
+    """``HEADER``."""
+
+    name: str
+    value: str
+
+
+class Health(TypedDict):
+    """The loop is alive."""
+
+    alive: NotRequired[Literal[True]]
+
+
+class IntervalOfRule(TypedDict):
+    """An execution interval of a rule on one page, and its fate."""
+
+    source: str
+    start: str
+    end: str | None
+    fate: Literal["captured", "late", "missed"]
+    probed: str | None
+    exact: bool
+    delay_s: float | None
+    utility: float
+
+
+class IntervalShown(TypedDict):
+    """An execution interval on one page, and whether it was captured."""
+
+    source: str
+    start: str
+    end: str | None
+    probed: str | None
+    captured: bool
+    exact: bool
+    delay_s: float
+    utility: float
+
+
+class ItemSeen(TypedDict):
+    """When an item came, as it says itself, and when it was seen."""
+
+    came: str
+    seen: str
+    delay_s: float
+
+
+class ItemsComingProbe(TypedDict):
+    items: list[ComingProbe]
+
+
+class ItemsIntervalOfRule(TypedDict):
+    items: list[IntervalOfRule]
+
+
+class ItemsItemSeen(TypedDict):
+    items: list[ItemSeen]
+
+
+class ModelOff(TypedDict):
+    """What is off with a source's model, and what is done about it."""
+
+    source: str
+    rate_off_since: str | None
+    found: float
+    expected: float
+    week_off_since: str | None
+    week_score: float
+    summary: list[str]
+
+
+class NotificationListed(TypedDict):
+    """A notification and its deliveries."""
+
+    id: str
+    position: int
+    rule: str
+    source: str
+    event: str
+    created: str
+    late: bool
+    body: dict[str, Any]
+    deliveries: list[DeliveryState]
+
+
+class PageClassShown(TypedDict):
+    """A kind of page."""
+
+    name: str
+    is_feed: bool
+    fields: list[DomainField]
+    key: list[str]
+
+
+class PageDeadLetter(TypedDict):
+    items: list[DeadLetter]
+    next_cursor: NotRequired[str | None]
+
+
+class PageNotificationListed(TypedDict):
+    items: list[NotificationListed]
+    next_cursor: NotRequired[str | None]
+
+
+class ParetoPoint(TypedDict):
+    """So many intervals can be captured, and then with this mean delay at the least."""
+
+    captured: int
+    delay_s: float
+
+
+class PolicyUsed(TypedDict):
+    """A rule's policy on a source, and why it is that one."""
+
+    policy: str
+    because: str
+
+
+class ProbeMade(TypedDict):
+    """A probe of the last days: why it was made, and what came of it."""
+
+    position: int
+    started: str
+    duration_s: float
+    reason: str
+    rule: str | None
+    outcome: str
+    status: int | None
+    detail: str
+    items: int
+    delay_s: float | None
+
+
+class ProbeShown(TypedDict):
+    """The probe, or push, that found an event."""
+
+    source: str
+    url: str | None
+    finished: str | None
+    outcome: str | None
+    found: list[Finding]
+
+
+class Problem(TypedDict):
+    """Why a request was refused (RFC 9457)."""
+
+    type: NotRequired[str]
+    title: str
+    status: int
+    detail: str
+    errors: NotRequired[list[Fault] | None]
+
+
+class ReaderWritten(TypedDict):
+    """How a value or a row is found in a page."""
+
+    reader: Literal["JSON", "CSS", "XPATH"]
+    selector: str
+
+
+class Readiness(TypedDict):
+    """Whether traffic may come."""
+
+    ready: bool
+    checks: dict[str, bool]
+
+
+class Reloaded(TypedDict):
+    """The files were swapped in."""
+
+    reloaded: NotRequired[Literal[True]]
+
+
+class Replayed(TypedDict):
+    """How many deliveries are due again."""
+
+    deliveries: int
+
+
+class ReportShown(TypedDict):
+    """Day by day, and whose models are off now."""
+
+    days: list[Day]
+    off: list[ModelOff]
+
+
+class Rule(TypedDict):
+    """A notification rule."""
+
+    captured: int
+    missed: int
+    completeness: float | None
+    utility: float | None
+    name: str
+    profiles: list[str]
+    origin: str
+    sources: list[str]
+    policy: str
+    fingerprint: str
+    deliveries: int
+
+
+class RuleOutlookShown(TypedDict):
+    """How many of a rule's intervals are not met, by constraint."""
+
+    rule: str
+    intervals: int
+    unmet: dict[str, int]
+
+
+class SecretWritten(TypedDict):
+    """Where a secret is: a variable of the environment or a file of the secrets folder."""
+
+    env: NotRequired[str | None]
+    file: NotRequired[str | None]
+
+
+SourceListed = TypedDict(
+    "SourceListed",
+    {
+        "source": str,
+        "url": str,
+        "rate_per_day": float,
+        "rate_range_per_day": tuple[float, float],
+        "policies": dict[str, PolicyUsed],
+        "intervals": dict[str, tuple[str, str | None]],
+        "host_free": str | None,
+        "fresh_until": str | None,
+        "next_probe": ComingProbe | None,
+        "blocked_by": str | None,
+        "earliest": str | None,
+        "rules": list[str],
+        "postponed": dict[str, int],
+        "unmet_intervals": int,
+        "price_item_hours": float | None,
+        "week": list[float],
+        "off": ModelOff | None,
+        "first_contact": str | None,
+        "last_probe": str | None,
+        "last_outcome": str | None,
+        "last_detail": str | None,
+        "failures": int,
+        "items_seen": int,
+        "items_lost_estimated": float,
+        "class": str,
+        "domain": str,
+    },
+)
+
+
+class TestResult(TypedDict):
+    """How a receiver answered a test message; `error` is null where it accepted."""
+
+    endpoint: str
+    error: str | None
+
+
+class TestWanted(TypedDict):
+    """The rule whose receivers get a test message."""
+
+    rule: str
+
+
+class TokenMade(TypedDict):
+    """A new token; its text is in this answer alone."""
+
+    name: str
+    scope: Literal["read", "write", "admin"]
+    token: str
+
+
+class TokenShown(TypedDict):
+    """A token without its secret."""
+
+    id: str
+    name: str
+    scope: Literal["read", "write", "admin"]
+    created: str
+    expires: str | None
+
+
+class TokenWanted(TypedDict):
+    """A token to be made."""
+
+    name: str
+    scope: Literal["read", "write", "admin"]
+    expires_in_s: NotRequired[float | None]
+
+
+class TradeShown(TypedDict):
+    """What a number of detection probes would buy."""
+
+    probes_per_hour: float
+    delay_s: float
+    completeness: float
+    price_item_hours: float
+
+
+class WebhookShown(TypedDict):
+    """A webhook and whether it has shown that it is there."""
+
+    endpoint: str
+    form: str
+    secret_name: str
+    state: str
+    since: str
+    detail: str | None
+    refused: list[str]
+
+
+class AdviceShown(TypedDict):
+    """What other budgets would buy, and what the present one does not."""
+
+    budget_per_hour: float
+    planned_per_hour: float | None
+    trade: list[TradeShown]
+    intervals_over_s: float
+    rules: list[RuleOutlookShown]
+    pareto: list[ParetoPoint]
+    needed_per_hour: float | None
+
+
+class AuthWritten(TypedDict):
+    """``AUTH``: Basic where there is a user, else Bearer."""
+
+    user: NotRequired[str | None]
+    secret: SecretWritten
+
+
+class CostShown(TypedDict):
+    """What a declaration asks of the budget, in probes an hour over all sources, at the present price."""
+
+    budget_per_hour: float
+    asked_per_hour: float
+    asked_per_hour_before: float
+    sources_added: int
+    sources_removed: int
+    unmet: list[RuleOutlookShown]
+
+
+class DeliveryWritten(TypedDict):
+    """Where notifications go: a webhook with its secret, a mail address, or a channel."""
+
+    webhook: NotRequired[str | None]
+    secret: NotRequired[SecretWritten | None]
+    form: NotRequired[Literal["STANDARD", "GITHUB", "CLOUDEVENTS"] | None]
+    mail: NotRequired[str | None]
+    channel: NotRequired[str | None]
+
+
+class DomainShown(TypedDict):
+    """A named set of page classes."""
+
+    name: str
+    classes: list[PageClassShown]
+
+
+class Explained(TypedDict):
+    """Why and when a source is probed next, also in words."""
+
+    source: str
+    url: str
+    rate_per_day: float
+    rate_range_per_day: tuple[float, float]
+    policies: dict[str, PolicyUsed]
+    intervals: dict[str, tuple[str, str | None]]
+    host_free: str | None
+    fresh_until: str | None
+    next_probe: ComingProbe | None
+    blocked_by: str | None
+    earliest: str | None
+    rules: list[str]
+    postponed: dict[str, int]
+    unmet_intervals: int
+    price_item_hours: float | None
+    week: list[float]
+    off: ModelOff | None
+    first_contact: str | None
+    last_probe: str | None
+    last_outcome: str | None
+    last_detail: str | None
+    failures: int
+    items_seen: int
+    items_lost_estimated: float
+    summary: list[str]
+
+
+class FieldWritten(TypedDict):
+    """A field of a class; where it is no feed's, with how it is found."""
+
+    path: str
+    type: Literal["String", "Integer", "Decimal", "Boolean", "Timestamp", "URL"]
+    found: NotRequired[ReaderWritten | None]
+
+
+class ItemsTestResult(TypedDict):
+    items: list[TestResult]
+
+
+class ItemsTokenShown(TypedDict):
+    items: list[TokenShown]
+
+
+class ItemsWebhookShown(TypedDict):
+    items: list[WebhookShown]
+
+
+class NotificationTraced(TypedDict):
+    """A notification with all that led to it and what became of it."""
+
+    id: str
+    position: int
+    rule: str
+    source: str
+    event: str
+    created: str
+    late: bool
+    body: dict[str, Any]
+    deliveries: list[DeliveryState]
+    intervals: list[IntervalShown]
+    probe: ProbeShown
+    rows: list[dict[str, Any]]
+    attempts: list[Attempt]
+    summary: list[str]
+
+
+class NotificationWritten(TypedDict):
+    """``INSERT NOTIFICATION``; an empty list of deliveries is ``SET DELIVERY NONE``."""
+
+    name: str
+    profiles: NotRequired[list[str]]
+    sources: NotRequired[list[str]]
+    query: NotRequired[str | None]
+    trigger: NotRequired[str | None]
+    start: NotRequired[str | None]
+    end: NotRequired[str | None]
+    utility: NotRequired[str | None]
+    life: NotRequired[str | None]
+    importance: NotRequired[str | None]
+    policy: NotRequired[str | None]
+    deliveries: NotRequired[list[DeliveryWritten] | None]
+    digest: NotRequired[str | None]
+
+
+class PageDomainShown(TypedDict):
+    items: list[DomainShown]
+    next_cursor: NotRequired[str | None]
+
+
+class PageProbeMade(TypedDict):
+    items: list[ProbeMade]
+    next_cursor: NotRequired[str | None]
+
+
+class PageRule(TypedDict):
+    items: list[Rule]
+    next_cursor: NotRequired[str | None]
+
+
+class PageSourceListed(TypedDict):
+    items: list[SourceListed]
+    next_cursor: NotRequired[str | None]
+
+
+class ProfileListed(TypedDict):
+    """A client profile; what its rules achieved is added up."""
+
+    captured: int
+    missed: int
+    completeness: float | None
+    utility: float | None
+    name: str
+    origin: str
+    domains: list[str]
+    users: list[str]
+    rules: list[Rule]
+
+
+class ProfileWritten(TypedDict):
+    """``CREATE PROFILE``."""
+
+    name: str
+    domains: NotRequired[list[str]]
+    languages: NotRequired[list[str]]
+    users: NotRequired[list[str]]
+    deliveries: NotRequired[list[DeliveryWritten]]
+
+
+SourceWritten = TypedDict(
+    "SourceWritten",
+    {
+        "name": str,
+        "class": str,
+        "domain": NotRequired[str | None],
+        "url": str,
+        "politeness": NotRequired[str | None],
+        "expect": NotRequired[str | None],
+        "zone": NotRequired[str | None],
+        "freshness": NotRequired[Literal["OBEY", "IGNORE"] | None],
+        "headers": NotRequired[list[HeaderWritten]],
+        "auth": NotRequired[AuthWritten | None],
+        "websub": NotRequired[Literal["ON", "OFF"] | None],
+        "robots": NotRequired[Literal["OBEY", "IGNORE"] | None],
+    },
+)
+
+
+class ChangesMade(TypedDict):
+    """What a text changed, by rule; a restarted rule lost its counters and got a new NOW."""
+
+    added: list[str]
+    removed: list[str]
+    restarted: list[str]
+    dry_run: NotRequired[bool]
+    cost: NotRequired[CostShown | None]
+
+
+class ClassWritten(TypedDict):
+    """A class of pages."""
+
+    name: str
+    fields: NotRequired[list[FieldWritten]]
+    each: NotRequired[ReaderWritten | None]
+    key: NotRequired[list[str]]
+
+
+class DomainWritten(TypedDict):
+    """``CREATE DOMAIN``."""
+
+    name: str
+    classes: list[ClassWritten]
+
+
+class PageProfileListed(TypedDict):
+    items: list[ProfileListed]
+    next_cursor: NotRequired[str | None]
+
+
+class DeclarationWritten(TypedDict):
+    """A declaration as JSON."""
+
+    drop: NotRequired[list[DropWritten]]
+    domains: NotRequired[list[DomainWritten]]
+    sources: NotRequired[list[SourceWritten]]
+    profiles: NotRequired[list[ProfileWritten]]
+    notifications: NotRequired[list[NotificationWritten]]
+
+
+class ProfileShown(TypedDict):
+    """A client profile with its text in the canonical layout, and the same as JSON."""
+
+    captured: int
+    missed: int
+    completeness: float | None
+    utility: float | None
+    name: str
+    origin: str
+    domains: list[str]
+    users: list[str]
+    rules: list[Rule]
+    text: str
+    declared: DeclarationWritten

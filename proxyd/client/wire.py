@@ -1,0 +1,191 @@
+"""Requests to one daemon and what becomes of them: answers, refusals, or that nobody is there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+import aiohttp
+
+from proxyd.errors import ProxydError, UnreachableError
+
+Query: TypeAlias = Mapping[str, str | int | float | bool | None]
+_PAGE = 500
+_NOTHING: Query = {}
+
+
+class ApiError(ProxydError):
+    """The daemon refused the request.
+
+    Parameters
+    ----------
+    status
+        Of the answer.
+    problem
+        What it said: ``title``, ``detail`` and perhaps ``errors``.
+    retry_after_s
+        The seconds after which to come again, where it said so.
+    """
+
+    def __init__(self, status: int, problem: Mapping[str, Any], retry_after_s: int | None = None) -> None:
+        self.status = status
+        self.problem = dict(problem)
+        self.retry_after_s = retry_after_s
+        said = str(problem.get("detail") or problem.get("title") or f"the daemon answered with status {status}")
+        lines = [said, *(_fault(each) for each in problem.get("errors") or ())]
+        super().__init__("\n".join([*lines, *_advice(status, said, retry_after_s)]))
+
+
+def _fault(fault: Mapping[str, Any]) -> str:
+    place = [str(fault[key]) for key in ("file", "line", "column", "pointer", "parameter") if fault.get(key)]
+    return ": ".join([*([":".join(place)] if place else []), str(fault["detail"])])
+
+
+def _advice(status: int, said: str, retry_after_s: int | None) -> list[str]:
+    """Return what to do about a refusal, where that is not said."""
+    when = f"in {retry_after_s} s" if retry_after_s is not None else "a little later"
+    known = {
+        401: "make a token with `proxyd token create --name NAME --scope read` on the daemon's machine",
+        403: "make one with the wider scope: `proxyd token create --name NAME --scope SCOPE`",
+        412: "read it again: somebody changed it meanwhile",
+        429: f"come again {when}",
+        503: f"come again {when}",
+    }
+    advice = known.get(status)
+    return [] if advice is None or "token create" in said else [advice]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the daemon answered, whole."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @classmethod
+    async def read(cls, response: aiohttp.ClientResponse) -> Answer:
+        """Return the rest of a response."""
+        return cls(response.status, response.headers, await response.read())
+
+    @property
+    def text(self) -> str:
+        """The body as text."""
+        return self.body.decode("utf-8", "replace")
+
+    def json(self) -> Any:
+        """Return the body as a value; raises ``ApiError`` where it is no JSON, as from another server."""
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            detail = f"what answered with status {self.status} is not the API of proxyd; see that the address is right"
+            raise ApiError(self.status, {"detail": detail}) from error
+
+    def refusal(self) -> ApiError:
+        """Return why the request was refused."""
+        wait = self.headers.get("Retry-After", "")
+        problem = self.json()
+        told = problem if isinstance(problem, dict) else {}
+        return ApiError(self.status, told, int(wait) if wait.isascii() and wait.isdecimal() else None)
+
+
+class Wire:
+    """A session with one daemon; ``where`` names it in errors."""
+
+    def __init__(self, base: str, session: aiohttp.ClientSession, where: str) -> None:
+        self._base = base
+        self._session = session
+        self._where = where
+
+    async def close(self) -> None:
+        """Let the connections go."""
+        await self._session.close()
+
+    async def ask(
+        self, method: str, path: str, query: Query = _NOTHING, *, body: object = None, key: str | None = None
+    ) -> Any:
+        """Return the JSON that is answered; ``body`` is sent as JSON, ``key`` as its Idempotency-Key."""
+        headers = {} if key is None else {"Idempotency-Key": key}
+        content = None if body is None else json.dumps(body).encode()
+        if content is not None:
+            headers["Content-Type"] = "application/json"
+        return (await self.send(method, path, query, headers=headers, content=content)).json()
+
+    async def send(
+        self, method: str, path: str, query: Query, *, headers: Mapping[str, str], content: bytes | None
+    ) -> Answer:
+        """Return what is answered; raises ``ApiError`` where that is a refusal."""
+        async with self.opened(method, path, query, headers=headers, data=content) as response:
+            answer = await Answer.read(response)
+        if answer.status >= 300:
+            raise answer.refusal()
+        return answer
+
+    async def text(self, path: str, query: Query = _NOTHING) -> str:
+        """Return a text that is answered."""
+        return (await self.send("GET", path, query, headers={}, content=None)).text
+
+    async def items(self, path: str, query: Query = _NOTHING) -> list[Any]:
+        """Return a list that comes whole."""
+        found: list[Any] = (await self.ask("GET", path, query))["items"]
+        return found
+
+    async def pages(self, path: str, query: Query = _NOTHING, *, limit: int | None = None) -> list[Any]:
+        """Return a list that comes in parts, or its first ``limit`` entries."""
+        items: list[Any] = []
+        asked = dict(query)
+        while limit is None or len(items) < limit:
+            asked["limit"] = _PAGE if limit is None else min(_PAGE, limit - len(items))
+            page = await self.ask("GET", path, asked)
+            items += page["items"]
+            if page["next_cursor"] is None:
+                break
+            asked["cursor"] = page["next_cursor"]
+        return items
+
+    @asynccontextmanager
+    async def opened(
+        self, method: str, path: str, query: Query, **request: Any
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Yield a response, its body unread; raises ``UnreachableError`` where there is none, or it ends too early."""
+        try:
+            async with self._session.request(
+                method, self._base + path, params=_written(query), allow_redirects=False, **request
+            ) as response:
+                yield response
+        except TimeoutError as error:
+            raise UnreachableError(f"the daemon at {self._where} did not answer in time") from error
+        except (aiohttp.ClientError, FileNotFoundError, PermissionError) as error:
+            raise unreachable(self._where, error) from error
+
+
+def unreachable(where: str, error: BaseException) -> UnreachableError:
+    """Return that nobody answers, or that one may not ask.
+
+    >>> print(unreachable("proxyd.sock", PermissionError()))
+    proxyd.sock may not be opened; ask as the user who runs the daemon
+    """
+    if isinstance(getattr(error, "os_error", error), PermissionError):
+        return UnreachableError(f"{where} may not be opened; ask as the user who runs the daemon")
+    return UnreachableError(f"no daemon answers at {where}; start one with `proxyd serve`")
+
+
+def part(name: str) -> str:
+    """Return a name as a part of a path.
+
+    >>> part("a/b c")
+    'a%2Fb%20c'
+    """
+    return quote(name, safe="")
+
+
+def _written(query: Query) -> dict[str, str]:
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in query.items()
+        if value is not None
+    }

@@ -1,0 +1,279 @@
+"""Verbs that ask a daemon, against the API in this process and against answers full of hostile texts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import unicodedata
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxyd.cli.main import main
+from proxyd.cli.top import View
+from proxyd.client import Client
+from tests.canned import Canned, answering
+from tests.fleets import rule
+from tests.integration.api_world import Running, running_api, told
+
+TEXT = 'CREATE PROFILE "New" AS (DOMAIN "D", USER "u");\n' + rule("q").replace('"P"', '"New"')
+EVIL = "\x1b[2J\u202e\x00\r\n\u2066"
+KEPT = frozenset({"at", "created", "started", "outcome", "day"})
+
+
+@dataclass
+class Shell:
+    """Runs verbs against the API of this process."""
+
+    running: Running
+    base: str
+    capsys: pytest.CaptureFixture[str]
+
+    async def __call__(self, *arguments: str) -> tuple[int, str, str]:
+        code = await asyncio.to_thread(main, [*arguments, "--url", self.base])
+        said = self.capsys.readouterr()
+        return code, said.out, said.err
+
+    async def json(self, *arguments: str) -> Any:
+        code, out, err = await self(*arguments, "--json")
+        assert (code, err) == (0, "")
+        return json.loads(out)
+
+
+@pytest.fixture
+async def shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> AsyncIterator[Shell]:
+    async with running_api(tmp_path) as running:
+        token = (await running.token("admin"))["Authorization"].removeprefix("Bearer ")
+        monkeypatch.setenv("PROXYD_TOKEN", token)
+        capsys.readouterr()
+        yield Shell(running, str(running.client.make_url("")), capsys)
+
+
+async def test_a_profile_is_tried_declared_shown_and_dropped(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "new.profile"
+    file.write_text(TEXT, encoding="utf-8")
+    code, out, _ = await shell("profile", "declare", str(file), "--dry-run")
+    first, sources, cost, *rest = out.splitlines()
+    assert (code, first, sources) == (0, "added: q", "sources: 0 more, 0 fewer")
+    assert cost.startswith("probes an hour at the present price: ")
+    assert rest[-1] == "nothing was changed; without --dry-run it is declared"
+    assert "New" not in (await shell("profile", "list"))[1]
+
+    assert await shell("profile", "declare", str(file)) == (0, "added: q\n", "")
+    assert await shell("profile", "declare", str(file)) == (0, "no rule changes\n", "")
+    code, out, _ = await shell("profile", "list")
+    assert [line.split()[:3] for line in out.splitlines()[1:]] == [
+        ["New", "api", "1"],
+        ["P", str(shell.running.folder / "a.profile"), "1"],
+    ]
+    code, out, _ = await shell("profile", "show", "New")
+    assert (code, 'CREATE PROFILE "New"' in out) == (0, True)
+    shown = await shell.json("profile", "show", "New")
+    assert (shown["text"], bool(shown["etag"])) == (out, True)
+    assert [each["name"] for each in await shell.json("rules")] == ["q", "r"]
+    assert await shell("profile", "drop", "New") == (0, "profile New is gone\nremoved: q\n", "")
+    code, _, err = await shell("profile", "drop", "P")
+    assert (code, "declared in" in err) == (1, True)
+
+
+async def test_a_text_with_errors_is_refused_with_their_places(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "new.profile"
+    file.write_text("CREATE NOTHING;\n", encoding="utf-8")
+    code, out, err = await shell("profile", "declare", str(file))
+    assert (code, out) == (1, "")
+    assert ":1:8: " in err
+    assert (await shell("profile", "declare", str(tmp_path / "missing.profile")))[0] == 1
+
+
+async def test_tokens_are_made_listed_and_dropped(shell: Shell) -> None:
+    code, out, _ = await shell("token", "create", "--name", "reader", "--scope", "read", "--expires", "1d")
+    assert (code, out.startswith("pxd_")) == (0, True)
+    made = await shell.json("token", "create", "--name", "second", "--scope", "write")
+    assert made.keys() == {"name", "scope", "token"}
+    code, out, _ = await shell("token", "list")
+    rows = [line.split() for line in out.splitlines()]
+    assert rows[0] == ["name", "scope", "created", "expires", "id"]
+    assert [row[:2] for row in rows if row[0] in {"reader", "second"}] == [["reader", "read"], ["second", "write"]]
+    assert "never" in out
+    assert made["token"] not in json.dumps(await shell.json("token", "list"))
+    assert await shell("token", "drop", "reader") == (0, "token reader opens nothing any more\n", "")
+    code, _, err = await shell("token", "drop", "reader")
+    assert (code, "'reader'" in err) == (1, True)
+
+
+async def test_what_was_given_up_is_listed_and_sent_again(shell: Shell) -> None:
+    assert await shell("webhook", "dead") == (0, "no delivery was given up\n", "")
+    await shell.running.give_up("n1", error="status 500")
+    code, out, _ = await shell("webhook", "dead")
+    assert (code, "status 500" in out, "`proxyd webhook replay --dead`" in out) == (0, True, True)
+    assert [each["notification"] for each in await shell.json("webhook", "dead")] == ["n1"]
+    assert await shell("webhook", "replay", "--dead") == (0, "1 deliveries will be made again\n", "")
+    assert await shell.json("webhook", "dead") == []
+
+
+async def test_tests_of_deliveries_fail_with_their_receivers(shell: Shell) -> None:
+    code, out, _ = await shell("webhook", "test", "r")
+    assert (code, out) == (1, "https://r.example/hook: status 500\n")
+    code, out, _ = await shell("webhook", "test", "r", "--json")
+    assert (code, json.loads(out)) == (1, [{"endpoint": "https://r.example/hook", "error": "status 500"}])
+
+
+async def test_a_reload_says_whether_it_was_done(shell: Shell) -> None:
+    def said(out: str) -> str:
+        return out.splitlines()[-1]  # the daemon logs to the same place
+
+    code, out, _ = await shell("reload")
+    assert (code, said(out)) == (0, "reloaded")
+    (shell.running.folder / "b.profile").write_text("CREATE NOTHING;")
+    code, out, _ = await shell("reload")
+    assert (code, "`proxyd check`" in out) == (1, True)
+    code, out, _ = await shell("reload", "--json")
+    assert (code, json.loads(out[out.rindex("{") :])) == (1, {"reloaded": False})
+
+
+async def test_a_daemon_that_is_not_ready_is_told(shell: Shell) -> None:
+    code, out, _ = await shell("healthcheck")
+    found = json.loads((await shell("healthcheck", "--json"))[1])
+    failed = [name for name, holds in found["checks"].items() if not holds]
+    assert code == (0 if found["ready"] else 1)
+    assert all(name in out for name in failed)
+
+
+async def test_a_source_without_probes_says_where_to_look(shell: Shell) -> None:
+    code, out, _ = await shell("probes", "s")
+    assert (code, "`proxyd explain`" in out) == (0, True)
+
+
+async def test_a_daemon_elsewhere_needs_a_token_that_it_knows(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROXYD_TOKEN", "wrong")
+    code, out, err = await shell("plan")
+    assert (code, out) == (1, "")
+    assert "`proxyd token create`" in err
+    reader = (await shell.running.token("read"))["Authorization"].removeprefix("Bearer ")
+    monkeypatch.setenv("PROXYD_TOKEN", reader)
+    code, _, err = await shell("token", "list")
+    assert (code, "scope admin; yours is read" in err) == (1, True)
+    monkeypatch.delenv("PROXYD_TOKEN")
+    code, _, err = await shell("plan")
+    assert (code, "PROXYD_TOKEN" in err) == (1, True)
+    token_file = shell.running.folder / "token"
+    token_file.write_text(reader + "\n")
+    monkeypatch.setenv("PROXYD_TOKEN_FILE", str(token_file))
+    assert (await shell("plan"))[0] == 0
+    monkeypatch.setenv("PROXYD_TOKEN_FILE", str(token_file / "no"))
+    assert (await shell("plan"))[0] == 1
+
+
+def evil(value: Any, big: str, key: str = "") -> Any:
+    """Return an answer with every text in it made hostile, but for times."""
+    if isinstance(value, dict):
+        return {name: evil(each, big, name) for name, each in value.items()}
+    if isinstance(value, list):
+        return [evil(each, big, key) for each in value]
+    if isinstance(value, str) and key not in KEPT:
+        return EVIL + value + big
+    return value
+
+
+async def answers(running: Running) -> Mapping[str, Any]:
+    """Return what the API answers to each path that verbs ask for."""
+    await running.tell(told("n1", items=[{"title": "first"}]))
+    headers = await running.token("read")
+    found: dict[str, Any] = {}
+    paths = ("sources", "plan", "explain/s", "notifications", "notifications/n1", "rules", "profiles", "webhooks")
+    for path in paths:
+        async with running.client.get(f"/api/v1/{path}", headers=headers) as answer:
+            found[f"/api/v1/{path}"] = await answer.json()
+    for source in found["/api/v1/sources"]["items"]:
+        source |= {"failures": 2, "last_outcome": "timeout", "last_detail": "slow"}
+    probe = {"position": 1, "started": "2026-01-31T12:00:00Z", "duration_s": 1.0, "reason": "detection", "rule": "r",
+             "outcome": "changed", "status": 200, "detail": "fine", "items": 1, "delay_s": 2.0}  # fmt: skip
+    found["/api/v1/sources/s/probes"] = {"items": [probe], "next_cursor": None}
+    found["/readyz"] = {"ready": True, "checks": {"store": True}}
+    return found
+
+
+HOSTILE = [
+    ["notifications"], ["notifications", "show", "n1"], ["sources"], ["sources", "--failing"], ["plan"],
+    ["explain", "s"], ["probes", "s"], ["rules"], ["profile", "list"], ["webhook", "list"], ["top", "--once"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("big", ["", "x" * 1_000_000], ids=["short", "a megabyte"])
+async def test_hostile_texts_are_made_visible(shell: Shell, big: str) -> None:
+    bodies = {path: json.dumps(evil(each, big)).encode() for path, each in (await answers(shell.running)).items()}
+    bodies["/metrics"] = b"proxyd_completeness_ratio 0.5\n"
+
+    with answering(lambda path: Canned(bodies[path.partition("?")[0]])) as base:
+        hostile = Shell(shell.running, base, shell.capsys)
+        for verb in HOSTILE:
+            code, out, err = await hostile(*verb)
+            assert (code, err) == (0, ""), verb
+            hidden = {char for char in out if unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}}
+            assert hidden == {"\n"}, verb
+            assert "⟨U+001B⟩[2J⟨U+202E⟩⟨U+0000⟩" in out, verb
+            assert len(out) < 60_000, verb
+            if verb[0] != "top":
+                assert json.loads((await hostile(*verb, "--json"))[1]) is not None
+
+
+async def test_hostile_refusals_are_made_visible(shell: Shell) -> None:
+    problem = json.dumps({"title": EVIL, "detail": EVIL + "no"}).encode()
+    with answering(lambda _: Canned(problem, 404)) as base:
+        code, out, err = await Shell(shell.running, base, shell.capsys)("plan")
+    assert (code, out) == (1, "")
+    assert "\x1b" not in err
+    assert "⟨U+001B⟩" in err
+
+
+def test_what_check_finds_is_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good, bad = tmp_path / "good.profile", tmp_path / "bad.profile"
+    good.write_text('CREATE DOMAIN "D" AS CLASS::RSS(channel.item.title:String);\n')
+    bad.write_text("CREATE DOMAIN\n  NOTHING;\n")
+    assert main(["check", str(good), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == {
+        "errors": [],
+        "warnings": [],
+        "restarting": [],
+        "files": 1,
+        "profiles": 0,
+        "rules": 0,
+        "sources": 0,
+    }
+    assert main(["check", str(bad), "--json"]) == 1
+    (error,) = json.loads(capsys.readouterr().out)["errors"]
+    assert (error["file"], error["line"], error["column"]) == (str(bad), 2, 10)
+    assert error["detail"]
+
+
+async def test_top_goes_on_where_a_daemon_comes_back(shell: Shell) -> None:
+    state = {"up": True}
+    bodies: dict[str, bytes] = {p: json.dumps(each).encode() for p, each in (await answers(shell.running)).items()}
+    bodies["/metrics"] = b"proxyd_completeness_ratio 0.5\n"
+    busy = Canned(b'{"title": "Busy", "detail": "starting"}', 503, {"Retry-After": "5"})
+
+    def answer(path: str) -> Canned:
+        return Canned(bodies[path.partition("?")[0]]) if state["up"] else busy
+
+    with answering(answer) as base:
+        async with Client.over_http(base, "t") as client:
+            view = View(client, "here")
+            await view.refresh()
+            before = view.seen
+            await view.retry()  # nothing is due yet
+            assert view.seen is before
+            view._parts = [replace(part, due_s=0.0) for part in view._parts]
+            state["up"] = False
+            await view.retry()
+            assert view.seen.trouble == "starting\ncome again in 5 s"
+            assert view.seen.plan == before.plan
+            state["up"] = True
+            view._parts = [replace(part, due_s=0.0) for part in view._parts]
+            await view.retry()
+            assert view.seen == before

@@ -1,0 +1,119 @@
+"""The verbs as the parser knows them: helped with examples that parse, alike in what they take."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from importlib import import_module
+
+import pytest
+
+from proxyd.cli.main import main, make_parser
+from proxyd.cli.verbs import address, whole
+
+WITHOUT_JSON = {
+    "serve",
+    "db",
+    "db migrate",
+    "fmt",
+    "import",
+    "export",
+    "completion",
+    "top",
+    "profile",
+    "token",
+    "webhook",
+    "solve",
+}
+ASKING = {
+    "healthcheck", "sources", "probes", "explain", "top", "plan", "advise", "report", "notifications",
+    "notifications show", "rules", "reload", "profile list", "profile show", "profile declare", "profile drop",
+    "token create", "token list", "token drop", "webhook list", "webhook test", "webhook dead", "webhook replay",
+}  # fmt: skip
+
+
+def verbs() -> dict[str, argparse.ArgumentParser]:
+    """Return every verb and verb of a verb by what is typed."""
+    found: dict[str, argparse.ArgumentParser] = {}
+    waiting = [("", make_parser())]
+    while waiting:
+        name, parser = waiting.pop()
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                waiting += [(f"{name} {each}".strip(), sub) for each, sub in action.choices.items()]
+        if name:
+            found[name] = parser
+    return found
+
+
+def examples(parser: argparse.ArgumentParser) -> list[str]:
+    lines = (parser.epilog or "").splitlines()
+    assert lines[:1] in (["example:"], ["examples:"]), parser.prog
+    return [line.strip() for line in lines[1:]]
+
+
+def takes(parser: argparse.ArgumentParser, option: str) -> bool:
+    return option in parser._option_string_actions
+
+
+ALL = verbs()
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_a_verb_has_examples_and_they_parse(name: str) -> None:
+    shown = examples(ALL[name])
+    assert shown
+    for example in shown:
+        program, *arguments = shlex.split(example)
+        assert program == "proxyd"
+        options = make_parser().parse_args(arguments)
+        module, _, function = options.run.rpartition(".")
+        assert callable(getattr(import_module(f"proxyd.cli.{module}"), function))
+    words = [word for word in shlex.split(shown[0])[1:] if not word.startswith("-") and word != "/etc/proxyd.toml"]
+    assert " ".join(words).startswith(name)
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_a_verb_says_what_each_of_its_arguments_means(name: str) -> None:
+    for action in ALL[name]._actions:
+        assert action.help or isinstance(action, argparse._SubParsersAction), action
+    assert (ALL[name].description or "").endswith(".")
+
+
+def test_what_prints_anything_of_substance_prints_json() -> None:
+    assert {name for name, parser in ALL.items() if not takes(parser, "--json")} == WITHOUT_JSON
+
+
+def test_what_asks_a_daemon_can_ask_one_elsewhere() -> None:
+    assert {name for name, parser in ALL.items() if takes(parser, "--url")} == ASKING
+
+
+def test_what_is_given_before_a_verb_of_a_verb_holds_for_it() -> None:
+    for arguments in (["--url", "http://a", "--json", "show", "x"], ["show", "x", "--url", "http://a", "--json"]):
+        options = make_parser().parse_args(["notifications", *arguments])
+        assert (options.url, options.json, options.run) == ("http://a", True, "notifications.show")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "ftp://a", "http://", "http://u:p@a", "http://pxd@a", "http://a?token=t", "http://a:x", "http://[a"],
+)
+def test_what_is_no_address_is_wrong_usage(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="PROXYD_TOKEN"):
+        address(text)
+
+
+@pytest.mark.parametrize("text", ["0", "11", "", "x", "-1", "1.5", "²"])
+def test_a_number_out_of_its_range_is_wrong_usage(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="from 1 to 10"):
+        whole(1, 10)(text)
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["no-such-verb"], ["plan", "--limit", "0"], ["webhook", "replay"], ["plan", "--url", "x"]]
+)
+def test_wrong_usage_exits_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("usage: proxyd")
