@@ -94,13 +94,13 @@ def texts(scale: Scale, port: int) -> Iterator[str]:
         yield from ("".join(lines[first : first + 400]) for first in range(0, len(lines), 400))
 
 
-def fill(database: Path, scale: Scale) -> None:
+def fill(database: Path, scale: Scale, port: int) -> None:
     """Write what two weeks left behind: states, items, probes, intervals, notifications and their deliveries."""
     now_s, many = time(), scale.notifications
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA synchronous=OFF")
         for table, found in (
-            (t.sources, _states(scale, now_s)),
+            (t.sources, _states(scale, now_s, port)),
             (t.weeks, _weeks(scale, now_s)),
             (t.accounts, _accounts(scale, now_s)),
             (t.streams, _streams(scale)),
@@ -129,7 +129,7 @@ def _at_s(scale: Scale, number: int, now_s: float) -> float:
     return now_s - DAYS * DAY_S * (1.0 - (number + 1) / (scale.notifications + 1))
 
 
-def _states(scale: Scale, now_s: float) -> Iterator[dict[str, Any]]:
+def _states(scale: Scale, now_s: float, port: int) -> Iterator[dict[str, Any]]:
     blank = RateEvidence()
     for number in range(scale.sources):
         events = 0.05 + number % 40
@@ -139,7 +139,7 @@ def _states(scale: Scale, now_s: float) -> Iterator[dict[str, Any]]:
         yield rows.source_row(
             SourceState(
                 scale.source(number),
-                "",
+                f"http://127.0.0.1:{port}/{number}",
                 first_contact_s=now_s - DAYS * DAY_S,
                 last_start_s=now_s - 3600.0 - number % 9000,
                 last_success_s=now_s - 3600.0 - number % 9000,
@@ -219,6 +219,7 @@ def _interval(scale: Scale, number: int, now_s: float) -> dict[str, Any]:
         "exact": True,
         "delay_s": 600.0,
         "utility": 1.0,
+        "seen": True,
     }
 
 
@@ -320,7 +321,7 @@ def set_up(folder: Path, scale: Scale, origin_port: int) -> str:
         for number, text in enumerate(texts(scale, origin_port)):
             (folder / "profiles" / f"{number:05d}.profile").write_text(text)
         subprocess.run(proxyd(folder, "db", "migrate"), check=True, stdout=subprocess.DEVNULL)
-        fill(folder / "bench.db", scale)
+        fill(folder / "bench.db", scale, origin_port)
     return f"http://{listen}"
 
 
@@ -367,7 +368,7 @@ def addresses(scale: Scale) -> dict[str, Sequence[str]]:
     notes = [f"n{n % scale.notifications}" for n in numbers]
     api = "/api/v1"
     same = ("plan", "advice", "report", "domains", "profiles", "rules", "sources", "notifications", "webhooks",
-            "deliveries/dead", "tokens", "openapi.json", "plan?limit=500", "sources?limit=500",
+            "deliveries/dead", "tokens", "openapi.json", "plan?limit=500", "sources?limit=500", "sources?failing=true",
             "notifications?limit=500")  # fmt: skip
     found: dict[str, Sequence[str]] = {f"{api}/{each}": [f"{api}/{each}"] * len(numbers) for each in same}
     for path, names in (
@@ -375,13 +376,14 @@ def addresses(scale: Scale) -> dict[str, Sequence[str]]:
         ("sources/{}/items", sources),
         ("explain/{}", sources),
         ("rules/{}", rules),
+        ("rules/{}/intervals", rules),
         ("notifications/{}", notes),
         ("notifications?source={}", sources),
         ("notifications?rule={}", rules),
     ):
         found[f"{api}/{path}"] = [f"{api}/{path.format(name)}" for name in names]
     found["/metrics"] = ["/metrics"] * len(numbers)
-    for page in ("/", "/sources", "/rules", "/notifications", "/profiles", "/budget", "/docs"):
+    for page in ("/", "/sources", "/rules", "/notifications", "/profiles", "/budget", "/plan", "/tokens", "/docs"):
         found[page] = [page] * len(numbers)
     for path, names in (
         ("/sources/{}", sources),

@@ -17,7 +17,7 @@ import numpy as np
 import structlog
 from aiohttp import ClientSession
 
-from proxyd.api import ApiSettings, new_token, serve_api
+from proxyd.api import ApiSettings, Quota, new_token, serve_api
 from proxyd.clock import SystemClock
 from proxyd.config import SecretStore, Settings, socket_address
 from proxyd.daemon import (
@@ -353,7 +353,9 @@ async def create_token(settings: Settings, name: str, scope: Scope, *, expires_i
 
 def _api_settings(settings: Settings) -> ApiSettings:
     host, port = settings.listen_address
-    return ApiSettings(host, port, settings.socket_path, socket_address(settings.socket_path))
+    requests, window_s = settings.api_window
+    quota = None if requests is None else Quota(requests, window_s)
+    return ApiSettings(host, port, settings.socket_path, socket_address(settings.socket_path), quota)
 
 
 def _handle_signals(daemon: Daemon) -> None:

@@ -310,6 +310,9 @@ class Settings(BaseModel):
     endpoint_rate: Annotated[str, AfterValidator(_window)] = Field(
         "", description="most attempts at one endpoint in any such time, e.g. 60/min; empty: no limit"
     )
+    api_rate: Annotated[str, AfterValidator(_window)] = Field(
+        "1200/min", description="most requests with one token in any such time; empty: no limit"
+    )
     ping_webhooks: bool = Field(True, description="whether a new webhook must accept a ping before it gets anything")
     smtp: Annotated[str, AfterValidator(_server)] = Field(
         "", description="host:port of the server that takes mail, e.g. mail.example.org:587; empty: no mail"
@@ -360,6 +363,11 @@ class Settings(BaseModel):
     def endpoint_window(self) -> tuple[int | None, float]:
         """``endpoint_rate``: a number of attempts and seconds."""
         return parse_window(self.endpoint_rate) if self.endpoint_rate else (None, 0.0)
+
+    @property
+    def api_window(self) -> tuple[int | None, float]:
+        """``api_rate``: a number of requests and seconds."""
+        return parse_window(self.api_rate) if self.api_rate else (None, 0.0)
 
     @property
     def smtp_address(self) -> tuple[str, int]:

@@ -2,6 +2,7 @@
 
 from proxyd.api.auth import SCOPES, new_token
 from proxyd.api.openapi import document
+from proxyd.api.quotas import Quota
 from proxyd.api.routes import endpoints, make_app
 from proxyd.api.server import ApiSettings, serve_api
 from proxyd.api.streams import Streams, StreamSettings
@@ -9,6 +10,7 @@ from proxyd.api.streams import Streams, StreamSettings
 __all__ = [
     "SCOPES",
     "ApiSettings",
+    "Quota",
     "StreamSettings",
     "Streams",
     "document",

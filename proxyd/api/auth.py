@@ -12,7 +12,8 @@ from typing import get_args
 from aiohttp import web
 
 from proxyd.api.endpoint import Endpoint
-from proxyd.api.problems import BadRequestError, Handler, problem
+from proxyd.api.problems import BadRequestError, Handler, problem, too_many
+from proxyd.api.quotas import LEFT, Quotas
 from proxyd.ports import Control, Scope, Token
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -46,8 +47,8 @@ async def token_of(control: Control, header: str) -> Token | None:
     return None if token.expires_s is not None and token.expires_s <= control.time_s() else token
 
 
-def require(endpoint: Endpoint, control: Control, handler: Handler) -> Handler:
-    """Return ``handler`` for bearers of the endpoint's scope or of a wider one."""
+def require(endpoint: Endpoint, control: Control, quotas: Quotas | None, handler: Handler) -> Handler:
+    """Return ``handler`` for bearers of the endpoint's scope or of a wider one, within their quota if there is one."""
     scope = endpoint.scope
     assert scope is not None
 
@@ -60,6 +61,10 @@ def require(endpoint: Endpoint, control: Control, handler: Handler) -> Handler:
             answer = problem(401, "Unauthorized", "send Authorization: Bearer TOKEN; `proxyd token create` makes one")
             answer.headers["WWW-Authenticate"] = 'Bearer realm="proxyd"'
             return answer
+        if quotas is not None:
+            left = request[LEFT] = quotas.take(token.token_id, control.time_s())
+            if left.is_over:
+                return too_many(left.reset_s)
         if SCOPES.index(token.scope) < SCOPES.index(scope):
             return problem(403, "Forbidden", f"this needs a token of scope {scope}; yours is {token.scope}")
         request[BEARER] = token

@@ -17,7 +17,11 @@ from proxyd.api.models import Problem, Wire
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _REF = "#/components/schemas/{model}"
 _ALWAYS = (400,)
-_WITH_TOKEN = (401, 403)
+_WITH_TOKEN = (401, 403, 429)
+_LIMITS = {
+    "RateLimit-Policy": {"description": "requests (`q`) in a window of `w` seconds", "schema": {"type": "string"}},
+    "RateLimit": {"description": "requests left (`r`) for the next `t` seconds", "schema": {"type": "string"}},
+}
 
 
 def document(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
@@ -117,7 +121,8 @@ def _responses(endpoint: Endpoint, names: dict[Any, str]) -> dict[str, Any]:
     else:
         content = {"application/json": {"schema": {"$ref": names[endpoint.answer]}}}
     tag = {"ETag": {"description": "of the profile's text: for `If-Match`", "schema": {"type": "string"}}}
-    headers = {"headers": tag} if endpoint.is_tagged else {}
+    limits = {} if endpoint.scope is None else _LIMITS
+    headers = {"headers": limits | (tag if endpoint.is_tagged else {})} if limits else {}
     responses: dict[str, Any] = {
         str(status): {"description": HTTPStatus(status).phrase, **headers, "content": content}
         for status in (endpoint.status, *endpoint.also)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from math import ceil
 
 from aiohttp import web
 
@@ -39,6 +40,14 @@ def later(detail: str) -> web.Response:
     """Return a problem document that asks to come again."""
     answer = problem(503, "Busy", detail)
     answer.headers["Retry-After"] = "5"
+    return answer
+
+
+def too_many(reset_s: float) -> web.Response:
+    """Return a problem document for a bearer that asked too much; what is left of its window is said in seconds."""
+    wait_s = ceil(reset_s)
+    answer = problem(429, "Too many requests", f"ask again in {wait_s} s; the setting api_rate says how often one may")
+    answer.headers["Retry-After"] = str(wait_s)
     return answer
 
 

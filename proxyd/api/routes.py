@@ -60,6 +60,7 @@ from proxyd.api.notified import Notified
 from proxyd.api.openapi import document
 from proxyd.api.planned import Planned
 from proxyd.api.problems import problems
+from proxyd.api.quotas import Quota, Quotas, tell_left
 from proxyd.api.streams import Streams, StreamSettings
 from proxyd.api.web import Dashboard
 from proxyd.ports import Control
@@ -68,9 +69,13 @@ _MAX_BODY = 256 * 1024
 _STREAMS = StreamSettings()
 
 
-def make_app(control: Control, *, trusted: bool, stream_settings: StreamSettings = _STREAMS) -> web.Application:
+def make_app(
+    control: Control, *, trusted: bool, stream_settings: StreamSettings = _STREAMS, quota: Quota | None = None
+) -> web.Application:
     """Return the application; where ``trusted`` (the Unix socket, guarded by its file mode) no token is asked for."""
     app = web.Application(middlewares=[problems], client_max_size=_MAX_BODY)
+    app.on_response_prepare.append(tell_left)
+    quotas = None if quota is None else Quotas(quota)
     callbacks, streams = Callbacks(control), Streams(control, stream_settings)
     app.on_shutdown.append(streams.end)
     app.router.add_get(CALLBACK_PATH, callbacks.verify, allow_head=False)
@@ -80,7 +85,7 @@ def make_app(control: Control, *, trusted: bool, stream_settings: StreamSettings
     for endpoint in found:
         handler = idempotency.keyed(endpoint.respond) if endpoint.is_keyed else endpoint.respond
         if endpoint.scope is not None and not trusted:
-            handler = require(endpoint, control, handler)
+            handler = require(endpoint, control, quotas, handler)
         app.router.add_route(endpoint.method, endpoint.path, handler)
     described = document(found, __version__)
     written = json.dumps(described, indent=2).encode()

@@ -11,6 +11,7 @@ from pathlib import Path
 import structlog
 from aiohttp import web
 
+from proxyd.api.quotas import Quota
 from proxyd.api.routes import make_app
 from proxyd.errors import ConfigError
 from proxyd.ports import Control
@@ -20,12 +21,16 @@ log = structlog.get_logger("api")
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """Where the API listens; ``socket_address`` is how the socket's path is spelled to the kernel."""
+    """Where the API listens; ``socket_address`` is how the socket's path is spelled to the kernel.
+
+    ``quota`` is that of each token; ``None`` where there is no limit.
+    """
 
     host: str
     port: int
     socket: Path
     socket_address: str
+    quota: Quota | None = None
 
 
 @asynccontextmanager
@@ -37,7 +42,9 @@ async def serve_api(control: Control, settings: ApiSettings) -> AsyncIterator[No
     ConfigError
         The address is taken or not ours.
     """
-    public = web.AppRunner(make_app(control, trusted=False), access_log=None, shutdown_timeout=2.0)
+    public = web.AppRunner(
+        make_app(control, trusted=False, quota=settings.quota), access_log=None, shutdown_timeout=2.0
+    )
     local = web.AppRunner(make_app(control, trusted=True), access_log=None, shutdown_timeout=2.0)
     await public.setup()
     await local.setup()

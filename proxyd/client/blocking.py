@@ -72,6 +72,7 @@ class SyncClient:
     drop_profile = _blocking(Client.drop_profile)
     rules = _blocking(Client.rules)
     rule = _blocking(Client.rule)
+    intervals = _blocking(Client.intervals)
     domains = _blocking(Client.domains)
     reload = _blocking(Client.reload)
     sources = _blocking(Client.sources)

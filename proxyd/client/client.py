@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from types import TracebackType
@@ -16,10 +17,12 @@ from proxyd.client.types import (
     ChangesMade,
     ComingProbe,
     DeadLetter,
+    DeclarationWritten,
     DomainShown,
     Dropped,
     Explained,
     Health,
+    IntervalOfRule,
     ItemSeen,
     NotificationListed,
     NotificationTraced,
@@ -112,20 +115,31 @@ class Client:
         answer = await self._wire.send("GET", f"/api/v1/profiles/{part(name)}", {}, headers={}, content=None)
         return ProfileRead(answer.json(), answer.headers["ETag"].strip('"'))
 
-    async def declare(self, text: str, *, dry_run: bool = False, idempotency_key: str | None = None) -> ChangesMade:
-        """Declare a text of the rule language and return what changed, or with ``dry_run`` would change and cost."""
-        headers = {"Content-Type": "text/plain; charset=utf-8"}
+    async def declare(
+        self,
+        what: str | DeclarationWritten,
+        *,
+        dry_run: bool = False,
+        if_match: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> ChangesMade:
+        """Declare a text of the rule language, or the same as JSON; return what changed, or would change and cost.
+
+        With ``if_match``, a tag, the one profile declared is replaced only where nobody changed it since.
+        """
+        media, content = ("text/plain", what) if isinstance(what, str) else ("application/json", json.dumps(what))
+        headers = {"Content-Type": f"{media}; charset=utf-8"} | _matching(if_match)
         if idempotency_key is not None:
             headers["Idempotency-Key"] = idempotency_key
         query = {"dry_run": dry_run or None}
-        answer = await self._wire.send("POST", "/api/v1/profiles", query, headers=headers, content=text.encode())
+        answer = await self._wire.send("POST", "/api/v1/profiles", query, headers=headers, content=content.encode())
         changes: ChangesMade = answer.json()
         return changes
 
     async def drop_profile(self, name: str, *, if_match: str | None = None) -> ChangesMade:
         """Remove a profile that the API declared; with ``if_match``, a tag, only where nobody changed it since."""
-        headers = {} if if_match is None else {"If-Match": f'"{if_match}"'}
-        answer = await self._wire.send("DELETE", f"/api/v1/profiles/{part(name)}", {}, headers=headers, content=None)
+        path = f"/api/v1/profiles/{part(name)}"
+        answer = await self._wire.send("DELETE", path, {}, headers=_matching(if_match), content=None)
         changes: ChangesMade = answer.json()
         return changes
 
@@ -137,6 +151,10 @@ class Client:
         """Return one rule."""
         answer: Rule = await self._wire.ask("GET", f"/api/v1/rules/{part(name)}")
         return answer
+
+    async def intervals(self, rule: str, *, days: float = 7.0, limit: int = 500) -> list[IntervalOfRule]:
+        """Return the execution intervals of a rule that were decided in the last days, newest first."""
+        return await self._wire.items(f"/api/v1/rules/{part(rule)}/intervals", {"days": days, "limit": limit})
 
     async def domains(self) -> list[DomainShown]:
         """Return every domain with its page classes."""
@@ -295,3 +313,7 @@ class Client:
         """Let a token open nothing any more."""
         answer: Dropped = await self._wire.ask("DELETE", f"/api/v1/tokens/{part(name)}")
         return answer
+
+
+def _matching(tag: str | None) -> dict[str, str]:
+    return {} if tag is None else {"If-Match": f'"{tag}"'}

@@ -19,7 +19,7 @@ SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
 @asynccontextmanager
 async def running(folder: Path) -> AsyncIterator[World]:
     """Run a daemon with a profile, a source and a rule."""
-    async with world(folder) as w:
+    async with world(folder, api_rate="") as w:
         w.origin.feed("one").add(2)
         w.daemon.declare(w.text(["one"], {"each": 1}))
         await w.daemon.start()

@@ -13,7 +13,7 @@ import numpy as np
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from proxyd.api import StreamSettings, make_app, new_token
+from proxyd.api import Quota, StreamSettings, make_app, new_token
 from proxyd.app import Parts, build
 from proxyd.config import SecretStore, load
 from proxyd.daemon import DaemonControl, PushParts
@@ -91,7 +91,9 @@ def told(name: str, *, rule_name: str = "r", at_s: float = T0, **data: Any) -> N
 
 
 @asynccontextmanager
-async def running_api(folder: Path, streams: StreamSettings | None = None) -> AsyncIterator[Running]:
+async def running_api(
+    folder: Path, streams: StreamSettings | None = None, quota: Quota | None = None
+) -> AsyncIterator[Running]:
     """Run the API of a daemon whose loops stand still."""
     profiles = folder / "profiles"
     profiles.mkdir()
@@ -111,6 +113,6 @@ async def running_api(folder: Path, streams: StreamSettings | None = None) -> As
         )
         _, control = build(settings, parts)
         await control.declarations.start()
-        app = make_app(control, trusted=False, stream_settings=streams or StreamSettings())
+        app = make_app(control, trusted=False, stream_settings=streams or StreamSettings(), quota=quota)
         async with TestClient(TestServer(app)) as client:
             yield Running(client, control, profiles)

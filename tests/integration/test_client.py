@@ -46,6 +46,7 @@ CALLS: dict[str, tuple[str, Call]] = {
     "drop_profile": ("drop_profile", lambda c: c.drop_profile("New")),
     "list_rules": ("rules", lambda c: c.rules()),
     "get_rule": ("rule", lambda c: c.rule("r")),
+    "list_intervals": ("intervals", lambda c: c.intervals("r")),
     "list_domains": ("domains", lambda c: c.domains()),
     "list_sources": ("sources", lambda c: c.sources()),
     "list_probes": ("probes", lambda c: c.probes("a/b c")),

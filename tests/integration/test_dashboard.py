@@ -249,7 +249,7 @@ async def test_a_daemon_that_lived_shows_what_the_api_says(browser: Browser) -> 
     await live(browser.api, days=3.0)
     await browser.sign_in(expires_in_s=None)
     _, fleet = await browser.get("/")
-    fates = browser.api.control.fates("every-item") + browser.api.control.fates("warnings")
+    fates = browser.api.control.fates(["every-item", "warnings"])
     assert f"{fates.captured} captured, {fates.missed} missed" in fleet
     assert fleet.count("<polyline") >= 6
     _, source = await browser.get("/sources/evening-news")
