@@ -11,6 +11,7 @@
     |- SchedulingError
     |  |- UnknownPolicyError(LookupError)
     |  `- InvalidScheduleError(ValueError)
+    |- ListingError(ValueError)         a list of feeds of another program
     |- TraceError(ValueError)           a line of a trace file
     |- ModelError(ValueError)           synthetic sources that cannot be made
     |- ProbeError                       source_id, retry_after_s
@@ -127,6 +128,10 @@ class UnknownPolicyError(SchedulingError, LookupError):
 
 class InvalidScheduleError(SchedulingError, ValueError):
     """The schedule breaks a budget or names an unknown source."""
+
+
+class ListingError(ProxydError, ValueError):
+    """The list of feeds cannot be read."""
 
 
 class TraceError(ProxydError, ValueError):

@@ -307,16 +307,16 @@ class Control(Protocol):
     def text_of(self, profile: str) -> str:
         """Return a profile and its rules as text in the canonical layout."""
 
-    async def declare(self, text: str, *, only_if: OnlyIf | None = None) -> Changes:
-        """Add a text.
+    async def declare(self, *texts: str, only_if: OnlyIf | None = None) -> Changes:
+        """Add texts, all of them or none.
 
         Raises ``ProfileError`` with every error, ``ConflictError`` where a file owns a name, ``NotFoundError`` for a
         DROP of what the API never declared, and ``ChangedError`` where ``only_if`` does not take the text that its
         profile has at that time.
         """
 
-    async def try_out(self, text: str) -> tuple[Changes, PlanCost]:
-        """Return what a text would change, and what it would ask of the budget; raises as ``declare`` does."""
+    async def try_out(self, *texts: str) -> tuple[Changes, PlanCost]:
+        """Return what texts would change, and what they would ask of the budget; raises as ``declare`` does."""
 
     async def drop_profile(self, name: str, *, only_if: Callable[[str], bool] | None = None) -> Changes:
         """Remove a profile of the API and the rules in no other.

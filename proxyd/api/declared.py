@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Sequence
 
@@ -17,6 +18,7 @@ from proxyd.api.models import (
     DomainShown,
     DryRun,
     Explained,
+    Listing,
     Page,
     ProfileListed,
     ProfileShown,
@@ -30,10 +32,12 @@ from proxyd.api.problems import BadRequestError, problem
 from proxyd.api.queries import InOrder, known_declaration, part_of
 from proxyd.api.written import written
 from proxyd.errors import NotFoundError, ProfileError
-from proxyd.language import parse
+from proxyd.language import listing_texts, opml, parse, read_listing
 from proxyd.ports import Changes, Control, OnlyIf
 
 TEXTS = ("text/plain", "application/octet-stream")
+LISTINGS = (*TEXTS, "text/x-opml", "text/xml", "application/xml")
+MOST_LISTED = 8 * 1024 * 1024  # bytes of a list of feeds
 
 
 class Declared:
@@ -89,9 +93,29 @@ class Declared:
         if not text.strip():
             raise BadRequestError("nothing is declared; send at least one statement")
         if dry_run:
-            changes, cost = await self._control.try_out(text)
-            return answered(_made(changes, payloads.cost(cost)))
+            return await self._try_out(text)
         return _made(await self._control.declare(text, only_if=_only_if(request)))
+
+    async def _try_out(self, *texts: str) -> web.Response:
+        changes, cost = await self._control.try_out(*texts)
+        return answered(_made(changes, payloads.cost(cost)))
+
+    async def import_feeds(self, request: web.Request) -> ChangesMade | web.Response:
+        """Declare the feeds of an OPML document, or of a list with an address on each line.
+
+        They become sources of one domain and one profile, with a rule that fires with every item.
+        """
+        asked = read_query(request, Listing)
+        if request.content_type not in LISTINGS:
+            return problem(415, "Unsupported media type", "send OPML as text/x-opml, or addresses as text/plain")
+        texts = listing_texts(read_listing(await request.read(), "the list"), asked.name)
+        return await self._try_out(*texts) if asked.dry_run else _made(await self._control.declare(*texts))
+
+    async def export_feeds(self, request: web.Request) -> web.Response:
+        """Return every source as OPML."""
+        declared = known_declaration(self._control).sources
+        text = await asyncio.to_thread(opml, {name: declared[name].url for name in self._source_names.of(declared)})
+        return web.Response(text=text, content_type="text/x-opml")
 
     async def drop_profile(self, request: web.Request) -> ChangesMade:
         """Remove a profile of the API, and the rules that are in no other.

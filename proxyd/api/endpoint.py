@@ -18,6 +18,9 @@ Answer: TypeAlias = Wire | web.StreamResponse
 Read = TypeVar("Read", bound=Wire)
 
 
+MOST_BYTES = 256 * 1024
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """A route of the API.
@@ -36,6 +39,8 @@ class Endpoint:
         Whether an ``Idempotency-Key`` counts: what is answered is kept, so that it must hold no secret.
     is_tagged, is_conditional
         Whether it answers with an ``ETag``, and whether it honours ``If-Match``.
+    most_bytes
+        How large a body may be.
     also
         Other statuses with the same answer.
     raises
@@ -62,6 +67,7 @@ class Endpoint:
     raises: tuple[int, ...] = ()
     token_in_query: bool = False
     is_keyed: bool = False
+    most_bytes: int = MOST_BYTES
     is_tagged: bool = False
     is_conditional: bool = False
 

@@ -8,7 +8,7 @@ from math import ceil
 from aiohttp import web
 
 from proxyd.api.models import Fault, Problem
-from proxyd.errors import BusyError, ChangedError, ConflictError, NotFoundError, ProfileError, RuleError
+from proxyd.errors import BusyError, ChangedError, ConflictError, ListingError, NotFoundError, ProfileError, RuleError
 
 
 class BadRequestError(ValueError):
@@ -23,7 +23,7 @@ class FaultsError(ValueError):
         super().__init__(title)
 
 
-EXPECTED = (ProfileError, FaultsError, NotFoundError, ConflictError, BusyError, BadRequestError)
+EXPECTED = (ProfileError, ListingError, FaultsError, NotFoundError, ConflictError, BusyError, BadRequestError)
 """What handlers raise when a request is refused."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -73,6 +73,8 @@ def answer_to(error: Exception) -> web.Response:
         return _faulty(422, "The text has errors", [fault_of_text(one) for one in error.errors])
     if isinstance(error, FaultsError):
         return _faulty(error.status, error.title, error.faults)
+    if isinstance(error, ListingError):
+        return problem(422, "The list cannot be read", error.message)
     if isinstance(error, NotFoundError | ConflictError | BusyError):
         return _refusal(error)
     return problem(400, "Bad request", str(error))

@@ -10,8 +10,8 @@ from aiohttp import web
 from proxyd import __version__
 from proxyd.api.auth import require
 from proxyd.api.callbacks import CALLBACK_PATH, Callbacks
-from proxyd.api.declared import TEXTS, Declared
-from proxyd.api.endpoint import Endpoint
+from proxyd.api.declared import LISTINGS, MOST_LISTED, TEXTS, Declared
+from proxyd.api.endpoint import MOST_BYTES, Endpoint
 from proxyd.api.feeds import Feeds
 from proxyd.api.idempotency import Idempotency
 from proxyd.api.models import (
@@ -34,6 +34,7 @@ from proxyd.api.models import (
     IntervalOfRule,
     Items,
     ItemSeen,
+    Listing,
     NotificationListed,
     NotificationTraced,
     Page,
@@ -59,13 +60,12 @@ from proxyd.api.models import (
 from proxyd.api.notified import Notified
 from proxyd.api.openapi import document
 from proxyd.api.planned import Planned
-from proxyd.api.problems import problems
+from proxyd.api.problems import Handler, problems
 from proxyd.api.quotas import Quota, Quotas, tell_left
 from proxyd.api.streams import Streams, StreamSettings
 from proxyd.api.web import Dashboard
 from proxyd.ports import Control
 
-_MAX_BODY = 256 * 1024
 _STREAMS = StreamSettings()
 
 
@@ -73,7 +73,7 @@ def make_app(
     control: Control, *, trusted: bool, stream_settings: StreamSettings = _STREAMS, quota: Quota | None = None
 ) -> web.Application:
     """Return the application; where ``trusted`` (the Unix socket, guarded by its file mode) no token is asked for."""
-    app = web.Application(middlewares=[problems], client_max_size=_MAX_BODY)
+    app = web.Application(middlewares=[problems], client_max_size=MOST_BYTES)
     app.on_response_prepare.append(tell_left)
     quotas = None if quota is None else Quotas(quota)
     callbacks, streams = Callbacks(control), Streams(control, stream_settings)
@@ -84,6 +84,7 @@ def make_app(
     idempotency = Idempotency(control)
     for endpoint in found:
         handler = idempotency.keyed(endpoint.respond) if endpoint.is_keyed else endpoint.respond
+        handler = _sized(handler, endpoint.most_bytes)
         if endpoint.scope is not None and not trusted:
             handler = require(endpoint, control, quotas, handler)
         app.router.add_route(endpoint.method, endpoint.path, handler)
@@ -97,6 +98,17 @@ def make_app(
 
     app.router.add_get("/api/v1/openapi.json", openapi)
     return app
+
+
+def _sized(handler: Handler, most_bytes: int) -> Handler:
+    """Return ``handler`` for bodies of another size than the application takes."""
+    if most_bytes == MOST_BYTES:
+        return handler
+
+    async def sized(request: web.Request) -> web.StreamResponse:
+        return await handler(request.clone(client_max_size=most_bytes))
+
+    return sized
 
 
 def endpoints(control: Control, streams: Streams) -> Sequence[Endpoint]:
@@ -117,6 +129,9 @@ def endpoints(control: Control, streams: Streams) -> Sequence[Endpoint]:
                  is_tagged=True),
         Endpoint("DELETE", "/api/v1/profiles/{name}", "write", declared.drop_profile, ChangesMade,
                  raises=(404, 409, 412, 422, 503), is_conditional=True),
+        Endpoint("POST", "/api/v1/import", "write", declared.import_feeds, ChangesMade, Listing, texts=LISTINGS,
+                 status=201, also=(200,), raises=(409, 413, 415, 422), is_keyed=True, most_bytes=MOST_LISTED),
+        Endpoint("GET", "/api/v1/export", "read", declared.export_feeds, "text/x-opml", raises=(503,)),
         Endpoint("GET", "/api/v1/rules", "read", declared.list_rules, Page[Rule], Window),
         Endpoint("GET", "/api/v1/rules/{name}", "read", declared.get_rule, Rule, raises=(404, 503)),
         Endpoint("GET", "/api/v1/rules/{name}/intervals", "read", planned.list_intervals, Items[IntervalOfRule],

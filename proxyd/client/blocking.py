@@ -70,6 +70,8 @@ class SyncClient:
     profile = _blocking(Client.profile)
     declare = _blocking(Client.declare)
     drop_profile = _blocking(Client.drop_profile)
+    import_feeds = _blocking(Client.import_feeds)
+    export_feeds = _blocking(Client.export_feeds)
     rules = _blocking(Client.rules)
     rule = _blocking(Client.rule)
     intervals = _blocking(Client.intervals)

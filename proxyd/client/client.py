@@ -143,6 +143,22 @@ class Client:
         changes: ChangesMade = answer.json()
         return changes
 
+    async def import_feeds(
+        self, listing: str, *, name: str = "Imported", dry_run: bool = False, idempotency_key: str | None = None
+    ) -> ChangesMade:
+        """Declare the feeds of an OPML document, or of a list with an address on each line; return what changed."""
+        headers = {"Content-Type": "text/plain; charset=utf-8"}
+        if idempotency_key is not None:
+            headers["Idempotency-Key"] = idempotency_key
+        query = {"name": name, "dry_run": dry_run or None}
+        answer = await self._wire.send("POST", "/api/v1/import", query, headers=headers, content=listing.encode())
+        changes: ChangesMade = answer.json()
+        return changes
+
+    async def export_feeds(self) -> str:
+        """Return every source as OPML."""
+        return await self._wire.text("/api/v1/export")
+
     async def rules(self) -> list[Rule]:
         """Return every rule."""
         return await self._wire.pages("/api/v1/rules")

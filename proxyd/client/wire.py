@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -119,7 +120,8 @@ class Wire:
         self, method: str, path: str, query: Query, *, headers: Mapping[str, str], content: bytes | None
     ) -> Answer:
         """Return what is answered; raises ``ApiError`` where that is a refusal."""
-        async with self.opened(method, path, query, headers=headers, data=content) as response:
+        data = None if content is None else BytesIO(content)  # of bytes aiohttp would send any size in one go
+        async with self.opened(method, path, query, headers=headers, data=data) as response:
             answer = await Answer.read(response)
         if answer.status >= 300:
             raise answer.refusal()

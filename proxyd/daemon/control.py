@@ -92,13 +92,13 @@ class DaemonControl:
         """Return a profile and its rules as text."""
         return self.declarations.text_of(profile)
 
-    async def declare(self, text: str, *, only_if: OnlyIf | None = None) -> Changes:
-        """Add a text of the API."""
-        return await self.declarations.declare(text, only_if=only_if)
+    async def declare(self, *texts: str, only_if: OnlyIf | None = None) -> Changes:
+        """Add texts of the API."""
+        return await self.declarations.declare(*texts, only_if=only_if)
 
-    async def try_out(self, text: str) -> tuple[Changes, PlanCost]:
-        """Check a text of the API alone."""
-        return await self.declarations.try_out(text)
+    async def try_out(self, *texts: str) -> tuple[Changes, PlanCost]:
+        """Check texts of the API alone."""
+        return await self.declarations.try_out(*texts)
 
     async def drop_profile(self, name: str, *, only_if: Callable[[str], bool] | None = None) -> Changes:
         """Remove a profile of the API and the rules in no other."""

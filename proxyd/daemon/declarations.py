@@ -103,6 +103,7 @@ class Declarations:
         self._files: list[SourceText] = []
         self._api: dict[str, str] = {}
         self._statements: list[tuple[str, Statement]] = []
+        self._declared_in: dict[tuple[Kind, str], str] = {}
         self._parsed: dict[SourceText, Parsed] = {}  # of the running declaration: most of the next one is the same
         self._turn = asyncio.Lock()  # one declaration at a time, from its check to its swap
         self._started = asyncio.Event()
@@ -216,13 +217,13 @@ class Declarations:
         log.info("profiles loaded", added=changes.added, removed=changes.removed, restarted=changes.restarted)
         return True
 
-    async def declare(self, text: str, *, only_if: OnlyIf | None = None) -> Changes:
-        """Add a text of the API, replacing what it declared before by the same names; ``DROP`` removes.
+    async def declare(self, *texts: str, only_if: OnlyIf | None = None) -> Changes:
+        """Add texts of the API, replacing what it declared before by the same names; ``DROP`` removes.
 
         Raises
         ------
         ProfileError
-            With every error, positions in ``text``.
+            With every error, positions in their text.
         ConflictError
             A name belongs to a file.
         NotFoundError
@@ -233,38 +234,40 @@ class Declarations:
         await self._started.wait()
         async with self._turn:
             if only_if is not None:
-                name = only_if.profile if only_if.profile is not None else _only_profile(text)
+                name = only_if.profile if only_if.profile is not None else _only_profile(texts[0])
                 self._must_take(name, only_if.takes)
-            return await self._swap(self._files, await self._with(text))
+            return await self._swap(self._files, await self._with(texts))
 
     def _must_take(self, name: str, takes: Callable[[str], bool]) -> None:
         """Raise where the text that a profile has, empty where there is none, is not the expected one."""
         if not takes(self.text_of(name) if name in self.current.profiles else ""):
             raise ChangedError(f"profile {name!r} was changed meanwhile; read it again")
 
-    async def try_out(self, text: str) -> tuple[Changes, PlanCost]:
-        """Check a text of the API; return what it would change, and ask of the budget. Raises as ``declare`` does."""
+    async def try_out(self, *texts: str) -> tuple[Changes, PlanCost]:
+        """Check texts of the API; return what they would change, and ask of the budget. Raises as ``declare`` does."""
         await self._started.wait()
         async with self._turn:
-            checked = await self._check([*self._files, *_texts(await self._with(text))])
+            checked = await self._check([*self._files, *_texts(await self._with(texts))])
             trial = Trial.beside(self._decider, checked.declaration, self._clock.time_s())
             changes = self._changes(checked.declaration, {})
         return changes, await asyncio.to_thread(trial.cost)
 
-    async def _with(self, text: str) -> dict[str, str]:
-        """Return what the API would have declared with one more text."""
-        parsed = parse(text, _API_TEXT)
-        if parsed.errors:
-            raise ProfileError(parsed.errors)
-        new = {_key(_kind_of(s), s.name.value): s for s in parsed.statements if not isinstance(s, DropStatement)}
+    async def _with(self, texts: Sequence[str]) -> dict[str, str]:
+        """Return what the API would have declared with some more texts."""
+        parsed = [parse(text, _API_TEXT) for text in texts]
+        if errors := [error for each in parsed for error in each.errors]:
+            raise ProfileError(errors)
+        statements = [statement for each in parsed for statement in each.statements]
+        new = {_key(_kind_of(s), s.name.value): s for s in statements if not isinstance(s, DropStatement)}
         api = dict(self._api)
-        for statement in parsed.statements:
+        for statement in statements:
             kind, name = _kind_of(statement), statement.name.value
             self._refuse_owned(kind, name)
             if isinstance(statement, DropStatement) and api.pop(_key(kind, name), None) is None:
                 raise NotFoundError(f"the API declared no {kind.value.lower()} {name!r}")
         api = {key: value for key, value in api.items() if key not in new}
-        await self._check([*self._files, *_texts(api), SourceText(_API_TEXT, text)], from_api=True)
+        added = [SourceText(_API_TEXT, text) for text in texts]
+        await self._check([*self._files, *_texts(api), *added], from_api=True)
         return api | {key: format_statements([statement]) for key, statement in new.items()}
 
     async def drop_profile(self, name: str, *, only_if: Callable[[str], bool] | None = None) -> Changes:
@@ -299,9 +302,9 @@ class Declarations:
         return format_statements(wanted)
 
     def _refuse_owned(self, kind: Kind, name: str) -> None:
-        for file, statement in self._statements:
-            if (_kind_of(statement), statement.name.value) == (kind, name) and self.origin(file) != _API_TEXT:
-                raise ConflictError(f"{kind.value.lower()} {name!r} is declared in {file}; change it there")
+        file = self._declared_in.get((kind, name))
+        if file is not None and self.origin(file) != _API_TEXT:
+            raise ConflictError(f"{kind.value.lower()} {name!r} is declared in {file}; change it there")
 
     async def _swap(self, files: Sequence[SourceText], api: dict[str, str]) -> Changes:
         texts = [*files, *_texts(api)]
@@ -323,6 +326,7 @@ class Declarations:
         self._files, self._api = list(files), dict(api)
         self._parsed = {each.source: each for each in checked.parsed}
         self._statements = [(each.source.file, s) for each in checked.parsed for s in each.statements]
+        self._declared_in = {(_kind_of(s), s.name.value): file for file, s in self._statements}
         # An observation made under the old rules may have been committed after ``accept``: its streams are stale.
         await self._store.forget_streams([*changes.removed, *changes.restarted])
         await self._follow_captures()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from proxyd.language.checker import Checked, check, check_parsed
 from proxyd.language.classes import FEED_PATHS
 from proxyd.language.functions import FUNCTIONS, Family, Function
+from proxyd.language.listing import Listed, listing_texts, opml, read_listing
 from proxyd.language.nodes import (
     Broken,
     CreateDomain,
@@ -47,6 +48,7 @@ __all__ = [
     "Function",
     "InsertNotification",
     "Kind",
+    "Listed",
     "Located",
     "Parsed",
     "SourceText",
@@ -60,9 +62,12 @@ __all__ = [
     "format_settings",
     "format_statements",
     "format_trigger",
+    "listing_texts",
+    "opml",
     "parse",
     "parse_during",
     "quote_name",
     "quote_text",
+    "read_listing",
     "stray_words",
 ]

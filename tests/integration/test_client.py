@@ -43,6 +43,8 @@ CALLS: dict[str, tuple[str, Call]] = {
     "list_profiles": ("profiles", lambda c: c.profiles()),
     "declare": ("declare", lambda c: c.declare(TEXT, idempotency_key="1")),
     "get_profile": ("profile", lambda c: c.profile("New")),
+    "import_feeds": ("import_feeds", lambda c: c.import_feeds("https://example.org/feed", idempotency_key="import")),
+    "export_feeds": ("export_feeds", lambda c: c.export_feeds()),
     "drop_profile": ("drop_profile", lambda c: c.drop_profile("New")),
     "list_rules": ("rules", lambda c: c.rules()),
     "get_rule": ("rule", lambda c: c.rule("r")),

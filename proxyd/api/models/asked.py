@@ -48,6 +48,13 @@ class DaysOfIntervals(Wire):
     limit: Annotated[int, Field(ge=1, le=500)] = 500
 
 
+class Listing(Wire):
+    """What the domain and the profile of a list of feeds are called, and whether to check alone."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100)] = "Imported"
+    dry_run: bool = False
+
+
 class DryRun(Wire):
     """Whether to check alone."""
 

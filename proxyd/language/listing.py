@@ -1,0 +1,149 @@
+"""Lists of feeds of other programs (OPML, or an address on each line) as texts of the language, and back to OPML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+from xml.etree import ElementTree
+
+from lxml import etree
+
+from proxyd.errors import ListingError
+from proxyd.language.parser import MAX_BYTES
+from proxyd.language.quoting import quote_name, quote_text
+
+_PREAMBLE = """CREATE DOMAIN {domain} AS
+CLASS::FEED(
+  channel.item.title:String,
+  channel.item.link:URL,
+  channel.item.pubDate:Timestamp);
+
+CREATE PROFILE {domain} AS
+(DOMAIN {domain},
+USER "me");
+
+INSERT NOTIFICATION {rule}
+INTO {domain}
+SET QUERY "SELECT title, link
+FROM FEED"
+SET TRIGGER "ON INSERT TO FEED"
+START NOW
+END NEVER
+SET UTILITY STRICT;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A feed as another program lists it."""
+
+    title: str
+    url: str
+
+
+def read_listing(body: bytes, where: str) -> list[Listed]:
+    r"""Return the feeds of a list, each address once; errors begin with ``where``.
+
+    Raises
+    ------
+    ListingError
+        It is not well-formed, has a DOCTYPE, names what is no http or https address, or lists nothing.
+
+    Examples
+    --------
+    >>> read_listing(b"# mine\nfeed:https://example.org/a\n", "list.txt")
+    [Listed(title='', url='https://example.org/a')]
+    """
+    found = _opml(body, where) if body.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<") else _lines(body, where)
+    unique = {listed.url: listed for listed in reversed(found)}
+    if not unique:
+        raise ListingError(f"{where} lists no feed; it needs <outline xmlUrl='...'>, or an address on each line")
+    return list(reversed(unique.values()))
+
+
+def listing_texts(listed: Iterable[Listed], name: str) -> list[str]:
+    """Return texts that declare feeds and a rule that fires with every item, none longer than a text may be.
+
+    >>> [text.count("CREATE SOURCE") for text in listing_texts([Listed("A", "http://a.example/")] * 2000, "Mine")]
+    [1183, 817]
+    """
+    preamble = _PREAMBLE.format(domain=quote_name(name), rule=quote_name(f"{name}: new items"))
+    texts, size, taken = [[preamble]], len(preamble.encode()), set[str]()
+    for feed in listed:
+        statement = f"\nCREATE SOURCE {quote_name(_name(feed, taken))} OF FEED AT {quote_text(feed.url)};\n"
+        size += len(statement.encode())
+        if size > MAX_BYTES:
+            texts.append([])
+            size = len(statement.encode())
+        texts[-1].append(statement)
+    return ["".join(text).lstrip() for text in texts]
+
+
+def opml(sources: Mapping[str, str]) -> str:
+    """Return addresses by name as OPML.
+
+    >>> print(opml({"a": "http://a.example/?b&c"}))
+    <?xml version="1.0" encoding="UTF-8"?>
+    <opml version="2.0">
+      <head>
+        <title>proxyd sources</title>
+      </head>
+      <body>
+        <outline type="rss" text="a" xmlUrl="http://a.example/?b&amp;c" />
+      </body>
+    </opml>
+    """
+    root = ElementTree.Element("opml", version="2.0")
+    ElementTree.SubElement(ElementTree.SubElement(root, "head"), "title").text = "proxyd sources"
+    body = ElementTree.SubElement(root, "body")
+    for name, url in sources.items():
+        ElementTree.SubElement(body, "outline", type="rss", text=name, xmlUrl=url)
+    ElementTree.indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}'
+
+
+def _opml(body: bytes, where: str) -> list[Listed]:
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
+    try:
+        root = etree.fromstring(body, parser)
+    except etree.XMLSyntaxError as error:
+        raise ListingError(f"{where}:{error.lineno}: not well-formed XML") from error
+    if root.getroottree().docinfo.internalDTD is not None:
+        raise ListingError(f"{where} has a DOCTYPE, which is not safe to read; remove it")
+    outlines = ({str(k).lower(): str(v) for k, v in each.attrib.items()} for each in root.iter("outline"))
+    feeds = (outline for outline in outlines if outline.get("xmlurl", "").strip())
+    return [Listed(o.get("title") or o.get("text") or "", _address(o["xmlurl"], where)) for o in feeds]
+
+
+def _lines(body: bytes, where: str) -> list[Listed]:
+    lines = body.decode("utf-8-sig", "replace").splitlines()
+    return [
+        Listed("", _address(line, f"{where}:{number}"))
+        for number, line in enumerate(lines, 1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+
+
+def _address(text: str, where: str) -> str:
+    """Return an address; feed: is what some programs write for http:."""
+    url = text.strip()
+    url = f"http{url[4:]}" if url.startswith("feed://") else url.removeprefix("feed:")
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ListingError(f"{where}: {text.strip()[:80]!r} is no http or https address")
+    return url
+
+
+def _name(feed: Listed, taken: set[str]) -> str:
+    """Return a name of its own for a source: from its title, else its host."""
+    wanted = re.sub(r"[^\w]+", "-", (feed.title or urlsplit(feed.url).hostname or "").lower()).strip("-")[:60]
+    name, number = wanted or "source", 2
+    while name in taken:
+        name, number = f"{wanted or 'source'}-{number}", number + 1
+    taken.add(name)
+    return name

@@ -1,0 +1,69 @@
+"""Feeds of other programs over the API, in and out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from tests.integration.api_world import Running, running_api
+
+OPML = """<?xml version="1.0"?><opml version="1.0"><body><outline text="News">
+<outline type="rss" text="A &quot;quoted&quot; &lt;feed&gt;" xmlUrl="https://example.org/a?b=1&amp;c='2'"/>
+<outline type="rss" title="Same" xmlUrl="feed:https://example.org/c"/></outline></body></opml>"""
+
+
+@pytest.fixture
+async def running(tmp_path: Path) -> AsyncIterator[Running]:
+    async with running_api(tmp_path) as world:
+        yield world
+
+
+async def test_feeds_come_in_and_go_out_again(running: Running) -> None:
+    headers = await running.token("write") | {"Content-Type": "text/x-opml"}
+    async with running.client.post("/api/v1/import?name=Mine&dry_run=true", data=OPML, headers=headers) as answer:
+        tried = await answer.json()
+        assert (answer.status, tried["cost"]["sources_added"]) == (200, 2)
+    assert "Mine" not in running.control.declaration.profiles
+    async with running.client.post("/api/v1/import?name=Mine", data=OPML, headers=headers) as answer:
+        assert (answer.status, (await answer.json())["added"]) == (201, ["Mine: new items"])
+    sources = running.control.declaration.sources
+    assert sources["a-quoted-feed"].url == "https://example.org/a?b=1&c='2'"
+    async with running.client.get("/api/v1/export", headers=headers) as answer:
+        assert (answer.status, answer.content_type) == (200, "text/x-opml")
+        exported = await answer.text()
+    again = headers | {"Idempotency-Key": "again"}
+    async with running.client.post("/api/v1/import?name=Copy&dry_run=true", data=exported, headers=again) as answer:
+        assert answer.status == 409  # a file declares two of them
+    async with running.client.delete("/api/v1/profiles/Mine", headers=headers) as answer:
+        assert (await answer.json())["removed"] == ["Mine: new items"]
+
+
+async def test_a_long_list_is_declared_whole_though_no_text_may_be_so_long(running: Running) -> None:
+    addresses = "\n".join(f"https://example.org/{'x' * 60}/{number}" for number in range(3000))
+    headers = await running.token("write") | {"Content-Type": "text/plain"}
+    async with running.client.post("/api/v1/import", data=addresses, headers=headers) as answer:
+        assert answer.status == 201, await answer.text()
+    assert len(running.control.declaration.rules["Imported: new items"].source_ids) == 3000
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status", "said"),
+    [
+        ("<opml><body>", "text/x-opml", 422, "not well-formed"),
+        ('<!DOCTYPE opml [<!ENTITY a "b">]><opml/>', "text/xml", 422, "DOCTYPE"),
+        ("https://example.org/a\nmailto:me", "text/plain", 422, "the list:2: 'mailto:me'"),
+        ("http://[::1", "text/plain", 422, "no http or https address"),
+        ("# nothing", "text/plain", 422, "lists no feed"),
+        ("{}", "application/json", 415, "text/x-opml"),
+        ("x" * (9 * 2**20), "text/plain", 413, ""),
+    ],
+)
+async def test_what_is_no_list_is_refused(running: Running, body: str, kind: str, status: int, said: str) -> None:
+    headers = await running.token("write") | {"Content-Type": kind}
+    async with running.client.post("/api/v1/import", data=BytesIO(body.encode()), headers=headers) as answer:
+        problem = await answer.json()
+        assert (answer.status, said in problem["detail"]) == (status, True), problem
+    assert set(running.control.declaration.profiles) == {"P"}
