@@ -102,7 +102,7 @@ def fill(database: Path, scale: Scale, port: int) -> None:
         for table, found in (
             (t.sources, _states(scale, now_s, port)),
             (t.weeks, _weeks(scale, now_s)),
-            (t.accounts, _accounts(scale, now_s)),
+            (t.accounts, _accounts(now_s)),
             (t.streams, _streams(scale)),
             (t.items, (_item(scale, n, now_s) for n in range(many))),
             (t.probes, (_probe(scale, n, now_s) for n in range(many))),
@@ -158,11 +158,10 @@ def _weeks(scale: Scale, now_s: float) -> Iterator[dict[str, Any]]:
         yield rows.week_row(scale.source(number), week)
 
 
-def _accounts(scale: Scale, now_s: float) -> Iterator[dict[str, Any]]:
+def _accounts(now_s: float) -> Iterator[dict[str, Any]]:
     account = {name: getattr(Account(), name) for name in rows.ACCOUNT_FIELDS} | {"probes": 3, "items": 1}
     for day in range(int(now_s // DAY_S) - DAYS, int(now_s // DAY_S) + 1):
-        for number in range(scale.sources):
-            yield account | {"day": day, "source_id": scale.source(number)}
+        yield account | {"day": day}
 
 
 def _streams(scale: Scale) -> Iterator[dict[str, Any]]:
@@ -313,6 +312,7 @@ def set_up(folder: Path, scale: Scale, origin_port: int) -> str:
         "host_spacing": "0s",
         "host_concurrency": 64,
         "allow_networks": "127.0.0.0/8",
+        "api_rate": "",
         "log_level": "warning",
     }
     (folder / "proxyd.toml").write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()))

@@ -126,7 +126,7 @@ class DaemonControl:
     async def report(self, *, days: int) -> Report:
         """Return what was found and predicted day by day, and which sources' models are off."""
         since_s = self.clock.time_s() - (days - 1) * _DAY_S
-        return Report(tuple(await self.store.accounts.since(since_s)), tuple(self.decider.misfits()))
+        return Report(tuple(await self.store.accounts(since_s)), tuple(self.decider.misfits()))
 
     def explain(self, source_id: str) -> Explanation | None:
         """Return why and when a source is probed next."""

@@ -77,15 +77,19 @@ def advise(settings: PlannerSettings, week: WeekPlan | None, coming: Outlook) ->
     """
     grid, planned_per_s = settings.grid, None if week is None else week.probes_per_s
     wanted = () if week is None or not planned_per_s else tuple((planned_per_s * _FACTORS).tolist())
-    capacity = Capacity.of(lambda at: settings.budget.capacity(at, grid, settings.budget_zone), coming.epoch)
+    front: tuple[tuple[int, float], ...] = ()
+    needed_per_s = None
+    if coming.intervals:
+        capacity = Capacity.of(lambda at: settings.budget.capacity(at, grid, settings.budget_zone), coming.epoch)
+        front, needed_per_s = _front(coming, capacity, grid), _needed_per_s(coming, capacity, grid)
     return Advice(
         settings.budget.mean_per_s,
         planned_per_s,
         () if week is None else tuple(week.trade(wanted)),
         len(coming.epoch) * grid.length_s,
         outlook_of_rules(coming),
-        _front(coming, capacity, grid),
-        _needed_per_s(coming, capacity, grid),
+        front,
+        needed_per_s,
     )
 
 
@@ -100,8 +104,6 @@ def outlook_of_rules(coming: Outlook) -> tuple[RuleOutlook, ...]:
 
 def _front(coming: Outlook, capacity: Capacity, grid: ChrononGrid) -> tuple[tuple[int, float], ...]:
     """Return some points of the Pareto set, the last among them: intervals captured, and their least mean delay."""
-    if not coming.intervals:
-        return ()
     front = pareto(coming.intervals, capacity)
     points = dict.fromkeys([*epsilon_cover(front, _FINE), *front.points[-1:]])
     return tuple((captured, delay * grid.length_s / captured) for captured, delay in points if captured)
@@ -116,7 +118,7 @@ def _needed_per_s(coming: Outlook, capacity: Capacity, grid: ChrononGrid) -> flo
         probes = np.diff(spent, prepend=0.0).astype(np.int64)
         return edf(coming.intervals, Capacity(coming.epoch, probes)).captured == wanted
 
-    if not wanted or not captures_all(high):
+    if not captures_all(high):
         return None
     while high - low > 0.01 * high:
         middle = (low + high) / 2

@@ -10,6 +10,8 @@ from math import inf, isinf
 from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
+
 from proxyd.model.chronon import Chronon, Epoch
 from proxyd.model.schedule import Probe, Reason
 from proxyd.politeness import HostBudgets
@@ -258,6 +260,8 @@ class Planner:
         return epoch.stop
 
     def _gains_at(self, now_s: float) -> Callable[[Ints], Floats]:
+        if len(self.pages) == 1:  # there is nobody to be ranked with
+            return lambda places: np.zeros(len(places))
         return partial(self._due.gains, now_s=now_s, week=self.week, price_item_s=self.price_item_s)
 
     def _play_first(

@@ -47,10 +47,14 @@ def source_state(row: Row[Any]) -> SourceState:
 
 
 def account_row(observation: Observation, account: Account) -> dict[str, Any]:
-    """Return a row of ``accounts``, of the day on which the probe ended."""
-    day = int(observation.outcome.finished_s // DAY_S)
+    """Return what to add to a row of ``accounts``, that of the day on which the probe ended."""
     row = {name: getattr(account, name) for name in ACCOUNT_FIELDS}
-    return row | {"day": day, "source_id": observation.state.source_id}
+    return row | {"day": int(observation.outcome.finished_s // DAY_S)}
+
+
+def account(row: Row[Any]) -> Account:
+    """Return the account of a day."""
+    return Account(*(getattr(row, name) for name in ACCOUNT_FIELDS))
 
 
 def probe_row(observation: Observation, probe: Probe) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from proxyd.model.item import EventKind, Item
 from proxyd.model.profile import NotificationRule
 from proxyd.ports import Wanted
 from proxyd.rules import (
+    Account,
     HistoryNeeded,
     JointInterval,
     Known,
@@ -47,7 +48,6 @@ from proxyd.rules import (
 from proxyd.store import history, rows
 from proxyd.store import tables as t
 from proxyd.store.access import KEPT_ANSWERS_S, SqlAccess
-from proxyd.store.accounts import DayAccounts
 from proxyd.store.engine import StoreConnections, migrate, sqlite_connections, store_errors
 from proxyd.store.outbox import WAITING, SqlOutbox, forget_changed_endpoints, shown
 from proxyd.store.rows import DigestTimes
@@ -99,7 +99,6 @@ class SqlStore(SqlOutbox):
         self.writer = Writer(connections.writer)
         super().__init__(self.writer, self._all, self._for_people)
         self.access = SqlAccess(self.writer, self._all)
-        self.accounts = DayAccounts(self._for_people)
         self._connections = connections
         self._grid = grid
         self._waiting: deque[Observation] = deque()
@@ -373,6 +372,12 @@ class SqlStore(SqlOutbox):
         query = history.intervals_of_rule(rule, since_s).limit(limit)
         return [row._asdict() for row in await self._for_people(query)]
 
+    async def accounts(self, since_s: float) -> list[tuple[int, Account]]:
+        """Return what was found and predicted on each day since a time that has any: days since 1970-01-01, UTC."""
+        day = t.accounts.c.day
+        found = await self._for_people(select(t.accounts).where(day >= int(since_s // rows.DAY_S)).order_by(day))
+        return [(row.day, rows.account(row)) for row in found]
+
     async def newest_position(self) -> int:
         """Return the position of the newest notification, 0 where there is none."""
         newest: int | None = (await self._for_people(select(func.max(t.notifications.c.position))))[0][0]
@@ -429,7 +434,6 @@ class SqlStore(SqlOutbox):
             return sum([(connection.execute(statement)).rowcount for statement in statements])
 
         deleted = await self.writer.submit(write)
-        self.accounts.forget()
         return deleted + await self._expire_probes(now_s - min(retention_s, KEPT_PROBES_S))
 
     async def _expire_probes(self, horizon_s: float) -> int:

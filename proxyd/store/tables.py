@@ -93,8 +93,7 @@ weeks = Table(  # when in a week a source's items came
 accounts = Table(  # what probes found beside what was predicted
     "accounts",
     metadata,
-    Column("day", Integer, primary_key=True),  # since 1970-01-01, UTC
-    Column("source_id", String, primary_key=True),
+    Column("day", Integer, primary_key=True, autoincrement=False),  # since 1970-01-01, UTC
     Column("probes", Integer, nullable=False),
     Column("items", Integer, nullable=False),
     Column("predicted_items", Float, nullable=False),
@@ -255,6 +254,8 @@ outbox = Table(
     Index("ix_outbox_due", "state", "next_s"),
     Index("ix_outbox_lane", "lane", "state", "position"),
 )
+_is_gathered = outbox.c.digest_id.is_not(None)
+Index("ix_outbox_digest", outbox.c.digest_id, sqlite_where=_is_gathered, postgresql_where=_is_gathered)
 
 attempts = Table(  # they go with their delivery
     "attempts",

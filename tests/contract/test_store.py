@@ -249,14 +249,14 @@ async def test_accounts_add_up_by_day_and_expire(store: SqlStore) -> None:
         state = SourceState(name, "https://s.example/", fit=ModelFit(-6.0, 3.0, 2.5, 1.0, at_s, 2.0, 3.0))
         await store.record(Observation(state, outcome, account=one))
     three = Account(3, 6, 4.5, 6, 4.5, 180.0, 135.0, 6, 3.75, 3, 1.5)
-    assert await store.accounts.since(0.0) == [(0, three), (1, one), (9, one)]
-    assert [day for day, _ in await store.accounts.since(1.5 * day_s)] == [1, 9]
+    assert await store.accounts(0.0) == [(0, three), (1, one), (9, one)]
+    assert [day for day, _ in await store.accounts(1.5 * day_s)] == [1, 9]
     late = ProbeOutcome("a", OutcomeKind.CHANGED, 8.5 * day_s, 8.5 * day_s, 200)
     await store.record(Observation(SourceState("a", "https://s.example/"), late, account=one))
-    assert await store.accounts.since(0.0) == [(0, three), (1, one), (8, one), (9, one)]
+    assert await store.accounts(0.0) == [(0, three), (1, one), (8, one), (9, one)]
     assert (await store.load_states())["b"].fit == ModelFit(-6.0, 3.0, 2.5, 1.0, 6.0, 2.0, 3.0)
-    assert await store.expire(10 * day_s, retention_s=8.5 * day_s) == 2  # of the first day, by source
-    assert [day for day, _ in await store.accounts.since(0.0)] == [1, 8, 9]
+    assert await store.expire(10 * day_s, retention_s=8.5 * day_s) == 1
+    assert [day for day, _ in await store.accounts(0.0)] == [1, 8, 9]
 
 
 async def test_old_rows_expire_but_not_what_is_shown_or_on_its_way(store: SqlStore) -> None:

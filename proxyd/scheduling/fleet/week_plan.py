@@ -116,6 +116,7 @@ class WeekPlan:
         zone_s: Floats | None = None,
         doe: Mapping[tuple[str, int, float], Floats] = MappingProxyType({}),
     ) -> None:
+        self._trade: tuple[tuple[float, ...], list[TradePoint]] | None = None
         self._planner = planner
         self._numbers = numbers
         self._weeks = weeks
@@ -192,12 +193,15 @@ class WeekPlan:
         return float(self._planner.loads().mean()) / self._planner.grid.slot_s * self._cycle.speed
 
     def trade(self, probes_per_s: Sequence[float]) -> list[TradePoint]:
-        """Return what each budget would buy."""
-        speed = self._cycle.speed
-        return [
-            TradePoint(p.probes_per_s * speed, p.price_item_s / speed, p.delay_s / speed, p.captured)
-            for p in trade(self._planner, [per_s / speed for per_s in probes_per_s])
-        ]
+        """Return what each budget would buy, by the rates that the plan was made with: it is found once."""
+        wanted, speed = tuple(probes_per_s), self._cycle.speed
+        if self._trade is None or self._trade[0] != wanted:
+            points = [
+                TradePoint(p.probes_per_s * speed, p.price_item_s / speed, p.delay_s / speed, p.captured)
+                for p in trade(self._planner, [per_s / speed for per_s in wanted])
+            ]
+            self._trade = wanted, points
+        return list(self._trade[1])
 
     def due_s(self, source_id: str) -> float | None:
         """Return when a source is due, ``None`` where the plan does not know it."""
