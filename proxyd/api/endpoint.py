@@ -93,7 +93,7 @@ def read_query(request: web.Request, model: type[Read]) -> Read:
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        faults = [Fault(detail=_said(each), parameter=_place(each)[0]) for each in error.errors()]
+        faults = [Fault(detail=_said(each), parameter=_parameter(each)) for each in error.errors()]
         raise FaultsError(400, "Bad request", faults) from error
 
 
@@ -115,7 +115,7 @@ def checked_body(value: Any, model: type[Read]) -> Read:
     try:
         return model.model_validate(value, strict=True)
     except ValidationError as error:
-        faults = [Fault(detail=_said(each), pointer=pointer(_place(each))) for each in error.errors()]
+        faults = [Fault(detail=_said(each), pointer=pointer(each["loc"])) for each in error.errors()]
         raise FaultsError(422, "The body does not fit", faults) from error
 
 
@@ -128,9 +128,8 @@ def pointer(place: tuple[str | int, ...]) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in place)
 
 
-def _place(error: Any) -> tuple[Any, ...]:
-    place: tuple[Any, ...] = error["loc"]
-    return place or ("",)
+def _parameter(error: Any) -> str:
+    return str(error["loc"][0]) if error["loc"] else ""
 
 
 def _said(error: Any) -> str:
