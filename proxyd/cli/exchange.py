@@ -11,11 +11,13 @@ from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 from proxyd import app
+from proxyd.cli.printing import print_text
 from proxyd.config import load
 from proxyd.daemon import read_directory
 from proxyd.errors import ConfigError, ProfileError
 from proxyd.language import SourceText, check, format_parsed, parse
 from proxyd.language.quoting import quote_name, quote_text
+from proxyd.net import for_xml
 from proxyd.probing.documents import declares_entities
 
 _PREAMBLE = """CREATE DOMAIN {domain} AS CLASS::FEED(channel.item.title:String, channel.item.link:URL,
@@ -45,7 +47,7 @@ def import_feeds(options: argparse.Namespace) -> int:
     if checked.errors:
         raise ProfileError(checked.errors)
     if options.out is None:
-        print(text, end="")
+        print_text(text)
         return 0
     try:
         with options.out.open("x", encoding="utf-8") as file:
@@ -68,10 +70,11 @@ def export(options: argparse.Namespace) -> int:
     ElementTree.SubElement(ElementTree.SubElement(root, "head"), "title").text = "proxyd sources"
     body = ElementTree.SubElement(root, "body")
     for source in checked.declaration.sources.values():
-        ElementTree.SubElement(body, "outline", type="rss", text=source.source_id, xmlUrl=source.url)
+        text = for_xml(source.source_id)
+        ElementTree.SubElement(body, "outline", type="rss", text=text, xmlUrl=source.url)
     ElementTree.indent(root)
     print('<?xml version="1.0" encoding="UTF-8"?>')
-    print(ElementTree.tostring(root, encoding="unicode"))
+    print(ElementTree.tostring(root, encoding="us-ascii").decode())  # no character is a command to a terminal
     return 0
 
 
