@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from proxyd.api.auth import token_of
+from proxyd.api.endpoint import pattern
 from proxyd.api.streams import Streams
 from proxyd.api.web.actions import Actions
 from proxyd.api.web.editor import Editor
@@ -43,7 +44,7 @@ class Dashboard:
         gate = Gate(self._sessions, self._renderer.problem)
         app.middlewares.append(gate.unknown)
         for route in self.routes():
-            app.router.add_route(route.method, route.path, gate.guard(route))
+            app.router.add_route(route.method, pattern(route.path), gate.guard(route))
 
     def routes(self) -> Sequence[WebRoute]:
         """Return every route with the scope it asks for."""
