@@ -33,6 +33,7 @@ from proxyd.api.queries import InOrder, known_declaration, part_of
 from proxyd.api.written import written
 from proxyd.errors import NotFoundError, ProfileError
 from proxyd.language import listing_texts, opml, parse, read_listing
+from proxyd.net import for_xml
 from proxyd.ports import Changes, Control, OnlyIf
 
 TEXTS = ("text/plain", "application/octet-stream")
@@ -114,7 +115,8 @@ class Declared:
     async def export_feeds(self, request: web.Request) -> web.Response:
         """Return every source as OPML."""
         declared = known_declaration(self._control).sources
-        text = await asyncio.to_thread(opml, {name: declared[name].url for name in self._source_names.of(declared)})
+        addresses = {for_xml(name): declared[name].url for name in self._source_names.of(declared)}
+        text = await asyncio.to_thread(opml, addresses)
         return web.Response(text=text, content_type="text/x-opml")
 
     async def drop_profile(self, request: web.Request) -> ChangesMade:

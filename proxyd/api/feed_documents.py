@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -13,13 +12,13 @@ from uuid import NAMESPACE_URL, uuid5
 from xml.etree import ElementTree
 
 from proxyd.model.values import iso_time
+from proxyd.net import for_xml
 
 _ATOM = "http://www.w3.org/2005/Atom"
 _TITLES = ("title", "headline", "name", "subject")
 _LINKS = ("link", "url")
 _MOST_ROWS = 50
 _LONGEST_TITLE = 300
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +69,12 @@ def entry(row: Mapping[str, Any]) -> Entry:
     link = _text_of(first, _LINKS)
     return Entry(
         notification_id=row["notification_id"],
-        title=_clean(_text_of(first, _TITLES) or row["rule"])[:_LONGEST_TITLE],
+        title=for_xml(_text_of(first, _TITLES) or row["rule"])[:_LONGEST_TITLE],
         link=next((each for each in (link, data.get("url")) if each and _is_web(each)), None),
         published=iso_time(row["event_s"]),
         updated=iso_time(row["created_s"]),
-        rule=_clean(row["rule"]),
-        source=_clean(row["source_id"]),
+        rule=for_xml(row["rule"]),
+        source=for_xml(row["source_id"]),
         late=row["late"],
         content=_content(row, items),
     )
@@ -85,7 +84,7 @@ def atom(feed: Feed) -> bytes:
     """Return the feed as an Atom document."""
     root = ElementTree.Element("feed", xmlns=_ATOM)
     _element(root, "id", _urn(f"feed\0{feed.profile}\0{feed.rule or ''}"))
-    _element(root, "title", _clean(feed.title))
+    _element(root, "title", for_xml(feed.title))
     _element(root, "updated", feed.updated)
     _element(root, "link", rel="self", type="application/atom+xml", href=feed.address)
     _element(_element(root, "author"), "name", "proxyd")
@@ -117,7 +116,7 @@ def json_feed(feed: Feed) -> bytes:
     """Return the feed as a JSON Feed document."""
     document = {
         "version": "https://jsonfeed.org/version/1.1",
-        "title": _clean(feed.title),
+        "title": for_xml(feed.title),
         "feed_url": feed.address,
         "authors": [{"name": "proxyd"}],
         "items": [_json_item(each) for each in feed.entries],
@@ -159,7 +158,7 @@ def _shown(value: object) -> str:
 
 
 def _escaped(text: str) -> str:
-    return escape(_clean(text))
+    return escape(for_xml(text))
 
 
 def _text_of(item: Mapping[str, Any], names: Iterable[str]) -> str | None:
@@ -177,11 +176,6 @@ def _is_web(address: str) -> bool:
     except ValueError:
         return False
     return parts.scheme in {"http", "https"} and bool(parts.hostname) and address.isprintable() and " " not in address
-
-
-def _clean(text: str) -> str:
-    """Return what XML can hold of a text."""
-    return _NOT_XML.sub("\ufffd", text)
 
 
 def _urn(name: str) -> str:

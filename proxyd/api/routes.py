@@ -11,7 +11,7 @@ from proxyd import __version__
 from proxyd.api.auth import require
 from proxyd.api.callbacks import CALLBACK_PATH, Callbacks
 from proxyd.api.declared import LISTINGS, MOST_LISTED, TEXTS, Declared
-from proxyd.api.endpoint import MOST_BYTES, Endpoint
+from proxyd.api.endpoint import MOST_BYTES, Endpoint, pattern
 from proxyd.api.feeds import Feeds
 from proxyd.api.idempotency import Idempotency
 from proxyd.api.models import (
@@ -87,7 +87,7 @@ def make_app(
         handler = _sized(handler, endpoint.most_bytes)
         if endpoint.scope is not None and not trusted:
             handler = require(endpoint, control, quotas, handler)
-        app.router.add_route(endpoint.method, endpoint.path, handler)
+        app.router.add_route(endpoint.method, pattern(endpoint.path), handler)
     described = document(found, __version__)
     written = json.dumps(described, indent=2).encode()
     if not trusted:

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from proxyd import app
+from proxyd.cli.printing import print_text
 from proxyd.config import load
 from proxyd.daemon import read_directory
 from proxyd.errors import ConfigError, ProfileError
 from proxyd.language import SourceText, check, listing_texts, opml, read_listing
+from proxyd.net import for_xml
 
 
 def import_feeds(options: argparse.Namespace) -> int:
@@ -29,7 +31,7 @@ def import_feeds(options: argparse.Namespace) -> int:
     if options.out is None:
         if len(texts) > 1:
             raise ConfigError([f"{len(listed)} sources need {len(texts)} files; name the first one by --out"])
-        print(texts[0], end="")
+        print_text(texts[0])
         return 0
     for path, text in zip(paths, texts, strict=True):
         _write(path, text)
@@ -44,7 +46,7 @@ def export(options: argparse.Namespace) -> int:
     checked = check(read_directory(settings.profiles), app.check_settings(settings))
     if checked.declaration is None:
         raise ProfileError(checked.errors)
-    print(opml({source.source_id: source.url for source in checked.declaration.sources.values()}))
+    print(opml({for_xml(source.source_id): source.url for source in checked.declaration.sources.values()}))
     return 0
 
 

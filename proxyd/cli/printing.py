@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from proxyd.net import visible_line
+from proxyd.net import visible, visible_line
 
 _SHOWN = 60
 _LINE = 2000
@@ -21,6 +22,11 @@ def print_lines(lines: Iterable[str]) -> None:
     """Print texts, a line for each."""
     for line in lines:
         print(visible_line(line, _LINE), flush=True)
+
+
+def print_text(text: str) -> None:
+    """Print a text that is for files too: as it is, but on a terminal with what is invisible in it spelt out."""
+    print(visible(text) if sys.stdout.isatty() else text, end="")
 
 
 def first_row(body: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from proxyd import app
 from proxyd.cli.asking import socket_of
-from proxyd.cli.printing import counted, print_json
+from proxyd.cli.printing import counted, print_json, print_lines, print_text
 from proxyd.client import Client
 from proxyd.config import Settings, load
 from proxyd.daemon import read_directory, read_text
@@ -41,7 +41,8 @@ def _print(checked: Checked, files: int, restarting: list[str]) -> None:
         print(counted(len(checked.errors), "error"))
         return
     for name in restarting:
-        print(f"note: rule {name} will start afresh: its sources or its condition differ from the running ones")
+        said = f"note: rule {name} will start afresh: its sources or its condition differ from the running ones"
+        print_lines([said])
     print(", ".join(counted(count, noun) for noun, count in _counts(checked.declaration, files).items()))
 
 
@@ -84,7 +85,7 @@ def fmt(options: argparse.Namespace) -> int:
             raise ProfileError(parsed.errors)
         formatted = format_parsed(parsed)
         if not options.write:
-            print(f"\n{formatted}" if index else formatted, end="")
+            print_text(f"\n{formatted}" if index else formatted)
         elif formatted != text.text:
             Path(text.file).write_text(formatted, encoding="utf-8")
             print(f"rewrote {text.file}")

@@ -82,7 +82,7 @@ def listing_texts(listed: Iterable[Listed], name: str) -> list[str]:
 
 
 def opml(sources: Mapping[str, str]) -> str:
-    """Return addresses by name as OPML.
+    """Return addresses by name as OPML, in ASCII; names hold nothing that XML cannot.
 
     >>> print(opml({"a": "http://a.example/?b&c"}))
     <?xml version="1.0" encoding="UTF-8"?>
@@ -101,7 +101,7 @@ def opml(sources: Mapping[str, str]) -> str:
     for name, url in sources.items():
         ElementTree.SubElement(body, "outline", type="rss", text=name, xmlUrl=url)
     ElementTree.indent(root)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}'
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="us-ascii").decode()}'
 
 
 def _opml(body: bytes, where: str) -> list[Listed]:

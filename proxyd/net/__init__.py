@@ -7,7 +7,7 @@ from proxyd.net.hosts import HostTokens, Turn
 from proxyd.net.links import Link, absolute, read_links
 from proxyd.net.scopes import ThrottleScopes
 from proxyd.net.session import SessionLimits, make_session, user_agent
-from proxyd.net.text import one_line, visible, visible_line
+from proxyd.net.text import for_xml, one_line, visible, visible_line
 from proxyd.net.wire import describe, fresh_for_s, http_date_s, read_some, retry_after_s
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Turn",
     "absolute",
     "describe",
+    "for_xml",
     "fresh_for_s",
     "http_date_s",
     "make_session",

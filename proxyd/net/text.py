@@ -9,6 +9,8 @@ _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _JOINERS = frozenset("\u200c\u200d\t\n")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
 
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
 
 def one_line(text: str, limit: int = 300) -> str:
     r"""Return text for records: one line without control or direction characters, at most ``limit`` characters.
@@ -19,6 +21,15 @@ def one_line(text: str, limit: int = 300) -> str:
     'evil gpj.exe'
     """
     return " ".join(_UNPRINTABLE.sub(" ", text).split())[:limit]
+
+
+def for_xml(text: str) -> str:
+    r"""Return what XML can hold of a text; the rest is replaced.
+
+    >>> for_xml("a\x00b") == "a\ufffdb"
+    True
+    """
+    return _NOT_XML.sub("\ufffd", text)
 
 
 def visible(text: str) -> str:

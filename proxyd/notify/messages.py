@@ -125,7 +125,7 @@ def _head(rule: str, data: Mapping[str, Any]) -> str:
 
 def _rows(items: Sequence[Mapping[str, Any]]) -> str:
     text = "".join(
-        "\n" + "".join(f"{key}: {one_line(_shown(value), _MOST_VALUE)}\n" for key, value in item.items())
+        "\n" + "".join(f"{one_line(key)}: {one_line(_shown(value), _MOST_VALUE)}\n" for key, value in item.items())
         for item in items[:_MOST_TEXT_ITEMS]
     )
     rest = len(items) - _MOST_TEXT_ITEMS

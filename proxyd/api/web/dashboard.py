@@ -11,9 +11,11 @@ from typing import Any
 from aiohttp import web
 
 from proxyd.api.auth import token_of
+from proxyd.api.endpoint import pattern
 from proxyd.api.streams import Streams
 from proxyd.api.web.actions import Actions
 from proxyd.api.web.editor import Editor
+from proxyd.api.web.forms import read_form
 from proxyd.api.web.gate import COOKIE, SIGNED, Gate, WebRoute, came_by_https
 from proxyd.api.web.pages import Pages
 from proxyd.api.web.reference import sections
@@ -42,7 +44,7 @@ class Dashboard:
         gate = Gate(self._sessions, self._renderer.problem)
         app.middlewares.append(gate.unknown)
         for route in self.routes():
-            app.router.add_route(route.method, route.path, gate.guard(route))
+            app.router.add_route(route.method, pattern(route.path), gate.guard(route))
 
     def routes(self) -> Sequence[WebRoute]:
         """Return every route with the scope it asks for."""
@@ -101,9 +103,9 @@ class Dashboard:
 
     async def sign_in(self, request: web.Request) -> web.StreamResponse:
         """Exchange a token for a session."""
-        form = {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
+        form = await read_form(request)
         back, mark = _local(form.get("next", "/")), request.cookies.get(_SIGN_IN_COOKIE, "")
-        if not mark or not hmac.compare_digest(mark.encode(), form.get("mark", "").encode("utf-8", "replace")):
+        if not mark or not hmac.compare_digest(mark.encode(), form.get("mark", "").encode()):
             return self._sign_in_page(request, back, status=403, error="The form was old; try again.")
         token = await token_of(self._control, f"Bearer {form.get('token', '')}")
         if token is None:

@@ -15,6 +15,7 @@ from proxyd.api.declared import Declared, etag_of
 from proxyd.api.models import CostShown, Fault, Problem, ProfileListed
 from proxyd.api.problems import EXPECTED, BadRequestError, answer_to
 from proxyd.api.queries import known_declaration
+from proxyd.api.web.forms import read_form
 from proxyd.api.web.gate import SIGNED
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.web.text import part
@@ -174,8 +175,7 @@ def _place(name: str) -> URL:
 
 async def _form(request: web.Request) -> dict[str, str]:
     """Return the fields of the editor's form; browsers end lines with CR and LF."""
-    form = await request.post()
-    given = {name: value for name, value in form.items() if isinstance(value, str)}
+    given = await read_form(request)
     fields = {each: given.get(each, "") for each in ("name", "text", "tag", "part", "confirmed")}
     return fields | {"text": fields["text"].replace("\r\n", "\n")}
 

@@ -14,6 +14,7 @@ from yarl import URL
 from proxyd.api.auth import BEARER, SCOPES
 from proxyd.api.models import Problem
 from proxyd.api.problems import Handler, problem, problems
+from proxyd.api.web.forms import read_form
 from proxyd.api.web.sessions import Sessions, Signed
 from proxyd.ports import Scope
 
@@ -144,8 +145,8 @@ def is_own(request: web.Request) -> bool:
 
 async def has_csrf(request: web.Request, expected: str) -> bool:
     """Return whether the form of a request holds the token of its session."""
-    given = (await request.post()).get("csrf")
-    return isinstance(given, str) and hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
+    given = (await read_form(request)).get("csrf", "")
+    return hmac.compare_digest(given.encode(), expected.encode())
 
 
 def came_by_https(request: web.Request) -> bool:

@@ -9,6 +9,7 @@ from aiohttp import web
 from proxyd.api import payloads
 from proxyd.api.auth import SCOPES, new_token
 from proxyd.api.problems import BadRequestError
+from proxyd.api.web.forms import read_form
 from proxyd.api.web.gate import SIGNED
 from proxyd.api.web.rendering import Renderer
 from proxyd.errors import ConflictError
@@ -31,7 +32,7 @@ class TokenPages:
 
     async def make(self, request: web.Request) -> web.Response:
         """Make a token; its text is in this answer alone."""
-        given = {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
+        given = await read_form(request)
         form = {name: given.get(name, blank) for name, blank in _FIELDS.items()}
         try:
             shown = await self._make(form)
