@@ -54,6 +54,11 @@ class ModelFit:
     spread: float = 0.0
 
     @property
+    def is_off(self) -> bool:
+        """Whether the week or the rate predicts badly now."""
+        return self.week_off_since_s is not None or self.rate_off_since_s is not None
+
+    @property
     def dispersion(self) -> float:
         """Variance over mean of the items that a probe finds, at least 1: what batches and wrong rates make of it."""
         return max(1.0, (self.spread + _CALM) / (self.expected + _CALM))

@@ -496,7 +496,8 @@ class Decider:
 
     def misfits(self) -> list[Misfit]:
         """Return the sources whose rate or week is off, by name."""
-        found = (self.estimates.misfit(source_id) for source_id in sorted(self._rules_of))
+        wanted = sorted(name for name in self.estimates.off if name in self._rules_of)
+        found = (self.estimates.misfit(source_id) for source_id in wanted)
         return [misfit for misfit in found if misfit is not None]
 
     def _week_of(self, source: Source, now_s: float) -> dict[str, Any]:

@@ -41,10 +41,11 @@ _FIRST_PLAN = 8  # of the time between two plans the part after which the first 
 
 
 class Estimates:
-    """States, rates and weeks of sources, by name."""
+    """States, rates and weeks of sources, by name; those whose models are ``off``."""
 
     def __init__(self, prior_mean_per_s: float, cycle: Cycle) -> None:
         self.states: dict[str, SourceState] = {}
+        self.off: set[str] = set()
         self.weeks: dict[str, WeekCounts] = {}
         self.cycle = cycle
         self.changes = Changes()
@@ -81,6 +82,10 @@ class Estimates:
         old = self.states.get(state.source_id)
         self.blend.replace(old.rate if old else NO_EVIDENCE, state.rate)
         self.states[state.source_id] = state
+        if state.fit.is_off:
+            self.off.add(state.source_id)
+        else:
+            self.off.discard(state.source_id)
 
     def rate_per_s(self, state: SourceState, source: Source, now_s: float) -> float:
         """Return the update rate, in items per second."""
@@ -123,8 +128,7 @@ class Estimates:
         """Return what is off with a source's model; ``None`` where nothing is."""
         state = self.states.get(source_id)
         fit = NO_FIT if state is None else state.fit
-        is_off = fit.rate_off_since_s is not None or fit.week_off_since_s is not None
-        return Misfit(source_id, fit) if is_off else None
+        return Misfit(source_id, fit) if fit.is_off else None
 
     def rate_range_per_day(self, state: SourceState, source: Source, now_s: float) -> tuple[float, float]:
         """Return between what the update rate lies in four of five cases, in items a day."""
