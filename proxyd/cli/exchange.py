@@ -18,13 +18,31 @@ from proxyd.language import SourceText, check, format_parsed, parse
 from proxyd.language.quoting import quote_name, quote_text
 from proxyd.probing.documents import declares_entities
 
-_PREAMBLE = """CREATE DOMAIN {domain} AS CLASS::FEED(channel.item.title:String, channel.item.link:URL,
-channel.item.pubDate:Timestamp);
-"""
 _RULE = """CREATE PROFILE {domain} AS (DOMAIN {domain}, USER "me");
-INSERT NOTIFICATION {rule} INTO {domain} SET QUERY "SELECT title, link FROM FEED"
-SET TRIGGER "ON INSERT TO FEED" START NOW END NEVER SET UTILITY STRICT;
+INSERT NOTIFICATION {rule} INTO {domain} SET QUERY "SELECT {selected} FROM {name}"
+SET TRIGGER "ON {event} TO {name}" START NOW END NEVER SET UTILITY STRICT;
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How imported sources are read, and what one rule says of them all."""
+
+    name: str
+    fields: str
+    event: str
+    selected: str
+    told: str
+
+
+_FEEDS = Kind(
+    "FEED",
+    "(channel.item.title:String, channel.item.link:URL, channel.item.pubDate:Timestamp)",
+    "INSERT",
+    "title, link",
+    "new items",
+)
+_PAGES = Kind("PAGE", "", "UPDATE", "DIFF(OLD.text, NEW.text) AS difference", "changes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +54,9 @@ class Listed:
 
 
 def import_feeds(options: argparse.Namespace) -> int:
-    """Print, or write, a profile with the feeds of an OPML file or of a list of addresses."""
+    """Print, or write, a profile with the feeds, or pages, of an OPML file or of a list of addresses."""
     listed = _read(options.file)
-    text = _profile(listed, options.name)
+    text = _profile(listed, options.name, _PAGES if options.pages else _FEEDS)
     checked = check(
         [SourceText(str(options.out or "imported.profile"), text)], app.check_settings(load(options.config))
     )
@@ -118,15 +136,16 @@ def _address(text: str, where: str) -> str:
     return url
 
 
-def _profile(listed: Iterable[Listed], name: str) -> str:
-    """Return a profile in canonical layout: the sources, and a rule that fires with every item."""
+def _profile(listed: Iterable[Listed], name: str, kind: Kind) -> str:
+    """Return a profile in canonical layout: the sources, and a rule that fires with every item, or change."""
     domain = quote_name(name)
-    statements = [_PREAMBLE.format(domain=domain)]
+    statements = [f"CREATE DOMAIN {domain} AS CLASS::{kind.name}{kind.fields};\n"]
     taken: set[str] = set()
-    for feed in listed:
-        source = _name(feed, taken)
-        statements.append(f"CREATE SOURCE {quote_name(source)} OF FEED AT {quote_text(feed.url)};\n")
-    statements.append(_RULE.format(domain=domain, rule=quote_name(f"{name}: new items")))
+    for each in listed:
+        source = _name(each, taken)
+        statements.append(f"CREATE SOURCE {quote_name(source)} OF {kind.name} AT {quote_text(each.url)};\n")
+    rule = quote_name(f"{name}: {kind.told}")
+    statements.append(_RULE.format(domain=domain, rule=rule, selected=kind.selected, name=kind.name, event=kind.event))
     return format_parsed(parse("".join(statements), "imported.profile"))
 
 

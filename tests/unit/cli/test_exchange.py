@@ -54,6 +54,17 @@ def test_a_list_of_addresses_will_do(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert 'CREATE DOMAIN "Pages"' in printed
 
 
+def test_a_list_of_pages_tells_what_changes_on_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    listed = write(tmp_path, "urls.txt", "https://example.org/a\n")
+    out = tmp_path / "pages.profile"
+    assert main(["import", listed, "--pages", "--name", "Watched", "--out", str(out)]) == 0
+    text = out.read_text(encoding="utf-8")
+    assert "OF PAGE AT 'https://example.org/a'" in text
+    assert "ON UPDATE TO PAGE" in text
+    assert 'NOTIFICATION "Watched: changes"' in text
+    assert main(["check", str(out)]) == 0
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -1,0 +1,128 @@
+"""The tutorial, run as it is shown: its blocks in order, in one shell; only ports and folders are others."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+from urllib.request import urlopen
+
+import pytest
+
+from tests.acceptance.support import PATIENCE_S, free_port
+from tests.pages import ROOT, Block, blocks
+
+PAGE = ROOT / "docs" / "tutorial.md"
+_AGAIN_S = 0.3
+
+
+class Shell:
+    """A shell that takes one block after the other, as a terminal does."""
+
+    def __init__(self, folder: Path) -> None:
+        kept = {name: value for name, value in os.environ.items() if not re.match("PROXYD_|SECRET_", name)}
+        self._process = subprocess.Popen(
+            ["bash"],
+            cwd=folder,
+            env=kept | {"HOME": str(folder), "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+
+    def run(self, text: str) -> str:
+        """Return what a block prints."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        mark = secrets.token_hex(8)
+        self._process.stdin.write(f"{{\n{text}\n}} < /dev/null\necho {mark}\n")
+        self._process.stdin.flush()
+        lines = []
+        for line in self._process.stdout:
+            if line.strip() == mark:
+                return "".join(lines)
+            lines.append(line)
+        raise AssertionError("the shell ended:\n" + "".join(lines))
+
+
+def is_shown(printed: str, shown: str) -> bool:
+    """Return whether something was printed as shown: ``...`` stands for anything, blanks for any number of them."""
+    pattern = "".join(
+        ".*?" if piece == "..." else r"\s+" if piece.isspace() else re.escape(piece)
+        for piece in re.findall(r"\.\.\.|\s+|(?:(?!\.\.\.)\S)+", shown.strip())
+    )
+    return re.fullmatch(pattern, printed.strip(), re.DOTALL) is not None
+
+
+def repeat(shell: Shell, block: Block, shown: Block) -> None:
+    """Run a block until it prints what the page shows: who is too quick for the daemon looks again."""
+    until_s = time.monotonic() + 45
+    while not is_shown(printed := shell.run(block.text), shown.text):
+        assert time.monotonic() < until_s, f"{block} does not print what {shown} shows, but:\n{printed}"
+        time.sleep(_AGAIN_S)
+    print(printed)
+
+
+def follow(shell: Shell, shown: list[Block], folder: Path) -> dict[int, str]:
+    """Do what the page says and return what each block printed whose output it does not show."""
+    printed = {}
+    for block, following in zip(shown, [*shown[1:], None], strict=True):
+        if block.file is not None:
+            (folder / block.file).write_text(block.text, encoding="utf-8")
+        elif block.language == "sh" and following is not None and following.language == "text":
+            repeat(shell, block, following)
+        elif block.language == "sh":
+            printed[block.line] = shell.run(block.text); print(block.text, printed[block.line])
+    return printed
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Return a folder in which ``make setup`` has been done."""
+    for name in ("Makefile", "pyproject.toml", "requirements.lock"):
+        shutil.copy2(ROOT / name, tmp_path)
+    (tmp_path / ".venv").mkdir()
+    for path in Path(sys.prefix).iterdir():
+        (tmp_path / ".venv" / path.name).symlink_to(path)
+    (tmp_path / ".venv" / ".ready").unlink(missing_ok=True)
+    (tmp_path / ".venv" / ".ready").touch()
+    return tmp_path
+
+
+def substituted(page: Path, names: dict[str, str]) -> Iterator[Block]:
+    for block in blocks(page):
+        text = block.text
+        for name, value in names.items():
+            text = text.replace(name, value)
+        yield Block(block.page, block.line, block.language, text, block.file)
+
+
+def test_the_tutorial_runs_as_it_is_shown(repository: Path, tmp_path: Path) -> None:
+    ports = {name: str(free_port()) for name in ("8001", "8002", "8080")}
+    folder = tmp_path / "proxyd-tutorial"
+    shown = list(substituted(PAGE, ports))
+    settings = next(block for block in shown if block.file == "proxyd.toml")
+    shown[shown.index(settings)] = Block(
+        settings.page, settings.line, settings.language,
+        f'{settings.text}listen = "127.0.0.1:{ports["8080"]}"\n', settings.file,
+    )  # fmt: skip
+    with Shell(repository) as shell:
+        printed = follow(shell, shown, folder)
+    print(printed)
