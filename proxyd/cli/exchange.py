@@ -143,7 +143,7 @@ def _profile(listed: Iterable[Listed], name: str, kind: Kind) -> str:
     taken: set[str] = set()
     for each in listed:
         source = _name(each, taken)
-        statements.append(f"CREATE SOURCE {quote_name(source)} OF {kind.name} AT {quote_text(each.url)};\n")
+        statements.append(f"CREATE SOURCE {quote_name(source)} OF {domain}.{kind.name} AT {quote_text(each.url)};\n")
     rule = quote_name(f"{name}: {kind.told}")
     statements.append(_RULE.format(domain=domain, rule=rule, selected=kind.selected, name=kind.name, event=kind.event))
     return format_parsed(parse("".join(statements), "imported.profile"))

@@ -7,17 +7,18 @@ import re
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
-from urllib.request import urlopen
 
 import pytest
 
-from tests.acceptance.support import PATIENCE_S, free_port
+from tests.acceptance.support import PATIENCE_S, SECRET, free_port
 from tests.pages import ROOT, Block, blocks
 
 PAGE = ROOT / "docs" / "tutorial.md"
@@ -73,24 +74,23 @@ def is_shown(printed: str, shown: str) -> bool:
 
 def repeat(shell: Shell, block: Block, shown: Block) -> None:
     """Run a block until it prints what the page shows: who is too quick for the daemon looks again."""
-    until_s = time.monotonic() + 45
+    until_s = time.monotonic() + PATIENCE_S
     while not is_shown(printed := shell.run(block.text), shown.text):
         assert time.monotonic() < until_s, f"{block} does not print what {shown} shows, but:\n{printed}"
         time.sleep(_AGAIN_S)
-    print(printed)
 
 
-def follow(shell: Shell, shown: list[Block], folder: Path) -> dict[int, str]:
-    """Do what the page says and return what each block printed whose output it does not show."""
-    printed = {}
+def follow(shell: Shell, shown: list[Block], folder: Path) -> str:
+    """Do what the page says and return what those blocks printed whose output it does not show."""
+    printed = []
     for block, following in zip(shown, [*shown[1:], None], strict=True):
         if block.file is not None:
             (folder / block.file).write_text(block.text, encoding="utf-8")
         elif block.language == "sh" and following is not None and following.language == "text":
             repeat(shell, block, following)
         elif block.language == "sh":
-            printed[block.line] = shell.run(block.text); print(block.text, printed[block.line])
-    return printed
+            printed.append(shell.run(block.text))
+    return "".join(printed)
 
 
 @pytest.fixture
@@ -106,23 +106,54 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def substituted(page: Path, names: dict[str, str]) -> Iterator[Block]:
+def substituted(page: Path, ports: dict[str, str]) -> Iterator[Block]:
+    """Yield the blocks of a page with other ports; the daemon's own is a line more in its settings."""
     for block in blocks(page):
-        text = block.text
-        for name, value in names.items():
-            text = text.replace(name, value)
-        yield Block(block.page, block.line, block.language, text, block.file)
+        text = re.sub("|".join(ports), lambda found: ports[found[0]], block.text)
+        listens = f'listen = "127.0.0.1:{ports["8080"]}"\n' if block.file == "proxyd.toml" else ""
+        yield replace(block, text=text + listens)
 
 
-def test_the_tutorial_runs_as_it_is_shown(repository: Path, tmp_path: Path) -> None:
+def test_the_tutorial_runs_as_it_is_shown(repository: Path) -> None:
     ports = {name: str(free_port()) for name in ("8001", "8002", "8080")}
-    folder = tmp_path / "proxyd-tutorial"
-    shown = list(substituted(PAGE, ports))
-    settings = next(block for block in shown if block.file == "proxyd.toml")
-    shown[shown.index(settings)] = Block(
-        settings.page, settings.line, settings.language,
-        f'{settings.text}listen = "127.0.0.1:{ports["8080"]}"\n', settings.file,
-    )  # fmt: skip
+    folder = repository / "proxyd-tutorial"
     with Shell(repository) as shell:
-        printed = follow(shell, shown, folder)
-    print(printed)
+        printed = follow(shell, list(substituted(PAGE, ports)), folder)
+    assert "proxyd: " not in printed, printed
+    assert re.search(r"urgent +Mine +1 +0 ", printed), printed  # of `proxyd rules`
+    assert "local-news" in printed  # of `proxyd plan`
+    assert list((folder / "data").glob("proxyd.db"))
+
+
+@pytest.fixture
+def receiver(tmp_path: Path) -> Iterator[str]:
+    """Run the tutorial's receiver and return its port."""
+    port = free_port()
+    (code,) = [block.text for block in blocks(PAGE) if block.file == "receiver.py"]
+    script = tmp_path / "receiver.py"
+    script.write_text(code.replace("8002", str(port)), encoding="utf-8")
+    process = subprocess.Popen([sys.executable, script], env=os.environ | {"SECRET_HOOK": SECRET})
+    until_s = time.monotonic() + PATIENCE_S
+    while not is_listening(port):
+        assert time.monotonic() < until_s
+        time.sleep(_AGAIN_S)
+    yield str(port)
+    process.kill()
+    process.wait()
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_message_signed_by_hand_is_accepted_and_a_changed_one_is_not(receiver: str, tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "how-to.md").read_text(encoding="utf-8").split("## Verify a signature by hand")[1]
+    make, sign, send = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[:3]
+    with Shell(tmp_path) as shell:
+        shell.run(f"export SECRET_HOOK='{SECRET}'")
+        assert shell.run(make) == ""
+        assert shell.run(sign).startswith("v1,")
+        assert shell.run(send.replace("8002", receiver)) == "204\n"
+        shell.run("echo >> body.json")
+        assert shell.run(send.replace("8002", receiver)) == "401\n"

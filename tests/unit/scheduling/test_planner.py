@@ -49,6 +49,16 @@ def test_a_preview_has_those_that_wait_for_room_before_those_that_sleep() -> Non
     assert found.preview(epoch, limit=5) == found.preview(epoch)[:5]
 
 
+def test_a_short_preview_of_a_long_epoch_looks_no_further_than_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = planner(2 * HALF_HOUR_S)
+    chosen: list[int] = []
+    monkeypatch.setattr(
+        Planner, "choose", lambda self, now, choose=Planner.choose: chosen.append(now) or choose(self, now)
+    )
+    assert len(found.preview(Epoch(1, 10**6), limit=3)) == 3
+    assert len(chosen) < 20
+
+
 @pytest.mark.parametrize("gap", [2, 3, 5])
 def test_a_golden_pace_makes_no_more_probes_than_it_asks_where_gaps_are_few_chronons(gap: int) -> None:
     settings = PlannerSettings(ChrononGrid(1.0), Budget(9.0), price_item_s=RATE_PER_S * gap**2 / 2, host_spacing_s=0.0)
