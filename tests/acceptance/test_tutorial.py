@@ -55,7 +55,7 @@ class Shell:
         mark = secrets.token_hex(8)
         self._process.stdin.write(f"{{\n{text}\n}} < /dev/null\necho {mark}\n")
         self._process.stdin.flush()
-        lines = []
+        lines: list[str] = []
         for line in self._process.stdout:
             if line.strip() == mark:
                 return "".join(lines)
