@@ -104,12 +104,12 @@ class Declared:
     async def import_feeds(self, request: web.Request) -> ChangesMade | web.Response:
         """Declare the feeds of an OPML document, or of a list with an address on each line.
 
-        They become sources of one domain and one profile, with a rule that fires with every item.
+        They become sources of one domain and one profile, with a rule that fires with every item, or change of a page.
         """
         asked = read_query(request, Listing)
         if request.content_type not in LISTINGS:
             return problem(415, "Unsupported media type", "send OPML as text/x-opml, or addresses as text/plain")
-        texts = listing_texts(read_listing(await request.read(), "the list"), asked.name)
+        texts = listing_texts(read_listing(await request.read(), "the list"), asked.name, pages=asked.pages)
         return await self._try_out(*texts) if asked.dry_run else _made(await self._control.declare(*texts))
 
     async def export_feeds(self, request: web.Request) -> web.Response:

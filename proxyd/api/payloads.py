@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 
 from proxyd.api.models import (
@@ -227,7 +228,8 @@ def _summary(found: Explanation) -> list[str]:
     state = found.state
     known = "estimated" if state.rate.as_of_s is not None else "expected, nothing learned yet"
     low, high = found.rate_range_per_day
-    rate = f"{found.rate_per_day:.3g} items a day ({known}; four to one between {low:.2g} and {high:.2g})"
+    between = f"four to one between {_amount(low, 2)} and {_amount(high, 2)}"
+    rate = f"{_amount(found.rate_per_day, 3)} items a day ({known}; {between})"
     lines = [f"{found.source_id}  {found.url}", f"rate: {rate}"]
     lines += [f"rule {rule}: {name} ({why})" for rule, (name, why) in sorted(found.policies.items())]
     if state.last_start_s is None:
@@ -253,6 +255,11 @@ def _summary(found: Explanation) -> list[str]:
         counts = ", ".join(f"{name} {count} times" for name, count in sorted(found.postponed.items()))
         lines.append(f"postponed so far by: {counts}")
     return lines
+
+
+def _amount(value: float, digits: int) -> str:
+    """Return a number as people write it: 1,234 and not 1.2e+03."""
+    return f"{value:,.0f}" if 100 <= value < inf else f"{value:.{digits}g}"
 
 
 def _constraint_lines(found: Explanation) -> list[str]:

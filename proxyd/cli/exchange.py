@@ -16,13 +16,13 @@ from proxyd.net import for_xml
 
 
 def import_feeds(options: argparse.Namespace) -> int:
-    """Print, or write, a profile with the feeds of an OPML file or of a list of addresses."""
+    """Print, or write, a profile with the feeds, or pages, of an OPML file or of a list of addresses."""
     try:
         body = options.file.read_bytes()
     except OSError as error:
         raise ConfigError([f"{options.file} cannot be read ({error.strerror})"]) from error
     listed = read_listing(body, str(options.file))
-    texts = listing_texts(listed, options.name)
+    texts = listing_texts(listed, options.name, pages=options.pages)
     paths = _paths(options.out or Path("imported.profile"), len(texts))
     named = [SourceText(str(path), text) for path, text in zip(paths, texts, strict=True)]
     checked = check(named, app.check_settings(load(options.config)))

@@ -65,5 +65,8 @@ def _add_profile_verbs(verbs: Verbs) -> None:
     )  # fmt: skip
     bring.add_argument("file", type=Path, metavar="FILE", help="OPML, or text with an address on each line")
     bring.add_argument("--name", default="Imported", help="of its domain and profile (default Imported)")
+    bring.add_argument(
+        "--pages", action="store_true", help="they are whole pages, not feeds: tell what changes on them"
+    )
     bring.add_argument("--out", type=Path, metavar="FILE.profile", help="write this file instead of printing")
     add_verb(verbs, "export", "exchange.export", "print the sources of the profiles as OPML", "proxyd export")

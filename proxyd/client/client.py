@@ -144,13 +144,19 @@ class Client:
         return changes
 
     async def import_feeds(
-        self, listing: str, *, name: str = "Imported", dry_run: bool = False, idempotency_key: str | None = None
+        self,
+        listing: str,
+        *,
+        name: str = "Imported",
+        pages: bool = False,
+        dry_run: bool = False,
+        idempotency_key: str | None = None,
     ) -> ChangesMade:
-        """Declare the feeds of an OPML document, or of a list with an address on each line; return what changed."""
+        """Declare the feeds, or pages, of an OPML document, or of a list with an address on each line."""
         headers = {"Content-Type": "text/plain; charset=utf-8"}
         if idempotency_key is not None:
             headers["Idempotency-Key"] = idempotency_key
-        query = {"name": name, "dry_run": dry_run or None}
+        query = {"name": name, "pages": pages or None, "dry_run": dry_run or None}
         answer = await self._wire.send("POST", "/api/v1/import", query, headers=headers, content=listing.encode())
         changes: ChangesMade = answer.json()
         return changes

@@ -11,28 +11,41 @@ from xml.etree import ElementTree
 from lxml import etree
 
 from proxyd.errors import ListingError
-from proxyd.language.parser import MAX_BYTES
+from proxyd.language.parser import MAX_BYTES, parse
+from proxyd.language.printer import format_parsed
 from proxyd.language.quoting import quote_name, quote_text
 
-_PREAMBLE = """CREATE DOMAIN {domain} AS
-CLASS::FEED(
-  channel.item.title:String,
-  channel.item.link:URL,
-  channel.item.pubDate:Timestamp);
-
-CREATE PROFILE {domain} AS
-(DOMAIN {domain},
-USER "me");
-
-INSERT NOTIFICATION {rule}
-INTO {domain}
-SET QUERY "SELECT title, link
-FROM FEED"
-SET TRIGGER "ON INSERT TO FEED"
-START NOW
-END NEVER
-SET UTILITY STRICT;
+_RULE = """CREATE PROFILE {domain} AS (DOMAIN {domain}, USER "me");
+INSERT NOTIFICATION {rule} INTO {domain} SET QUERY "SELECT {selected} FROM {name}"
+SET TRIGGER "ON {event} TO {name}" START NOW END NEVER SET UTILITY STRICT;
 """
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How listed sources are read, and what one rule says of them all."""
+
+    name: str
+    fields: str
+    event: str
+    selected: str
+    told: str
+
+    def preamble(self, listing: str) -> str:
+        """Return the statements besides the sources, in canonical layout."""
+        domain, rule = quote_name(listing), quote_name(f"{listing}: {self.told}")
+        told = _RULE.format(domain=domain, rule=rule, selected=self.selected, name=self.name, event=self.event)
+        return format_parsed(parse(f"CREATE DOMAIN {domain} AS CLASS::{self.name}{self.fields};\n{told}"))
+
+
+_FEEDS = _Kind(
+    "FEED",
+    "(channel.item.title:String, channel.item.link:URL, channel.item.pubDate:Timestamp)",
+    "INSERT",
+    "title, link",
+    "new items",
+)
+_PAGES = _Kind("PAGE", "", "UPDATE", "DIFF(OLD.text, NEW.text) AS difference", "changes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +76,19 @@ def read_listing(body: bytes, where: str) -> list[Listed]:
     return list(reversed(unique.values()))
 
 
-def listing_texts(listed: Iterable[Listed], name: str) -> list[str]:
+def listing_texts(listed: Iterable[Listed], name: str, *, pages: bool = False) -> list[str]:
     """Return texts that declare feeds and a rule that fires with every item, none longer than a text may be.
 
+    With ``pages`` they are read as whole pages, and the rule tells what changed.
+
     >>> [text.count("CREATE SOURCE") for text in listing_texts([Listed("A", "http://a.example/")] * 2000, "Mine")]
-    [1183, 817]
+    [1052, 948]
     """
-    preamble = _PREAMBLE.format(domain=quote_name(name), rule=quote_name(f"{name}: new items"))
+    kind = _PAGES if pages else _FEEDS
+    preamble, of = kind.preamble(name), f"{quote_name(name)}.{kind.name}"
     texts, size, taken = [[preamble]], len(preamble.encode()), set[str]()
     for feed in listed:
-        statement = f"\nCREATE SOURCE {quote_name(_name(feed, taken))} OF FEED AT {quote_text(feed.url)};\n"
+        statement = f"\nCREATE SOURCE {quote_name(_name(feed, taken))} OF {of} AT {quote_text(feed.url)};\n"
         size += len(statement.encode())
         if size > MAX_BYTES:
             texts.append([])

@@ -228,11 +228,11 @@ class Planner:
         these, what would be probed in their place may be missing.
         """
         if limit is None or self.settings.spend:
-            return self._play_first(self.pages, epoch, epoch.stop, limit)[0][:limit]
+            return self._play_first(self.pages, epoch, limit)[0][:limit]
         room = limit
         while True:
             names, until = self._first(room, epoch)
-            probes, held_back = self._play_first(names, epoch, until, limit)
+            probes, held_back = self._play_first(names, Epoch(epoch.start, max(epoch.start, until)), limit)
             is_sure = len(probes) >= limit and room >= limit + held_back
             if is_sure or len(names) == len(self.pages) or room > _MOST_COPIED <= len(probes) + held_back:
                 return probes[:limit]
@@ -264,14 +264,12 @@ class Planner:
             return lambda places: np.zeros(len(places))
         return partial(self._due.gains, now_s=now_s, week=self.week, price_item_s=self.price_item_s)
 
-    def _play_first(
-        self, source_ids: Iterable[str], epoch: Epoch, until: Chronon, limit: int | None
-    ) -> tuple[list[PlannedProbe], int]:
-        """Return the first probes of some pages, of those before ``until``, and how many pages were held back."""
+    def _play_first(self, source_ids: Iterable[str], epoch: Epoch, limit: int | None) -> tuple[list[PlannedProbe], int]:
+        """Return probes of some pages, ``limit`` at least if there are, and how many pages were held back meanwhile."""
         probes: list[PlannedProbe] = []
         held_back: set[str] = set()
         part = self.part(source_ids)
-        for _, chosen in part.play(Epoch(epoch.start, max(epoch.start, min(epoch.stop, until)))):
+        for _, chosen in part.play(epoch):
             probes += chosen
             held_back.update(name for name, _ in part.held_back)
             if limit is not None and len(probes) >= limit:

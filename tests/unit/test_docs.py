@@ -41,12 +41,6 @@ def test_every_setting_is_in_the_settings_page_with_its_default() -> None:
         assert shown == (f"`{spelt}`" if value not in (None, "", []) else ""), key
 
 
-def test_the_profile_of_the_readme_is_valid() -> None:
-    text = read("README.md").split("## A profile")[1].split("```")[1]
-    checked = check([SourceText("README.md", text)], CheckSettings())
-    assert [str(error) for error in checked.errors] == []
-
-
 def test_the_profiles_that_are_shipped_are_valid() -> None:
     texts = [SourceText(path.name, path.read_text(encoding="utf-8")) for path in sorted((ROOT / "profiles").iterdir())]
     assert texts

@@ -49,9 +49,10 @@ class DaysOfIntervals(Wire):
 
 
 class Listing(Wire):
-    """What the domain and the profile of a list of feeds are called, and whether to check alone."""
+    """What the domain and the profile of a list are called, how it is read, and whether to check alone."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)] = "Imported"
+    pages: bool = Field(default=False, description="whether they are pages to be watched, no feeds")
     dry_run: bool = False
 
 

@@ -54,6 +54,25 @@ def test_a_list_of_addresses_will_do(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert 'CREATE DOMAIN "Pages"' in printed
 
 
+def test_two_lists_stand_beside_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b"):
+        listed = write(tmp_path, f"{name}.txt", f"https://{name}.example.org/\n")
+        assert main(["import", listed, "--name", name, "--out", str(tmp_path / f"{name}.profile")]) == 0
+    assert main(["check", str(tmp_path)]) == 0
+    assert "2 files, 2 profiles, 2 rules, 2 sources" in capsys.readouterr().out
+
+
+def test_a_list_of_pages_tells_what_changes_on_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    listed = write(tmp_path, "urls.txt", "https://example.org/a\n")
+    out = tmp_path / "pages.profile"
+    assert main(["import", listed, "--pages", "--name", "Watched", "--out", str(out)]) == 0
+    text = out.read_text(encoding="utf-8")
+    assert """OF "Watched".PAGE AT 'https://example.org/a'""" in text
+    assert "ON UPDATE TO PAGE" in text
+    assert 'NOTIFICATION "Watched: changes"' in text
+    assert main(["check", str(out)]) == 0
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -7,7 +7,7 @@ import pytest
 from proxyd.model.chronon import ChrononGrid, Epoch
 from proxyd.model.profile import PolicyName
 from proxyd.politeness import PolitenessBudget, ProbeLog
-from proxyd.scheduling import Budget, Demands, PacedDemand, Page, Planner, PlannerSettings
+from proxyd.scheduling import Budget, Demands, PacedDemand, Page, PlannedProbe, Planner, PlannerSettings
 
 HALF_HOUR_S = 1800.0
 RATE_PER_S = 1 / 3600
@@ -47,6 +47,20 @@ def test_a_preview_has_those_that_wait_for_room_before_those_that_sleep() -> Non
     found.choose(100)
     epoch = Epoch(101, 400)
     assert found.preview(epoch, limit=5) == found.preview(epoch)[:5]
+
+
+def test_a_short_preview_of_a_long_epoch_looks_no_further_than_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = planner(2 * HALF_HOUR_S)
+    asked: list[int] = []
+    choose = Planner.choose
+
+    def counted(self: Planner, now: int) -> list[PlannedProbe]:
+        asked.append(now)
+        return choose(self, now)
+
+    monkeypatch.setattr(Planner, "choose", counted)
+    assert len(found.preview(Epoch(1, 10**6), limit=3)) == 3
+    assert len(asked) < 20
 
 
 @pytest.mark.parametrize("gap", [2, 3, 5])
