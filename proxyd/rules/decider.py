@@ -455,24 +455,25 @@ class Decider:
         if source is None:
             return None
         now_s = self.settings.grid.start_s(now)
-        page = self.planner.pages.get(source_id)
+        page, state = self.planner.pages.get(source_id), self._state(source)
+        rate_per_s = self.estimates.rate_per_s(state, source, now_s)
         stop = now + self.settings.grid.ceil(self.settings.epoch_s)
         earliest = self.planner.earliest_s(page) if page else -inf
         return Explanation(
             source_id=source_id,
             url=source.url,
-            rate_per_day=self._rate_per_s(source, now_s) * 86400.0,
+            rate_per_day=rate_per_s * 86400.0,
             next_probe=self.planner.preview_source(source_id, Epoch(now, stop)) if page else None,
             blocked_by=self.planner.blocked_by(page, now_s) if page else "no rule asks for it",
             earliest_s=earliest if earliest > now_s else None,
             rules=tuple(self._rules_of.get(source_id, ())),
             postponed=self.planner.postponed(source_id) if page else {},
             unmet_intervals=sum(demand.unmet for demand in page.demands.intervals) if page else 0,
-            state=self._state(source),
-            moved_url=moved_url(self._state(source), source),
+            state=state,
+            moved_url=moved_url(state, source),
             subscription=self.hubs.of(source_id),
             misfit=self.estimates.misfit(source_id),
-            rate_range_per_day=self.estimates.rate_range_per_day(self._state(source), source, now_s),
+            rate_range_per_day=self.estimates.rate_range_per_day(state, rate_per_s, now_s),
             policies={name: explained_policy(self.programs[name]) for name in self._rules_of.get(source_id, ())},
             **self._week_of(source, now_s),
             **(self._constraints_of(page, now) if page else {}),

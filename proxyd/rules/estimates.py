@@ -37,6 +37,7 @@ from proxyd.scheduling.fleet import FleetState, WeekPlan
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+_IN_FOUR_OF_FIVE = np.array([0.1, 0.9])
 _FIRST_PLAN = 8  # of the time between two plans the part after which the first is made
 
 
@@ -130,10 +131,10 @@ class Estimates:
         fit = NO_FIT if state is None else state.fit
         return Misfit(source_id, fit) if fit.is_off else None
 
-    def rate_range_per_day(self, state: SourceState, source: Source, now_s: float) -> tuple[float, float]:
-        """Return between what the update rate lies in four of five cases, in items a day."""
+    def rate_range_per_day(self, state: SourceState, rate_per_s: float, now_s: float) -> tuple[float, float]:
+        """Return between what an update rate lies in four of five cases, in items a day."""
         shape = self.blend.items_known(state.rate, now_s)
-        low, high = gammaincinv(shape, [0.1, 0.9]) / shape * self.rate_per_s(state, source, now_s) * 86400.0
+        low, high = gammaincinv(shape, _IN_FOUR_OF_FIVE) / shape * rate_per_s * 86400.0
         return float(low), float(high)
 
     def week(self, source_id: str, now_s: float) -> WeekCounts:

@@ -122,6 +122,9 @@ class Waiting:
 
     def best(self, gains_of: Gains) -> Iterator[tuple[float, Page]]:
         """Yield the gain and the page of each, the largest gain first; none may be put or removed meanwhile."""
+        if len(self) <= 1:  # as for most planners of one source
+            yield from zip(gains_of(np.arange(len(self))).tolist(), self._pages, strict=True)
+            return
         self._rank_short(gains_of)
         yield from self._ranked(self._short)
         if len(self._short) < len(self):
