@@ -180,6 +180,10 @@ class UnreachableError(ProxydError):
     """No daemon answers; start one with `proxyd serve`."""
 
 
+class SilentError(UnreachableError):
+    """The daemon did not answer in time; it may have done what was asked."""
+
+
 class DeliveryError(ProxydError):
     """The receiver did not accept the notification."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, Protocol, TypeAlias
 
+from proxyd.language import Statement
 from proxyd.model.item import Item
 from proxyd.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.model.profile import Declaration, PageClass, SecretRef, WebhookDelivery
@@ -307,6 +308,9 @@ class Control(Protocol):
     def text_of(self, profile: str) -> str:
         """Return a profile and its rules as text in the canonical layout."""
 
+    def statements_of(self, profile: str) -> Sequence[Statement]:
+        """Return the statements of a profile and its rules."""
+
     async def declare(self, *texts: str, only_if: OnlyIf | None = None) -> Changes:
         """Add texts, all of them or none.
 
@@ -315,7 +319,7 @@ class Control(Protocol):
         profile has at that time.
         """
 
-    async def try_out(self, *texts: str) -> tuple[Changes, PlanCost]:
+    async def try_out(self, *texts: str, only_if: OnlyIf | None = None) -> tuple[Changes, PlanCost]:
         """Return what texts would change, and what they would ask of the budget; raises as ``declare`` does."""
 
     async def drop_profile(self, name: str, *, only_if: Callable[[str], bool] | None = None) -> Changes:

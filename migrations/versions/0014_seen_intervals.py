@@ -1,4 +1,4 @@
-"""Whether a probe saw the page of an execution interval before it was given up."""
+"""Whether a probe saw the page of an execution interval before it was given up; of older ones that is not known."""
 
 import sqlalchemy as sa
 from alembic import op

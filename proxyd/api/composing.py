@@ -33,6 +33,7 @@ class Spot:
     start: int
     place: Place
     member: str | None = None
+    is_quoted: bool = False
 
 
 class Composed:
@@ -49,9 +50,9 @@ class Composed:
         """The text in the rule language."""
         return "".join(self._parts)
 
-    def add(self, text: str, place: Place, member: str | None = None) -> None:
-        """Write a part of a member; ``member`` is its own text, with which the part ends, quoted or plain."""
-        self._spots.append(Spot(self._length, place, member))
+    def add(self, text: str, place: Place, member: str | None = None, *, is_quoted: bool = False) -> None:
+        """Write a part of a member; ``member`` is its own text where the part is that, quoted or plain."""
+        self._spots.append(Spot(self._length, place, member, is_quoted))
         self._parts.append(text)
         self._length += len(text)
 
@@ -72,8 +73,8 @@ class Composed:
         spot = self._spots[max(0, bisect_right(self._spots, error.start, key=lambda each: each.start) - 1)]
         if spot.member is None:
             return Fault(detail=error.message, pointer=pointer(spot.place))
-        quoted = self.text[spot.start : error.start]
-        inner = quoted.replace('""', '"').removeprefix('"') if quoted.startswith('"') else quoted
+        before = self.text[spot.start : error.start]
+        inner = before.removeprefix('"').replace('""', '"') if spot.is_quoted else before
         return _inside(error, spot.member, len(inner), spot.place)
 
 
@@ -209,7 +210,7 @@ def _notification(composed: Composed, rule: NotificationWritten, at: Place) -> N
     for title, member, text in (("SET QUERY", "query", rule.query), ("SET TRIGGER", "trigger", rule.trigger)):
         if text is not None:
             composed.add(f"\n{title} ", (*at, member))
-            composed.add(quote_name(text), (*at, member), text)
+            composed.add(quote_name(text), (*at, member), text, is_quoted=True)
     composed.clause("START", rule.start, (*at, "start"))
     composed.clause("END", rule.end, (*at, "end"))
     for member in ("utility", "life", "importance", "policy", "digest"):

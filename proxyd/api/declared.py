@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from aiohttp import ETag, web
 
@@ -32,7 +32,7 @@ from proxyd.api.problems import BadRequestError, problem
 from proxyd.api.queries import InOrder, known_declaration, part_of
 from proxyd.api.written import written
 from proxyd.errors import NotFoundError, ProfileError
-from proxyd.language import listing_texts, opml, parse, read_listing
+from proxyd.language import listing_texts, opml, read_listing
 from proxyd.net import for_xml
 from proxyd.ports import Changes, Control, OnlyIf
 
@@ -68,7 +68,7 @@ class Declared:
             raise NotFoundError(f"there is no profile {name!r}")
         text = self._control.text_of(name)
         members = payloads.profile(declared, declaration, self._control)
-        shown = ProfileShown(text=text, declared=written(parse(text).statements), **members)
+        shown = ProfileShown(text=text, declared=written(self._control.statements_of(name)), **members)
         answer = answered(shown)
         answer.etag = etag_of(text)
         return answer
@@ -93,12 +93,13 @@ class Declared:
     async def _declare(self, text: str, request: web.Request, *, dry_run: bool) -> ChangesMade | web.Response:
         if not text.strip():
             raise BadRequestError("nothing is declared; send at least one statement")
+        only_if = _only_if(request)
         if dry_run:
-            return await self._try_out(text)
-        return _made(await self._control.declare(text, only_if=_only_if(request)))
+            return await self._try_out(text, only_if=only_if)
+        return _made(await self._control.declare(text, only_if=only_if))
 
-    async def _try_out(self, *texts: str) -> web.Response:
-        changes, cost = await self._control.try_out(*texts)
+    async def _try_out(self, *texts: str, only_if: OnlyIf | None = None) -> web.Response:
+        changes, cost = await self._control.try_out(*texts, only_if=only_if)
         return answered(_made(changes, payloads.cost(cost)))
 
     async def import_feeds(self, request: web.Request) -> ChangesMade | web.Response:
@@ -109,7 +110,9 @@ class Declared:
         asked = read_query(request, Listing)
         if request.content_type not in LISTINGS:
             return problem(415, "Unsupported media type", "send OPML as text/x-opml, or addresses as text/plain")
-        texts = listing_texts(read_listing(await request.read(), "the list"), asked.name, pages=asked.pages)
+        body, known = await request.read(), known_declaration(self._control).sources.values()
+        declared = {each.source_id: each.url if each.domain == asked.name else None for each in known}
+        texts = await asyncio.to_thread(_listing_texts, body, asked, declared)
         return await self._try_out(*texts) if asked.dry_run else _made(await self._control.declare(*texts))
 
     async def export_feeds(self, request: web.Request) -> web.Response:
@@ -124,7 +127,7 @@ class Declared:
 
         With `If-Match` it is removed only where nobody changed it since its `ETag` was read.
         """
-        known_declaration(self._control)  # likewise
+        known_declaration(self._control)  # raises while the daemon starts
         only_if = _only_if(request)
         takes = None if only_if is None else only_if.takes
         return _made(await self._control.drop_profile(request.match_info["name"], only_if=takes))
@@ -174,6 +177,10 @@ class Declared:
         if not await self._control.reload():
             return problem(422, "The profiles have errors", "nothing was changed; the log and `proxyd check` name them")
         return Reloaded()
+
+
+def _listing_texts(body: bytes, asked: Listing, declared: Mapping[str, str | None]) -> list[str]:
+    return listing_texts(read_listing(body, "the list"), asked.name, pages=asked.pages, declared=declared)
 
 
 async def _text_of(request: web.Request) -> str:

@@ -69,6 +69,7 @@ class Idempotency:
 
 
 async def _digest(request: web.Request) -> str:
-    """Return a hash of what a request asks: method, address, media type and body."""
-    head = "\n".join((request.method, request.path_qs, request.content_type))
+    """Return a hash of what a request asks: method, address, media type, condition and body."""
+    condition = request.headers.get("If-Match", "")
+    head = "\n".join((request.method, request.path_qs, request.content_type, *([condition] if condition else [])))
     return hashlib.sha256(head.encode() + b"\0" + await request.read()).hexdigest()

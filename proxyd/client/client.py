@@ -40,7 +40,7 @@ from proxyd.client.types import (
     TokenShown,
     WebhookShown,
 )
-from proxyd.client.wire import Answer, ApiError, Query, Wire, part
+from proxyd.client.wire import Answer, ApiError, Query, Wire, keyed, part
 from proxyd.errors import UnreachableError
 
 _SILENCE_S = 60.0  # four heartbeats of a stream
@@ -128,9 +128,7 @@ class Client:
         With ``if_match``, a tag, the one profile declared is replaced only where nobody changed it since.
         """
         media, content = ("text/plain", what) if isinstance(what, str) else ("application/json", json.dumps(what))
-        headers = {"Content-Type": f"{media}; charset=utf-8"} | _matching(if_match)
-        if idempotency_key is not None:
-            headers["Idempotency-Key"] = idempotency_key
+        headers = {"Content-Type": f"{media}; charset=utf-8"} | _matching(if_match) | keyed(idempotency_key)
         query = {"dry_run": dry_run or None}
         answer = await self._wire.send("POST", "/api/v1/profiles", query, headers=headers, content=content.encode())
         changes: ChangesMade = answer.json()
@@ -153,9 +151,7 @@ class Client:
         idempotency_key: str | None = None,
     ) -> ChangesMade:
         """Declare the feeds, or pages, of an OPML document, or of a list with an address on each line."""
-        headers = {"Content-Type": "text/plain; charset=utf-8"}
-        if idempotency_key is not None:
-            headers["Idempotency-Key"] = idempotency_key
+        headers = {"Content-Type": "text/plain; charset=utf-8"} | keyed(idempotency_key)
         query = {"name": name, "pages": pages or None, "dry_run": dry_run or None}
         answer = await self._wire.send("POST", "/api/v1/import", query, headers=headers, content=listing.encode())
         changes: ChangesMade = answer.json()
@@ -259,13 +255,14 @@ class Client:
     ) -> AsyncGenerator[StreamEvent]:
         """Yield notifications as they are recorded: after the position ``last``, or from now on.
 
-        A connection that ends is made again after ``retry_s``, and goes on where it was; only where the first one
-        cannot be made ``UnreachableError`` is raised. Close the generator to end the connection at once.
+        A connection that ends is made again after ``retry_s``, or when the daemon says, and goes on where it was; only
+        where the first one cannot be made ``UnreachableError`` is raised. Close the generator to end it at once.
         """
         query: Query = {"rule": rule, "profile": profile, "source": source}
         reader = EventReader(last)
         has_answered = False
         while True:
+            wait_s = retry_s
             try:
                 async with aclosing(self._listen(reader, query)) as events:
                     async for event in events:
@@ -275,14 +272,18 @@ class Client:
             except UnreachableError:
                 if not has_answered:
                     raise
-            await asyncio.sleep(retry_s)
+            except ApiError as error:
+                if error.retry_after_s is None:
+                    raise
+                wait_s = max(retry_s, error.retry_after_s)
+            await asyncio.sleep(wait_s)
 
     async def _listen(self, reader: EventReader, query: Query) -> AsyncGenerator[StreamEvent | None]:
         """Yield the events of one connection, ``None`` before the first, or none while the daemon cannot take it."""
         headers = {} if reader.last is None else {"Last-Event-ID": str(reader.last)}
         limits = aiohttp.ClientTimeout(total=None, sock_connect=_SILENCE_S, sock_read=_SILENCE_S)
         async with self._wire.opened("GET", "/api/v1/stream", query, headers=headers, timeout=limits) as response:
-            if 300 <= response.status < 500:
+            if 300 <= response.status < 500 or "Retry-After" in response.headers:
                 raise (await Answer.read(response)).refusal()
             if response.status != 200:
                 return

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import aiohttp
 
-from proxyd.errors import ProxydError, UnreachableError
+from proxyd.errors import ProxydError, SilentError, UnreachableError
 
 Query: TypeAlias = Mapping[str, str | int | float | bool | None]
 _PAGE = 500
@@ -78,6 +78,10 @@ class Answer:
         """The body as text."""
         return self.body.decode("utf-8", "replace")
 
+    @property
+    def _is_json(self) -> bool:
+        return "json" in self.headers.get("Content-Type", "")
+
     def json(self) -> Any:
         """Return the body as a value; raises ``ApiError`` where it is no JSON, as from another server."""
         try:
@@ -89,7 +93,7 @@ class Answer:
     def refusal(self) -> ApiError:
         """Return why the request was refused."""
         wait = self.headers.get("Retry-After", "")
-        problem = self.json()
+        problem = {} if self.status >= 429 and not self._is_json else self.json()  # a proxy in front says so too
         told = problem if isinstance(problem, dict) else {}
         return ApiError(self.status, told, int(wait) if wait.isascii() and wait.isdecimal() else None)
 
@@ -110,7 +114,7 @@ class Wire:
         self, method: str, path: str, query: Query = _NOTHING, *, body: object = None, key: str | None = None
     ) -> Any:
         """Return the JSON that is answered; ``body`` is sent as JSON, ``key`` as its Idempotency-Key."""
-        headers = {} if key is None else {"Idempotency-Key": key}
+        headers = keyed(key)
         content = None if body is None else json.dumps(body).encode()
         if content is not None:
             headers["Content-Type"] = "application/json"
@@ -160,7 +164,7 @@ class Wire:
             ) as response:
                 yield response
         except TimeoutError as error:
-            raise UnreachableError(f"the daemon at {self._where} did not answer in time") from error
+            raise SilentError(f"the daemon at {self._where} did not answer in time; it may have done it") from error
         except (aiohttp.ClientError, FileNotFoundError, PermissionError) as error:
             raise unreachable(self._where, error) from error
 
@@ -174,6 +178,11 @@ def unreachable(where: str, error: BaseException) -> UnreachableError:
     if isinstance(getattr(error, "os_error", error), PermissionError):
         return UnreachableError(f"{where} may not be opened; ask as the user who runs the daemon")
     return UnreachableError(f"no daemon answers at {where}; start one with `proxyd serve`")
+
+
+def keyed(key: str | None) -> dict[str, str]:
+    """Return the header by which a request is known when it comes again."""
+    return {} if key is None else {"Idempotency-Key": key}
 
 
 def part(name: str) -> str:

@@ -15,6 +15,7 @@ from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.probing import ProbeLoop
 from proxyd.daemon.pushes import Pushes
 from proxyd.errors import BusyError, DeliveryError, NotFoundError, StoreError
+from proxyd.language import Statement
 from proxyd.metrics import Metrics
 from proxyd.model.profile import Declaration, Delivery, WebhookDelivery, shown_endpoint
 from proxyd.notify import Dispatcher, Pings, known_secret
@@ -92,13 +93,17 @@ class DaemonControl:
         """Return a profile and its rules as text."""
         return self.declarations.text_of(profile)
 
+    def statements_of(self, profile: str) -> Sequence[Statement]:
+        """Return the statements of a profile and its rules."""
+        return self.declarations.statements_of(profile)
+
     async def declare(self, *texts: str, only_if: OnlyIf | None = None) -> Changes:
         """Add texts of the API."""
         return await self.declarations.declare(*texts, only_if=only_if)
 
-    async def try_out(self, *texts: str) -> tuple[Changes, PlanCost]:
+    async def try_out(self, *texts: str, only_if: OnlyIf | None = None) -> tuple[Changes, PlanCost]:
         """Check texts of the API alone."""
-        return await self.declarations.try_out(*texts)
+        return await self.declarations.try_out(*texts, only_if=only_if)
 
     async def drop_profile(self, name: str, *, only_if: Callable[[str], bool] | None = None) -> Changes:
         """Remove a profile of the API and the rules in no other."""

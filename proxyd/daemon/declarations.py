@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import structlog
 
@@ -43,6 +45,7 @@ from proxyd.store import SqlStore, StoredText
 
 log = structlog.get_logger("profiles")
 _API_TEXT = "api"
+_NOTHING: Mapping[SourceText, Parsed] = MappingProxyType({})
 
 
 def read_directory(folder: Path) -> list[SourceText]:
@@ -233,20 +236,25 @@ class Declarations:
         """
         await self._started.wait()
         async with self._turn:
-            if only_if is not None:
-                name = only_if.profile if only_if.profile is not None else _only_profile(texts[0])
-                self._must_take(name, only_if.takes)
+            self._look(texts, only_if)
             return await self._swap(self._files, await self._with(texts))
+
+    def _look(self, texts: Sequence[str], only_if: OnlyIf | None) -> None:
+        """Raise where the profile of a text is not as its sender has read it."""
+        if only_if is not None:
+            name = only_if.profile if only_if.profile is not None else _only_profile(texts[0])
+            self._must_take(name, only_if.takes)
 
     def _must_take(self, name: str, takes: Callable[[str], bool]) -> None:
         """Raise where the text that a profile has, empty where there is none, is not the expected one."""
         if not takes(self.text_of(name) if name in self.current.profiles else ""):
             raise ChangedError(f"profile {name!r} was changed meanwhile; read it again")
 
-    async def try_out(self, *texts: str) -> tuple[Changes, PlanCost]:
+    async def try_out(self, *texts: str, only_if: OnlyIf | None = None) -> tuple[Changes, PlanCost]:
         """Check texts of the API; return what they would change, and ask of the budget. Raises as ``declare`` does."""
         await self._started.wait()
         async with self._turn:
+            self._look(texts, only_if)
             checked = await self._check([*self._files, *_texts(await self._with(texts))])
             trial = Trial.beside(self._decider, checked.declaration, self._clock.time_s())
             changes = self._changes(checked.declaration, {})
@@ -254,11 +262,8 @@ class Declarations:
 
     async def _with(self, texts: Sequence[str]) -> dict[str, str]:
         """Return what the API would have declared with some more texts."""
-        parsed = [parse(text, _API_TEXT) for text in texts]
-        if errors := [error for each in parsed for error in each.errors]:
-            raise ProfileError(errors)
+        parsed, new = await asyncio.to_thread(_read, texts)
         statements = [statement for each in parsed for statement in each.statements]
-        new = {_key(_kind_of(s), s.name.value): s for s in statements if not isinstance(s, DropStatement)}
         api = dict(self._api)
         for statement in statements:
             kind, name = _kind_of(statement), statement.name.value
@@ -266,9 +271,9 @@ class Declarations:
             if isinstance(statement, DropStatement) and api.pop(_key(kind, name), None) is None:
                 raise NotFoundError(f"the API declared no {kind.value.lower()} {name!r}")
         api = {key: value for key, value in api.items() if key not in new}
-        added = [SourceText(_API_TEXT, text) for text in texts]
-        await self._check([*self._files, *_texts(api), *added], from_api=True)
-        return api | {key: format_statements([statement]) for key, statement in new.items()}
+        added = {each.source: each for each in parsed}
+        await self._check([*self._files, *_texts(api), *added], added, from_api=True)
+        return api | new
 
     async def drop_profile(self, name: str, *, only_if: Callable[[str], bool] | None = None) -> Changes:
         """Remove a profile of the API and the rules that are in no other profile.
@@ -293,13 +298,16 @@ class Declarations:
 
     def text_of(self, profile: str) -> str:
         """Return the text of a profile and its rules in the canonical layout."""
-        wanted = [
+        return format_statements(self.statements_of(profile))
+
+    def statements_of(self, profile: str) -> list[Statement]:
+        """Return the statements of a profile and its rules."""
+        return [
             statement
             for _, statement in self._statements
             if (_kind_of(statement) is Kind.PROFILE and statement.name.value == profile)
             or (isinstance(statement, InsertNotification) and profile in {p.value for p in statement.profiles})
         ]
-        return format_statements(wanted)
 
     def _refuse_owned(self, kind: Kind, name: str) -> None:
         file = self._declared_in.get((kind, name))
@@ -361,9 +369,12 @@ class Declarations:
             for listener in self._listeners:
                 listener()
 
-    async def _check(self, texts: Sequence[SourceText], *, from_api: bool = False) -> _Sound:
+    async def _check(
+        self, texts: Sequence[SourceText], parsed: Mapping[SourceText, Parsed] = _NOTHING, *, from_api: bool = False
+    ) -> _Sound:
         """Check in a thread: large declarations take seconds, and probes must go on."""
-        return await asyncio.to_thread(_check, texts, self._parsed, replace(self._settings, from_api=from_api))
+        known = ChainMap(dict(parsed), self._parsed)
+        return await asyncio.to_thread(_check, texts, known, replace(self._settings, from_api=from_api))
 
     def _changes(self, declaration: Declaration, accepted: dict[str, float]) -> Changes:
         before, after = self.current.rules, declaration.rules
@@ -398,6 +409,15 @@ class _Sound:
     declaration: Declaration
     warnings: Sequence[RuleError]
     parsed: Sequence[Parsed]
+
+
+def _read(texts: Sequence[str]) -> tuple[list[Parsed], dict[str, str]]:
+    """Return texts of the API parsed, and each statement of theirs as a text of its own; raises ``ProfileError``."""
+    parsed = [parse(text, _API_TEXT) for text in texts]
+    if errors := [error for each in parsed for error in each.errors]:
+        raise ProfileError(errors)
+    kept = (s for each in parsed for s in each.statements if not isinstance(s, DropStatement))
+    return parsed, {_key(_kind_of(s), s.name.value): format_statements([s]) for s in kept}
 
 
 def _check(texts: Sequence[SourceText], known: Mapping[SourceText, Parsed], settings: CheckSettings) -> _Sound:

@@ -88,6 +88,8 @@ class _Checker:
                     )
                 continue
             kind, name = _KINDS[type(statement)], statement.name
+            if name.value in {".", ".."}:
+                reporter.error("'.' and '..' are no names: addresses lose them", name.span)
             first = places.setdefault((kind, name.value), reporter.where(name.span))
             if first != reporter.where(name.span):
                 message = f"the {kind.value.lower()} {name.value!r} is declared twice; the first is at {first}"

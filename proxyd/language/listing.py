@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
@@ -35,9 +36,14 @@ class _Kind:
         """Return the statements besides the sources, in canonical layout."""
         domain, rule = quote_name(listing), quote_name(f"{listing}: {self.told}")
         told = _RULE.format(domain=domain, rule=rule, selected=self.selected, name=self.name, event=self.event)
-        return format_parsed(parse(f"CREATE DOMAIN {domain} AS CLASS::{self.name}{self.fields};\n{told}"))
+        parsed = parse(f"CREATE DOMAIN {domain} AS CLASS::{self.name}{self.fields};\n{told}")
+        if parsed.errors:
+            raise ListingError(f"{listing!r} is no name for a list")
+        return format_parsed(parsed)
 
 
+NOTHING_DECLARED: Mapping[str, str | None] = MappingProxyType({})
+_MOST_LISTED = 100_000
 _FEEDS = _Kind(
     "FEED",
     "(channel.item.title:String, channel.item.link:URL, channel.item.pubDate:Timestamp)",
@@ -71,24 +77,29 @@ def read_listing(body: bytes, where: str) -> list[Listed]:
     """
     found = _opml(body, where) if body.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<") else _lines(body, where)
     unique = {listed.url: listed for listed in reversed(found)}
+    if len(unique) > _MOST_LISTED:
+        raise ListingError(f"{where} lists more than {_MOST_LISTED} addresses; import it in parts")
     if not unique:
         raise ListingError(f"{where} lists no feed; it needs <outline xmlUrl='...'>, or an address on each line")
     return list(reversed(unique.values()))
 
 
-def listing_texts(listed: Iterable[Listed], name: str, *, pages: bool = False) -> list[str]:
+def listing_texts(
+    listed: Iterable[Listed], name: str, *, pages: bool = False, declared: Mapping[str, str | None] = NOTHING_DECLARED
+) -> list[str]:
     """Return texts that declare feeds and a rule that fires with every item, none longer than a text may be.
 
-    With ``pages`` they are read as whole pages, and the rule tells what changed.
+    With ``pages`` they are read as whole pages, and the rule tells what changed. ``declared`` holds the names that are
+    taken, with their addresses where those are of an earlier list of this name: they keep their names.
 
     >>> [text.count("CREATE SOURCE") for text in listing_texts([Listed("A", "http://a.example/")] * 2000, "Mine")]
     [1052, 948]
     """
     kind = _PAGES if pages else _FEEDS
     preamble, of = kind.preamble(name), f"{quote_name(name)}.{kind.name}"
-    texts, size, taken = [[preamble]], len(preamble.encode()), set[str]()
+    texts, size, names = [[preamble]], len(preamble.encode()), _Names(declared)
     for feed in listed:
-        statement = f"\nCREATE SOURCE {quote_name(_name(feed, taken))} OF {of} AT {quote_text(feed.url)};\n"
+        statement = f"\nCREATE SOURCE {quote_name(names.of(feed))} OF {of} AT {quote_text(feed.url)};\n"
         size += len(statement.encode())
         if size > MAX_BYTES:
             texts.append([])
@@ -155,11 +166,24 @@ def _address(text: str, where: str) -> str:
     return url
 
 
-def _name(feed: Listed, taken: set[str]) -> str:
-    """Return a name of its own for a source: from its title, else its host."""
-    wanted = re.sub(r"[^\w]+", "-", (feed.title or urlsplit(feed.url).hostname or "").lower()).strip("-")[:60]
-    name, number = wanted or "source", 2
-    while name in taken:
-        name, number = f"{wanted or 'source'}-{number}", number + 1
-    taken.add(name)
-    return name
+class _Names:
+    """Gives each source a name of its own: from its title, else its host."""
+
+    def __init__(self, declared: Mapping[str, str | None]) -> None:
+        self._taken = {name for name, url in declared.items() if url is None}
+        self._known = {url: name for name, url in declared.items() if url is not None}
+        self._taken |= set(self._known.values())
+        self._numbers: dict[str, int] = {}
+
+    def of(self, feed: Listed) -> str:
+        """Return the name of a feed; the one it has where it is known."""
+        if (known := self._known.get(feed.url)) is not None:
+            return known
+        told = (feed.title or urlsplit(feed.url).hostname or "").lower()
+        wanted = re.sub(r"[^\w]+", "-", told).strip("-")[:60] or "source"
+        name = wanted
+        while name in self._taken:
+            number = self._numbers[wanted] = self._numbers.get(wanted, 1) + 1
+            name = f"{wanted}-{number}"
+        self._taken.add(name)
+        return name

@@ -67,8 +67,15 @@ class KeptStreams(UserDict[tuple[str, str], StreamState]):
     """
 
     def __init__(self, streams: Iterable[StreamState] = ()) -> None:
-        self._fates: dict[str, Fates] = {}
-        super().__init__({(each.rule, each.source_id): each for each in streams})
+        super().__init__()
+        self.data = {(each.rule, each.source_id): each for each in streams}
+        sums: dict[str, list[float]] = {}  # at the start there are many: no object for each
+        for (rule, _), each in self.data.items():
+            total = sums.setdefault(rule, [0, 0, 0.0])
+            total[0] += each.captured
+            total[1] += each.missed
+            total[2] += each.utility
+        self._fates = {rule: Fates(int(total[0]), int(total[1]), total[2]) for rule, total in sums.items()}
 
     def __setitem__(self, key: tuple[str, str], stream: StreamState) -> None:
         """Keep a stream as the newest."""

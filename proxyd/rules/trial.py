@@ -76,7 +76,7 @@ class Trial:
             for name, rule in wanted.rules.items()
         }
         planner = replace(decider.settings.planner, price_item_s=decider.planner.price_item_s)
-        known = dict(decider.states), dict(decider.streams), decider.hubs.subscriptions()
+        known = dict(decider.states), dict(decider.streams.data), decider.hubs.subscriptions()
         settings = replace(decider.settings, planner=planner)
         return cls(settings, running, wanted, running_s, wanted_s, *known, now_s)
 

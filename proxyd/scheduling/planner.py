@@ -233,8 +233,9 @@ class Planner:
         while True:
             names, until = self._first(room, epoch)
             probes, held_back = self._play_first(names, Epoch(epoch.start, max(epoch.start, until)), limit)
-            is_sure = len(probes) >= limit and room >= limit + held_back
-            if is_sure or len(names) == len(self.pages) or room > _MOST_COPIED <= len(probes) + held_back:
+            is_sure = room > _MOST_COPIED or room >= limit + held_back
+            is_all = len(names) == len(self.pages) or (until >= epoch.stop and not held_back)
+            if is_all or (is_sure and len(probes) >= limit):
                 return probes[:limit]
             room = 4 * max(room, held_back)
 

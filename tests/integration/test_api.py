@@ -421,6 +421,11 @@ async def test_a_profile_is_replaced_only_as_it_was_read(running: Running) -> No
     status, said = await declare(running, ours, **writer, **tag)
     assert (status, "was changed meanwhile" in said) == (412, True)
     assert running.control.declaration.profiles["Q"].users == ("w",)
+    async with running.client.post("/api/v1/profiles?dry_run=true", data=ours, headers=writer | tag) as answer:
+        assert answer.status == 412  # as it would be
+    key = {"Idempotency-Key": "one"}
+    assert (await declare(running, ours, **writer, **key, **{"If-Match": "*"}))[0] == 201
+    assert (await declare(running, ours, **writer, **key, **tag))[0] == 422  # another condition is another request
     assert (await declare(running, ours, **writer, **{"If-Match": "*"}))[0] == 201
     status, said = await declare(running, ours + ours.replace('"Q"', '"Q2"'), **writer, **{"If-Match": "*"})
     assert (status, "exactly one" in said) == (409, True)

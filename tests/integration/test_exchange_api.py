@@ -36,7 +36,7 @@ async def test_feeds_come_in_and_go_out_again(running: Running) -> None:
         exported = await answer.text()
     again = headers | {"Idempotency-Key": "again"}
     async with running.client.post("/api/v1/import?name=Copy&dry_run=true", data=exported, headers=again) as answer:
-        assert answer.status == 409  # a file declares two of them
+        assert (answer.status, (await answer.json())["cost"]["sources_added"]) == (200, 4)  # under names of their own
     async with running.client.delete("/api/v1/profiles/Mine", headers=headers) as answer:
         assert (await answer.json())["removed"] == ["Mine: new items"]
 
@@ -67,3 +67,31 @@ async def test_what_is_no_list_is_refused(running: Running, body: str, kind: str
         problem = await answer.json()
         assert (answer.status, said in problem["detail"]) == (status, True), problem
     assert set(running.control.declaration.profiles) == {"P"}
+
+
+async def test_a_list_takes_no_name_of_another_and_keeps_its_own(running: Running) -> None:
+    headers = await running.token("write") | {"Content-Type": "text/plain"}
+    for name, numbers in (("A", (1, 2)), ("B", (8, 9)), ("A", (2, 3))):
+        body = "\n".join(f"https://one.example/{number}" for number in numbers)
+        async with running.client.post(f"/api/v1/import?name={name}", data=body, headers=headers) as answer:
+            assert answer.status == 201
+    sources = {each.url: name for name, each in running.control.declaration.sources.items() if "one" in each.url}
+    assert {url[-1]: name for url, name in sources.items()} == {
+        "1": "one-example",
+        "2": "one-example-2",
+        "8": "one-example-3",
+        "9": "one-example-4",
+        "3": "one-example-5",
+    }
+    rules = running.control.declaration.rules
+    assert len(rules["A: new items"].source_ids) == 3
+    assert len(rules["B: new items"].source_ids) == 2
+
+
+async def test_a_name_that_is_none_is_said_to_be_so(running: Running) -> None:
+    headers = await running.token("write") | {"Content-Type": "text/plain"}
+    query = {"name": "  "}
+    async with running.client.post(
+        "/api/v1/import", params=query, data="https://a.example/", headers=headers
+    ) as answer:
+        assert (answer.status, (await answer.json())["detail"]) == (422, "'  ' is no name for a list")

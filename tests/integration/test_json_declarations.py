@@ -185,3 +185,30 @@ def test_names_and_texts_cannot_leave_their_quotes() -> None:
     text = compose(DeclarationWritten.model_validate(declared)).text
     assert text.count('"x""; DROP DOMAIN ""Quotes""; -- \' /*"') == 1
     assert text.count("'x\"; DROP DOMAIN \"Quotes\"; -- '' /*'") == 2
+
+
+async def test_a_fault_in_a_clause_that_begins_with_a_quote_has_its_column(running: Running) -> None:
+    declared = copy.deepcopy(DECLARED)
+    declared["notifications"][0]["end"] = '"1 day" + NOWW'
+    _, problem = await post(running, declared)
+    (fault,) = problem["errors"]
+    assert (fault["pointer"], fault["column"]) == ("/notifications/0/end", 11)
+
+
+async def test_a_long_profile_has_all_of_itself_as_json(running: Running) -> None:
+    rules = [copy.deepcopy(DECLARED["notifications"][0]) | {"name": f"{n} {'x' * 90}"} for n in range(200)]
+    hours = ", ".join(f"{hour + 1} DURING '{hour:02d}:00-{hour + 1:02d}:00' IN 'Europe/Berlin'" for hour in range(23))
+    rules[0]["importance"] = ", ".join([hours] * 3)
+    for part in (rules[:100], rules[100:]):
+        status, _ = await post(running, DECLARED | {"notifications": part})
+        assert status == 201
+    async with running.client.get("/api/v1/profiles/Trading", headers=await running.token("read")) as answer:
+        shown = await answer.json()
+    assert len(shown["text"]) > 65_536
+    assert len(shown["declared"]["notifications"]) == 200
+    assert len(shown["declared"]["notifications"][0]["importance"]) > 2000
+
+
+async def test_names_that_addresses_lose_are_refused(running: Running) -> None:
+    status, problem = await post(running, {"profiles": [{"name": "..", "domains": ["D"]}]})
+    assert (status, problem["errors"][0]["pointer"]) == (422, "/profiles/0/name")

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from proxyd.api.models.wire import Text, Wire
 
-Clause = Annotated[str, Field(min_length=1, max_length=2000)]
+Clause = Text
 """A clause as the language writes it, without the words before it."""
 Obeys = Literal["OBEY", "IGNORE"]
 

@@ -53,12 +53,13 @@ class Subjects:
         found = self._control.explain(name)
         if found is None:
             raise NotFoundError(f"there is no source {name!r}")
+        declared = known_declaration(self._control).sources[name]  # now: what is awaited may take it away
         planned = await self._control.plan_of(name, limit=_MOST_PLANNED)
         return self._render(
             request,
             "source.html",
             found=payloads.explanation(found),
-            declared=known_declaration(self._control).sources[name],
+            declared=declared,
             cells=heat_map(found.week, found.rate_per_day, [each.start_s for each in planned]),
             planned=[payloads.planned_probe(each) for each in planned],
             most_planned=_MOST_PLANNED,
@@ -101,9 +102,9 @@ class Subjects:
 
     async def _rule(self, request: web.Request, days: int, tested: list[TestResult] | None = None) -> web.Response:
         found = await self._declared.get_rule(request)
+        declared = known_declaration(self._control).rules[found.name]  # now: what is awaited may take it away
         news = await self._notified.found(Found(rule=found.name, limit=20))
         rows = await self._control.intervals(found.name, days=float(days), limit=_MOST_INTERVALS)
-        declared = known_declaration(self._control).rules[found.name]
         return self._render(
             request,
             "rule.html",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, cast
 
 from aiohttp import web
@@ -33,7 +34,7 @@ class TokenPages:
     async def make(self, request: web.Request) -> web.Response:
         """Make a token; its text is in this answer alone."""
         given = await read_form(request)
-        form = {name: given.get(name, blank) for name, blank in _FIELDS.items()}
+        form = {name: given.get(name, blank).strip() for name, blank in _FIELDS.items()}
         try:
             shown = await self._make(form)
         except (BadRequestError, ConflictError) as error:
@@ -49,7 +50,7 @@ class TokenPages:
 
     async def _make(self, form: dict[str, str]) -> str:
         token, shown = new_token(
-            form["name"].strip(),
+            form["name"],
             cast("Scope", form["scope"]),  # new_token refuses others
             now_s=self._control.time_s(),
             expires_in_s=seconds_of(form["days"]),
@@ -74,7 +75,6 @@ def seconds_of(days: str) -> float | None:
     """
     if not days.strip():
         return None
-    try:
-        return float(days) * _DAY_S
-    except ValueError as error:
-        raise BadRequestError("how long it lasts is a number of days, or nothing for ever") from error
+    if re.fullmatch(r"\s*\d{1,6}(\.\d{1,6})?\s*", days, re.ASCII) is None:
+        raise BadRequestError("how long it lasts is a number of days, or nothing for ever")
+    return float(days) * _DAY_S
