@@ -267,8 +267,9 @@ async def test_tokens_are_listed_made_and_dropped_and_shown_once(browser: Browse
         ({"name": "x\u202e"}, 422, "1 to 100 printable"),
         ({"name": "x", "scope": "root"}, 422, "scope must be one of"),
         ({"name": "x", "days": "<b>"}, 422, "a number of days"),
-        ({"name": "x", "days": "nan"}, 422, "a number of seconds"),
-        ({"name": "x", "days": "-1"}, 422, "a number of seconds"),
+        ({"name": "x", "days": "nan"}, 422, "a number of days"),
+        ({"name": "x", "days": "-1"}, 422, "a number of days"),
+        ({"name": "x", "days": "1_0"}, 422, "a number of days"),
     ],
 )
 async def test_a_wrong_token_is_not_made(browser: Browser, form: dict[str, str], status: int, said: str) -> None:
