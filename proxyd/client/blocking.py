@@ -108,8 +108,8 @@ class SyncClient:
     ) -> Generator[StreamEvent]:
         """Yield notifications as they are recorded: after the position ``last``, or from now on.
 
-        A connection that ends is made again after ``retry_s``, and goes on where it was; only where the first one
-        cannot be made ``UnreachableError`` is raised. Close the generator to end the connection at once.
+        A connection that ends is made again after ``retry_s``, or when the daemon says, and goes on where it was; only
+        where the first one cannot be made ``UnreachableError`` is raised. Close the generator to end it at once.
         """
         events = self._client.stream(last=last, rule=rule, profile=profile, source=source, retry_s=retry_s)
         following = _Following(events)

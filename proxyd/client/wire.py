@@ -78,10 +78,6 @@ class Answer:
         """The body as text."""
         return self.body.decode("utf-8", "replace")
 
-    @property
-    def _is_json(self) -> bool:
-        return "json" in self.headers.get("Content-Type", "")
-
     def json(self) -> Any:
         """Return the body as a value; raises ``ApiError`` where it is no JSON, as from another server."""
         try:
@@ -93,7 +89,12 @@ class Answer:
     def refusal(self) -> ApiError:
         """Return why the request was refused."""
         wait = self.headers.get("Retry-After", "")
-        problem = {} if self.status >= 429 and not self._is_json else self.json()  # a proxy in front says so too
+        try:
+            problem = self.json()
+        except ApiError:
+            if self.status < 429:
+                raise
+            problem = {}  # a proxy in front says so too, in a page of its own
         told = problem if isinstance(problem, dict) else {}
         return ApiError(self.status, told, int(wait) if wait.isascii() and wait.isdecimal() else None)
 
