@@ -130,7 +130,7 @@ def endpoints(control: Control, streams: Streams) -> Sequence[Endpoint]:
         Endpoint("DELETE", "/api/v1/profiles/{name}", "write", declared.drop_profile, ChangesMade,
                  raises=(404, 409, 412, 422, 503), is_conditional=True),
         Endpoint("POST", "/api/v1/import", "write", declared.import_feeds, ChangesMade, Listing, texts=LISTINGS,
-                 status=201, also=(200,), raises=(409, 413, 415, 422), is_keyed=True, most_bytes=MOST_LISTED),
+                 status=201, also=(200,), raises=(409, 413, 415, 422, 503), is_keyed=True, most_bytes=MOST_LISTED),
         Endpoint("GET", "/api/v1/export", "read", declared.export_feeds, "text/x-opml", raises=(503,)),
         Endpoint("GET", "/api/v1/rules", "read", declared.list_rules, Page[Rule], Window),
         Endpoint("GET", "/api/v1/rules/{name}", "read", declared.get_rule, Rule, raises=(404, 503)),
