@@ -23,6 +23,7 @@
     |- UnreachableError                 no daemon answers
     |- DeliveryError                    retryable: the outbox decides from it
     `- StoreError
+       |- StoreUnreachableError        the database is away; it may come back
        |- NotFoundError(LookupError)
        `- ConflictError
 
@@ -197,6 +198,10 @@ class DeliveryError(ProxydError):
 
 class StoreError(ProxydError):
     """The database failed."""
+
+
+class StoreUnreachableError(StoreError):
+    """The database is away."""
 
 
 class NotFoundError(StoreError, LookupError):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.servers import PostgresServer, postgres_server
 
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"
 
@@ -24,3 +26,10 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"skipped, but REQUIRE_ALL=1: {report.longrepr}"
     return report
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgresServer]:
+    """A server of PostgreSQL; every test makes databases of its own."""
+    with postgres_server() as server:
+        yield server

@@ -35,7 +35,7 @@ async def housekeeping(
 
     turn = asyncio.Lock()
     scheduler = make_scheduler()
-    scheduler.add_job(_in_turn(turn, store.checkpoint), "interval", seconds=60, id="checkpoint")
+    scheduler.add_job(_in_turn(turn, store.upkeep.checkpoint), "interval", seconds=60, id="checkpoint")
     scheduler.add_job(_in_turn(turn, expire), "interval", hours=1, id="expiry")
     scheduler.add_job(_in_turn(turn, copy), "cron", hour=3, minute=17, id="backup")
     scheduler.start()
@@ -66,7 +66,7 @@ async def back_up(store: SqlStore, folder: Path, now_s: float) -> Path:
     stamp = datetime.fromtimestamp(now_s, UTC).strftime("%Y%m%dT%H%M%SZ")
     target = folder / f"proxyd-{stamp}.db"
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-    await store.backup(target)
+    await store.upkeep.backup(target)
     await asyncio.to_thread(_prune, folder)
     log.info("backup written", path=str(target), at=iso_time(now_s))
     return target

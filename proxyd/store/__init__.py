@@ -1,8 +1,19 @@
 """What the daemon remembers, in one transaction per observation."""
 
 from proxyd.store.access import KEPT_ANSWERS_S
-from proxyd.store.engine import migrate_database, owner_lock
+from proxyd.store.opening import copy_database, is_postgresql, migrate_database, open_store
 from proxyd.store.past import read_past
-from proxyd.store.sql import SqlStore, StoredText, open_store
+from proxyd.store.sql import SqlStore, StoredText
+from proxyd.store.sqlite import owner_lock
 
-__all__ = ["KEPT_ANSWERS_S", "SqlStore", "StoredText", "migrate_database", "open_store", "owner_lock", "read_past"]
+__all__ = [
+    "KEPT_ANSWERS_S",
+    "SqlStore",
+    "StoredText",
+    "copy_database",
+    "is_postgresql",
+    "migrate_database",
+    "open_store",
+    "owner_lock",
+    "read_past",
+]

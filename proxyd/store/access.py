@@ -11,7 +11,7 @@ from proxyd.errors import ConflictError
 from proxyd.ports import StoredAnswer, Token
 from proxyd.store import tables as t
 from proxyd.store.engine import Reader
-from proxyd.store.statements import upsert
+from proxyd.store.statements import execute_many, upsert
 from proxyd.store.writer import Writer
 
 KEPT_ANSWERS_S = 86400.0
@@ -64,4 +64,4 @@ class SqlAccess:
 
     async def keep_answer(self, answer: StoredAnswer) -> None:
         """Store an answer to a key."""
-        await self._writer.submit(lambda connection: connection.execute(_UPSERT_ANSWER, asdict(answer)))
+        await self._writer.submit(lambda connection: execute_many(connection, _UPSERT_ANSWER, [asdict(answer)]))

@@ -29,7 +29,7 @@ from proxyd.ports import Delivery, Gathered
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.engine import Reader
-from proxyd.store.webhooks import SqlWebhooks
+from proxyd.store.webhooks import SqlWebhooks, held, state_of
 from proxyd.store.writer import Writer, drained
 
 WAITING = ("pending", "held", "gathering", "gathered")
@@ -217,7 +217,7 @@ class SqlOutbox:
         def write(connection: Connection) -> None:
             first, *others = [{"member": row.position, "of_digest": digest_id} for row in members]
             leader = connection.execute(select(t.outbox).where(t.outbox.c.position == first["member"])).one()
-            now = self.webhooks.state_of(leader._asdict())
+            now = state_of(leader._asdict(), held(connection))
             connection.execute(_LEAD_DIGEST, first | {"text": text, "now": now})
             if others:
                 connection.execute(_JOIN_DIGEST, others)

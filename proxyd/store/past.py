@@ -15,7 +15,8 @@ from sqlalchemy import Connection, NullPool, Row, Select, Table, create_engine, 
 from proxyd.errors import NotFoundError, StoreError
 from proxyd.simulate.past import SeenSource
 from proxyd.store import tables as t
-from proxyd.store.engine import migration_config, prepare_reader, store_errors
+from proxyd.store.engine import migration_config, store_errors
+from proxyd.store.sqlite import prepare_reader
 
 _SOURCES = (
     select(

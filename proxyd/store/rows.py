@@ -326,8 +326,8 @@ class DigestTimes:
 
 
 def lane(rule: str, endpoint: str) -> str:
-    """Return the way of a rule to an endpoint: what keeps an order."""
-    return f"{rule}\0{endpoint}"
+    """Return the way of a rule to an endpoint, which has no line end: what keeps an order."""
+    return f"{rule}\n{endpoint}"
 
 
 def declared_as(delivery: Delivery) -> str:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, closing
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Engine,
     Select,
     and_,
     bindparam,
@@ -48,10 +44,11 @@ from proxyd.rules import (
 from proxyd.store import history, rows
 from proxyd.store import tables as t
 from proxyd.store.access import KEPT_ANSWERS_S, SqlAccess
-from proxyd.store.engine import StoreConnections, migrate, sqlite_connections, store_errors
+from proxyd.store.engine import StoreConnections
 from proxyd.store.outbox import WAITING, SqlOutbox, forget_changed_endpoints, shown
 from proxyd.store.rows import DigestTimes
 from proxyd.store.statements import add_up, delete_named, execute_many, upsert
+from proxyd.store.webhooks import Key, held, state_of
 from proxyd.store.writer import Writer, drained
 
 _CHUNK = 500
@@ -99,6 +96,7 @@ class SqlStore(SqlOutbox):
         self.writer = Writer(connections.writer)
         super().__init__(self.writer, self._all, self._for_people)
         self.access = SqlAccess(self.writer, self._all)
+        self.upkeep = connections.upkeep
         self._connections = connections
         self._grid = grid
         self._waiting: deque[Observation] = deque()
@@ -250,7 +248,7 @@ class SqlStore(SqlOutbox):
         observations = drained(self._waiting)
         if not observations:
             return
-        connection.execute(_UPSERT_SOURCE, [rows.source_row(o.state) for o in observations])
+        execute_many(connection, _UPSERT_SOURCE, [rows.source_row(o.state) for o in observations])
         events = [(o.state.source_id, event) for o in observations for event in o.events]
         afresh = [rows.afresh_row(o) for o in observations if o.starts_afresh]
         execute_many(connection, _MARK_ALL_GONE, afresh)
@@ -288,10 +286,13 @@ class SqlStore(SqlOutbox):
         execute_many(connection, _UPSERT_STREAM, streams)
         execute_many(connection, _INSERT_INTERVAL, intervals)
         execute_many(connection, _INSERT_NOTIFICATION, [rows.notification_row(one) for one in sent])
-        execute_many(connection, _INSERT_OUTBOX, [row for one in sent for row in self._outbox_rows(one)])
+        if sent:
+            unanswered = held(connection)
+            outbox = [row for one in sent for row in self._outbox_rows(one, unanswered)]
+            execute_many(connection, _INSERT_OUTBOX, outbox)
 
-    def _outbox_rows(self, sent: Notification) -> list[dict[str, Any]]:
-        return rows.outbox_rows(sent, self._digests.get(sent.rule), self.webhooks.state_of)
+    def _outbox_rows(self, sent: Notification, unanswered: Collection[Key]) -> list[dict[str, Any]]:
+        return rows.outbox_rows(sent, self._digests.get(sent.rule), lambda row: state_of(row, unanswered))
 
     # -- intervals of several pages
 
@@ -448,28 +449,16 @@ class SqlStore(SqlOutbox):
             deleted += gone
         return deleted
 
-    async def checkpoint(self) -> None:
-        """Move the write-ahead log into the database file; writes wait meanwhile."""
-        with store_errors():
-            await self._connections.writer.call(_checkpoint)
-
-    async def backup(self, target: Path) -> None:
-        """Write a consistent copy of the database to ``target``, which must not exist; writes go on meanwhile."""
-        with store_errors():
-            await self._connections.people.call(lambda engine: _copy(engine, target))
-
     async def ping(self) -> None:
         """Prove that the writer commits."""
         await self.writer.submit(lambda connection: connection.execute(text("SELECT 1")))
 
     async def _all(self, query: Select[*tuple[Any, ...]]) -> Sequence[Any]:
-        with store_errors():
-            return await self._connections.readers.call(lambda engine: _fetch(engine, query))
+        return await self._connections.readers.call(lambda connection: connection.execute(query).all())
 
     async def _for_people(self, query: Select[*tuple[Any, ...]]) -> Sequence[Any]:
         """Return all rows of what may take long: probes and deliveries do not wait for it."""
-        with store_errors():
-            return await self._connections.people.call(lambda engine: _fetch(engine, query))
+        return await self._connections.people.call(lambda connection: connection.execute(query).all())
 
 
 def _forget_future(connection: Connection, now_s: float) -> None:
@@ -479,34 +468,6 @@ def _forget_future(connection: Connection, now_s: float) -> None:
     waiting = o.state.in_(("pending", "held"))
     connection.execute(update(t.outbox).where(waiting, o.next_s > now_s + _LONGEST_WAIT_S).values(next_s=now_s))
     connection.execute(update(t.outbox).where(waiting, o.first_attempt_s > now_s).values(first_attempt_s=now_s))
-
-
-@asynccontextmanager
-async def open_store(database: Path, grid: ChrononGrid) -> AsyncIterator[SqlStore]:
-    """Open the database, bring it to the newest schema and yield its store.
-
-    The caller holds ``owner_lock`` and runs ``store.writer.run()``.
-    """
-    async with sqlite_connections(database) as connections:
-        await migrate(connections.writer)
-        yield SqlStore(connections, grid)
-
-
-def _fetch(engine: Engine, query: Select[*tuple[Any, ...]]) -> Sequence[Any]:
-    with engine.connect() as connection:
-        return connection.execute(query).all()
-
-
-def _checkpoint(engine: Engine) -> None:
-    with engine.connect() as connection:
-        connection.connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
-
-
-def _copy(engine: Engine, target: Path) -> None:
-    """Copy a database on a connection of its own."""
-    with closing(sqlite3.connect(engine.url.database or "", isolation_level=None)) as connection:
-        target.touch(0o600, exist_ok=False)  # it holds secrets; SQLite fills it
-        connection.execute("VACUUM INTO ?", (str(target),))
 
 
 def _events(source_id: str, kind: EventKind) -> tuple[Select[*tuple[Any, ...]], Callable[[Any], StoredEvent]]:

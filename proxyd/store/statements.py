@@ -6,29 +6,47 @@ from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Executable, Table, bindparam, delete
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.dialects import postgresql, sqlite
 
 
-def upsert(table: Table) -> Executable:
-    """Return a statement that writes whole rows, whether or not there are rows of these keys."""
-    statement = insert(table)
+class Upsert:
+    """A statement that each database spells in its own way: writes rows over those of the same keys."""
+
+    def __init__(self, table: Table, *, adds: bool = False) -> None:
+        self._statements = {
+            "postgresql": _upsert(postgresql.insert(table), table, adds=adds),
+            "sqlite": _upsert(sqlite.insert(table), table, adds=adds),
+        }
+
+    def of(self, connection: Connection) -> Executable:
+        """Return the statement that this database understands."""
+        return self._statements[connection.dialect.name]
+
+
+def _upsert(statement: postgresql.Insert | sqlite.Insert, table: Table, *, adds: bool) -> Executable:
     keys = [column.name for column in table.primary_key]
-    changed = {c.name: statement.excluded[c.name] for c in table.columns if c.name not in keys}
+    changed = {
+        c.name: c + statement.excluded[c.name] if adds else statement.excluded[c.name]
+        for c in table.columns
+        if c.name not in keys
+    }
     return statement.on_conflict_do_update(index_elements=keys, set_=changed)
 
 
-def add_up(table: Table) -> Executable:
+def upsert(table: Table) -> Upsert:
+    """Return a statement that writes whole rows, whether or not there are rows of these keys."""
+    return Upsert(table)
+
+
+def add_up(table: Table) -> Upsert:
     """Return a statement that writes rows, and adds to those of the same keys that are there."""
-    statement = insert(table)
-    keys = [column.name for column in table.primary_key]
-    sums = {c.name: c + statement.excluded[c.name] for c in table.columns if c.name not in keys}
-    return statement.on_conflict_do_update(index_elements=keys, set_=sums)
+    return Upsert(table, adds=True)
 
 
-def execute_many(connection: Connection, statement: Executable, values: list[dict[str, Any]]) -> None:
+def execute_many(connection: Connection, statement: Executable | Upsert, values: list[dict[str, Any]]) -> None:
     """Run a statement with each of ``values``, none or many."""
     if values:
-        connection.execute(statement, values)
+        connection.execute(statement.of(connection) if isinstance(statement, Upsert) else statement, values)
 
 
 def delete_named(connection: Connection, table: Table, column: ColumnElement[Any], names: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import (
+    BigInteger,
     Boolean,
     Column,
     Float,
@@ -20,6 +21,7 @@ from sqlalchemy import (
 )
 
 metadata = MetaData()
+_NUMBER = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows itself only where they are INTEGER
 
 texts = Table(
     "texts",
@@ -198,7 +200,7 @@ joint_intervals = Table(  # open on several pages
 intervals = Table(
     "intervals",
     metadata,
-    Column("interval_id", Integer, primary_key=True),
+    Column("interval_id", _NUMBER, primary_key=True),
     Column("rule", String, nullable=False),
     Column("source_id", String, nullable=False),
     Column("seq", Integer, nullable=False),
@@ -217,7 +219,7 @@ intervals = Table(
 notifications = Table(
     "notifications",
     metadata,
-    Column("position", Integer, primary_key=True),
+    Column("position", _NUMBER, primary_key=True),
     Column("notification_id", String, nullable=False, unique=True),
     Column("rule", String, nullable=False),
     Column("source_id", String, nullable=False),
@@ -233,7 +235,7 @@ notifications = Table(
 outbox = Table(
     "outbox",
     metadata,
-    Column("position", Integer, primary_key=True),
+    Column("position", _NUMBER, primary_key=True),
     Column("notification_id", String, ForeignKey("notifications.notification_id", ondelete="CASCADE"), nullable=False),
     Column("endpoint", Text, nullable=False),
     Column("secret_kind", String, nullable=False),
@@ -260,8 +262,8 @@ Index("ix_outbox_digest", outbox.c.digest_id, sqlite_where=_is_gathered, postgre
 attempts = Table(  # they go with their delivery
     "attempts",
     metadata,
-    Column("attempt_id", Integer, primary_key=True),
-    Column("position", Integer, ForeignKey("outbox.position", ondelete="CASCADE"), nullable=False),
+    Column("attempt_id", _NUMBER, primary_key=True),
+    Column("position", _NUMBER, ForeignKey("outbox.position", ondelete="CASCADE"), nullable=False),
     Column("attempted_s", Float, nullable=False),
     Column("duration_s", Float, nullable=False),
     Column("result", String, nullable=False),  # accepted, retry or dead
@@ -306,7 +308,7 @@ tokens = Table(
 probes = Table(  # of the last days: why each was made and what came of it
     "probes",
     metadata,
-    Column("position", Integer, primary_key=True),
+    Column("position", _NUMBER, primary_key=True),
     Column("source_id", String, nullable=False),
     Column("started_s", Float, nullable=False),
     Column("finished_s", Float, nullable=False),
@@ -331,4 +333,13 @@ answers = Table(  # to requests with an Idempotency-Key
     Column("content_type", String, nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("answered_s", Float, nullable=False),
+)
+
+leaders = Table(  # of several machines: which does a role's work
+    "leaders",
+    metadata,
+    Column("role", String, primary_key=True),
+    Column("term", Integer, nullable=False),  # counts the changes
+    Column("name", String, nullable=False),
+    Column("since_s", Float, nullable=False),
 )

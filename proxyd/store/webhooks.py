@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, and_, bindparam, delete, insert, select, update
@@ -31,15 +31,11 @@ _GIVE_UP = (
 
 
 class SqlWebhooks:
-    """The Webhooks port over SQLAlchemy.
-
-    ``held`` holds the keys of the unconfirmed; only the writer's thread may look at it, for it changes with the tables.
-    """
+    """The Webhooks port over SQLAlchemy."""
 
     def __init__(self, writer: Writer, read: Reader) -> None:
         self._writer = writer
         self._read = read
-        self.held: frozenset[Key] = frozenset()
 
     async def unconfirmed(self) -> list[UnconfirmedWebhook]:
         """Return those that were declared and have not answered yet."""
@@ -60,7 +56,7 @@ class SqlWebhooks:
         self, connection: Connection, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str
     ) -> None:
         key = key_of(webhook)
-        if key not in self.held and state is not WebhookState.CONFIRMED:
+        if state is not WebhookState.CONFIRMED and key not in held(connection):
             return
         if state is WebhookState.UNCONFIRMED:
             connection.execute(update(t.webhooks).where(_OF_KEY).values(detail=detail), [_of(key)])
@@ -68,7 +64,6 @@ class SqlWebhooks:
         values = {"state": state.value, "since_s": now_s, "detail": detail}
         connection.execute(update(t.webhooks).where(_OF_KEY).values(**values), [_of(key)])
         connection.execute(_RELEASE, [_of(key)])
-        self.held -= {key}
 
     async def all(self) -> list[dict[str, Any]]:
         """Return every webhook for people: endpoint, form, secret_kind, secret_name, state, since_s and detail."""
@@ -91,12 +86,20 @@ class SqlWebhooks:
         fresh = {"state": WebhookState.UNCONFIRMED.value, "since_s": now_s, "detail": ""}
         if new := [dict(zip(_KEY, key, strict=True)) | fresh for key in declared - stored.keys()]:
             connection.execute(insert(t.webhooks), new)
-        self.held = frozenset(unconfirmed & declared | declared - stored.keys())
 
-    def state_of(self, row: Mapping[str, Any]) -> str:
-        """Return the state of a row of the outbox that may go now: held where its webhook has not answered."""
-        is_held = row["kind"] == "webhook" and tuple(row[name] for name in _KEY) in self.held
-        return "held" if is_held else "pending"
+
+def held(connection: Connection) -> frozenset[Key]:
+    """Return the webhooks that have not answered; they cannot answer before this transaction is over.
+
+    Else what another process releases meanwhile would never go: it cannot see what this one writes.
+    """
+    return frozenset(tuple(row) for row in connection.execute(_HELD))
+
+
+def state_of(row: Mapping[str, Any], held: Collection[Key]) -> str:
+    """Return the state of a row of the outbox that may go now: held where its webhook has not answered."""
+    is_held = row["kind"] == "webhook" and tuple(row[name] for name in _KEY) in held
+    return "held" if is_held else "pending"
 
 
 def key_of(webhook: WebhookDelivery) -> Key:
@@ -104,6 +107,11 @@ def key_of(webhook: WebhookDelivery) -> Key:
     return webhook.url, webhook.form.value, webhook.secret.kind, webhook.secret.name
 
 
+_HELD = (
+    select(*(t.webhooks.c[name] for name in _KEY))
+    .where(t.webhooks.c.state == WebhookState.UNCONFIRMED.value)
+    .with_for_update(read=True)
+)
 _STORED = select(*(t.webhooks.c[name] for name in _KEY), t.webhooks.c.state)
 
 

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 
 from proxyd.errors import ProxydError, StoreError
-from proxyd.store.engine import Connections, store_errors
+from proxyd.store.engine import Connections
 
 T = TypeVar("T")
 Write: TypeAlias = Callable[[Connection], T]
@@ -27,7 +27,7 @@ class _Queued:
 
 
 class Writer:
-    """Runs writes one after the other on the one writing connection, in its thread.
+    """Runs writes one after the other on the one writing connection.
 
     ``run`` is a task of its own. When the database fails, so do the writes of its batch, and it raises ``StoreError``,
     which ends the daemon: a monitor that cannot remember must not go on.
@@ -42,7 +42,7 @@ class Writer:
     async def submit(self, write: Write[T]) -> T:
         """Run ``write`` in a transaction and return its result once that is committed.
 
-        It runs in the writer's thread: what it shares with the event loop must bear that.
+        It may run in a thread of the writer's: what it shares with the event loop must bear that.
         A write may refuse by raising a ``ProxydError``, before it has changed anything; others in its batch go on.
         """
         if self._failed is not None:
@@ -107,8 +107,7 @@ class Writer:
 
     async def _commit(self, batch: list[_Queued]) -> None:
         writes = [queued.write for queued in batch]
-        with store_errors():
-            results = await self._connection.call(lambda engine: _run_in_transaction(engine, writes))
+        results = await self._connection.call(lambda connection: _run(connection, writes))
         for queued, (result, refusal) in zip(batch, results, strict=True):
             if queued.done.done():
                 continue
@@ -126,13 +125,12 @@ def drained(waiting: deque[T]) -> list[T]:
     return [waiting.popleft() for _ in range(len(waiting))]
 
 
-def _run_in_transaction(engine: Engine, writes: Sequence[Write[Any]]) -> list[Result]:
-    """Run writes in one transaction; one that refuses does so before it changed anything."""
+def _run(connection: Connection, writes: Sequence[Write[Any]]) -> list[Result]:
+    """Run writes one after the other; one that refuses does so before it changed anything."""
     results: list[Result] = []
-    with engine.begin() as connection:
-        for write in writes:
-            try:
-                results.append((write(connection), None))
-            except ProxydError as error:
-                results.append((None, error))
+    for write in writes:
+        try:
+            results.append((write(connection), None))
+        except ProxydError as error:
+            results.append((None, error))
     return results

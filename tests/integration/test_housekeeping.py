@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, text
 
 from proxyd.daemon.housekeeping import back_up, housekeeping, make_scheduler
 from proxyd.model.chronon import ChrononGrid
 from proxyd.store import SqlStore, open_store
-from proxyd.store.engine import sqlite_connections
+from proxyd.store.sqlite import sqlite_connections
 from tests.fakes import FakeClock
 
 
@@ -72,6 +72,5 @@ async def test_sqlite_is_opened_the_way_that_loses_nothing(tmp_path: Path) -> No
     assert not found["writer", "mmap_size"]
 
 
-def _pragma(name: str, engine: Engine) -> object:
-    with engine.connect() as connection:
-        return connection.execute(text(f"PRAGMA {name}")).scalar()
+def _pragma(name: str, connection: Connection) -> object:
+    return connection.execute(text(f"PRAGMA {name}")).scalar()

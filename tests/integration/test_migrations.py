@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,13 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Engine, insert, inspect, select, text
+from sqlalchemy import Connection, insert, inspect, select, text
 
-from proxyd.store.engine import migrate, migration_config, migrations_folder, sqlite_connections
+from proxyd.errors import StoreError
+from proxyd.store.engine import migrate, migration_config, migrations_folder
+from proxyd.store.opening import open_connections
 from proxyd.store.tables import metadata
+from tests.servers import PostgresServer
 
 REVISIONS = sorted(path.name[:4] for path in migrations_folder().glob("versions/[0-9]*.py"))
 ROWS: dict[str, dict[str, Any]] = {
@@ -66,7 +70,7 @@ ROWS: dict[str, dict[str, Any]] = {
         "endpoint": "https://r.example/hook",
         "secret_kind": "env",
         "secret_name": "SECRET_A",
-        "lane": "r.example",
+        "lane": "R\nhttps://r.example/hook",
         "state": "pending",
         "attempts": 2,
         "first_attempt_s": 1e9,
@@ -76,15 +80,22 @@ ROWS: dict[str, dict[str, Any]] = {
 }
 
 
-def differences(engine: Engine) -> list[object]:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str | Path:
+    if request.param == "sqlite":
+        return tmp_path / "p.db"
+    address: str = request.getfixturevalue("postgresql").create()
+    return address
+
+
+def differences(connection: Connection) -> list[object]:
     """Return what the code's tables have otherwise than the database's."""
-    with engine.connect() as connection:
-        return list(compare_metadata(MigrationContext.configure(connection), metadata))
+    return list(compare_metadata(MigrationContext.configure(connection), metadata))
 
 
-def schema(engine: Engine) -> dict[str, str]:
+def schema(connection: Connection) -> dict[str, str]:
     """Return all that the database says of each table: columns with their defaults, keys and indexes."""
-    found = inspect(engine)
+    found = inspect(connection)
     return {name: _described(found, name) for name in found.get_table_names()}
 
 
@@ -94,30 +105,26 @@ def _described(found: Any, name: str) -> str:
         (i["name"], i["column_names"], i["unique"], str(i.get("dialect_options", {}).get("sqlite_where")))
         for i in found.get_indexes(name)
     ]
-    keys = found.get_pk_constraint(name), found.get_foreign_keys(name), found.get_unique_constraints(name)
+    key = found.get_pk_constraint(name)["constrained_columns"]
+    keys = key, found.get_foreign_keys(name), found.get_unique_constraints(name)
     return repr((sorted(columns), sorted(indexes), keys))
 
 
-def fill(engine: Engine) -> None:
-    with engine.begin() as connection:
-        for name, row in ROWS.items():
-            connection.execute(insert(metadata.tables[name]), row)
+def fill(connection: Connection) -> None:
+    for name, row in ROWS.items():
+        connection.execute(insert(metadata.tables[name]), row)
 
 
-def rows(engine: Engine) -> dict[str, list[dict[str, Any]]]:
-    with engine.connect() as connection:
-        return {
-            name: [dict(row) for row in connection.execute(select(metadata.tables[name])).mappings()] for name in ROWS
-        }
+def rows(connection: Connection) -> dict[str, list[dict[str, Any]]]:
+    return {name: [dict(row) for row in connection.execute(select(metadata.tables[name])).mappings()] for name in ROWS}
 
 
-def down_to(revision: str, engine: Engine) -> None:
-    with engine.begin() as connection:
-        command.downgrade(migration_config(connection), revision)
+def down_to(revision: str, connection: Connection) -> None:
+    command.downgrade(migration_config(connection), revision)
 
 
-async def test_the_newest_schema_is_the_one_the_code_knows(tmp_path: Path) -> None:
-    async with sqlite_connections(tmp_path / "p.db") as connections:
+async def test_the_newest_schema_is_the_one_the_code_knows(database: str | Path) -> None:
+    async with open_connections(database) as connections:
         writer = connections.writer
         await migrate(writer)
         await migrate(writer)
@@ -125,49 +132,65 @@ async def test_the_newest_schema_is_the_one_the_code_knows(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("revision", REVISIONS[:-1])
-async def test_who_goes_back_and_forth_again_loses_nothing(tmp_path: Path, revision: str) -> None:
-    async with sqlite_connections(tmp_path / "p.db") as connections:
+async def test_who_goes_back_and_forth_again_loses_nothing(database: str | Path, revision: str) -> None:
+    async with open_connections(database) as connections:
         writer = connections.writer
         await migrate(writer)
         await writer.call(fill)
         before = await writer.call(schema), await writer.call(rows)
-        await writer.call(lambda engine: down_to(revision, engine))
+        await writer.call(lambda connection: down_to(revision, connection))
         assert await writer.call(differences) != []
         await migrate(writer)
         assert await writer.call(differences) == []
         assert (await writer.call(schema), await writer.call(rows)) == before
 
 
-async def test_going_back_before_the_first_revision_leaves_nothing(tmp_path: Path) -> None:
-    async with sqlite_connections(tmp_path / "p.db") as connections:
+async def test_going_back_before_the_first_revision_leaves_nothing(database: str | Path) -> None:
+    async with open_connections(database) as connections:
         writer = connections.writer
         await migrate(writer)
         before = await writer.call(schema)
         await writer.call(fill)
-        await writer.call(lambda engine: down_to("base", engine))
+        await writer.call(lambda connection: down_to("base", connection))
         assert list(await writer.call(schema)) == ["alembic_version"]
         await migrate(writer)
         assert await writer.call(schema) == before
 
 
-async def test_webhooks_that_accepted_something_before_there_were_pings_need_none(tmp_path: Path) -> None:
+async def test_a_database_of_a_newer_proxyd_is_not_touched(database: str | Path) -> None:
+    def renumber(connection: Connection) -> None:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+
+    async with open_connections(database) as connections:
+        await migrate(connections.writer)
+        await connections.writer.call(renumber)
+        with pytest.raises(StoreError, match="newer proxyd"):
+            await migrate(connections.writer)
+
+
+async def test_of_two_that_migrate_at_once_one_does_and_both_are_well(postgresql: PostgresServer) -> None:
+    address = postgresql.create()
+    async with open_connections(address) as one, open_connections(address) as other:
+        await asyncio.gather(migrate(one.writer), migrate(other.writer))
+        assert await one.writer.call(differences) == []
+
+
+async def test_webhooks_that_accepted_something_before_there_were_pings_need_none(database: str | Path) -> None:
     delivered = (
         "INSERT INTO outbox (notification_id, endpoint, lane, secret_kind, secret_name, kind, form, state, attempts,"
         " next_s, done_s) SELECT notification_id, endpoint || '/' || :state, lane || :state, secret_kind, secret_name,"
         " kind, form, :state, attempts, next_s, 7.0 FROM outbox LIMIT 1"
     )
 
-    def before_pings(engine: Engine) -> None:
-        fill(engine)
-        down_to("0005", engine)
-        with engine.begin() as connection:
-            connection.execute(text(delivered), [{"state": "delivered"}, {"state": "dead"}])
+    def before_pings(connection: Connection) -> None:
+        fill(connection)
+        down_to("0005", connection)
+        connection.execute(text(delivered), [{"state": "delivered"}, {"state": "dead"}])
 
-    def told(engine: Engine) -> list[tuple[Any, ...]]:
-        with engine.connect() as connection:
-            return [tuple(row) for row in connection.execute(text("SELECT endpoint, state, since_s FROM webhooks"))]
+    def told(connection: Connection) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in connection.execute(text("SELECT endpoint, state, since_s FROM webhooks"))]
 
-    async with sqlite_connections(tmp_path / "p.db") as connections:
+    async with open_connections(database) as connections:
         writer = connections.writer
         await migrate(writer)
         await writer.call(before_pings)

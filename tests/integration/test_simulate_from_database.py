@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 from alembic import command
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, text
 
 from proxyd.cli.main import main
 from proxyd.errors import NotFoundError
 from proxyd.model.chronon import ChrononGrid
 from proxyd.store import open_store, owner_lock, read_past
-from proxyd.store.engine import migration_config, sqlite_connections
+from proxyd.store.engine import migration_config
+from proxyd.store.sqlite import sqlite_connections
 from tests.fleets import Drive, changed, decider, declaration, item, source
 
 DAY_S, HOUR_S = 86400.0, 3600.0
@@ -86,10 +87,9 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 async def change(database: Path, *statements: str) -> None:
-    def run(engine: Engine) -> None:
-        with engine.begin() as connection:
-            for statement in statements:
-                connection.execute(text(statement))
+    def run(connection: Connection) -> None:
+        for statement in statements:
+            connection.execute(text(statement))
 
     async with sqlite_connections(database) as connections:
         await connections.writer.call(run)
@@ -203,9 +203,8 @@ def test_another_kind_of_file_is_named(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_an_older_schema_is_not_migrated(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def older(engine: Engine) -> None:
-        with engine.begin() as connection:
-            command.downgrade(migration_config(connection), "0007")
+    def older(connection: Connection) -> None:
+        command.downgrade(migration_config(connection), "0007")
 
     async def go_back() -> None:
         async with sqlite_connections(database) as connections:

@@ -1,0 +1,68 @@
+"""Opens a store over whichever database the settings name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+from proxyd.model.chronon import ChrononGrid
+from proxyd.store.copying import copy_between
+from proxyd.store.engine import StoreConnections, migrate
+from proxyd.store.sql import SqlStore
+from proxyd.store.sqlite import sqlite_connections
+
+POSTGRESQL = ("postgresql:", "postgresql+asyncpg:")
+_LEASE_S = 30.0
+
+
+def is_postgresql(database: str | Path) -> bool:
+    """Return whether a database is named by an address of PostgreSQL.
+
+    >>> is_postgresql("postgresql+asyncpg://db.example/proxyd"), is_postgresql("data/proxyd.db")
+    (True, False)
+    """
+    return str(database).startswith(POSTGRESQL)
+
+
+def open_connections(
+    database: str | Path, *, role: str = "store", lease_s: float = _LEASE_S
+) -> AbstractAsyncContextManager[StoreConnections]:
+    """Open connections to a database: the path of a file, or an address of PostgreSQL."""
+    if not is_postgresql(database):
+        return sqlite_connections(Path(database))
+    from proxyd.store.postgresql import postgresql_connections
+
+    return postgresql_connections(str(database), role=role, lease_s=lease_s)
+
+
+@asynccontextmanager
+async def open_store(database: str | Path, grid: ChrononGrid) -> AsyncIterator[SqlStore]:
+    """Open the database, bring it to the newest schema and yield its store.
+
+    The caller holds a file's ``owner_lock`` and runs ``store.writer.run()``.
+    """
+    async with open_connections(database) as connections:
+        await migrate(connections.writer)
+        yield SqlStore(connections, grid)
+
+
+async def copy_database(source: str | Path, target: str | Path) -> dict[str, int]:
+    """Copy a whole database to another one, which is empty or not there yet; return how many rows each table has.
+
+    The caller holds the ``owner_lock`` of files. What is copied is one state of the source, all of it or nothing.
+
+    Raises
+    ------
+    StoreError
+        There is something in the target, or the source does not have the newest tables.
+    """
+    async with open_connections(source) as reading, open_connections(target) as writing:
+        await migrate(writing.writer)
+        return await copy_between(reading, writing)
+
+
+async def migrate_database(database: str | Path) -> None:
+    """Bring the database to the newest schema; the caller holds a file's ``owner_lock``."""
+    async with open_connections(database) as connections:
+        await migrate(connections.writer)

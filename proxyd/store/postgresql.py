@@ -1,0 +1,147 @@
+"""PostgreSQL: one session that writes and holds its role's lock, and pools of sessions that read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import URL, Connection, func, make_url, select, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from proxyd.errors import StoreError, StoreUnreachableError
+from proxyd.store.copying import copy_to_file
+from proxyd.store.engine import LOCKS, StoreConnections, store_errors
+from proxyd.store.tables import metadata
+
+_READERS, _PEOPLE = 4, 2
+_CONNECT_S = 5.0
+_AWAY = ("08", "53", "57P", "25P03")  # SQLSTATEs of a server that is not there, is full, or ended our session
+
+T = TypeVar("T")
+
+
+class SessionConnection:
+    """One session, never another one in its place: what it locks is ours as long as a commit of it succeeds."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+        self._turn = asyncio.Lock()
+
+    async def call(self, function: Callable[[Connection], T]) -> T:
+        """Return ``function(connection)``, run in a transaction, after all that was called before.
+
+        Raises ``StoreUnreachableError`` where the session is over, and from then on.
+        """
+        async with self._turn:
+            if self._connection.invalidated or self._connection.closed:
+                raise StoreUnreachableError("the session with the database is over")
+            with _errors():
+                async with self._connection.begin():
+                    return await self._connection.run_sync(function)
+
+    async def take_lock(self, role: int) -> bool:
+        """Try to hold the lock of a role; return whether this session has it now."""
+        return await self.call(lambda c: bool(c.scalar(select(func.pg_try_advisory_lock(LOCKS, role)))))
+
+
+class PooledConnections:
+    """Sessions that come and go."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def call(self, function: Callable[[Connection], T]) -> T:
+        """Return ``function(connection)``, run in a transaction."""
+        with _errors():
+            async with self._engine.begin() as connection:
+                return await connection.run_sync(function)
+
+
+class PostgresUpkeep:
+    """The server keeps its log by itself; a copy is a database of SQLite, so that every proxyd can restore it."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def checkpoint(self) -> None:
+        """Do nothing: the server does."""
+
+    async def vacuum(self) -> None:
+        """Vacuum and analyse every table beside what goes on."""
+        with _errors():
+            async with self._engine.connect() as connection:
+                bare = await connection.execution_options(isolation_level="AUTOCOMMIT")
+                await bare.execute(text(f"VACUUM (ANALYZE, SKIP_LOCKED) {', '.join(metadata.tables)}"))
+
+    async def backup(self, target: Path) -> None:
+        """Write a consistent copy to ``target``, which must not exist; others go on meanwhile."""
+        with _errors():
+            async with self._engine.connect() as connection:
+                still = await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+                await still.run_sync(lambda source: copy_to_file(source, target))
+
+
+@asynccontextmanager
+async def postgresql_connections(url: str, *, role: str, lease_s: float) -> AsyncIterator[StoreConnections]:
+    """Yield the session that writes and those that read; close them at the end.
+
+    The server ends the writing session, and frees its locks, once it has not heard of it for ``lease_s``: whoever
+    needs a lock must write more often.
+    """
+    parsed = postgresql_url(url)
+    async with AsyncExitStack() as stack:
+
+        def opened(name: str, size: int, **settings: str) -> AsyncEngine:
+            engine = create_async_engine(
+                parsed,
+                pool_size=size,
+                max_overflow=0,
+                pool_pre_ping=True,
+                connect_args={
+                    "timeout": _CONNECT_S,
+                    "server_settings": {"application_name": f"proxyd {name}"} | settings,
+                },
+            )
+            stack.push_async_callback(engine.dispose)
+            return engine
+
+        lease_ms = str(round(lease_s * 1000))
+        leased = {"idle_session_timeout": lease_ms, "idle_in_transaction_session_timeout": lease_ms}
+        writing = opened(role, 1, **leased)
+        with _errors():
+            session = await stack.enter_async_context(writing.connect())
+        people = opened(f"{role} people", _PEOPLE)
+        readers = PooledConnections(opened(f"{role} readers", _READERS))
+        yield StoreConnections(SessionConnection(session), readers, PooledConnections(people), PostgresUpkeep(people))
+
+
+def postgresql_url(url: str) -> URL:
+    """Return the address of a database, with the driver that is used.
+
+    >>> postgresql_url("postgresql://me:x@db.example/proxyd").drivername
+    'postgresql+asyncpg'
+    """
+    return make_url(url).set(drivername="postgresql+asyncpg")
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Tell a server that is away from one that refuses what it was asked."""
+    try:
+        with store_errors():
+            yield
+    except StoreError as error:
+        if isinstance(error, StoreUnreachableError) or not _is_away(error.__cause__):
+            raise
+        raise StoreUnreachableError(str(error)) from error.__cause__
+
+
+def _is_away(cause: BaseException | None) -> bool:
+    if isinstance(cause, OSError):
+        return True
+    state: Any = getattr(getattr(cause, "orig", cause), "sqlstate", None)
+    return (isinstance(cause, DBAPIError) and cause.connection_invalidated) or str(state or "").startswith(_AWAY)

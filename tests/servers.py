@@ -1,0 +1,170 @@
+"""Private servers of the installed programs, on free ports, ended with the test that asked for them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+_WAIT_S = 20.0
+_numbers = count()
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for_port(port: int, process: subprocess.Popen[bytes], host: str = "127.0.0.1") -> None:
+    """Return once somebody listens there; raise where the process ended or took too long."""
+    end_s = time.monotonic() + _WAIT_S
+    while time.monotonic() < end_s:
+        if process.poll() is not None:
+            raise RuntimeError(f"{process.args!r} ended with {process.returncode}")
+        with suppress(OSError), socket.create_connection((host, port), timeout=0.2):
+            return
+        time.sleep(0.02)
+    raise RuntimeError(f"{process.args!r} does not listen on {port}")
+
+
+def postgres_program(name: str) -> str:
+    """Return the path of a program of PostgreSQL's newest installed version."""
+    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
+    path = str(found[-1]) if found else shutil.which(name)
+    if path is None:
+        raise RuntimeError(f"{name} is not installed; Debian's package is postgresql")
+    return path
+
+
+def _unprivileged() -> str | None:
+    """Return the user that servers run as where we are root, which PostgreSQL refuses."""
+    return "postgres" if os.geteuid() == 0 else None
+
+
+@dataclass
+class PostgresServer:
+    """A cluster of databases of its own; ``stop`` and ``start`` again keep what it holds."""
+
+    folder: Path
+    port: int
+    host: str = "127.0.0.1"
+    prefix: Sequence[str] = ()
+    process: subprocess.Popen[bytes] | None = None
+
+    def make(self) -> None:
+        """Make the cluster."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if user := _unprivileged():
+            shutil.chown(self.folder, user)
+        options = ("--auth=trust", "--username=proxyd", "--encoding=UTF8", "--locale=C", "--no-sync")
+        command = [postgres_program("initdb"), "-D", str(self.folder / "data"), *options]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, user=_unprivileged(), cwd="/")
+        with (self.folder / "data" / "pg_hba.conf").open("a") as rules:
+            rules.write("host all all 0.0.0.0/0 trust\n")
+
+    def start(self) -> None:
+        """Start the server; its commits are not synced, for no test cuts the power."""
+        settings = ("fsync=off", "max_connections=200", f"listen_addresses={self.host}", "log_min_messages=fatal")
+        options = [part for each in settings for part in ("-c", each)]
+        command = [postgres_program("postgres"), "-D", str(self.folder / "data"), "-k", str(self.folder)]
+        self.process = subprocess.Popen(
+            [*self.prefix, *command, "-p", str(self.port), *options],
+            user=None if self.prefix else _unprivileged(),
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+        )
+        end_s = time.monotonic() + _WAIT_S
+        ready = [postgres_program("pg_isready"), "-q", "-h", str(self.folder), "-p", str(self.port)]
+        while subprocess.run(ready, check=False).returncode != 0:
+            if time.monotonic() > end_s or self.process.poll() is not None:
+                raise RuntimeError("PostgreSQL does not start")
+            time.sleep(0.02)
+
+    def stop(self, how: signal.Signals = signal.SIGQUIT) -> None:
+        """Stop the server: SIGINT ends sessions in order, SIGQUIT at once, as a crash would."""
+        if self.process is not None:
+            self.process.send_signal(how)
+            self.process.wait(_WAIT_S)
+            self.process = None
+
+    def url(self, database: str) -> str:
+        """Return the address of a database."""
+        return f"postgresql+asyncpg://proxyd@{self.host}:{self.port}/{database}"
+
+    def create(self) -> str:
+        """Make a database and return its address."""
+        name = f"proxyd_{next(_numbers)}"
+        self.query(f"CREATE DATABASE {name}")
+        return self.url(name)
+
+    def query(self, statement: str, database: str = "postgres") -> str:
+        """Return what ``psql`` prints for a statement."""
+        address = ("-h", str(self.folder), "-p", str(self.port), "-U", "proxyd", "-d", database)
+        command = [postgres_program("psql"), "-X", "-A", "-t", "-q", *address, "-c", statement]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@contextmanager
+def postgres_server() -> Iterator[PostgresServer]:
+    """Run a server of PostgreSQL."""
+    with tempfile.TemporaryDirectory(prefix="proxyd-pg-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)
+        server = PostgresServer(Path(folder) / "cluster", free_port())
+        server.make()
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+@dataclass
+class NatsServer:
+    """A server of NATS with JetStream, whose streams outlive it."""
+
+    folder: Path
+    port: int
+    host: str = "127.0.0.1"
+    prefix: Sequence[str] = ()
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        return f"nats://{self.host}:{self.port}"
+
+    def start(self, environment: Mapping[str, str] | None = None) -> None:
+        """Start the server."""
+        command = ["nats-server", "-js", "-sd", str(self.folder), "-a", self.host, "-p", str(self.port)]
+        self.process = subprocess.Popen([*self.prefix, *command], stderr=subprocess.DEVNULL, env=environment)
+        if not self.prefix:
+            wait_for_port(self.port, self.process, self.host)
+
+    def stop(self) -> None:
+        """Kill the server."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(_WAIT_S)
+            self.process = None
+
+
+@contextmanager
+def nats_server(folder: Path) -> Iterator[NatsServer]:
+    """Run a server of NATS."""
+    server = NatsServer(folder / "nats", free_port())
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
