@@ -30,6 +30,7 @@ import feedparser
 from proxyd import app, log
 from proxyd.config import Settings
 from proxyd.daemon import DaemonControl
+from proxyd.fleet import LocalTransport
 from proxyd.model.profile import PageClass
 from proxyd.net import Guard, HostTokens, make_session, raise_open_files
 from proxyd.probing import Fetcher, HttpProber, ParsedFeed, ParserPool
@@ -264,7 +265,7 @@ async def daemon(targets: Sequence[str], *, fast_path: bool = True, **changes: o
         settings = _settings(Path(name), **changes)
         settings.profiles.mkdir()
         _write_profiles(settings.profiles, targets)
-        with owner_lock(settings.database_path):
+        with owner_lock(settings.database):
             async with _parts(settings, fast_path=fast_path) as parts, asyncio.TaskGroup() as tasks:
                 running, control = app.build(settings, parts)
                 tasks.create_task(running.run(), name="daemon")
@@ -280,7 +281,7 @@ async def _parts(settings: Settings, *, fast_path: bool) -> AsyncIterator[app.Pa
             session = await opened.enter_async_context(make_session(Guard(settings.networks), contact=""))
             pool = await opened.enter_async_context(ParserPool(slow_path, workers=settings.parser_processes))
             fetcher = Fetcher(session, Guard(settings.networks), HostTokens(parts.clock, 0.0), parts.clock)
-            parts = replace(parts, prober=HttpProber(fetcher, pool, parts.clock))
+            parts = replace(parts, transport=LocalTransport(HttpProber(fetcher, pool, parts.clock)))
         yield parts
 
 

@@ -191,7 +191,7 @@ async def daemon(texts: Sequence[str], budget: str = PACED) -> AsyncIterator[Dae
         settings.profiles.mkdir()
         for number, text in enumerate(texts):
             (settings.profiles / f"{number:04d}.profile").write_text(text, encoding="utf-8")
-        with owner_lock(settings.database_path):
+        with owner_lock(settings.database):
             async with app.open_parts(settings) as opened, asyncio.TaskGroup() as tasks:
                 running, control = app.build(settings, _with_secret(opened, settings))
                 tasks.create_task(running.run(), name="daemon")
@@ -242,7 +242,7 @@ async def from_the_outbox(port: int, scale: Scale, *, endpoints: int) -> Line:
         await until(lambda: control.declarations.has_started)
         await _fill(control.store, port, scale.deliveries, endpoints)
         began = perf_counter()
-        control.dispatcher.wake()
+        control.notifying.wake()
         await until(lambda: value(control, "proxyd_deliveries_total", result="accepted") >= scale.deliveries)
         seconds = perf_counter() - began
     per_s = scale.deliveries / seconds

@@ -27,6 +27,8 @@ from proxyd.daemon import (
     DaemonSettings,
     Declarations,
     Loops,
+    Notifier,
+    Notifying,
     Planning,
     ProbeLoop,
     Pushes,
@@ -35,6 +37,7 @@ from proxyd.daemon import (
 )
 from proxyd.errors import NotFoundError, ProfileError
 from proxyd.estimation import Cycle
+from proxyd.fleet import LocalTransport
 from proxyd.language import CheckSettings, check
 from proxyd.metrics import Metrics
 from proxyd.model.chronon import ChrononGrid
@@ -60,7 +63,7 @@ from proxyd.notify import (
     is_installed,
 )
 from proxyd.politeness import EndpointLimits
-from proxyd.ports import Channel, Clock, Prober, Scope
+from proxyd.ports import Channel, Clock, Scope, Transport
 from proxyd.probing import Fetcher, FetchLimits, HttpProber, HubClient, ParserPool, Robots, Trip, robots_limits
 from proxyd.rules import Decider, DeciderSettings, probe_request
 from proxyd.scheduling import PlannerSettings
@@ -122,15 +125,15 @@ class Parts:
 
     clock: Clock
     store: SqlStore
-    prober: Prober
+    transport: Transport
     pushes: PushParts
     channel: Channel
     secrets: SecretStore
     rng: np.random.Generator
 
 
-def _deliveries(settings: Settings, parts: Parts, metrics: Metrics) -> tuple[Dispatcher, Pings]:
-    """Return what delivers, and what asks new webhooks first."""
+def make_notifier(settings: Settings, parts: Parts, metrics: Metrics) -> Notifier:
+    """Return what delivers, and asks new webhooks first."""
     dispatcher = Dispatcher(
         parts.store,
         parts.channel,
@@ -149,28 +152,31 @@ def _deliveries(settings: Settings, parts: Parts, metrics: Metrics) -> tuple[Dis
         dispatcher.wake,
         asks=settings.ping_webhooks,
     )
-    return dispatcher, pings
+    return Notifier(dispatcher, pings)
 
 
-def build(settings: Settings, parts: Parts) -> tuple[Daemon, DaemonControl]:
-    """Return a daemon over ``parts``, and what the API asks of it."""
-    metrics = Metrics()
+def build(
+    settings: Settings, parts: Parts, *, metrics: Metrics | None = None, notifying: Notifying | None = None
+) -> tuple[Daemon, DaemonControl]:
+    """Return a daemon over ``parts``, and what the API asks of it; it delivers itself unless told who does."""
+    metrics = metrics or Metrics()
     decider = Decider(decider_settings(settings), parts.rng)
     declarations = Declarations(
         settings.profiles, parts.store, decider, parts.clock, check_settings(settings), metrics, parts.secrets.resolve
     )
-    dispatcher, pings = _deliveries(settings, parts, metrics)
+    notifying = notifying or make_notifier(settings, parts, metrics)
     bell = Bell()
-    probes = ProbeLoop(decider, parts.prober, parts.store, parts.clock, metrics)
+    probes = ProbeLoop(decider, parts.transport, parts.store, parts.clock, metrics)
     for teller in (declarations, probes):
-        teller.tell(dispatcher.wake)
+        teller.tell(notifying.wake)
         teller.tell(bell.ring)
     pushes = Pushes(decider, probes, parts.store, parts.clock, metrics, parts.pushes)
-    declarations.tell_declared(pings.wake)
+    declarations.tell_declared(notifying.wake_pings)
+    planning = Planning(decider, parts.clock, metrics, every_s=settings.plan_every)
     daemon = Daemon(
         declarations,
         parts.store,
-        Loops(probes, pushes, dispatcher, pings, Planning(decider, parts.clock, metrics, every_s=settings.plan_every)),
+        Loops(probes, pushes, notifying, planning, parts.transport),
         parts.clock,
         DaemonSettings(settings.reload_interval, settings.drain_timeout, settings.retention, settings.backup),
     )
@@ -178,10 +184,10 @@ def build(settings: Settings, parts: Parts) -> tuple[Daemon, DaemonControl]:
         decider,
         declarations,
         parts.store,
-        dispatcher,
-        pings,
+        notifying,
         probes,
         pushes,
+        parts.transport,
         parts.channel,
         parts.secrets,
         parts.clock,
@@ -303,14 +309,14 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
     """Open the store and the network; close them in the reverse order."""
     clock = SystemClock()
     async with (
-        open_store(settings.database_path, ChrononGrid(settings.chronon)) as store,
+        open_store(settings.database, ChrononGrid(settings.chronon)) as store,
         open_network(settings, clock) as network,
         open_channels(settings, network, clock) as channels,
     ):
         yield Parts(
             clock=clock,
             store=store,
-            prober=network.prober,
+            transport=LocalTransport(network.prober),
             pushes=PushParts(network.hubs, network.parser, settings.public_url),
             channel=channels,
             secrets=SecretStore(settings),
@@ -328,30 +334,36 @@ def tune_interpreter() -> None:
     sys.setswitchinterval(_THREAD_TURN_S)
 
 
-async def serve(settings: Settings, *, started: Callable[[Daemon], None] | None = None) -> None:
-    """Run the daemon until SIGTERM or SIGINT; ``started`` is called with it before it runs."""
+def prepare_loop() -> None:
+    """Tune the interpreter, and give the running loop threads enough for slow resolvers."""
     tune_interpreter()
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_RESOLVER_THREADS, thread_name_prefix="io"))
-    with owner_lock(settings.database_path):
+
+
+async def serve(settings: Settings, *, started: Callable[[Daemon], None] | None = None) -> None:
+    """Run the daemon until SIGTERM or SIGINT; ``started`` is called with it before it runs."""
+    prepare_loop()
+    with owner_lock(settings.database):
         async with open_parts(settings) as parts:
             daemon, control = build(settings, parts)
             _handle_signals(daemon)
             if started is not None:
                 started(daemon)
-            async with serve_api(control, _api_settings(settings)):
+            async with serve_api(control, api_settings(settings)):
                 await daemon.run()
 
 
 async def create_token(settings: Settings, name: str, scope: Scope, *, expires_in_s: float | None) -> str:
     """Make a token in a database that no daemon holds, and return its text."""
     token, shown = new_token(name, scope, now_s=SystemClock().time_s(), expires_in_s=expires_in_s)
-    with owner_lock(settings.database_path):
-        async with open_store(settings.database_path, ChrononGrid(settings.chronon)) as store, store.writer.running():
+    with owner_lock(settings.database):
+        async with open_store(settings.database, ChrononGrid(settings.chronon)) as store, store.writer.running():
             await store.access.add_token(token)
     return shown
 
 
-def _api_settings(settings: Settings) -> ApiSettings:
+def api_settings(settings: Settings) -> ApiSettings:
+    """Return where the API listens."""
     host, port = settings.listen_address
     requests, window_s = settings.api_window
     quota = None if requests is None else Quota(requests, window_s)

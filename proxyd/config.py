@@ -25,6 +25,7 @@ from pydantic import (
     Field,
     PlainSerializer,
     ValidationError,
+    model_validator,
 )
 
 from proxyd.errors import ConfigError
@@ -47,6 +48,7 @@ _RATE_PERIODS = {
     "day": 86400.0,
 }
 _Network: TypeAlias = IPv4Network | IPv6Network
+_POSTGRESQL = ("postgresql://", "postgresql+asyncpg://")
 
 
 def parse_duration(value: object) -> float:
@@ -212,9 +214,16 @@ def _listen(value: str) -> str:
 
 def _database(value: str) -> str:
     path = value.removeprefix("sqlite+aiosqlite:///").removeprefix("sqlite:///")
-    if "://" in path:
-        raise ValueError("only SQLite is supported; give the path of a file")
+    if "://" in path and not (path.startswith(_POSTGRESQL) and urlsplit(path).path.strip("/")):
+        raise ValueError("give the path of a file, or an address such as postgresql+asyncpg://proxyd@db.example/proxyd")
     return path
+
+
+def _servers(value: list[str]) -> list[str]:
+    for each in value:
+        if urlsplit(each).scheme not in {"nats", "tls"} or not urlsplit(each).hostname:
+            raise ValueError("not all are addresses such as nats://nats.example:4222")  # they may hold secrets
+    return value
 
 
 def _positive(value: float) -> float:
@@ -235,9 +244,33 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, hide_input_in_errors=True)
 
     profiles: Path = Field(Path("profiles"), description="directory of *.profile files")
-    database: Annotated[str, AfterValidator(_database)] = Field(
-        "data/proxyd.db", description="path of the SQLite database"
+    database: Annotated[str, AfterValidator(_database), PlainSerializer(_without_credentials)] = Field(
+        "data/proxyd.db",
+        repr=False,
+        description="path of the SQLite database, or postgresql+asyncpg://user@host/name; a password only by "
+        "PROXYD_DATABASE_FILE or PROXYD_DATABASE",
     )
+    nats: Annotated[
+        list[str],
+        BeforeValidator(_split_list),
+        AfterValidator(_servers),
+        PlainSerializer(lambda each: [_without_credentials(url) for url in each]),
+    ] = Field(
+        default_factory=list,
+        repr=False,
+        description="servers of NATS through which several machines share the work, e.g. nats://nats.example:4222; "
+        "empty: one machine; a password only by PROXYD_NATS_FILE or PROXYD_NATS",
+    )
+    role: Literal["all", "planner", "prober", "notifier"] = Field(
+        "all", description="what this machine does; planner and notifier stand by while another one leads"
+    )
+    lease: Annotated[PositiveSeconds, Field(ge=1)] = Field(
+        30.0, description="time after which another machine takes over from one that is not heard of (PostgreSQL, NATS)"
+    )
+    prober_hosts: Annotated[int, Field(ge=1, le=256)] = Field(
+        64, description="most hosts that one prober of several asks at once"
+    )
+    socket: Path | None = Field(None, description="Unix socket of the daemon; where not set, beside the database file")
     listen: Annotated[str, AfterValidator(_listen)] = Field(
         "127.0.0.1:8080", description="host:port of the REST API and the metrics"
     )
@@ -340,14 +373,28 @@ class Settings(BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level logged")
 
     @property
-    def database_path(self) -> Path:
-        """Path of the database file."""
-        return Path(self.database)
+    def database_path(self) -> Path | None:
+        """Path of the database file; ``None`` where it is no file."""
+        return None if self.database.startswith(_POSTGRESQL) else Path(self.database)
+
+    @property
+    def database_shown(self) -> str:
+        """The database for people: without a password."""
+        return _without_credentials(self.database)
 
     @property
     def socket_path(self) -> Path:
-        """Unix socket of the daemon, beside the database."""
-        return self.database_path.with_suffix(".sock")
+        """Unix socket of the daemon."""
+        beside = self.database_path or Path("data/proxyd.db")
+        return self.socket or beside.with_suffix(".sock")
+
+    @model_validator(mode="after")
+    def _roles_fit(self) -> Settings:
+        if self.nats and self.database_path is not None and self.role != "prober":
+            raise ValueError("several machines (nats) need a database that all reach: set database to PostgreSQL's")
+        if not self.nats and self.role != "all":
+            raise ValueError(f"role {self.role} is a part of several machines: set nats to the servers they share")
+        return self
 
     @property
     def networks(self) -> tuple[_Network, ...]:
@@ -415,7 +462,7 @@ def load(file: Path | None = None, *, environ: Mapping[str, str] | None = None, 
 
 
 def _describe(item: Mapping[str, Any]) -> str:
-    key = ".".join(str(part) for part in item["loc"])
+    key = ".".join(str(part) for part in item["loc"]) or "settings"
     if item["type"] == "extra_forbidden":
         return f"{key}: no such setting; `proxyd config` lists them"
     return f"{key}: {item['msg'].removeprefix('Value error, ')}"
@@ -435,6 +482,10 @@ def _from_file(file: Path | None, env: Mapping[str, str], problems: list[str]) -
         return {}
     if "@" in str(values.get("proxy", "")):
         problems.append("proxy: credentials belong in PROXYD_PROXY or PROXYD_PROXY_FILE, not in the settings file")
+    for key in ("database", "nats"):
+        if re.search(r"//[^/@]*:[^/@]*@", str(values.get(key, ""))):
+            name = PREFIX + key.upper()
+            problems.append(f"{key}: a password belongs in {name} or {name}_FILE, not in the settings file")
     if values.get("smtp_password"):
         problems.append("smtp_password: it belongs in PROXYD_SMTP_PASSWORD or PROXYD_SMTP_PASSWORD_FILE, not here")
     return values

@@ -21,6 +21,7 @@
     |  `- FeedParseError
     |- BusyError                        ask again a little later
     |- UnreachableError                 no daemon answers
+    |- FleetError                       a message between machines that cannot be read, or not be sent
     |- DeliveryError                    retryable: the outbox decides from it
     `- StoreError
        |- StoreUnreachableError        the database is away; it may come back
@@ -183,6 +184,10 @@ class UnreachableError(ProxydError):
 
 class SilentError(UnreachableError):
     """The daemon did not answer in time; it may have done what was asked."""
+
+
+class FleetError(ProxydError):
+    """The other machines cannot be reached."""
 
 
 class DeliveryError(ProxydError):

@@ -37,6 +37,9 @@ class Metrics:
         for constraint in CONSTRAINTS:
             self.postponed.labels(constraint)
         self.dropped = Counter("proxyd_dropped_probes", "Planned probes whose chronon passed in a stall.", registry=r)
+        self.lost = Counter(
+            "proxyd_lost_probes", "Probes given to a machine that was not heard of any more.", registry=r
+        )
         self.allowed = Counter("proxyd_budget_probes", "Probes the budget allowed so far.", registry=r)
         self.budget_used = Gauge(
             "proxyd_budget_used_ratio", "Probes planned over probes allowed, in the last hour.", registry=r
@@ -50,6 +53,22 @@ class Metrics:
         )
         self._add_findings()
         self._add_deliveries()
+        self._add_fleet()
+
+    def _add_fleet(self) -> None:
+        r = self.registry
+        self.role_active = Gauge(
+            "proxyd_role_active",
+            "1 while this process does the work of a role, 0 while it stands by.",
+            ["role"],
+            registry=r,
+        )
+        for role in ("planner", "prober", "notifier"):
+            self.role_active.labels(role)
+        self.batches = Counter("proxyd_batches", "Batches that this prober took, by result.", ["result"], registry=r)
+        for result in ("made", "lost", "outdated", "given_up"):
+            self.batches.labels(result)
+        self.prober_hosts = Gauge("proxyd_prober_hosts", "Hosts that this prober is asking now.", registry=r)
 
     def _add_findings(self) -> None:
         r = self.registry
@@ -90,6 +109,8 @@ class Metrics:
         self.utility = Gauge(
             "proxyd_utility_ratio", "Utility gained over what was possible, of the present rules.", registry=r
         )
+        self.completeness.set(1.0)
+        self.utility.set(1.0)
 
     def _add_predictions(self) -> None:
         r = self.registry

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, Protocol, TypeAlias
@@ -37,6 +38,41 @@ class Prober(Protocol):
 
     async def probe(self, request: ProbeRequest) -> ProbeOutcome:
         """Fetch and read one source once, within the prober's limits of time and size."""
+
+
+class Unmade(Enum):
+    """Why there is no outcome of a probe."""
+
+    NOT_BEGUN = "not_begun"  # no machine took it
+    LOST = "lost"  # a machine took it, which is not heard of any more
+
+
+class TakeStray(Protocol):
+    """Takes in an outcome that nobody waits for any more: who asked for it is gone."""
+
+    async def __call__(self, outcome: ProbeOutcome, *, reading: str) -> None:
+        """Return once it is recorded, or found to be known already."""
+
+
+class Transport(Protocol):
+    """Brings requests to a prober: here, or on another machine."""
+
+    def probe(self, request: ProbeRequest) -> AbstractAsyncContextManager[ProbeOutcome | Unmade]:
+        """Yield how a probe ended, or why nobody knows; what the world does is never raised.
+
+        The outcome may come again, to another process even, unless the context ends without an error: by then it is
+        recorded. Of one host no machine begins a request while another one makes one.
+        """
+
+    async def run(self, take_stray: TakeStray) -> None:
+        """Carry requests and outcomes until ``stop``."""
+
+    def stop(self) -> None:
+        """End ``run``; returns at once."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether requests can be brought to anybody now."""
 
 
 class Memory(Protocol):

@@ -1,6 +1,7 @@
 """The REST API over the Control port."""
 
 from proxyd.api.auth import SCOPES, new_token
+from proxyd.api.health import serve_health
 from proxyd.api.openapi import document
 from proxyd.api.quotas import Quota
 from proxyd.api.routes import endpoints, make_app
@@ -18,4 +19,5 @@ __all__ = [
     "make_app",
     "new_token",
     "serve_api",
+    "serve_health",
 ]

@@ -35,17 +35,25 @@ class ApiSettings:
 
 @asynccontextmanager
 async def serve_api(control: Control, settings: ApiSettings) -> AsyncIterator[None]:
-    """Listen while the context is open.
+    """Serve the API while the context is open.
 
     Raises
     ------
     ConfigError
         The address is taken or not ours.
     """
-    public = web.AppRunner(
-        make_app(control, trusted=False, quota=settings.quota), access_log=None, shutdown_timeout=2.0
-    )
-    local = web.AppRunner(make_app(control, trusted=True), access_log=None, shutdown_timeout=2.0)
+    public = make_app(control, trusted=False, quota=settings.quota)
+    async with listening(public, make_app(control, trusted=True), settings):
+        yield
+
+
+@asynccontextmanager
+async def listening(
+    public_app: web.Application, local_app: web.Application, settings: ApiSettings
+) -> AsyncIterator[None]:
+    """Listen while the context is open; raises as ``serve_api`` does."""
+    public = web.AppRunner(public_app, access_log=None, shutdown_timeout=2.0)
+    local = web.AppRunner(local_app, access_log=None, shutdown_timeout=2.0)
     await public.setup()
     await local.setup()
     try:
@@ -64,6 +72,7 @@ async def serve_api(control: Control, settings: ApiSettings) -> AsyncIterator[No
 
 async def _listen_locally(runner: web.AppRunner, settings: ApiSettings) -> None:
     """Listen on the Unix socket, mode 0600 from its first moment."""
+    settings.socket.parent.mkdir(parents=True, exist_ok=True)
     settings.socket.unlink(missing_ok=True)
     before = os.umask(0o177)
     try:

@@ -28,10 +28,12 @@ def add_local_verbs(verbs: Verbs) -> None:
 
 
 def _add_service_verbs(verbs: Verbs) -> None:
-    add_verb(
+    run = add_verb(
         verbs, "serve", "service.serve", "run the daemon until SIGTERM",
-        "proxyd serve", "proxyd --config /etc/proxyd.toml serve",
+        "proxyd serve", "proxyd --config /etc/proxyd.toml serve", "proxyd serve --role prober",
     )  # fmt: skip
+    text = "of several machines, what this one does (default: the setting role)"
+    run.add_argument("--role", choices=("all", "planner", "prober", "notifier"), help=text)
     text = "run everything offline for a while and show what was measured"
     demo = add_verb(verbs, "demo", "demo.demo", text, "proxyd demo --for 60s")
     demo.add_argument("--for", dest="duration_s", type=duration, default=60.0, metavar="60s", help="how long")

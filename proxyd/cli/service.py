@@ -5,34 +5,44 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from collections.abc import Coroutine
 
 from proxyd import app, log
 from proxyd.cli.failures import leaves
-from proxyd.config import load
+from proxyd.config import Settings, load
 from proxyd.errors import ProxydError, StoreError
 from proxyd.store import migrate_database, owner_lock
 
 
 def serve(options: argparse.Namespace) -> int:
     """Run the daemon."""
-    settings = load(options.config)
+    settings = load(options.config, role=options.role)
     log.configure(settings.log_format, settings.log_level)
     errors: list[ProxydError] = []
     try:
-        asyncio.run(app.serve(settings))
+        asyncio.run(_served(settings))
     except* ProxydError as group:
         errors = leaves(group)
     for error in errors:
-        named = str(settings.database_path) in str(error) or not isinstance(error, StoreError)
-        where = "" if named else f" (database {settings.database_path})"
+        named = settings.database_shown in str(error) or not isinstance(error, StoreError)
+        where = "" if named else f" (database {settings.database_shown})"
         print(f"proxyd: {error}{where}", file=sys.stderr)
     return 1 if errors else 0
+
+
+def _served(settings: Settings) -> Coroutine[None, None, None]:
+    """Return what runs the daemon: alone on its file, or as one of several machines."""
+    if settings.database_path is not None and not settings.nats:
+        return app.serve(settings)
+    from proxyd import roles
+
+    return roles.serve(settings)
 
 
 def migrate(options: argparse.Namespace) -> int:
     """Bring the database to the newest schema."""
     settings = load(options.config)
-    with owner_lock(settings.database_path):
-        asyncio.run(migrate_database(settings.database_path))
-    print(f"{settings.database_path} is at the newest schema")
+    with owner_lock(settings.database):
+        asyncio.run(migrate_database(settings.database))
+    print(f"{settings.database_shown} is at the newest schema")
     return 0

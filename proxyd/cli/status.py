@@ -23,14 +23,16 @@ def config(options: argparse.Namespace) -> int:
 
 
 def healthcheck(options: argparse.Namespace) -> int:
-    """Exit 0 if the daemon is ready."""
+    """Exit 0 if the daemon is ready, or stands by."""
     answer = ask(options, lambda client: client.ready(), timeout_s=options.timeout)
     failed = [name for name, holds in answer["checks"].items() if not holds]
     if options.json:
         print_json(answer)
+    elif failed == ["leading"]:
+        print("standing by: another machine leads")
     else:
-        print("ready" if answer["ready"] else f"not ready: {', '.join(failed)}; the daemon's log says more")
-    return 0 if answer["ready"] else 1
+        print(f"not ready: {', '.join(failed)}; the daemon's log says more" if failed else "ready")
+    return 0 if failed in ([], ["leading"]) else 1
 
 
 def version(options: argparse.Namespace) -> int:

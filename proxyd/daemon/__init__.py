@@ -3,6 +3,7 @@
 from proxyd.daemon.control import Bell, DaemonControl
 from proxyd.daemon.daemon import Daemon, DaemonSettings, Loops
 from proxyd.daemon.declarations import Declarations, read_directory, read_text
+from proxyd.daemon.notifying import DistantNotifier, Notifier, Notifying
 from proxyd.daemon.planning import Planning
 from proxyd.daemon.probing import ProbeLoop
 from proxyd.daemon.pushes import Pushes, PushParts
@@ -13,7 +14,10 @@ __all__ = [
     "DaemonControl",
     "DaemonSettings",
     "Declarations",
+    "DistantNotifier",
     "Loops",
+    "Notifier",
+    "Notifying",
     "Planning",
     "ProbeLoop",
     "PushParts",

@@ -12,13 +12,14 @@ from typing import Any
 
 from proxyd.config import SecretStore
 from proxyd.daemon.declarations import Declarations
+from proxyd.daemon.notifying import Notifying
 from proxyd.daemon.probing import ProbeLoop
 from proxyd.daemon.pushes import Pushes
 from proxyd.errors import BusyError, DeliveryError, NotFoundError, StoreError
 from proxyd.language import Statement
 from proxyd.metrics import Metrics
 from proxyd.model.profile import Declaration, Delivery, WebhookDelivery, shown_endpoint
-from proxyd.notify import Dispatcher, Pings, known_secret
+from proxyd.notify import known_secret
 from proxyd.ports import (
     Changes,
     Channel,
@@ -29,6 +30,7 @@ from proxyd.ports import (
     Report,
     StoredAnswer,
     Token,
+    Transport,
     Wanted,
     WebhookState,
 )
@@ -65,10 +67,10 @@ class DaemonControl:
     decider: Decider
     declarations: Declarations
     store: SqlStore
-    dispatcher: Dispatcher
-    pings: Pings
+    notifying: Notifying
     probes: ProbeLoop
     pushes: Pushes
+    transport: Transport
     channel: Channel
     secrets: SecretStore
     clock: Clock
@@ -213,8 +215,8 @@ class DaemonControl:
         await self.store.enable(rule, delivery.endpoint)
         if isinstance(delivery, WebhookDelivery):
             await self.store.webhooks.answered(delivery, WebhookState.CONFIRMED, self.clock.time_s(), said)
-            self.pings.wake()
-        self.dispatcher.wake()
+            self.notifying.wake_pings()
+        self.notifying.wake()
         return DeliveryTest(shown, None)
 
     def _test_message(self, delivery: Delivery, rule: str) -> Message:
@@ -244,7 +246,7 @@ class DaemonControl:
     async def replay(self, notification_id: str | None) -> int:
         """Send a notification again, or every one that was given up."""
         count = await self.store.replay(notification_id, self.clock.time_s())
-        self.dispatcher.wake()
+        self.notifying.wake()
         return count
 
     async def add_token(self, token: Token) -> None:
@@ -317,6 +319,7 @@ class DaemonControl:
             "migrations": True,
             "writer": writes,
             "plan": 0 <= age_s <= fresh_s,
+            "transport": self.transport.is_up,
             "serving": not self.probes.is_draining,
         }
 

@@ -11,11 +11,11 @@ import structlog
 from proxyd.clock import sleep_or_wake
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.housekeeping import housekeeping
+from proxyd.daemon.notifying import Notifying
 from proxyd.daemon.planning import Planning
 from proxyd.daemon.probing import ProbeLoop
 from proxyd.daemon.pushes import Pushes
-from proxyd.notify import Dispatcher, Pings
-from proxyd.ports import Clock
+from proxyd.ports import Clock, Transport
 from proxyd.store import SqlStore
 
 log = structlog.get_logger("daemon")
@@ -37,9 +37,9 @@ class Loops:
 
     probes: ProbeLoop
     pushes: Pushes
-    dispatcher: Dispatcher
-    pings: Pings
+    notifying: Notifying
     planning: Planning
+    transport: Transport
 
 
 class Daemon:
@@ -82,8 +82,8 @@ class Daemon:
                 running.create_task(self._watch_profiles(), name="profiles")
                 running.create_task(self._loops.probes.run(), name="probes")
                 running.create_task(self._loops.pushes.run(), name="pushes")
-                running.create_task(self._loops.dispatcher.run(), name="deliveries")
-                running.create_task(self._loops.pings.run(), name="pings")
+                running.create_task(self._loops.notifying.run(), name="notifying")
+                running.create_task(self._loops.transport.run(self._loops.probes.take_stray), name="transport")
                 running.create_task(self._loops.planning.run(), name="planning")
                 declared = self._declarations.current
                 log.info("running", rules=len(declared.rules), sources=len(declared.sources))
@@ -99,9 +99,9 @@ class Daemon:
         log.info("draining")
         loops, timeout_s = self._loops, self._settings.drain_timeout_s
         loops.pushes.stop()
-        loops.pings.stop()
         loops.planning.stop()
-        await asyncio.gather(loops.probes.drain(timeout_s), loops.dispatcher.drain(timeout_s))
+        await asyncio.gather(loops.probes.drain(timeout_s), loops.notifying.drain(timeout_s))
+        loops.transport.stop()
 
     async def _watch_profiles(self) -> None:
         while not self._stopping.is_set():

@@ -16,7 +16,7 @@ from proxyd.metrics import Metrics
 from proxyd.model.chronon import Chronon
 from proxyd.model.outcome import ProbeOutcome
 from proxyd.model.schedule import Probe
-from proxyd.ports import Clock, Memory, Prober
+from proxyd.ports import Clock, Memory, Transport, Unmade
 from proxyd.rules import NOTHING_KNOWN, Account, Decider, Observation
 from proxyd.scheduling import OVER_BUDGET, PlannedProbe
 
@@ -60,13 +60,13 @@ class ProbeLoop:
     def __init__(
         self,
         decider: Decider,
-        prober: Prober,
+        transport: Transport,
         memory: Memory,
         clock: Clock,
         metrics: Metrics,
     ) -> None:
         self._decider = decider
-        self._prober = prober
+        self._transport = transport
         self._memory = memory
         self._listeners: list[Callable[[], None]] = []
         self._clock = clock
@@ -155,6 +155,14 @@ class ProbeLoop:
         self._metrics.dropped.inc()
         self._decider.planner.drop(planned, self._clock.time_s())
 
+    def _give_up(self, planned: PlannedProbe, why: Unmade) -> None:
+        """Let a probe be planned again; one that may have been made counts against its source's budget."""
+        if why is Unmade.NOT_BEGUN:
+            self._drop(planned)
+            return
+        self._metrics.lost.inc()
+        self._decider.planner.finished(planned.probe.source_id, self._clock.time_s(), seen=False)
+
     def _start(self, planned: PlannedProbe, now_s: float, tasks: asyncio.TaskGroup) -> None:
         """Start a probe, or put it off while its host was asked later than planned, or drop it."""
         at_s = self._decider.planner.start(planned, now_s)
@@ -173,9 +181,22 @@ class ProbeLoop:
         if request is None:  # the source was taken out after its probe was planned
             self._drop(planned)
             return
-        outcome = await self._prober.probe(request)
-        self._metrics.lateness.observe(max(0.0, outcome.started_s - planned.start_s))
-        await self.take_in(outcome, reading=request.reading, probe=planned.probe)
+        async with self._transport.probe(request) as outcome:
+            if isinstance(outcome, Unmade):
+                self._give_up(planned, outcome)
+                return
+            self._metrics.lateness.observe(max(0.0, outcome.started_s - planned.start_s))
+            await self.take_in(outcome, reading=request.reading, probe=planned.probe)
+
+    async def take_stray(self, outcome: ProbeOutcome, *, reading: str) -> None:
+        """Take in the outcome of a probe that an earlier process planned.
+
+        Not where it or a later one was recorded, nor where a probe is under way, which sees what it saw.
+        """
+        state = self._decider.states.get(outcome.source_id)
+        is_known = state is None or (state.last_start_s is not None and state.last_start_s >= outcome.started_s)
+        if not is_known and not self._decider.planner.is_in_flight(outcome.source_id):
+            await self.take_in(outcome, reading=reading)
 
     async def take_in(self, outcome: ProbeOutcome, *, reading: str | None = None, probe: Probe | None = None) -> bool:
         """Observe an outcome and record it; one of a source after the other, for a push may come during a probe.

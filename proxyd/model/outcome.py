@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from urllib.parse import urlsplit
 
 from proxyd.model.item import Item
 from proxyd.model.profile import Auth, PageClass
@@ -78,6 +79,15 @@ class ProbeRequest:
     headers: tuple[tuple[str, str], ...] = ()
     auth: Auth | None = None
     obeys_robots: bool = False
+
+    @property
+    def host(self) -> str:
+        """The host that is asked first.
+
+        >>> ProbeRequest("s", "https://a.example./feed").host
+        'a.example'
+        """
+        return (urlsplit(self.moved_url or self.url).hostname or "").rstrip(".")
 
 
 @dataclass(frozen=True, slots=True)

@@ -306,6 +306,10 @@ class Planner:
         """How many probes were chosen and have not finished."""
         return len(self._in_flight)
 
+    def is_in_flight(self, source_id: str) -> bool:
+        """Return whether a probe of a source was chosen and has not finished."""
+        return source_id in self._in_flight
+
     def preview_source(self, source_id: str, epoch: Epoch) -> PlannedProbe | None:
         """Return the first probe of one source in ``epoch``, as if it had the budget to itself."""
         page = self.pages.get(source_id)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 
 from proxyd.model.chronon import ChrononGrid
 from proxyd.store.copying import copy_between
 from proxyd.store.engine import StoreConnections, migrate
 from proxyd.store.sql import SqlStore
-from proxyd.store.sqlite import sqlite_connections
+from proxyd.store.sqlite import file_lock, sqlite_connections
 
 POSTGRESQL = ("postgresql:", "postgresql+asyncpg:")
 _LEASE_S = 30.0
@@ -23,6 +23,17 @@ def is_postgresql(database: str | Path) -> bool:
     (True, False)
     """
     return str(database).startswith(POSTGRESQL)
+
+
+def owner_lock(database: str | Path) -> AbstractContextManager[None]:
+    """Hold a database for this process alone where it is a file; others hold what they need in their sessions.
+
+    Raises
+    ------
+    StoreError
+        Another process holds it, or its folder cannot be written.
+    """
+    return nullcontext() if is_postgresql(database) else file_lock(Path(database))
 
 
 def open_connections(

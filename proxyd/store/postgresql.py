@@ -43,9 +43,17 @@ class SessionConnection:
                 async with self._connection.begin():
                     return await self._connection.run_sync(function)
 
-    async def take_lock(self, role: int) -> bool:
-        """Try to hold the lock of a role; return whether this session has it now."""
-        return await self.call(lambda c: bool(c.scalar(select(func.pg_try_advisory_lock(LOCKS, role)))))
+    async def take_lock(self, number: int) -> bool:
+        """Try to hold a lock; return whether this session has it now."""
+        return await self.call(lambda c: bool(c.scalar(select(func.pg_try_advisory_lock(LOCKS, number)))))
+
+    async def prove_alive(self, limit_s: float) -> None:
+        """Return once the server has answered; raise ``StoreUnreachableError`` where it does not within ``limit_s``."""
+        try:
+            async with asyncio.timeout(limit_s):
+                await self.call(lambda connection: connection.execute(select(1)))
+        except TimeoutError as error:
+            raise StoreUnreachableError(f"the database did not answer within {limit_s:g} s") from error
 
 
 class PooledConnections:

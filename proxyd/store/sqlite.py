@@ -73,7 +73,7 @@ class SqliteUpkeep:
 
 
 @contextmanager
-def owner_lock(database: Path) -> Iterator[None]:
+def file_lock(database: Path) -> Iterator[None]:
     """Hold the database for this process alone.
 
     Raises

@@ -18,6 +18,7 @@ from proxyd.app import Parts, build
 from proxyd.config import SecretStore, load
 from proxyd.daemon import DaemonControl, PushParts
 from proxyd.errors import DeliveryError, FetchError
+from proxyd.fleet import LocalTransport
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.model.profile import MailDelivery, PageClass
@@ -105,7 +106,7 @@ async def running_api(
         parts = Parts(
             clock=clock,
             store=store,
-            prober=PoissonOrigin({}, clock.time_s),
+            transport=LocalTransport(PoissonOrigin({}, clock.time_s)),
             pushes=PushParts(NoHub(), NoParser(), ""),
             channel=RefusingChannel(),
             secrets=SecretStore(settings, {"SECRET_A": "x"}),

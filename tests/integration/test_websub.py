@@ -23,6 +23,7 @@ from proxyd.app import Parts, build
 from proxyd.clock import SystemClock
 from proxyd.config import SecretStore, load
 from proxyd.daemon import DaemonControl, Declarations, PushParts
+from proxyd.fleet import LocalTransport
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import Item
 from proxyd.model.outcome import HubLinks
@@ -159,7 +160,7 @@ async def open_world(tmp_path: Path, hub: FakeHub, options: str = "", rules: str
         parts = Parts(
             clock=clock,
             store=store,
-            prober=PoissonOrigin({}, clock.time_s),
+            transport=LocalTransport(PoissonOrigin({}, clock.time_s)),
             pushes=PushParts(HubClient(session, guard, tokens), InlineParser(), settings.public_url),
             channel=None,  # type: ignore[arg-type]
             secrets=SecretStore(settings, {}),

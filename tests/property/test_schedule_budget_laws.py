@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from proxyd.daemon import Planning, ProbeLoop
 from proxyd.estimation import Cycle
+from proxyd.fleet import LocalTransport
 from proxyd.metrics import Metrics
 from proxyd.model.chronon import Epoch
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
@@ -195,7 +196,7 @@ async def run_daemon(
     found = fleet.decider()
     recorded = RecordingDecider(found)
     origin = FailingOrigin(fleet.times_s(), clock.time_s, fate) if prober is None else prober(clock.time_s)
-    loop = ProbeLoop(found, origin, RecordingMemory(), clock, metrics)
+    loop = ProbeLoop(found, LocalTransport(origin), RecordingMemory(), clock, metrics)
     planning = Planning(found, clock, metrics, every_s=fleet.plan_every_s or 1e9, run_beside=at_once)
     tasks = asyncio.gather(loop.run(), planning.run())
     await settle()
@@ -406,7 +407,7 @@ async def test_a_source_taken_out_between_plan_and_start_is_probed_again_once_it
     clock, found = FakeClock(START_S), decider(declaration(source("a"), rule("r")), now_s=START_S)
     planned = found.choose(found.settings.grid.chronon_at(START_S))[0]
     origin = PoissonOrigin({"a": []}, clock.time_s)
-    loop = ProbeLoop(found, origin, RecordingMemory(), clock, Metrics())
+    loop = ProbeLoop(found, LocalTransport(origin), RecordingMemory(), clock, Metrics())
     found.declare(declaration(source("b"), rule("r")), {"r": START_S}, START_S)
     await loop._probe(planned)
     assert not origin.started

@@ -131,7 +131,7 @@ def make_settings(folder: Path) -> Settings:
 async def _staged(settings: Settings, workload: Workload, key: bytes) -> AsyncIterator[_Stage]:
     """Run the daemon between an origin and a receiver while the context is open; drain it at the end."""
     secret = "whsec_" + base64.b64encode(key).decode()
-    with owner_lock(settings.database_path):
+    with owner_lock(settings.database):
         async with app.open_parts(settings) as parts:
             start_s = float(ceil(parts.clock.time_s() + _HEADSTART_S))
             stop_s = start_s + workload.duration_s

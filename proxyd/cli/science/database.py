@@ -9,6 +9,7 @@ import numpy as np
 
 from proxyd.cli.science.given import Given, begin_s
 from proxyd.config import load
+from proxyd.errors import NotFoundError
 from proxyd.estimation import WEEK_S
 from proxyd.model.chronon import ChrononGrid
 from proxyd.simulate.past import Past, middle_of, past_of
@@ -21,6 +22,10 @@ def from_database(options: argparse.Namespace, grid: ChrononGrid) -> Given:
     """Return the events that the daemon saw."""
     settings = load(options.config, database=options.from_database or None)
     name, kept_s = settings.database, settings.retention
+    if settings.database_path is None:
+        raise NotFoundError(
+            f"{settings.database_shown}: only a file can be replayed; make one with `proxyd backup FILE`"
+        )
     seen = read_past(settings.database_path)
 
     def middle_s() -> float:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from proxyd.daemon import ProbeLoop
+from proxyd.fleet import LocalTransport
 from proxyd.metrics import Metrics
 from tests.fakes import FakeClock, settle
 from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, rule, source
@@ -21,7 +22,7 @@ async def probed(rules: list[str], chronons: int = 200) -> tuple[int, dict[str, 
     clock = FakeClock(T0)
     found = decider(declaration(source("s"), PROFILES, *rules), now_s=T0, settings={"source_spacing_s": 10.0})
     origin = PoissonOrigin({"s": [T0 + 70.0 * n for n in range(1, 25)]}, clock.time_s)
-    loop = ProbeLoop(found, origin, RecordingMemory(), clock, Metrics())
+    loop = ProbeLoop(found, LocalTransport(origin), RecordingMemory(), clock, Metrics())
     task = asyncio.create_task(loop.run())
     await settle()
     await clock.advance(10.0 * chronons)

@@ -1,0 +1,189 @@
+"""A prober's side: takes batches of hosts, makes their requests one after the other, and reports each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+from nats.aio.msg import Msg
+from nats.js import JetStreamContext
+
+from proxyd.errors import FleetError
+from proxyd.fleet.nats.link import PARTITIONS, Link
+from proxyd.fleet.nats.wire import BATCHES, Batch, Report
+from proxyd.metrics import Metrics
+from proxyd.model.outcome import ProbeOutcome
+from proxyd.ports import Clock, Prober
+
+_HELD = 0.8  # of the lease: what is not extended by then is given up, before the server gives it to another one
+log = structlog.get_logger("fleet")
+
+
+@dataclass(frozen=True, slots=True)
+class ProberSettings:
+    """The prober's name, most hosts at once, and how long ``stop`` waits for those under way."""
+
+    name: str
+    hosts: int
+    drain_timeout_s: float
+
+
+class FleetProber:
+    """Makes the probes of batches until ``stop``.
+
+    A batch that another prober began is not made again, for its host may just have been asked: it is reported as lost,
+    and the planner, who knows the host's spacing, plans it anew. A batch whose lease cannot be extended is broken off.
+    """
+
+    def __init__(self, link: Link, prober: Prober, clock: Clock, metrics: Metrics, settings: ProberSettings) -> None:
+        self._link = link
+        self._prober = prober
+        self._clock = clock
+        self._metrics = metrics
+        self._settings = settings
+        self._term = 0
+        self._busy: set[asyncio.Task[None]] = set()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._stopping = asyncio.Event()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether work can come."""
+        return self._link.is_up and not self._stopping.is_set()
+
+    def stop(self) -> None:
+        """Take no more batches and finish those under way; returns at once."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Make probes until ``stop``."""
+        async with asyncio.TaskGroup() as tasks:
+            pulling = [
+                tasks.create_task(self._serve(number, tasks), name=f"partition {number}")
+                for number in range(PARTITIONS)
+            ]
+            await self._stopping.wait()
+            for task in pulling:
+                task.cancel()
+            if self._busy:
+                _, late = await asyncio.wait(list(self._busy), timeout=self._settings.drain_timeout_s)
+                for task in late:
+                    task.cancel()
+
+    async def _serve(self, number: int, tasks: asyncio.TaskGroup) -> None:
+        """Take the batches of a partition, one after the other."""
+        pulled: JetStreamContext.PullSubscription | None = None
+        while True:
+            await self._has_room.wait()
+            try:
+                pulled = pulled or await self._link.pull_batches(number)
+                messages = await self._link.pull(pulled)
+            except FleetError as error:
+                log.debug("no work can be had", partition=number, error=error.message)
+                await self._clock.sleep(self._link.settings.pull_s / 4.0)
+                continue
+            for message in messages:
+                await asyncio.shield(self._start(message, tasks))
+
+    def _start(self, message: Msg, tasks: asyncio.TaskGroup) -> asyncio.Task[None]:
+        task = tasks.create_task(self._work(message), name="batch")
+        self._busy.add(task)
+        task.add_done_callback(self._ended)
+        self._note_room()
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._busy.discard(task)
+        self._note_room()
+
+    def _note_room(self) -> None:
+        self._metrics.prober_hosts.set(len(self._busy))
+        if len(self._busy) < self._settings.hosts:
+            self._has_room.set()
+        else:
+            self._has_room.clear()
+
+    async def _work(self, message: Msg) -> None:
+        """See one batch through."""
+        try:
+            batch = BATCHES.read(message.data)
+        except FleetError as error:
+            log.error("a batch cannot be read and is dropped", error=error.message)  # noqa: TRY400 - it says all
+            await self._link.done(message)
+            return
+        if batch.term < self._term:
+            self._count("outdated")
+        elif message.metadata.num_delivered > 1:
+            await self._report_lost(batch)
+        elif not await self._make(batch, message):
+            return
+        await self._link.done(message)
+
+    async def _make(self, batch: Batch, message: Msg) -> bool:
+        """Make the requests of a batch; return whether all were made while the batch was ours."""
+        self._term = max(self._term, batch.term)
+        try:
+            async with self._holding(message):
+                for number, request in enumerate(batch.requests):
+                    await self._report(batch, number, await self._prober.probe(request))
+        except (TimeoutError, FleetError) as error:
+            log.warning("a batch was given up: the other machines cannot be reached", host=batch.host, error=str(error))
+            self._count("given_up")
+            return False
+        self._count("made")
+        return True
+
+    @asynccontextmanager
+    async def _holding(self, message: Msg) -> AsyncIterator[None]:
+        """Hold a batch while the context is open; where that fails, end it with ``TimeoutError`` in time."""
+        async with asyncio.timeout(_HELD * self._link.settings.lease_s) as limit:
+            is_over = asyncio.Event()
+            keeper = asyncio.create_task(self._extend(message, limit, is_over), name="lease")
+            try:
+                yield
+            finally:
+                is_over.set()  # what NATS answers at this very moment hides the cancellation
+                keeper.cancel()
+
+    async def _extend(self, message: Msg, limit: asyncio.Timeout, is_over: asyncio.Event) -> None:
+        loop, hold_s = asyncio.get_running_loop(), _HELD * self._link.settings.lease_s
+        while not is_over.is_set():
+            await self._clock.sleep(hold_s / 4.0)
+            asked_s = loop.time()
+            try:
+                await self._link.extend(message)
+            except FleetError as error:
+                log.debug("a lease is not extended yet", error=error.message)
+            else:
+                if not is_over.is_set():
+                    limit.reschedule(asked_s + hold_s)
+
+    async def _report(self, batch: Batch, number: int, outcome: ProbeOutcome | None) -> None:
+        """Report what became of a request, as often as it takes: the lease ends it."""
+        reading = batch.requests[number].reading
+        report = Report(batch.batch_id, number, self._settings.name, reading, batch.sent_s, outcome)
+        while True:
+            try:
+                await self._link.report(report)
+            except FleetError as error:
+                log.debug("a report cannot be sent yet", error=error.message)
+                await self._clock.sleep(self._link.settings.lease_s / 8.0)
+            else:
+                return
+
+    async def _report_lost(self, batch: Batch) -> None:
+        """Report what another prober began and did not end."""
+        self._count("lost")
+        try:
+            async with asyncio.timeout(_HELD * self._link.settings.lease_s):
+                for number in range(len(batch.requests)):
+                    await self._report(batch, number, None)
+        except TimeoutError:
+            log.warning("a lost batch could not be reported", host=batch.host)
+
+    def _count(self, result: str) -> None:
+        self._metrics.batches.labels(result).inc()

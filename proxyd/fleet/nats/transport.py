@@ -1,0 +1,213 @@
+"""The planner's side: requests go out in batches, one host's at a time, and reports come back."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import structlog
+from nats.aio.msg import Msg
+
+from proxyd.errors import FleetError
+from proxyd.fleet.nats.link import Link
+from proxyd.fleet.nats.skew import by_our_clock
+from proxyd.fleet.nats.wire import Batch, Report
+from proxyd.metrics import Metrics
+from proxyd.model.outcome import ProbeOutcome, ProbeRequest
+from proxyd.ports import Clock, TakeStray, Unmade
+
+_MOST_REQUESTS = 8  # of a batch: the host's partition waits for all of them
+_MOST_REPORTS = 64
+log = structlog.get_logger("fleet")
+
+
+@dataclass(eq=False, slots=True)
+class _Asked:
+    """A request on its way, and who waits for what becomes of it; ``message`` is that of its report."""
+
+    request: ProbeRequest
+    answer: asyncio.Future[ProbeOutcome | Unmade]
+    message: Msg | None = None
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One host: what waits, and the task that sends it while anything does."""
+
+    waiting: deque[_Asked] = field(default_factory=deque)
+    driver: asyncio.Task[None] | None = None
+
+
+class NatsTransport:
+    """The Transport port over NATS.
+
+    The next batch of a host is sent once every request of the last one was reported, or once its prober must have given
+    it up: then ``spacing_s`` after the last request began. ``patience_s`` is how long a report may take, waiting in the
+    queue included. What is sent says which ``term`` it is of, so that a planner that was taken for dead asks in vain.
+    """
+
+    def __init__(
+        self, link: Link, clock: Clock, metrics: Metrics, *, term: int, spacing_s: float, patience_s: float
+    ) -> None:
+        self._link = link
+        self._clock = clock
+        self._metrics = metrics
+        self._term = term
+        self._spacing_s = spacing_s
+        self._patience_s = patience_s
+        self._lanes: dict[str, _Lane] = {}
+        self._asked: dict[tuple[str, int], _Asked] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._stopped = asyncio.Event()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether NATS is there."""
+        return self._link.is_up
+
+    def stop(self) -> None:
+        """End ``run``; returns at once. What was sent is taken in by the next planner."""
+        self._stopped.set()
+
+    async def run(self, take_stray: TakeStray) -> None:
+        """Send batches and take in reports until ``stop``.
+
+        Begins once the prober of a batch that an earlier planner sent has either reported or given it up.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            taking = tasks.create_task(self._take_reports(take_stray), name="reports")
+            await self._begin()
+            self._tasks = tasks
+            for host, lane in self._lanes.items():
+                self._drive(host, lane)
+            await self._stopped.wait()
+            self._tasks = None
+            taking.cancel()
+            for lane in self._lanes.values():
+                if lane.driver is not None:
+                    lane.driver.cancel()
+
+    async def _begin(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                await self._link.ensure()
+                await self._link.drop_batches()
+                break
+            except FleetError as error:
+                log.warning("the streams cannot be made yet", error=error.message)
+                await self._clock.sleep(self._link.settings.lease_s / 4.0)
+        if self._term > 1:
+            await self._clock.sleep(self._link.settings.lease_s)
+
+    # -- requests
+
+    @asynccontextmanager
+    async def probe(self, request: ProbeRequest) -> AsyncIterator[ProbeOutcome | Unmade]:
+        """Yield how a probe ended on whichever machine; its report is acknowledged when the context ends."""
+        asked = _Asked(request, asyncio.get_running_loop().create_future())
+        lane = self._lanes.setdefault(request.host, _Lane())
+        lane.waiting.append(asked)
+        self._drive(request.host, lane)
+        yield await asked.answer
+        if asked.message is not None:
+            await self._link.done(asked.message)
+
+    def _drive(self, host: str, lane: _Lane) -> None:
+        """Let somebody see to a host's requests."""
+        if lane.driver is None and self._tasks is not None:
+            lane.driver = self._tasks.create_task(self._see_to(host, lane), name=f"batches of {host}")
+
+    async def _see_to(self, host: str, lane: _Lane) -> None:
+        try:
+            while lane.waiting:
+                batch = [lane.waiting.popleft() for _ in range(min(_MOST_REQUESTS, len(lane.waiting)))]
+                began_s = await self._make(host, batch)
+                await self._clock.sleep(began_s + self._spacing_s - self._clock.time_s())
+        finally:
+            lane.driver = None
+        del self._lanes[host]
+
+    async def _make(self, host: str, asked: list[_Asked]) -> float:
+        """Send a batch and wait until all is known of it; return when its last request began, at the latest."""
+        if not self._link.is_up:
+            return self._end(asked, Unmade.NOT_BEGUN)
+        sent_s = self._clock.time_s()
+        batch = Batch(uuid.uuid4().hex, self._term, host, sent_s, tuple(each.request for each in asked))
+        self._asked |= {(batch.batch_id, number): each for number, each in enumerate(asked)}
+        try:
+            await self._send(batch)
+            began_s = sent_s
+            for each in asked:
+                async with asyncio.timeout(self._patience_s):
+                    outcome = await each.answer
+                began_s = outcome.started_s if isinstance(outcome, ProbeOutcome) else self._clock.time_s()
+        except TimeoutError:
+            return self._end(asked, Unmade.LOST)
+        else:
+            return began_s
+        finally:
+            for number in range(len(asked)):
+                self._asked.pop((batch.batch_id, number), None)
+
+    async def _send(self, batch: Batch) -> None:
+        """Send a batch; where nobody says that it arrived it is waited for all the same: it may have."""
+        try:
+            await self._link.send(batch)
+        except FleetError as error:
+            log.warning("a batch was sent, perhaps in vain", host=batch.host, error=error.message)
+            await self._mend()
+
+    def _end(self, asked: list[_Asked], why: Unmade) -> float:
+        """End the requests that nothing is known of."""
+        for each in asked:
+            if not each.answer.done():
+                each.answer.set_result(why)
+        return self._clock.time_s()
+
+    # -- reports
+
+    async def _take_reports(self, take_stray: TakeStray) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                try:
+                    pulled = await self._link.pull_reports()
+                    while True:
+                        for message in await self._link.pull(pulled, _MOST_REPORTS):
+                            tasks.create_task(self._take(message, take_stray), name="report")
+                except FleetError as error:
+                    log.warning("reports cannot be had", error=error.message)
+                    await self._clock.sleep(self._link.settings.lease_s / 4.0)
+                    await self._mend()
+
+    async def _mend(self) -> None:
+        """Make the streams again where a server lost them."""
+        try:
+            await self._link.ensure()
+        except FleetError as error:
+            log.debug("the streams cannot be made yet", error=error.message)
+
+    async def _take(self, message: Msg, take_stray: TakeStray) -> None:
+        try:
+            report = await self._link.read_report(message)
+        except FleetError as error:
+            log.error("a report cannot be read and is dropped", error=error.message)  # noqa: TRY400 - it says all
+            await self._link.done(message)
+            return
+        asked = self._asked.get((report.batch_id, report.number))
+        if asked is not None and not asked.answer.done():
+            asked.message = message
+            asked.answer.set_result(self._found(report))
+            return
+        if report.outcome is not None:
+            await take_stray(self._placed(report, report.outcome), reading=report.reading)
+        await self._link.done(message)
+
+    def _found(self, report: Report) -> ProbeOutcome | Unmade:
+        return Unmade.LOST if report.outcome is None else self._placed(report, report.outcome)
+
+    def _placed(self, report: Report, outcome: ProbeOutcome) -> ProbeOutcome:
+        return by_our_clock(outcome, sent_s=report.sent_s, arrived_s=self._clock.time_s())

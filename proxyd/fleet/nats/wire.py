@@ -1,0 +1,75 @@
+"""What planner and probers send each other, and its form on the wire: JSON, checked when it is read."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from proxyd.errors import FleetError
+from proxyd.model.outcome import ProbeOutcome, ProbeRequest
+
+T = TypeVar("T")
+_MOST_BYTES = 256 * 2**20  # of a message that was decompressed
+_CONFIG = ConfigDict(ser_json_inf_nan="constants")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Requests to one host, in the order in which they are to be made.
+
+    ``term`` counts the planners: what an earlier one than the newest asks for is not done. ``sent_s`` is unix seconds
+    by the planner's clock.
+    """
+
+    __pydantic_config__ = _CONFIG
+
+    batch_id: str
+    term: int
+    host: str
+    sent_s: float
+    requests: tuple[ProbeRequest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of one request of a batch; ``outcome`` is ``None`` where nobody knows what the last prober did.
+
+    ``number`` is the request's place in the batch, ``reading`` what its outcome speaks of; ``sent_s`` is the batch's.
+    """
+
+    __pydantic_config__ = _CONFIG
+
+    batch_id: str
+    number: int
+    prober: str
+    reading: str
+    sent_s: float
+    outcome: ProbeOutcome | None = None
+
+
+class Form(Generic[T]):
+    """The form of one kind of message."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._adapter = TypeAdapter(kind)
+
+    def write(self, message: T) -> bytes:
+        """Return a message as it is sent."""
+        return zlib.compress(self._adapter.dump_json(message), 1)
+
+    def read(self, data: bytes) -> T:
+        """Return the message; raises ``FleetError`` where it is none."""
+        unpacker = zlib.decompressobj()
+        try:
+            text = unpacker.decompress(data, _MOST_BYTES)
+            if not unpacker.eof:
+                raise FleetError("a message is cut off, or larger than any that is sent")
+            return self._adapter.validate_json(text)
+        except (zlib.error, ValidationError) as error:
+            raise FleetError(f"a message cannot be read: {error}") from error
+
+
+BATCHES, REPORTS = Form(Batch), Form(Report)

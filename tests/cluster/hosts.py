@@ -1,0 +1,68 @@
+"""An origin of many hosts, each an address of its own, that counts how many requests each answers at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from tests.acceptance.support import DOMAIN, PROFILE, Feed, rule_text
+
+
+class Hosts:
+    """Serves one feed for each host, after ``delay_s``."""
+
+    def __init__(self, count: int, delay_s: float = 0.0) -> None:
+        self.names = [f"127.{1 + number // 250}.0.{1 + number % 250}" for number in range(count)]
+        self.feeds = {name: Feed(name, "atom") for name in self.names}
+        self.delay_s = delay_s
+        self.answered: Counter[str] = Counter()
+        self.begun: Counter[str] = Counter()
+        self.most_at_once: Counter[str] = Counter()
+        self.port = 0
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer with the host's feed."""
+        name = request.url.host or ""
+        self.begun[name] += 1
+        self.most_at_once[name] = max(self.most_at_once[name], self.begun[name])
+        try:
+            await asyncio.sleep(self.delay_s)
+            media_type, body = self.feeds[name].document()
+            return web.Response(body=body, headers={"Content-Type": media_type})
+        finally:
+            self.begun[name] -= 1
+            self.answered[name] += 1
+
+    def text(self, hook: str) -> str:
+        """Return a declaration of every host's feed and of one rule that tells of each of its items."""
+        sources = "".join(f"CREATE SOURCE \"{name}\" OF RSS AT 'http://{name}:{self.port}/';\n" for name in self.names)
+        return f"{DOMAIN}{sources}{PROFILE}{rule_text('each', 1, hook)}"
+
+    def publish(self, count: int = 1) -> list[str]:
+        """Publish items on every host and return their guids."""
+        return [guid for feed in self.feeds.values() for guid in feed.add(count)]
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether no host was ever asked by two at once."""
+        return max(self.most_at_once.values(), default=0) <= 1
+
+
+@asynccontextmanager
+async def hosts(count: int, delay_s: float = 0.0) -> AsyncIterator[Hosts]:
+    """Serve many hosts while the context is open."""
+    found = Hosts(count, delay_s)
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", found.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.5, access_log=None, handler_cancellation=True)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "0.0.0.0", 0).start()
+        found.port = runner.addresses[0][1]
+        yield found
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,63 @@
+"""Several machines: daemons of different roles over one PostgreSQL and one NATS, an origin with many hosts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.acceptance.support import Daemon, Origin, Receiver, listening
+from tests.servers import NatsServer, PostgresServer, nats_server
+
+LEASE_S = 2.0
+
+
+@dataclass
+class Cluster:
+    """Machines that share a database and NATS; none has started."""
+
+    folder: Path
+    origin: Origin
+    receiver: Receiver
+    postgresql: PostgresServer
+    database: str
+    nats: NatsServer
+    stack: AsyncExitStack
+    settings: dict[str, str] = field(default_factory=dict)
+    machines: list[Daemon] = field(default_factory=list)
+
+    async def machine(self, role: str, **settings: str) -> Daemon:
+        """Return a machine of a role, started; not yet ready."""
+        folder = self.folder / f"{role}-{len(self.machines)}"
+        folder.mkdir()
+        own = {
+            "role": role,
+            "database": self.database,
+            "nats": self.nats.url,
+            "lease": f"{LEASE_S:g}s",
+            "socket": str(folder / "proxyd.sock"),
+        }
+        daemon = await self.stack.enter_async_context(Daemon(folder, **(own | self.settings | settings)))
+        daemon.profiles.mkdir(exist_ok=True)
+        for profile in (self.folder / "profiles").glob("*.profile"):
+            daemon.declare(profile.read_text(), profile.stem)
+        self.machines.append(daemon)
+        await daemon.spawn()
+        return daemon
+
+    def declare(self, text: str) -> None:
+        """Declare a text on every machine that starts from now on."""
+        (self.folder / "profiles").mkdir(exist_ok=True)
+        (self.folder / "profiles" / "watch.profile").write_text(text, encoding="utf-8")
+
+
+@asynccontextmanager
+async def cluster(folder: Path, postgresql: PostgresServer, **settings: str) -> AsyncIterator[Cluster]:
+    """Yield a cluster without machines."""
+    origin, receiver = Origin(), Receiver()
+    async with AsyncExitStack() as stack:
+        nats = stack.enter_context(nats_server(folder))
+        await stack.enter_async_context(listening(origin))
+        await stack.enter_async_context(listening(receiver))
+        yield Cluster(folder, origin, receiver, postgresql, postgresql.create(), nats, stack, dict(settings))

@@ -1,0 +1,186 @@
+"""Several machines, some of which are killed, stopped or cut off: nothing is lost, nothing comes twice."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.support import Daemon, eventually
+from tests.cluster.hosts import Hosts, hosts
+from tests.cluster.support import LEASE_S, Cluster, cluster
+from tests.servers import PostgresServer
+
+HOSTS = 12
+SLOW_S = 0.3
+
+
+@asynccontextmanager
+async def working(
+    folder: Path, postgresql: PostgresServer, *roles: str, delay_s: float = 0.0
+) -> AsyncIterator[tuple[Cluster, Hosts]]:
+    """Yield a cluster whose machines know every host, and whose webhook is confirmed."""
+    async with hosts(HOSTS, delay_s) as origin, cluster(folder, postgresql) as machines:
+        machines.declare(origin.text(machines.receiver.url("each")))
+        for role in roles:
+            await machines.machine(role)
+        await delivered(machines, origin)
+        yield machines, origin
+
+
+async def delivered(machines: Cluster, origin: Hosts, *, within_s: float = 30.0) -> None:
+    """Publish an item on every host and wait until each was notified, once."""
+    await known(machines, origin)
+    wanted = len(machines.receiver.guids("each")) + HOSTS
+    origin.publish()
+    await machines.receiver.received("each", wanted, timeout_s=within_s)
+    exactly_once(machines, origin)
+
+
+async def known(machines: Cluster, origin: Hosts) -> None:
+    """Wait until every host was asked once more: what comes then is news."""
+    before = dict(origin.answered)
+    await eventually(
+        lambda: all(origin.answered[name] > before.get(name, 0) + 1 for name in origin.names),
+        "every host is asked",
+        state=lambda: [machine.log[-1500:] for machine in machines.machines],
+    )
+
+
+def exactly_once(machines: Cluster, origin: Hosts) -> None:
+    """Fail where an item was not notified or twice, a signature was wrong, or two asked a host at once."""
+    machines.receiver.check()
+    published = [guid for feed in origin.feeds.values() for guid in feed.guids]
+    assert sorted(machines.receiver.guids("each")) == sorted(published)
+    assert origin.in_turn, origin.most_at_once
+
+
+async def recovers(machines: Cluster, origin: Hosts, fault: Callable[[], Awaitable[None]]) -> None:
+    """Cause a fault while items come; everything must be delivered, and probes go on within two leases."""
+    wanted = len(machines.receiver.guids("each")) + 2 * HOSTS
+    origin.publish()
+    await fault()
+    since_s = time.monotonic()
+    origin.publish()
+    before = dict(origin.answered)
+    await eventually(
+        lambda: sum(origin.answered[name] > before.get(name, 0) for name in origin.names) > HOSTS // 2,
+        "most hosts are asked again",
+        state=lambda: [machine.log[-1500:] for machine in machines.machines],
+    )
+    assert time.monotonic() - since_s < 2.0 * LEASE_S + 1.0  # and a second to begin with
+    await machines.receiver.received("each", wanted)
+    await known(machines, origin)
+    exactly_once(machines, origin)
+
+
+async def leader_of(machines: Cluster, role: str) -> Daemon:
+    """Return the machine that does a role's work."""
+
+    async def found() -> Daemon | None:
+        for machine in machines.machines:
+            if await _leads(machine, role):
+                return machine
+        return None
+
+    leader: Daemon = await eventually(found, f"somebody leads as {role}")
+    return leader
+
+
+async def _leads(machine: Daemon, role: str) -> bool:
+    try:
+        return await machine.metric(f'proxyd_role_active{{role="{role}"}}') == 1.0
+    except (OSError, AssertionError):
+        return False
+
+
+async def test_the_machines_share_the_work_and_every_item_is_told_once(
+    tmp_path: Path, postgresql: PostgresServer
+) -> None:
+    async with working(tmp_path, postgresql, "planner", "prober", "prober", "notifier") as (machines, origin):
+        await delivered(machines, origin)
+        made = [await m.metric('proxyd_batches_total{result="made"}') for m in machines.machines[1:3]]
+        assert min(made) > 0
+        for machine in machines.machines:
+            await machine.stop()
+        exactly_once(machines, origin)
+
+
+async def test_a_prober_killed_while_it_holds_batches(tmp_path: Path, postgresql: PostgresServer) -> None:
+    roles = ("planner", "prober", "prober", "notifier")
+    async with working(tmp_path, postgresql, *roles, delay_s=SLOW_S) as (machines, origin):
+        victim = machines.machines[1]
+
+        async def kill() -> None:
+            origin.delay_s = LEASE_S / 2.0
+            await victim.metric_reaches("proxyd_prober_hosts", HOSTS // 4)
+            await victim.kill()
+            origin.delay_s = SLOW_S
+
+        await recovers(machines, origin, kill)
+        planner = await leader_of(machines, "planner")
+        await planner.metric_reaches("proxyd_lost_probes_total", 1)
+
+
+async def test_a_planner_killed_at_work(tmp_path: Path, postgresql: PostgresServer) -> None:
+    roles = ("planner", "planner", "prober", "notifier")
+    async with working(tmp_path, postgresql, *roles, delay_s=SLOW_S) as (machines, origin):
+        leader = await leader_of(machines, "planner")
+        await recovers(machines, origin, leader.kill)
+        assert await leader_of(machines, "planner") is not leader
+
+
+async def test_a_planner_that_was_taken_for_dead_comes_back(tmp_path: Path, postgresql: PostgresServer) -> None:
+    async with working(tmp_path, postgresql, "planner", "planner", "prober", "notifier") as (machines, origin):
+        leader = await leader_of(machines, "planner")
+
+        async def freeze() -> None:
+            leader.signal(signal.SIGSTOP)
+
+        await recovers(machines, origin, freeze)
+        other = await leader_of(machines, "planner")
+        leader.signal(signal.SIGCONT)
+        await delivered(machines, origin)
+        await eventually(lambda: "another machine leads" in leader.log, "it has noticed", state=lambda: leader.log)
+        assert await leader_of(machines, "planner") is other
+
+
+async def test_a_notifier_killed_at_work(tmp_path: Path, postgresql: PostgresServer) -> None:
+    async with working(tmp_path, postgresql, "planner", "prober", "notifier", "notifier") as (machines, origin):
+        leader = await leader_of(machines, "notifier")
+        await recovers(machines, origin, leader.kill)
+
+
+async def test_nats_is_restarted(tmp_path: Path, postgresql: PostgresServer) -> None:
+    async with working(tmp_path, postgresql, "planner", "prober", "prober", "notifier") as (machines, origin):
+
+        async def restart() -> None:
+            machines.nats.stop()
+            machines.nats.start()
+
+        await recovers(machines, origin, restart)
+
+
+@pytest.mark.parametrize("how", [signal.SIGQUIT, signal.SIGINT], ids=["in a crash", "in order"])
+async def test_postgresql_is_restarted(tmp_path: Path, how: signal.Signals) -> None:
+    from tests.servers import postgres_server
+
+    with postgres_server() as server:
+        async with working(tmp_path, server, "planner", "prober", "notifier") as (machines, origin):
+
+            async def restart() -> None:
+                server.stop(how)
+                server.start()
+
+            await recovers(machines, origin, restart)
+
+
+async def test_one_machine_does_everything_and_another_takes_over(tmp_path: Path, postgresql: PostgresServer) -> None:
+    async with working(tmp_path, postgresql, "all", "all") as (machines, origin):
+        leader = await leader_of(machines, "planner")
+        await recovers(machines, origin, leader.kill)
+        assert await leader_of(machines, "planner") is not leader
