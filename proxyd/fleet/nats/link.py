@@ -14,6 +14,7 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeVar
 
 import nats
@@ -71,6 +72,7 @@ class Link:
     def __init__(self, client: Client, settings: FleetSettings) -> None:
         self._client = client
         self._streams = client.jetstream(timeout=settings.lease_s / 4.0)
+        self._made: datetime | None = None
         self.settings = settings
 
     @property
@@ -78,8 +80,11 @@ class Link:
         """Whether a server is connected."""
         return self._client.is_connected
 
-    async def ensure(self) -> None:
-        """Make the streams and consumers that are not there: a server that was restarted has none."""
+    async def ensure(self) -> bool:
+        """Make the streams and consumers that are not there, for a server that was restarted has none.
+
+        Returns whether the queue is another one than before: whatever was in it is gone.
+        """
         settings = self.settings
         streams = (
             StreamConfig(_PROBES, subjects=["proxyd.probe.*"], max_age=settings.queue_s),
@@ -90,6 +95,8 @@ class Link:
             await _checked(self._streams.add_stream(each))
         one = [self._add_consumer(_PROBES, f"p{n}", _subject(n), pending=1) for n in range(PARTITIONS)]
         await asyncio.gather(*one, self._add_consumer(_REPORTS, "planner", "proxyd.report", pending=1000))
+        before, self._made = self._made, (await _checked(self._streams.stream_info(_PROBES))).created
+        return before != self._made
 
     async def _add_consumer(self, stream: str, name: str, subject: str, *, pending: int) -> None:
         config = ConsumerConfig(

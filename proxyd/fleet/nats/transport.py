@@ -61,6 +61,7 @@ class NatsTransport:
         self._patience_s = patience_s
         self._lanes: dict[str, _Lane] = {}
         self._asked: dict[tuple[str, int], _Asked] = {}
+        self._limits: set[asyncio.Timeout] = set()
         self._tasks: asyncio.TaskGroup | None = None
         self._stopped = asyncio.Event()
 
@@ -139,26 +140,32 @@ class NatsTransport:
         batch = Batch(uuid.uuid4().hex, self._term, host, sent_s, tuple(each.request for each in asked))
         self._asked |= {(batch.batch_id, number): each for number, each in enumerate(asked)}
         try:
-            await self._send(batch)
-            began_s = sent_s
-            for each in asked:
-                async with asyncio.timeout(self._patience_s):
-                    outcome = await each.answer
-                began_s = outcome.started_s if isinstance(outcome, ProbeOutcome) else self._clock.time_s()
+            async with asyncio.timeout(self._patience_s) as limit:
+                self._limits.add(limit)
+                await self._send(batch)
+                return await self._answered(asked, limit)
         except TimeoutError:
             return self._end(asked, Unmade.LOST)
-        else:
-            return began_s
         finally:
+            self._limits.discard(limit)
             for number in range(len(asked)):
                 self._asked.pop((batch.batch_id, number), None)
+
+    async def _answered(self, asked: list[_Asked], limit: asyncio.Timeout) -> float:
+        """Wait for the report of each request; return when the last one began, at the latest."""
+        began_s = self._clock.time_s()
+        for each in asked:
+            outcome = await asyncio.shield(each.answer)
+            limit.reschedule(asyncio.get_running_loop().time() + self._patience_s)
+            began_s = outcome.started_s if isinstance(outcome, ProbeOutcome) else self._clock.time_s()
+        return began_s
 
     async def _send(self, batch: Batch) -> None:
         """Send a batch; where nobody says that it arrived it is waited for all the same: it may have."""
         try:
             await self._link.send(batch)
         except FleetError as error:
-            log.warning("a batch was sent, perhaps in vain", host=batch.host, error=error.message)
+            log.warning("a batch may not have arrived", host=batch.host, error=error.message)
             await self._mend()
 
     def _end(self, asked: list[_Asked], why: Unmade) -> float:
@@ -184,11 +191,16 @@ class NatsTransport:
                     await self._mend()
 
     async def _mend(self) -> None:
-        """Make the streams again where a server lost them."""
+        """Make the streams again where a server lost them: of what was in them only its prober can still report."""
         try:
-            await self._link.ensure()
+            is_empty = await self._link.ensure()
         except FleetError as error:
             log.debug("the streams cannot be made yet", error=error.message)
+            return
+        if is_empty:
+            over_s = asyncio.get_running_loop().time() + self._link.settings.lease_s
+            for limit in self._limits:
+                limit.reschedule(min(limit.when() or over_s, over_s))
 
     async def _take(self, message: Msg, take_stray: TakeStray) -> None:
         try:
