@@ -19,7 +19,7 @@ from aiohttp import ClientSession
 
 from proxyd.api import ApiSettings, Quota, new_token, serve_api
 from proxyd.clock import SystemClock
-from proxyd.config import SecretStore, Settings, socket_address
+from proxyd.config import SecretStore, Settings, Supervision, socket_address, supervision
 from proxyd.daemon import (
     Bell,
     Daemon,
@@ -31,6 +31,7 @@ from proxyd.daemon import (
     ProbeLoop,
     Pushes,
     PushParts,
+    Supervisor,
     read_directory,
 )
 from proxyd.errors import NotFoundError, ProfileError
@@ -127,6 +128,7 @@ class Parts:
     channel: Channel
     secrets: SecretStore
     rng: np.random.Generator
+    supervision: Supervision | None = None
 
 
 def _deliveries(settings: Settings, parts: Parts, metrics: Metrics) -> tuple[Dispatcher, Pings]:
@@ -173,6 +175,7 @@ def build(settings: Settings, parts: Parts) -> tuple[Daemon, DaemonControl]:
         Loops(probes, pushes, dispatcher, pings, Planning(decider, parts.clock, metrics, every_s=settings.plan_every)),
         parts.clock,
         DaemonSettings(settings.reload_interval, settings.drain_timeout, settings.retention, settings.backup),
+        Supervisor(parts.supervision, parts.clock, parts.store.ping),
     )
     control = DaemonControl(
         decider,
@@ -315,6 +318,7 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
             channel=channels,
             secrets=SecretStore(settings),
             rng=np.random.default_rng(),  # noqa: TID251 - the one place that makes one
+            supervision=supervision(),
         )
 
 

@@ -6,6 +6,7 @@ from proxyd.daemon.declarations import Declarations, read_directory, read_text
 from proxyd.daemon.planning import Planning
 from proxyd.daemon.probing import ProbeLoop
 from proxyd.daemon.pushes import Pushes, PushParts
+from proxyd.daemon.supervision import Supervisor
 
 __all__ = [
     "Bell",
@@ -18,6 +19,7 @@ __all__ = [
     "ProbeLoop",
     "PushParts",
     "Pushes",
+    "Supervisor",
     "read_directory",
     "read_text",
 ]
