@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+DIST := dist
 
 .PHONY: setup run test lint types imports unit lock wheel sbom audit licences clean
 
@@ -50,7 +51,24 @@ lock: setup
 # The same bytes from the same commit, wherever and whenever it is built.
 wheel: setup
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation \
-		--wheel-dir dist .
+		--wheel-dir $(DIST) .
+
+# What the image and an installation by the lock hold, as CycloneDX.
+sbom: setup
+	mkdir -p $(DIST)
+	$(BIN)/cyclonedx-py requirements deploy/requirements.lock --pyproject pyproject.toml --output-reproducible \
+		--output-file $(DIST)/sbom.json
+
+# Asks PyPI for known vulnerabilities of every locked version. --strict: what cannot be asked about is no pass.
+audit: setup
+	$(BIN)/pip-audit --requirement requirements.lock --require-hashes --disable-pip --strict --progress-spinner off
+
+# Rewrites the table of docs/licences.md; what stands above it stays.
+licences: setup
+	sed '/^|/,$$d' docs/licences.md > $(VENV)/licences.md
+	$(BIN)/pip-licenses --from=mixed --format=markdown --no-version \
+		--packages $$(sed -n 's/==.*//p' deploy/requirements.lock) >> $(VENV)/licences.md
+	mv $(VENV)/licences.md docs/licences.md
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
