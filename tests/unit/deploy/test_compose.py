@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +147,18 @@ def test_nats_reads_its_users_from_the_secret() -> None:
     assert included is not None
     config = Path(SERVICES["nats"]["command"][1])
     assert (config.parent / included[1]).resolve() == Path(secrets(SERVICES["nats"])["nats_users"])
+
+
+@pytest.mark.skipif(shutil.which("nats-server") is None, reason="no nats-server here")
+@pytest.mark.parametrize(
+    ("users", "code"), [('authorization { user: proxyd, password: "a" }\n', 0), ("authorization {", 1)]
+)
+def test_nats_takes_its_configuration(tmp_path: Path, users: str, code: int) -> None:
+    for name, text in (("etc/nats/nats.conf", (DEPLOY / "nats/nats.conf").read_text(encoding="utf-8")),
+                       ("run/secrets/nats_users", users)):  # fmt: skip
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        ["nats-server", "-t", "--config", tmp_path / "etc/nats/nats.conf"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stderr
