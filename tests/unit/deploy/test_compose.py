@@ -13,7 +13,7 @@ import pytest
 from jsonschema.validators import validator_for
 
 from proxyd import __version__
-from tests.deployment import DEPLOY, ROOT, documents, unknown_settings
+from tests.deployment import DEPLOY, ROOT, documents, is_there, unknown_settings
 
 (COMPOSE,) = documents(ROOT / "docker-compose.yml")
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
@@ -81,7 +81,7 @@ def mounts(service: dict[str, Any]) -> list[list[str]]:
 def test_what_is_mounted_is_there_and_only_named_volumes_are_written_to(name: str) -> None:
     for source, _, *mode in mounts(SERVICES[name]):
         if source.startswith("./"):
-            assert (ROOT / source).exists(), source
+            assert is_there(source), source
             assert mode == ["ro"]
         else:
             assert source in COMPOSE["volumes"]
