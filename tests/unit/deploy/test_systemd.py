@@ -46,7 +46,7 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
 
 
 def test_systemd_would_say_so_if_something_were(tmp_path: Path) -> None:
-    done = verified(tmp_path, TEXT.replace("WatchdogSec=60s", "WatchdogSec=sometimes"))
+    done = verified(tmp_path, TEXT.replace("WatchdogSec=3min", "WatchdogSec=sometimes"))
     assert "sometimes" in done.stderr
 
 
