@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+DIST := dist
 
-.PHONY: setup run test lint types imports unit lock clean
+.PHONY: setup run test lint types imports unit lock wheel sbom audit licences clean
 
 setup: $(STAMP)
 
@@ -35,11 +36,39 @@ unit: setup
 	$(BIN)/pytest --numprocesses auto --dist worksteal -m "not alone"
 	$(BIN)/pytest -m alone
 
-# Rewrites the lock from pyproject.toml; it names versions and hashes, never an index.
+# Rewrites the locks from pyproject.toml: what developing takes, what the image runs, what builds the wheel. They name
+# versions and hashes, never an index; the versions are the same in all three.
+UV = $(VENV)/lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-emit-find-links --no-header --quiet
+
 lock: setup
 	$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/pip install --quiet uv
-	$(VENV)/lock/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes \
-		--no-emit-index-url --no-emit-find-links --no-header --quiet --output-file requirements.lock
+	$(UV) pyproject.toml --extra dev --output-file requirements.lock
+	$(UV) pyproject.toml --extra apprise --extra cluster --extra fast --extra tracing --constraint requirements.lock \
+		--output-file deploy/requirements.lock
+	echo 'hatchling>=1.27' | $(UV) - --constraint requirements.lock --output-file deploy/build.lock
+
+# The same bytes from the same commit, wherever and whenever it is built.
+wheel: setup
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation \
+		--wheel-dir $(DIST) .
+
+# What the image and an installation by the lock hold, as CycloneDX.
+sbom: setup
+	mkdir -p $(DIST)
+	$(BIN)/cyclonedx-py requirements deploy/requirements.lock --pyproject pyproject.toml --output-reproducible \
+		--output-file $(DIST)/sbom.json
+
+# Asks PyPI for known vulnerabilities of every locked version. --strict: what cannot be asked about is no pass.
+audit: setup
+	$(BIN)/pip-audit --requirement requirements.lock --require-hashes --disable-pip --strict --progress-spinner off
+
+# Rewrites the table of docs/licences.md; what stands above it stays.
+licences: setup
+	sed '/^|/,$$d' docs/licences.md > $(VENV)/licences.md
+	$(BIN)/pip-licenses --from=mixed --format=markdown --no-version \
+		--packages $$(sed -n 's/==.*//p' deploy/requirements.lock) >> $(VENV)/licences.md
+	mv $(VENV)/licences.md docs/licences.md
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

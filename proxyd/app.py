@@ -19,7 +19,7 @@ from aiohttp import ClientSession
 
 from proxyd.api import ApiSettings, Quota, new_token, serve_api
 from proxyd.clock import SystemClock
-from proxyd.config import SecretStore, Settings, socket_address
+from proxyd.config import SecretStore, Settings, Supervision, socket_address, supervision
 from proxyd.daemon import (
     Bell,
     Daemon,
@@ -33,6 +33,7 @@ from proxyd.daemon import (
     ProbeLoop,
     Pushes,
     PushParts,
+    Supervisor,
     read_directory,
 )
 from proxyd.errors import NotFoundError, ProfileError
@@ -130,6 +131,7 @@ class Parts:
     channel: Channel
     secrets: SecretStore
     rng: np.random.Generator
+    supervision: Supervision | None = None
 
 
 def make_notifier(settings: Settings, parts: Parts, metrics: Metrics) -> Notifier:
@@ -179,6 +181,7 @@ def build(
         Loops(probes, pushes, notifying, planning, parts.transport),
         parts.clock,
         DaemonSettings(settings.reload_interval, settings.drain_timeout, settings.retention, settings.backup),
+        Supervisor(parts.supervision, parts.clock, parts.store.ping),
     )
     control = DaemonControl(
         decider,
@@ -321,6 +324,7 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
             channel=channels,
             secrets=SecretStore(settings),
             rng=np.random.default_rng(),  # noqa: TID251 - the one place that makes one
+            supervision=supervision(),
         )
 
 

@@ -10,6 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from math import inf
 from pathlib import Path
@@ -522,6 +523,29 @@ def api_token(environ: Mapping[str, str] | None = None) -> str | None:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError([f"{TOKEN}_FILE: {error}"]) from error
     return env.get(TOKEN, "").strip() or None
+
+
+@dataclass(frozen=True, slots=True)
+class Supervision:
+    """Where the supervisor that started us listens, and within what time it must hear of us, where it must."""
+
+    address: str
+    watchdog_s: float | None
+
+
+def supervision(environ: Mapping[str, str] | None = None) -> Supervision | None:
+    """Return what systemd says of itself in the environment of a service, ``None`` where nobody listens.
+
+    >>> supervision({"NOTIFY_SOCKET": "/run/systemd/notify", "WATCHDOG_USEC": "30000000"})
+    Supervision(address='/run/systemd/notify', watchdog_s=30.0)
+    """
+    env = os.environ if environ is None else environ  # noqa: TID251 - this is the one place
+    address, watchdog = env.get("NOTIFY_SOCKET", ""), env.get("WATCHDOG_USEC", "")
+    if not address.startswith(("/", "@")):
+        return None
+    is_ours = env.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+    watchdog_s = int(watchdog) / 1e6 if is_ours and watchdog.isdecimal() and int(watchdog) else None
+    return Supervision(address.replace("@", "\0", 1) if address[0] == "@" else address, watchdog_s)
 
 
 def socket_address(path: Path) -> str:

@@ -16,8 +16,8 @@ import structlog
 from proxyd import app
 from proxyd.api import serve_api, serve_health
 from proxyd.clock import SystemClock
-from proxyd.config import SecretStore, Settings
-from proxyd.daemon import Daemon, DistantNotifier, PushParts
+from proxyd.config import SecretStore, Settings, supervision
+from proxyd.daemon import Daemon, DistantNotifier, PushParts, Supervisor
 from proxyd.errors import ConfigError, FleetError, StoreUnreachableError
 from proxyd.fleet import LocalTransport
 from proxyd.metrics import Metrics
@@ -54,7 +54,7 @@ class Machine:
     link: Link | None
     name: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}")
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    leads: set[str] = field(default_factory=set)
+    stores: dict[str, SqlStore] = field(default_factory=dict)  # by the role that this machine leads in
     daemon: Daemon | None = None
 
     async def run(self) -> None:
@@ -63,6 +63,9 @@ class Machine:
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
             if role in {"prober", "notifier"}:
                 await stack.enter_async_context(self._health())
+            supervisor = Supervisor(supervision(), self.clock, self._prove_alive)
+            feeding = tasks.create_task(supervisor.run(), name="watchdog")
+            supervisor.ready(f"role {role}")
             if self.link is not None and role in {"all", "prober"}:
                 tasks.create_task(self._probe(self.link, works_on), name="prober")
             if self.link is not None and role in {"all", "notifier"}:
@@ -70,6 +73,8 @@ class Machine:
             if role in {"all", "planner"}:
                 await self._attend("planner", self._plan)
             await self.stopping.wait()
+            supervisor.stopping()
+            feeding.cancel()
             works_on.set()
 
     def stop(self) -> None:
@@ -98,7 +103,7 @@ class Machine:
                 self.settings, self._parts(store, self._transport(term)), metrics=self.metrics, notifying=distant
             )
             async with serve_api(control, app.api_settings(self.settings)):
-                await self._lead("planner", connections, term, lambda: self._run(daemon))
+                await self._lead("planner", connections, store, lambda: self._run(daemon))
 
     async def _run(self, daemon: Daemon) -> None:
         self.daemon = daemon
@@ -111,9 +116,10 @@ class Machine:
 
     async def _notify(self, works_on: asyncio.Event) -> None:
         """Deliver as the leader until the planner has ended."""
-        async with self._leading("notifier") as (connections, term):
+        async with self._leading("notifier") as (connections, _):
             store = SqlStore(connections, ChrononGrid(self.settings.chronon))
-            notifier = app.make_notifier(self.settings, self._parts(store, self._transport(term)), self.metrics)
+            parts = self._parts(store, LocalTransport(self.network.prober))
+            notifier = app.make_notifier(self.settings, parts, self.metrics)
 
             async def deliver() -> None:
                 async with asyncio.TaskGroup() as tasks:
@@ -126,7 +132,7 @@ class Machine:
                     await running
                     store.writer.close()
 
-            await self._lead("notifier", connections, term, deliver)
+            await self._lead("notifier", connections, store, deliver)
 
     async def _wake_often(self, *wakers: Callable[[], None]) -> None:
         """Wake whenever the planner says so, and every now and then because that may not be heard."""
@@ -178,11 +184,12 @@ class Machine:
         )
 
     async def _lead(
-        self, role: str, connections: StoreConnections, term: int, work: Callable[[], Awaitable[None]]
+        self, role: str, connections: StoreConnections, store: SqlStore, work: Callable[[], Awaitable[None]]
     ) -> None:
         """Do a role's work while the session lives that makes this machine its leader."""
-        log.info("leading", role=role, term=term)
+        log.info("leading", role=role)
         self._note(role, active=True)
+        self.stores[role] = store
         async with asyncio.TaskGroup() as tasks:
             holding = hold(connections, lease_s=self.settings.lease, wait=self.clock.sleep)
             keeper = tasks.create_task(holding, name=f"lease of the {role}")
@@ -190,8 +197,13 @@ class Machine:
             keeper.cancel()
 
     def _note(self, role: str, *, active: bool) -> None:
-        self.leads = self.leads | {role} if active else self.leads - {role}
+        self.stores.pop(role, None)
         self.metrics.role_active.labels(role).set(active)
+
+    async def _prove_alive(self) -> None:
+        """Return once everything that this machine leads in has committed something."""
+        for store in tuple(self.stores.values()):
+            await store.ping()
 
     async def _wait(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -226,7 +238,7 @@ class Machine:
             checks = {"serving": not self.stopping.is_set()}
             if self.link is not None:
                 checks["transport"] = self.link.is_up
-            return checks if self.settings.role == "prober" else checks | {"leading": bool(self.leads)}
+            return checks if self.settings.role == "prober" else checks | {"leading": bool(self.stores)}
 
         async with serve_health(readiness, self.metrics.render, app.api_settings(self.settings)):
             yield

@@ -7,6 +7,7 @@ from proxyd.daemon.notifying import DistantNotifier, Notifier, Notifying
 from proxyd.daemon.planning import Planning
 from proxyd.daemon.probing import ProbeLoop
 from proxyd.daemon.pushes import Pushes, PushParts
+from proxyd.daemon.supervision import Supervisor
 
 __all__ = [
     "Bell",
@@ -22,6 +23,7 @@ __all__ = [
     "ProbeLoop",
     "PushParts",
     "Pushes",
+    "Supervisor",
     "read_directory",
     "read_text",
 ]

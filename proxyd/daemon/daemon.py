@@ -15,6 +15,7 @@ from proxyd.daemon.notifying import Notifying
 from proxyd.daemon.planning import Planning
 from proxyd.daemon.probing import ProbeLoop
 from proxyd.daemon.pushes import Pushes
+from proxyd.daemon.supervision import Supervisor
 from proxyd.ports import Clock, Transport
 from proxyd.store import SqlStore
 
@@ -52,12 +53,14 @@ class Daemon:
         loops: Loops,
         clock: Clock,
         settings: DaemonSettings,
+        supervisor: Supervisor,
     ) -> None:
         self._declarations = declarations
         self._store = store
         self._loops = loops
         self._clock = clock
         self._settings = settings
+        self._supervisor = supervisor
         self._stopping = asyncio.Event()
         self._look = asyncio.Event()
         self._forced = False
@@ -85,18 +88,22 @@ class Daemon:
                 running.create_task(self._loops.notifying.run(), name="notifying")
                 running.create_task(self._loops.transport.run(self._loops.probes.take_stray), name="transport")
                 running.create_task(self._loops.planning.run(), name="planning")
+                feeding = running.create_task(self._supervisor.run(), name="watchdog")
                 declared = self._declarations.current
                 log.info("running", rules=len(declared.rules), sources=len(declared.sources))
                 async with housekeeping(
                     self._store, self._clock, retention_s=settings.retention_s, backup=settings.backup
                 ):
+                    self._supervisor.ready(self._status())
                     await self._stopping.wait()
                 await self._drain()
+                feeding.cancel()
             self._store.writer.close()
         log.info("stopped")
 
     async def _drain(self) -> None:
         log.info("draining")
+        self._supervisor.stopping()
         loops, timeout_s = self._loops, self._settings.drain_timeout_s
         loops.pushes.stop()
         loops.planning.stop()
@@ -108,6 +115,15 @@ class Daemon:
             await sleep_or_wake(self._clock, self._settings.reload_interval_s, self._look)
             if self._forced:
                 self._forced = False
-                await self._declarations.reload()
+                await self._reload()
             else:
                 await self._declarations.reload_if_changed()
+
+    async def _reload(self) -> None:
+        self._supervisor.reloading()
+        taken = await self._declarations.reload()
+        self._supervisor.ready(self._status() + ("" if taken else "; the changed profiles have errors, see the log"))
+
+    def _status(self) -> str:
+        declared = self._declarations.current
+        return f"{len(declared.rules)} rules, {len(declared.sources)} sources"

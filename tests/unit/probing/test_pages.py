@@ -54,6 +54,13 @@ def test_bounds_of_rows_fields_and_identities() -> None:
     assert len(long.item_id) <= LONGEST_ID
 
 
+def test_an_evil_pattern_in_a_json_path_takes_linear_time() -> None:
+    rows = Extraction(Reader.JSON, "$[?match(@.id, '(a+)+b')]")
+    body = b'[{"id": "%s"}, {"id": "aab"}]' % (b"a" * 50_000)
+    found = parse_page(body, None, URL, PageClass("ROW", "D", ROWS.fields, rows, ("Id",)))
+    assert [item.fields["id"] for item in found.items] == ["aab"]
+
+
 def test_a_change_beyond_what_is_kept_of_a_page_is_still_a_change() -> None:
     long = b"<p>" + b"x" * (LONGEST_PAGE + 9)
     one, other = (parse_page(long + end, None, URL, PAGE).items[0] for end in (b"a", b"b"))

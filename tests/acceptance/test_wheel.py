@@ -1,0 +1,83 @@
+"""The wheel: the same bytes wherever it is built, and enough by itself, with the lock that the image has."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from proxyd import __version__
+from tests.deployment import DEPLOY, ROOT
+
+WANTED = ("pyproject.toml", "README.md", "LICENSE", "migrations", "proxyd")
+EPOCH = "1750000000"
+
+
+def run(*arguments: str | Path, cwd: Path, **environ: str) -> str:
+    """Run a program without this project's own path and settings, and return what it prints."""
+    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONPATH" and not k.startswith("PROXYD_")}
+    done = subprocess.run(
+        arguments, cwd=cwd, env=inherited | environ, capture_output=True, text=True, check=False, timeout=600
+    )
+    assert done.returncode == 0, f"{arguments}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def build(folder: Path, *, changed_s: float, mode: int) -> Path:
+    """Build a wheel of a copy of the project whose files changed at some time and have some mode."""
+    source = folder / "source"
+    source.mkdir(parents=True)
+    for name in WANTED:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, source)
+    for path in source.rglob("*"):
+        path.chmod(mode | 0o700 if path.is_dir() else mode)
+        os.utime(path, (changed_s, changed_s))
+    pip = (sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
+    run(*pip, "--wheel-dir", folder, source, cwd=folder, SOURCE_DATE_EPOCH=EPOCH)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("one"), changed_s=1_600_000_000, mode=0o644)
+
+
+def test_it_has_the_same_bytes_wherever_and_whenever_it_is_built(wheel: Path, tmp_path: Path) -> None:
+    other = build(tmp_path / "elsewhere" / "deeper", changed_s=1_700_000_000, mode=0o600)
+    assert wheel.name == other.name == f"proxyd-{__version__}-py3-none-any.whl"
+    assert hashlib.sha256(wheel.read_bytes()).digest() == hashlib.sha256(other.read_bytes()).digest()
+
+
+def test_it_holds_all_that_runs_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert {"proxyd/language/grammar.lark", "proxyd/migrations/env.py", "proxyd/api/web/static/style.css"} <= set(names)
+    assert {name.split("/")[0] for name in names} == {"proxyd", f"proxyd-{__version__}.dist-info"}
+    assert not [name for name in names if "__pycache__" in name or name.endswith((".db", ".lock"))]
+
+
+@pytest.mark.timeout(900)
+def test_it_runs_in_an_environment_of_its_own_that_the_hashed_lock_fills(wheel: Path, tmp_path: Path) -> None:
+    """As the image and docs/install.md do it."""
+    program = tmp_path / "opt/bin"
+    run(sys.executable, "-m", "venv", tmp_path / "opt", cwd=tmp_path)
+    pip = (program / "pip", "install", "--quiet")
+    run(*pip, "--require-hashes", "--only-binary", ":all:", "-r", DEPLOY / "requirements.lock", cwd=tmp_path)
+    run(*pip, "--no-deps", wheel, cwd=tmp_path)
+    assert run(program / "pip", "check", cwd=tmp_path).strip() == "No broken requirements found."
+    assert run(program / "proxyd", "version", cwd=tmp_path) == f"proxyd {__version__}\n"
+    shown = json.loads(run(program / "proxyd", "demo", "--for", "5s", "--json", cwd=tmp_path))
+    assert shown["proxyd"]["notifications"] == shown["proxyd"]["verified"] > 0
+    assert shown["proxyd"]["lost"] == 0
+    assert not (tmp_path / "data").exists()

@@ -1,0 +1,59 @@
+"""The install notes: their shell can be read, their files are there, and their secrets fit together."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from proxyd import __version__
+from tests.deployment import ROOT, documents
+from tests.pages import Block, blocks
+
+PAGE = ROOT / "docs" / "install.md"
+SHELL = [block for block in blocks(PAGE) if block.language == "sh"]
+MADE = {"deploy/secrets"}  # by the commands themselves
+
+
+@pytest.mark.parametrize("block", SHELL, ids=str)
+def test_a_shell_can_read_it(block: Block) -> None:
+    done = subprocess.run(["bash", "-n"], input=block.text, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+
+
+def test_every_file_of_ours_is_there() -> None:
+    named = {
+        path.rstrip("/*.") for block in SHELL for path in re.findall(r"\b((?:deploy|profiles)/[\w./*-]+)", block.text)
+    }
+    ours = {path for path in named if not any(path.startswith(made) for made in MADE)}
+    assert "deploy/systemd/proxyd.service" in ours
+    assert [path for path in ours if not (ROOT / path).exists()] == []
+
+
+def test_the_version_is_this_one() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert f"version={__version__}\n" in text
+    assert f"proxyd:{__version__}" in text
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here")
+def test_the_secrets_of_compose_are_made_and_fit_together(tmp_path: Path) -> None:
+    (block,) = [block for block in SHELL if "deploy/secrets/postgres_password" in block.text]
+    (tmp_path / "deploy").mkdir()
+    script = block.text.replace("docker compose up", "true docker compose up")
+    subprocess.run(["bash", "-eu"], input=script, cwd=tmp_path, text=True, check=True)
+    folder = tmp_path / "deploy/secrets"
+    made = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
+    (compose,) = documents(ROOT / "docker-compose.yml")
+    assert {Path(secret["file"]).name for secret in compose["secrets"].values()} == set(made)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    database, nats = urlsplit(made["database_url"]), urlsplit(made["nats_url"])
+    assert database.password == made["postgres_password"]
+    assert nats.password is not None
+    assert f'password: "{nats.password}"' in made["nats_users"]
+    assert {database.hostname, nats.hostname} <= set(compose["services"])
+    assert database.username == compose["services"]["postgres"]["environment"]["POSTGRES_USER"]
