@@ -22,6 +22,7 @@ from proxyd.clock import SystemClock
 from proxyd.config import SecretStore, Settings, socket_address
 from proxyd.daemon import (
     Bell,
+    Chores,
     Daemon,
     DaemonControl,
     DaemonSettings,
@@ -167,12 +168,14 @@ def build(settings: Settings, parts: Parts) -> tuple[Daemon, DaemonControl]:
         teller.tell(bell.ring)
     pushes = Pushes(decider, probes, parts.store, parts.clock, metrics, parts.pushes)
     declarations.tell_declared(pings.wake)
+    chores = Chores(settings.retention, settings.backup, settings.database_path.parent)
     daemon = Daemon(
         declarations,
         parts.store,
         Loops(probes, pushes, dispatcher, pings, Planning(decider, parts.clock, metrics, every_s=settings.plan_every)),
         parts.clock,
-        DaemonSettings(settings.reload_interval, settings.drain_timeout, settings.retention, settings.backup),
+        metrics,
+        DaemonSettings(settings.reload_interval, settings.drain_timeout, chores),
     )
     control = DaemonControl(
         decider,

@@ -3,12 +3,14 @@
 from proxyd.daemon.control import Bell, DaemonControl
 from proxyd.daemon.daemon import Daemon, DaemonSettings, Loops
 from proxyd.daemon.declarations import Declarations, read_directory, read_text
+from proxyd.daemon.housekeeping import Chores
 from proxyd.daemon.planning import Planning
 from proxyd.daemon.probing import ProbeLoop
 from proxyd.daemon.pushes import Pushes, PushParts
 
 __all__ = [
     "Bell",
+    "Chores",
     "Daemon",
     "DaemonControl",
     "DaemonSettings",

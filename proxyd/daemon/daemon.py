@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from pathlib import Path
 
 import structlog
 
 from proxyd.clock import sleep_or_wake
 from proxyd.daemon.declarations import Declarations
-from proxyd.daemon.housekeeping import housekeeping
+from proxyd.daemon.housekeeping import Chores, housekeeping
 from proxyd.daemon.planning import Planning
 from proxyd.daemon.probing import ProbeLoop
 from proxyd.daemon.pushes import Pushes
+from proxyd.daemon.vitals import measure_lag
+from proxyd.metrics import ROLES, Metrics
 from proxyd.notify import Dispatcher, Pings
 from proxyd.ports import Clock
 from proxyd.store import SqlStore
@@ -27,8 +28,7 @@ class DaemonSettings:
 
     reload_interval_s: float
     drain_timeout_s: float
-    retention_s: float
-    backup: Path | None
+    chores: Chores
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,14 @@ class Daemon:
         store: SqlStore,
         loops: Loops,
         clock: Clock,
+        metrics: Metrics,
         settings: DaemonSettings,
     ) -> None:
         self._declarations = declarations
         self._store = store
         self._loops = loops
         self._clock = clock
+        self._metrics = metrics
         self._settings = settings
         self._stopping = asyncio.Event()
         self._look = asyncio.Event()
@@ -74,7 +76,6 @@ class Daemon:
 
     async def run(self) -> None:
         """Run until ``stop``."""
-        settings = self._settings
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._store.writer.run(), name="writer")
             await self._declarations.start()
@@ -85,13 +86,15 @@ class Daemon:
                 running.create_task(self._loops.dispatcher.run(), name="deliveries")
                 running.create_task(self._loops.pings.run(), name="pings")
                 running.create_task(self._loops.planning.run(), name="planning")
+                lag = running.create_task(measure_lag(self._clock, self._metrics), name="lag")
                 declared = self._declarations.current
                 log.info("running", rules=len(declared.rules), sources=len(declared.sources))
-                async with housekeeping(
-                    self._store, self._clock, retention_s=settings.retention_s, backup=settings.backup
-                ):
+                self._metrics.take_roles(*ROLES)
+                async with housekeeping(self._store, self._clock, self._metrics, self._settings.chores):
                     await self._stopping.wait()
+                self._metrics.take_roles()
                 await self._drain()
+                lag.cancel()
             self._store.writer.close()
         log.info("stopped")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from weakref import WeakValueDictionary
@@ -187,7 +187,7 @@ class ProbeLoop:
             known = await self._memory.known(outcome.source_id, needed) if needed is not None else NOTHING_KNOWN
             observation = self._decider.observe(outcome, known, reading=reading)
             if observation is not None:
-                await self._memory.record(replace(observation, probe=probe))
+                await self._commit(self._memory.record, replace(observation, probe=probe))
                 self._count(observation)
             self._decider.finished(outcome, observation)
         return observation is not None
@@ -198,9 +198,14 @@ class ProbeLoop:
             known = await self._memory.known(interval.event.source_id, needed) if needed.histories else NOTHING_KNOWN
             observation = self._decider.give_up(interval, known, now_s)
             if observation is not None:
-                await self._memory.record_firings(observation)
+                await self._commit(self._memory.record_firings, observation)
                 self._count_firings(observation)
         self._ending = None
+
+    async def _commit(self, record: Callable[[Observation], Awaitable[None]], observation: Observation) -> None:
+        began_s = self._clock.monotonic_s()
+        await record(observation)
+        self._metrics.commit_s.observe(self._clock.monotonic_s() - began_s)
 
     def _note_connection(self) -> None:
         is_up = not self._decider.connection.is_down
