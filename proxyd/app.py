@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from math import ceil
 from zoneinfo import ZoneInfo
 
@@ -34,7 +35,7 @@ from proxyd.daemon import (
     PushParts,
     read_directory,
 )
-from proxyd.errors import NotFoundError, ProfileError
+from proxyd.errors import ConfigError, NotFoundError, ProfileError
 from proxyd.estimation import Cycle
 from proxyd.language import CheckSettings, check
 from proxyd.metrics import Metrics
@@ -66,6 +67,7 @@ from proxyd.probing import Fetcher, FetchLimits, HttpProber, HubClient, ParserPo
 from proxyd.rules import Decider, DeciderSettings, probe_request
 from proxyd.scheduling import PlannerSettings
 from proxyd.store import SqlStore, open_store, owner_lock
+from proxyd.tracing import NO_TRACES, Tracer
 
 _RESOLVER_THREADS = 64
 _YOUNG_OBJECTS = 50_000
@@ -128,6 +130,7 @@ class Parts:
     channel: Channel
     secrets: SecretStore
     rng: np.random.Generator
+    tracer: Tracer = NO_TRACES
 
 
 def _deliveries(settings: Settings, parts: Parts, metrics: Metrics) -> tuple[Dispatcher, Pings]:
@@ -162,7 +165,7 @@ def build(settings: Settings, parts: Parts) -> tuple[Daemon, DaemonControl]:
     )
     dispatcher, pings = _deliveries(settings, parts, metrics)
     bell = Bell()
-    probes = ProbeLoop(decider, parts.prober, parts.store, parts.clock, metrics)
+    probes = ProbeLoop(decider, parts.prober, parts.store, parts.clock, metrics, parts.tracer)
     for teller in (declarations, probes):
         teller.tell(dispatcher.wake)
         teller.tell(bell.ring)
@@ -220,7 +223,21 @@ def session_limits(settings: Settings, open_files: int) -> SessionLimits:
 
 
 @asynccontextmanager
-async def open_network(settings: Settings, clock: Clock) -> AsyncIterator[Network]:
+async def open_tracer(settings: Settings) -> AsyncIterator[Tracer]:
+    """Open what traces are sent with; nothing of it is loaded where there are to be none."""
+    if not settings.traces:
+        yield NO_TRACES
+        return
+    try:
+        otlp = import_module("proxyd.tracing.otlp")
+    except ModuleNotFoundError as error:
+        raise ConfigError(["traces: proxyd[tracing] is not installed; install it, or leave traces empty"]) from error
+    async with otlp.open_tracer(settings.traces, settings.trace_share) as tracer:
+        yield tracer
+
+
+@asynccontextmanager
+async def open_network(settings: Settings, clock: Clock, tracer: Tracer = NO_TRACES) -> AsyncIterator[Network]:
     """Open the network session and the parsers; close them in the reverse order."""
     guard = Guard(settings.networks, settings.allow_ports)
     allowed = session_limits(settings, raise_open_files())
@@ -238,21 +255,24 @@ async def open_network(settings: Settings, clock: Clock) -> AsyncIterator[Networ
         )
         limits = FetchLimits(total_s=settings.probe_timeout, body_bytes=settings.max_body_bytes)
         prober = HttpProber(
-            Fetcher(session, guard, tokens, clock, limits),
+            Fetcher(session, guard, tokens, clock, limits, tracer),
             parser,
             clock,
             resolve_secret=SecretStore(settings).resolve,
             robots=Robots(
-                Fetcher(session, guard, tokens, clock, robots_limits(limits)),
+                Fetcher(session, guard, tokens, clock, robots_limits(limits), tracer),
                 clock,
                 crawl_delay_cap_s=settings.crawl_delay_cap,
             ),
+            tracer=tracer,
         )
         yield Network(guard, session, prober, parser, HubClient(session, guard, tokens))
 
 
 @asynccontextmanager
-async def open_channels(settings: Settings, network: Network, clock: Clock) -> AsyncIterator[Channels]:
+async def open_channels(
+    settings: Settings, network: Network, clock: Clock, tracer: Tracer = NO_TRACES
+) -> AsyncIterator[Channels]:
     """Open the ways out; close them at the end."""
     host, port = settings.smtp_address
     timeout_s = settings.delivery_timeout
@@ -267,9 +287,8 @@ async def open_channels(settings: Settings, network: Network, clock: Clock) -> A
     )
     other = AppriseChannel(settings.channel_schemes, timeout_s=timeout_s)
     try:
-        yield Channels(
-            WebhookChannel(network.session, network.guard, clock, timeout_s=timeout_s), MailChannel(mail), other
-        )
+        webhook = WebhookChannel(network.session, network.guard, clock, timeout_s=timeout_s, tracer=tracer)
+        yield Channels(webhook, MailChannel(mail), other, tracer)
     finally:
         other.close()
 
@@ -307,8 +326,9 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
     clock = SystemClock()
     async with (
         open_store(settings.database_path, ChrononGrid(settings.chronon)) as store,
-        open_network(settings, clock) as network,
-        open_channels(settings, network, clock) as channels,
+        open_tracer(settings) as tracer,
+        open_network(settings, clock, tracer) as network,
+        open_channels(settings, network, clock, tracer) as channels,
     ):
         yield Parts(
             clock=clock,
@@ -318,6 +338,7 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
             channel=channels,
             secrets=SecretStore(settings),
             rng=np.random.default_rng(),  # noqa: TID251 - the one place that makes one
+            tracer=tracer,
         )
 
 

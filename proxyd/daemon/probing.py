@@ -14,11 +14,12 @@ import structlog
 from proxyd.clock import sleep_or_wake
 from proxyd.metrics import Metrics
 from proxyd.model.chronon import Chronon
-from proxyd.model.outcome import ProbeOutcome
+from proxyd.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.model.schedule import Probe
 from proxyd.ports import Clock, Memory, Prober
 from proxyd.rules import NOTHING_KNOWN, Account, Decider, Observation
 from proxyd.scheduling import OVER_BUDGET, PlannedProbe
+from proxyd.tracing import NO_TRACES, Fact, Tracer
 
 log = structlog.get_logger("probes")
 _BUDGET_WINDOW_S = 3600.0
@@ -64,8 +65,10 @@ class ProbeLoop:
         memory: Memory,
         clock: Clock,
         metrics: Metrics,
+        tracer: Tracer = NO_TRACES,
     ) -> None:
         self._decider = decider
+        self._tracer = tracer
         self._prober = prober
         self._memory = memory
         self._listeners: list[Callable[[], None]] = []
@@ -173,23 +176,38 @@ class ProbeLoop:
         if request is None:  # the source was taken out after its probe was planned
             self._drop(planned)
             return
-        outcome = await self._prober.probe(request)
-        self._metrics.lateness.observe(max(0.0, outcome.started_s - planned.start_s))
-        await self.take_in(outcome, reading=request.reading, probe=planned.probe)
+        facts = {"source": planned.probe.source_id, "reason": planned.probe.reason.value}
+        begun_s = min(planned.start_s, self._clock.wall_s())
+        with self._tracer.span("probe", facts, begun_s=begun_s) as span:
+            outcome = await self._prober.probe(self._traced(request))
+            lateness_s = max(0.0, outcome.started_s - planned.start_s)
+            self._metrics.lateness.observe(lateness_s)
+            span.note(outcome=outcome.kind.value, lateness_s=lateness_s)
+            await self.take_in(outcome, reading=request.reading, probe=planned.probe)
+
+    def _traced(self, request: ProbeRequest) -> ProbeRequest:
+        """Return a request that says which step it belongs to, for whoever makes the probe."""
+        trace = self._tracer.context()
+        return replace(request, trace=trace) if trace else request
 
     async def take_in(self, outcome: ProbeOutcome, *, reading: str | None = None, probe: Probe | None = None) -> bool:
         """Observe an outcome and record it; one of a source after the other, for a push may come during a probe.
 
         Returns whether the source is still there, and read as ``reading`` says if that is given.
         """
+        facts: dict[str, Fact] = {"source": outcome.source_id, "is_push": outcome.is_push}
         async with self._turns.setdefault(outcome.source_id, asyncio.Lock()):
-            needed = self._decider.needed(outcome)
-            known = await self._memory.known(outcome.source_id, needed) if needed is not None else NOTHING_KNOWN
-            observation = self._decider.observe(outcome, known, reading=reading)
-            if observation is not None:
-                await self._commit(self._memory.record, replace(observation, probe=probe))
-                self._count(observation)
-            self._decider.finished(outcome, observation)
+            with self._tracer.span("observe", facts, parent=outcome.trace):
+                return await self._observe(outcome, reading, probe)
+
+    async def _observe(self, outcome: ProbeOutcome, reading: str | None, probe: Probe | None) -> bool:
+        needed = self._decider.needed(outcome)
+        known = await self._memory.known(outcome.source_id, needed) if needed is not None else NOTHING_KNOWN
+        observation = self._decider.observe(outcome, known, reading=reading)
+        if observation is not None:
+            await self._commit(self._memory.record, replace(observation, probe=probe))
+            self._count(observation)
+        self._decider.finished(outcome, observation)
         return observation is not None
 
     async def _end_overdue(self, now_s: float) -> None:
@@ -204,7 +222,9 @@ class ProbeLoop:
 
     async def _commit(self, record: Callable[[Observation], Awaitable[None]], observation: Observation) -> None:
         began_s = self._clock.monotonic_s()
-        await record(observation)
+        ids = [notification.notification_id for notification in observation.notifications]
+        with self._tracer.span("commit", {"items": len(observation.events), "notifications": ids}):
+            await record(observation)
         self._metrics.commit_s.observe(self._clock.monotonic_s() - began_s)
 
     def _note_connection(self) -> None:

@@ -20,6 +20,7 @@ from proxyd.errors import BlockedAddressError, DeliveryError
 from proxyd.model.profile import WebhookForm
 from proxyd.net import describe, one_line, read_some, refusal_in, retry_after_s
 from proxyd.notify.messages import event_type
+from proxyd.tracing import NO_TRACES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from proxyd.model.profile import SecretRef
     from proxyd.net import Guard, HostTokens
     from proxyd.ports import Clock, ResolveSecret
+    from proxyd.tracing import Tracer
 
 _DETAIL_BYTES = 4096
 _SEPARATORS = re.compile(r"[\s,]+")
@@ -59,6 +61,8 @@ class WebhookChannel:
         Spaces the requests to one host, where given; waiting for them does not count towards ``timeout_s``.
     timeout_s
         Connecting, sending and reading the answer together.
+    tracer
+        Says which step of a trace a request belongs to; receivers are told by ``traceparent``.
     """
 
     def __init__(
@@ -69,12 +73,14 @@ class WebhookChannel:
         *,
         tokens: HostTokens | None = None,
         timeout_s: float = 15.0,
+        tracer: Tracer = NO_TRACES,
     ) -> None:
         self._session = session
         self._guard = guard
         self._clock = clock
         self._tokens = tokens
         self._timeout_s = timeout_s
+        self._tracer = tracer
 
     async def deliver(
         self,
@@ -108,6 +114,8 @@ class WebhookChannel:
             Anything else went wrong; ``retryable`` says whether trying again can help.
         """
         headers = _headers(notification_id, secret, body, attempt_time_s, form)
+        if context := self._tracer.context():
+            headers["traceparent"] = context
         target = self._target(url)
         if self._tokens is not None:
             await self._tokens.take(target.raw_host or "")
