@@ -9,7 +9,7 @@ import sys
 from proxyd import app, log
 from proxyd.cli.failures import leaves
 from proxyd.config import load
-from proxyd.errors import ProxydError, StoreError
+from proxyd.errors import ProfileError, ProxydError, StoreError
 from proxyd.store import migrate_database, owner_lock
 
 
@@ -25,8 +25,15 @@ def serve(options: argparse.Namespace) -> int:
     for error in errors:
         named = str(settings.database_path) in str(error) or not isinstance(error, StoreError)
         where = "" if named else f" (database {settings.database_path})"
-        print(f"proxyd: {error}{where}", file=sys.stderr)
+        print(f"proxyd: {_said(error)}{where}", file=sys.stderr)
     return 1 if errors else 0
+
+
+def _said(error: ProxydError) -> str:
+    """Return what went wrong; a journal gets none of what profiles say, for secrets may stand there."""
+    if isinstance(error, ProfileError) and not sys.stderr.isatty():
+        return f"{error.without_texts}\n`proxyd check` shows the lines"
+    return str(error)
 
 
 def migrate(options: argparse.Namespace) -> int:

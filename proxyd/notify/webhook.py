@@ -209,8 +209,20 @@ async def _excerpt(response: aiohttp.ClientResponse) -> str:
         data = await read_some(response, _DETAIL_BYTES - 1)
     except aiohttp.ClientError:
         return ""
-    text = one_line(data.decode("utf-8", "replace"), 200)
+    text = one_line(_without(response.url, data.decode("utf-8", "replace")), 200)
     return f": {text}" if text else ""
+
+
+def _without(url: URL, text: str) -> str:
+    """Return a text without what an address holds beyond its host: many who answer repeat it, and it may be secret.
+
+    >>> _without(URL("https://r.example/hook?token=abcdef"), "no such page: /hook?token=abcdef")
+    'no such page: [hidden]'
+    """
+    told = {url.raw_path_qs, url.path_qs, url.raw_path, url.path, url.raw_query_string, *url.query.values()}
+    for part in sorted(told, key=len, reverse=True):
+        text = text.replace(part, "[hidden]") if len(part) > 3 else text
+    return text
 
 
 @asynccontextmanager

@@ -14,7 +14,7 @@ from yarl import URL
 
 from proxyd.errors import FetchError, FetchTimeoutError
 from proxyd.model.outcome import NO_VALIDATORS, Validators
-from proxyd.net import describe, fresh_for_s, one_line, read_url, refusal_in, retry_after_s
+from proxyd.net import describe, fresh_for_s, read_url, refusal_in, retry_after_s
 from proxyd.probing.decoding import Decoder, read_decoded
 from proxyd.probing.failures import QueueTimeoutError, TooLargeError, TooManyRedirectsError
 from proxyd.tracing import NO_TRACES, Tracer
@@ -411,15 +411,14 @@ def _sendable(value: str | None) -> str | None:
 def _parse_url(text: str) -> URL:
     url = read_url(text)
     if url is None:
-        raise FetchError(f"the URL cannot be read: {one_line(text, 100)}")
+        raise FetchError("the URL cannot be read")
     return url
 
 
 def _next_url(response: aiohttp.ClientResponse) -> URL:
-    location = response.headers["Location"]
-    url = read_url(location, response.url)
+    url = read_url(response.headers["Location"], response.url)
     if url is None:
-        raise FetchError(f"the redirect cannot be read: {one_line(location, 100)}")
+        raise FetchError("the address that it redirects to cannot be read")
     return url
 
 
