@@ -10,7 +10,6 @@ from prometheus_client import (
     Counter,
     Gauge,
     Histogram,
-    PlatformCollector,
     ProcessCollector,
     generate_latest,
 )
@@ -148,7 +147,6 @@ class Metrics:
     def _add_process(self) -> None:
         r = self.registry
         ProcessCollector(registry=r)
-        PlatformCollector(registry=r)
         build = Gauge("proxyd_build_info", "1, with the version that runs.", ["version"], registry=r)
         build.labels(__version__).set(1)
         self.role_active = Gauge("proxyd_role_active", "1 while this process does a role's work.", ["role"], registry=r)

@@ -141,7 +141,7 @@ def test_every_metric_is_shown_on_a_dashboard() -> None:
     families = {re.sub("_(bucket|count|sum)$", "", name) for name in shown | by_way | totals}
     exported = {name for name, _, _ in samples() if not name.endswith("_created")}
     expected = {re.sub("_(bucket|count|sum)$", "", name) for name in exported}
-    assert expected - families == {"process_virtual_memory_bytes", "python_info"}
+    assert expected - families == {"process_virtual_memory_bytes"}
 
 
 def test_prometheus_takes_the_configuration_and_the_rules() -> None:
