@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from math import ceil
 from zoneinfo import ZoneInfo
 
@@ -22,6 +23,7 @@ from proxyd.clock import SystemClock
 from proxyd.config import SecretStore, Settings, Supervision, socket_address, supervision
 from proxyd.daemon import (
     Bell,
+    Chores,
     Daemon,
     DaemonControl,
     DaemonSettings,
@@ -36,11 +38,11 @@ from proxyd.daemon import (
     Supervisor,
     read_directory,
 )
-from proxyd.errors import NotFoundError, ProfileError
+from proxyd.errors import ConfigError, NotFoundError, ProfileError
 from proxyd.estimation import Cycle
 from proxyd.fleet import LocalTransport
 from proxyd.language import CheckSettings, check
-from proxyd.metrics import Metrics
+from proxyd.metrics import ROLES, Metrics
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.net import (
@@ -69,6 +71,7 @@ from proxyd.probing import Fetcher, FetchLimits, HttpProber, HubClient, ParserPo
 from proxyd.rules import Decider, DeciderSettings, probe_request
 from proxyd.scheduling import PlannerSettings
 from proxyd.store import SqlStore, open_store, owner_lock
+from proxyd.tracing import NO_TRACES, Tracer
 
 _RESOLVER_THREADS = 64
 _YOUNG_OBJECTS = 50_000
@@ -132,6 +135,7 @@ class Parts:
     secrets: SecretStore
     rng: np.random.Generator
     supervision: Supervision | None = None
+    tracer: Tracer = NO_TRACES
 
 
 def make_notifier(settings: Settings, parts: Parts, metrics: Metrics) -> Notifier:
@@ -168,19 +172,22 @@ def build(
     )
     notifying = notifying or make_notifier(settings, parts, metrics)
     bell = Bell()
-    probes = ProbeLoop(decider, parts.transport, parts.store, parts.clock, metrics)
+    probes = ProbeLoop(decider, parts.transport, parts.store, parts.clock, metrics, parts.tracer)
     for teller in (declarations, probes):
         teller.tell(notifying.wake)
         teller.tell(bell.ring)
     pushes = Pushes(decider, probes, parts.store, parts.clock, metrics, parts.pushes)
     declarations.tell_declared(notifying.wake_pings)
     planning = Planning(decider, parts.clock, metrics, every_s=settings.plan_every)
+    data = None if settings.database_path is None else settings.database_path.parent
+    chores = Chores(settings.retention, settings.backup, data)
     daemon = Daemon(
         declarations,
         parts.store,
         Loops(probes, pushes, notifying, planning, parts.transport),
         parts.clock,
-        DaemonSettings(settings.reload_interval, settings.drain_timeout, settings.retention, settings.backup),
+        metrics,
+        DaemonSettings(settings.reload_interval, settings.drain_timeout, chores, ROLES if data else ()),
         Supervisor(parts.supervision, parts.clock, parts.store.ping),
     )
     control = DaemonControl(
@@ -226,7 +233,21 @@ def session_limits(settings: Settings, open_files: int) -> SessionLimits:
 
 
 @asynccontextmanager
-async def open_network(settings: Settings, clock: Clock) -> AsyncIterator[Network]:
+async def open_tracer(settings: Settings) -> AsyncIterator[Tracer]:
+    """Open what traces are sent with; nothing of it is loaded where there are to be none."""
+    if not settings.traces:
+        yield NO_TRACES
+        return
+    try:
+        otlp = import_module("proxyd.tracing.otlp")
+    except ModuleNotFoundError as error:
+        raise ConfigError(["traces: proxyd[tracing] is not installed; install it, or leave traces empty"]) from error
+    async with otlp.open_tracer(settings.traces, settings.trace_share) as tracer:
+        yield tracer
+
+
+@asynccontextmanager
+async def open_network(settings: Settings, clock: Clock, tracer: Tracer = NO_TRACES) -> AsyncIterator[Network]:
     """Open the network session and the parsers; close them in the reverse order."""
     guard = Guard(settings.networks, settings.allow_ports)
     allowed = session_limits(settings, raise_open_files())
@@ -244,21 +265,24 @@ async def open_network(settings: Settings, clock: Clock) -> AsyncIterator[Networ
         )
         limits = FetchLimits(total_s=settings.probe_timeout, body_bytes=settings.max_body_bytes)
         prober = HttpProber(
-            Fetcher(session, guard, tokens, clock, limits),
+            Fetcher(session, guard, tokens, clock, limits, tracer),
             parser,
             clock,
             resolve_secret=SecretStore(settings).resolve,
             robots=Robots(
-                Fetcher(session, guard, tokens, clock, robots_limits(limits)),
+                Fetcher(session, guard, tokens, clock, robots_limits(limits), tracer),
                 clock,
                 crawl_delay_cap_s=settings.crawl_delay_cap,
             ),
+            tracer=tracer,
         )
         yield Network(guard, session, prober, parser, HubClient(session, guard, tokens))
 
 
 @asynccontextmanager
-async def open_channels(settings: Settings, network: Network, clock: Clock) -> AsyncIterator[Channels]:
+async def open_channels(
+    settings: Settings, network: Network, clock: Clock, tracer: Tracer = NO_TRACES
+) -> AsyncIterator[Channels]:
     """Open the ways out; close them at the end."""
     host, port = settings.smtp_address
     timeout_s = settings.delivery_timeout
@@ -273,9 +297,8 @@ async def open_channels(settings: Settings, network: Network, clock: Clock) -> A
     )
     other = AppriseChannel(settings.channel_schemes, timeout_s=timeout_s)
     try:
-        yield Channels(
-            WebhookChannel(network.session, network.guard, clock, timeout_s=timeout_s), MailChannel(mail), other
-        )
+        webhook = WebhookChannel(network.session, network.guard, clock, timeout_s=timeout_s, tracer=tracer)
+        yield Channels(webhook, MailChannel(mail), other, tracer)
     finally:
         other.close()
 
@@ -313,8 +336,9 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
     clock = SystemClock()
     async with (
         open_store(settings.database, ChrononGrid(settings.chronon)) as store,
-        open_network(settings, clock) as network,
-        open_channels(settings, network, clock) as channels,
+        open_tracer(settings) as tracer,
+        open_network(settings, clock, tracer) as network,
+        open_channels(settings, network, clock, tracer) as channels,
     ):
         yield Parts(
             clock=clock,
@@ -325,6 +349,7 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
             secrets=SecretStore(settings),
             rng=np.random.default_rng(),  # noqa: TID251 - the one place that makes one
             supervision=supervision(),
+            tracer=tracer,
         )
 
 

@@ -173,6 +173,17 @@ def _without_credentials(url: str) -> str:
     return re.sub(r"//.*@", "//[hidden]@", url)
 
 
+def _collector(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        is_plain = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.username is None
+    except ValueError:
+        is_plain = False
+    if value and (not is_plain or parts.query or parts.fragment):
+        raise ValueError("this is no address such as http://collector.example:4318, without user and query")
+    return value
+
+
 def _window(value: str) -> str:
     if value:
         parse_window(value)
@@ -370,6 +381,10 @@ class Settings(BaseModel):
     backup: Path | None = Field(None, description="folder for a nightly copy of the database")
     reload_interval: PositiveSeconds = Field(1.0, description="how often the profiles directory is looked at")
     drain_timeout: Seconds = Field(10.0, description="how long SIGTERM waits for probes and deliveries under way")
+    traces: Annotated[str, AfterValidator(_collector)] = Field(
+        "", description="address of an OTLP/HTTP collector, e.g. http://collector.example:4318; empty: no traces"
+    )
+    trace_share: Annotated[float, Field(ge=0, le=1)] = Field(1.0, description="share of the probes that are traced")
     log_format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a terminal, else json")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level logged")
 

@@ -33,6 +33,7 @@ The first line of a class's docstring is its default message.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 
@@ -99,6 +100,12 @@ class RuleError(ProxydError, ValueError):
         width = max(1, min(self.stop - self.start, len(line) - self.column + 1))
         return indent + "^" * width
 
+    @property
+    def without_texts(self) -> str:
+        """Where and what is wrong, without what is written there: it may be a secret."""
+        message = re.sub(r"""'[^']*'|"[^"]*\"""", "[...]", self.message)
+        return f"{self.file}:{self.line}:{self.column}: {message}"
+
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}:{self.column}"
         return f"{where}: {self.message}\n    {self.source_line}\n    {self.caret_line}"
@@ -118,6 +125,11 @@ class ProfileError(ProxydError, ValueError):
     def __init__(self, errors: Sequence[RuleError]) -> None:
         self.errors = tuple(errors)
         super().__init__("\n".join(str(error) for error in self.errors))
+
+    @property
+    def without_texts(self) -> str:
+        """Every error for the log, a line each."""
+        return "\n".join(error.without_texts for error in self.errors)
 
 
 class SchedulingError(ProxydError):

@@ -5,17 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isinf
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.parser import text_string_to_metric_families
 
+from proxyd import __version__
 from proxyd.model.outcome import OutcomeKind
 from proxyd.model.schedule import Reason
 from proxyd.scheduling import CONSTRAINTS
 
+ROLES = ("planner", "prober", "notifier")
 SHARES = (0.5, 0.9, 0.99)
 _DELAYS_S = (1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800, 57600, 86400, 604800)
 _FINE_DELAYS_S = (0.05, 0.1, 0.25, 0.5, *_DELAYS_S)
 _LATENESS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_COMMITS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
 class Metrics:
@@ -53,18 +63,11 @@ class Metrics:
         )
         self._add_findings()
         self._add_deliveries()
+        self._add_process()
         self._add_fleet()
 
     def _add_fleet(self) -> None:
         r = self.registry
-        self.role_active = Gauge(
-            "proxyd_role_active",
-            "1 while this process does the work of a role, 0 while it stands by.",
-            ["role"],
-            registry=r,
-        )
-        for role in ("planner", "prober", "notifier"):
-            self.role_active.labels(role)
         self.batches = Counter("proxyd_batches", "Batches that this prober took, by result.", ["result"], registry=r)
         for result in ("made", "lost", "outdated", "given_up"):
             self.batches.labels(result)
@@ -153,6 +156,33 @@ class Metrics:
         self.rules = Gauge("proxyd_rules", "Notification rules declared.", registry=r)
         self.reload_ok = Gauge("proxyd_last_reload_ok", "1 if the last reload of the profiles succeeded.", registry=r)
         self.reload_s = Gauge("proxyd_last_reload_timestamp_seconds", "When profiles were last swapped in.", registry=r)
+
+    def _add_process(self) -> None:
+        r = self.registry
+        ProcessCollector(registry=r)
+        build = Gauge("proxyd_build_info", "1, with the version that runs.", ["version"], registry=r)
+        build.labels(__version__).set(1)
+        self.role_active = Gauge("proxyd_role_active", "1 while this process does a role's work.", ["role"], registry=r)
+        self.take_roles()
+        self.loop_lag = Histogram(
+            "proxyd_loop_lag_seconds", "How late the event loop woke a sleeper.", buckets=_LATENESS_S, registry=r
+        )
+        self.commit_s = Histogram(
+            "proxyd_commit_duration_seconds",
+            "An observation handed to the store until it was committed.",
+            buckets=_COMMITS_S,
+            registry=r,
+        )
+        self.backup_s = Gauge(
+            "proxyd_last_backup_timestamp_seconds", "When the newest copy of the database was made.", registry=r
+        )
+        self.disk_free = Gauge("proxyd_disk_free_bytes", "Room left on the disk of the database.", registry=r)
+        self.disk_size = Gauge("proxyd_disk_size_bytes", "Size of the disk of the database.", registry=r)
+
+    def take_roles(self, *roles: str) -> None:
+        """Show these roles as the ones whose work this process does."""
+        for role in ROLES:
+            self.role_active.labels(role).set(role in roles)
 
     def render(self) -> bytes:
         """Return the text format that Prometheus scrapes."""

@@ -20,11 +20,12 @@ from proxyd.config import SecretStore, Settings, supervision
 from proxyd.daemon import Daemon, DistantNotifier, PushParts, Supervisor
 from proxyd.errors import ConfigError, FleetError, StoreUnreachableError
 from proxyd.fleet import LocalTransport
-from proxyd.metrics import Metrics
+from proxyd.metrics import ROLES, Metrics
 from proxyd.model.chronon import ChrononGrid
 from proxyd.notify import Channels
 from proxyd.ports import Transport
 from proxyd.store import SqlStore, StoreConnections
+from proxyd.tracing import NO_TRACES, Tracer
 
 try:
     from proxyd.fleet.nats import FleetProber, FleetSettings, Link, NatsTransport, ProberSettings, open_link
@@ -52,9 +53,11 @@ class Machine:
     network: app.Network
     channels: Channels
     link: Link | None
+    tracer: Tracer = NO_TRACES
     name: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}")
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     stores: dict[str, SqlStore] = field(default_factory=dict)  # by the role that this machine leads in
+    active: set[str] = field(default_factory=set)
     daemon: Daemon | None = None
 
     async def run(self) -> None:
@@ -173,6 +176,7 @@ class Machine:
                 _raise_others(error)
                 log.warning("the database is away, or another machine leads", role=role, error=str(_first(error)))
             finally:
+                self.stores.pop(role, None)
                 self._note(role, active=False)
             with suppress(_StoppedError):
                 await self._wait(min(1.0, self.settings.lease / 5.0))
@@ -197,8 +201,10 @@ class Machine:
             keeper.cancel()
 
     def _note(self, role: str, *, active: bool) -> None:
-        self.stores.pop(role, None)
-        self.metrics.role_active.labels(role).set(active)
+        """Show whether this machine does a role's work; who plans without others does all of it."""
+        roles = set(ROLES) if self.link is None else {role}
+        self.active = self.active | roles if active else self.active - roles
+        self.metrics.take_roles(*self.active)
 
     async def _prove_alive(self) -> None:
         """Return once everything that this machine leads in has committed something."""
@@ -230,6 +236,7 @@ class Machine:
             channel=self.channels,
             secrets=SecretStore(self.settings),
             rng=np.random.default_rng(),  # noqa: TID251 - one of the two places that make one
+            tracer=self.tracer,
         )
 
     @asynccontextmanager
@@ -250,9 +257,10 @@ async def serve(settings: Settings) -> None:
     clock, metrics = SystemClock(), Metrics()
     async with AsyncExitStack() as stack:
         link = await stack.enter_async_context(open_link(_fleet_settings(settings))) if settings.nats else None
-        network = await stack.enter_async_context(app.open_network(settings, clock))
-        channels = await stack.enter_async_context(app.open_channels(settings, network, clock))
-        machine = Machine(settings, clock, metrics, network, channels, link)
+        tracer = await stack.enter_async_context(app.open_tracer(settings))
+        network = await stack.enter_async_context(app.open_network(settings, clock, tracer))
+        channels = await stack.enter_async_context(app.open_channels(settings, network, clock, tracer))
+        machine = Machine(settings, clock, metrics, network, channels, link, tracer)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, machine.stop)

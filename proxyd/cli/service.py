@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from proxyd import app, log
 from proxyd.cli.failures import leaves
 from proxyd.config import Settings, load
-from proxyd.errors import ProxydError, StoreError
+from proxyd.errors import ProfileError, ProxydError, StoreError
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -25,14 +25,21 @@ def serve(options: argparse.Namespace) -> int:
     for error in errors:
         named = settings.database_shown in str(error) or not isinstance(error, StoreError)
         where = "" if named else f" (database {settings.database_shown})"
-        print(f"proxyd: {error}{where}", file=sys.stderr)
+        print(f"proxyd: {_said(error)}{where}", file=sys.stderr)
     return 1 if errors else 0
+
+
+def _said(error: ProxydError) -> str:
+    """Return what went wrong; a journal gets none of what profiles say, for secrets may stand there."""
+    if isinstance(error, ProfileError) and not sys.stderr.isatty():
+        return f"{error.without_texts}\n`proxyd check` shows the lines"
+    return str(error)
 
 
 def _served(settings: Settings) -> Coroutine[None, None, None]:
     """Return what runs the daemon: alone on its file, or as one of several machines."""
     if settings.database_path is not None and not settings.nats:
         return app.serve(settings)
-    from proxyd import roles
+    from proxyd import roles  # it needs drivers that are extras
 
     return roles.serve(settings)

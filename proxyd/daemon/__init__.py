@@ -3,6 +3,7 @@
 from proxyd.daemon.control import Bell, DaemonControl
 from proxyd.daemon.daemon import Daemon, DaemonSettings, Loops
 from proxyd.daemon.declarations import Declarations, read_directory, read_text
+from proxyd.daemon.housekeeping import Chores
 from proxyd.daemon.notifying import DistantNotifier, Notifier, Notifying
 from proxyd.daemon.planning import Planning
 from proxyd.daemon.probing import ProbeLoop
@@ -11,6 +12,7 @@ from proxyd.daemon.supervision import Supervisor
 
 __all__ = [
     "Bell",
+    "Chores",
     "Daemon",
     "DaemonControl",
     "DaemonSettings",

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from pathlib import Path
 
 import structlog
 
 from proxyd.clock import sleep_or_wake
 from proxyd.daemon.declarations import Declarations
-from proxyd.daemon.housekeeping import housekeeping
+from proxyd.daemon.housekeeping import Chores, housekeeping
 from proxyd.daemon.notifying import Notifying
 from proxyd.daemon.planning import Planning
 from proxyd.daemon.probing import ProbeLoop
 from proxyd.daemon.pushes import Pushes
 from proxyd.daemon.supervision import Supervisor
+from proxyd.daemon.vitals import measure_lag
+from proxyd.metrics import ROLES, Metrics
 from proxyd.ports import Clock, Transport
 from proxyd.store import SqlStore
 
@@ -24,12 +25,12 @@ log = structlog.get_logger("daemon")
 
 @dataclass(frozen=True, slots=True)
 class DaemonSettings:
-    """How the daemon looks after itself; times in seconds."""
+    """How the daemon looks after itself; times in seconds. It shows ``roles`` as its own while it runs."""
 
     reload_interval_s: float
     drain_timeout_s: float
-    retention_s: float
-    backup: Path | None
+    chores: Chores
+    roles: tuple[str, ...] = ROLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Daemon:
         store: SqlStore,
         loops: Loops,
         clock: Clock,
+        metrics: Metrics,
         settings: DaemonSettings,
         supervisor: Supervisor,
     ) -> None:
@@ -59,6 +61,7 @@ class Daemon:
         self._store = store
         self._loops = loops
         self._clock = clock
+        self._metrics = metrics
         self._settings = settings
         self._supervisor = supervisor
         self._stopping = asyncio.Event()
@@ -77,7 +80,6 @@ class Daemon:
 
     async def run(self) -> None:
         """Run until ``stop``."""
-        settings = self._settings
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._store.writer.run(), name="writer")
             await self._declarations.start()
@@ -89,15 +91,19 @@ class Daemon:
                 running.create_task(self._loops.transport.run(self._loops.probes.take_stray), name="transport")
                 running.create_task(self._loops.planning.run(), name="planning")
                 feeding = running.create_task(self._supervisor.run(), name="watchdog")
+                lag = running.create_task(measure_lag(self._clock, self._metrics), name="lag")
                 declared = self._declarations.current
                 log.info("running", rules=len(declared.rules), sources=len(declared.sources))
-                async with housekeeping(
-                    self._store, self._clock, retention_s=settings.retention_s, backup=settings.backup
-                ):
+                async with housekeeping(self._store, self._clock, self._metrics, self._settings.chores):
+                    for role in self._settings.roles:
+                        self._metrics.role_active.labels(role).set(1)
                     self._supervisor.ready(self._status())
                     await self._stopping.wait()
+                for role in self._settings.roles:
+                    self._metrics.role_active.labels(role).set(0)
                 await self._drain()
                 feeding.cancel()
+                lag.cancel()
             self._store.writer.close()
         log.info("stopped")
 

@@ -160,7 +160,7 @@ class Declarations:
             if not stored:
                 raise
             log.error(  # noqa: TRY400 - the errors are the users', not ours: no traceback
-                "profiles have errors; running on the last good declaration", errors=str(error)
+                "profiles have errors; running on the last good declaration", errors=_without_texts(error)
             )
             await self._swap([SourceText(x.name, x.text) for x in stored if x.origin == "file"], self._api)
         await self._recall_pending()
@@ -214,7 +214,8 @@ class Declarations:
                 changes = await self._swap(read_directory(self._folder), self._api)
         except (ConfigError, ProfileError) as error:
             self._metrics.reload_ok.set(0)
-            log.error("profiles have errors; nothing was changed", errors=str(error))  # noqa: TRY400 - likewise
+            said = "profiles have errors; nothing was changed: `proxyd check` shows them"
+            log.error(said, errors=_without_texts(error))  # noqa: TRY400 - likewise
             return False
         self._metrics.reload_ok.set(1)
         log.info("profiles loaded", added=changes.added, removed=changes.removed, restarted=changes.restarted)
@@ -400,6 +401,11 @@ class Declarations:
                 continue
             found.append((path.name, stat.st_mtime_ns, stat.st_size))
         return tuple(found)
+
+
+def _without_texts(error: ConfigError | ProfileError) -> str:
+    """Return errors for the log: nothing of what profiles say, for secrets may stand there."""
+    return error.without_texts if isinstance(error, ProfileError) else str(error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from weakref import WeakValueDictionary
@@ -14,11 +14,12 @@ import structlog
 from proxyd.clock import sleep_or_wake
 from proxyd.metrics import Metrics
 from proxyd.model.chronon import Chronon
-from proxyd.model.outcome import ProbeOutcome
+from proxyd.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.model.schedule import Probe
 from proxyd.ports import Clock, Memory, Transport, Unmade
 from proxyd.rules import NOTHING_KNOWN, Account, Decider, Observation
 from proxyd.scheduling import OVER_BUDGET, PlannedProbe
+from proxyd.tracing import NO_TRACES, Fact, Tracer
 
 log = structlog.get_logger("probes")
 _BUDGET_WINDOW_S = 3600.0
@@ -64,9 +65,11 @@ class ProbeLoop:
         memory: Memory,
         clock: Clock,
         metrics: Metrics,
+        tracer: Tracer = NO_TRACES,
     ) -> None:
         self._decider = decider
         self._transport = transport
+        self._tracer = tracer
         self._memory = memory
         self._listeners: list[Callable[[], None]] = []
         self._clock = clock
@@ -181,12 +184,18 @@ class ProbeLoop:
         if request is None:  # the source was taken out after its probe was planned
             self._drop(planned)
             return
-        async with self._transport.probe(request) as outcome:
-            if isinstance(outcome, Unmade):
-                self._give_up(planned, outcome)
-                return
-            self._metrics.lateness.observe(max(0.0, outcome.started_s - planned.start_s))
-            await self.take_in(outcome, reading=request.reading, probe=planned.probe)
+        facts = {"source": planned.probe.source_id, "reason": planned.probe.reason.value}
+        begun_s = min(planned.start_s, self._clock.wall_s())
+        with self._tracer.span("probe", facts, begun_s=begun_s) as span:
+            async with self._transport.probe(self._traced(request)) as outcome:
+                if isinstance(outcome, Unmade):
+                    self._give_up(planned, outcome)
+                    span.fail(outcome.value)
+                    return
+                lateness_s = max(0.0, outcome.started_s - planned.start_s)
+                self._metrics.lateness.observe(lateness_s)
+                span.note(outcome=outcome.kind.value, lateness_s=lateness_s)
+                await self.take_in(outcome, reading=request.reading, probe=planned.probe)
 
     async def take_stray(self, outcome: ProbeOutcome, *, reading: str) -> None:
         """Take in the outcome of a probe that an earlier process planned.
@@ -198,19 +207,29 @@ class ProbeLoop:
         if not is_known and not self._decider.planner.is_in_flight(outcome.source_id):
             await self.take_in(outcome, reading=reading)
 
+    def _traced(self, request: ProbeRequest) -> ProbeRequest:
+        """Return a request that says which step it belongs to, for whoever makes the probe."""
+        trace = self._tracer.context()
+        return replace(request, trace=trace) if trace else request
+
     async def take_in(self, outcome: ProbeOutcome, *, reading: str | None = None, probe: Probe | None = None) -> bool:
         """Observe an outcome and record it; one of a source after the other, for a push may come during a probe.
 
         Returns whether the source is still there, and read as ``reading`` says if that is given.
         """
+        facts: dict[str, Fact] = {"source": outcome.source_id, "is_push": outcome.is_push}
         async with self._turns.setdefault(outcome.source_id, asyncio.Lock()):
-            needed = self._decider.needed(outcome)
-            known = await self._memory.known(outcome.source_id, needed) if needed is not None else NOTHING_KNOWN
-            observation = self._decider.observe(outcome, known, reading=reading)
-            if observation is not None:
-                await self._memory.record(replace(observation, probe=probe))
-                self._count(observation)
-            self._decider.finished(outcome, observation)
+            with self._tracer.span("observe", facts, parent=outcome.trace):
+                return await self._observe(outcome, reading, probe)
+
+    async def _observe(self, outcome: ProbeOutcome, reading: str | None, probe: Probe | None) -> bool:
+        needed = self._decider.needed(outcome)
+        known = await self._memory.known(outcome.source_id, needed) if needed is not None else NOTHING_KNOWN
+        observation = self._decider.observe(outcome, known, reading=reading)
+        if observation is not None:
+            await self._commit(self._memory.record, replace(observation, probe=probe))
+            self._count(observation)
+        self._decider.finished(outcome, observation)
         return observation is not None
 
     async def _end_overdue(self, now_s: float) -> None:
@@ -219,9 +238,16 @@ class ProbeLoop:
             known = await self._memory.known(interval.event.source_id, needed) if needed.histories else NOTHING_KNOWN
             observation = self._decider.give_up(interval, known, now_s)
             if observation is not None:
-                await self._memory.record_firings(observation)
+                await self._commit(self._memory.record_firings, observation)
                 self._count_firings(observation)
         self._ending = None
+
+    async def _commit(self, record: Callable[[Observation], Awaitable[None]], observation: Observation) -> None:
+        began_s = self._clock.monotonic_s()
+        ids = [notification.notification_id for notification in observation.notifications]
+        with self._tracer.span("commit", {"items": len(observation.events), "notifications": ids}):
+            await record(observation)
+        self._metrics.commit_s.observe(self._clock.monotonic_s() - began_s)
 
     def _note_connection(self) -> None:
         is_up = not self._decider.connection.is_down

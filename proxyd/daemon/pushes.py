@@ -17,6 +17,7 @@ from proxyd.daemon.probing import ProbeLoop
 from proxyd.errors import BusyError, ProbeError
 from proxyd.metrics import Metrics
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.net import without_path
 from proxyd.ports import Clock, Hub, PushParser
 from proxyd.rules import Decider, Subscription
 from proxyd.rules.subscriptions import LEASE_S, accepted, answer, asking
@@ -102,7 +103,12 @@ class Pushes:
         answered = answer(known, query, now_s=self._clock.time_s())
         if answered.subscription != known:
             await self._keep(answered.subscription)
-            log.info("a hub called", source=known.source_id, hub=known.hub, now=answered.subscription.status.value)
+            log.info(
+                "a hub called",
+                source=known.source_id,
+                hub=without_path(known.hub),
+                now=answered.subscription.status.value,
+            )
         return answered.challenge
 
     def is_subscribed(self, callback_id: str) -> bool:
@@ -171,7 +177,7 @@ class Pushes:
         try:
             await self._parts.hub.request(wanted.hub, self._form("subscribe", wanted))
         except ProbeError as error:
-            log.warning("a hub refuses", source=wanted.source_id, hub=wanted.hub, detail=error.message)
+            log.warning("a hub refuses", source=wanted.source_id, hub=without_path(wanted.hub), detail=error.message)
             if (now := self._unanswered(asked)) is not None:
                 await self._keep(self._decider.hub_refused(now, self._clock.time_s()))
             return False

@@ -67,6 +67,8 @@ class ProbeRequest:
         What the profile adds to requests; sent to the origin of the address asked first, never to another one.
     obeys_robots
         Whether robots.txt of the host may forbid the probe.
+    trace
+        The step of a trace that the probe belongs to, as a ``traceparent`` header; empty without one.
     """
 
     source_id: str
@@ -79,6 +81,7 @@ class ProbeRequest:
     headers: tuple[tuple[str, str], ...] = ()
     auth: Auth | None = None
     obeys_robots: bool = False
+    trace: str = ""
 
     @property
     def host(self) -> str:
@@ -130,6 +133,8 @@ class ProbeOutcome:
         One line for people: the status, the error or what the document looked like.
     requests
         HTTP requests that were started, redirects included.
+    trace
+        That of the request.
     is_push
         Whether nobody asked: a hub pushed it. The items of a feed are then only what is new.
     """
@@ -154,4 +159,5 @@ class ProbeOutcome:
     detail: str = ""
     requests: int = 1
     body_bytes: int = 0
+    trace: str = ""
     is_push: bool = False

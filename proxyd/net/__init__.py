@@ -1,6 +1,6 @@
 """What every connection to the outside goes through: the guard, the session and the host tokens."""
 
-from proxyd.net.addresses import read_url
+from proxyd.net.addresses import read_url, without_path
 from proxyd.net.descriptors import raise_open_files, room_for_connections
 from proxyd.net.guard import Guard, GuardedResolver, RefusedConnectionError, refusal, refusal_in
 from proxyd.net.hosts import HostTokens, Turn
@@ -37,4 +37,5 @@ __all__ = [
     "user_agent",
     "visible",
     "visible_line",
+    "without_path",
 ]

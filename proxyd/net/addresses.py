@@ -7,6 +7,16 @@ from yarl import URL
 LONGEST_URL = 4096
 
 
+def without_path(text: str) -> str:
+    """Return an address as logs may have it: who is asked, not what for, which may be a secret.
+
+    >>> without_path("https://hooks.example:8443/services/T0/B0?token=x"), without_path("https://[")
+    ('https://hooks.example:8443/[hidden]', '[hidden]')
+    """
+    url = read_url(text)
+    return "[hidden]" if url is None or url.host is None else f"{url.origin()}/[hidden]"
+
+
 def read_url(text: str, base: URL | None = None) -> URL | None:
     """Return an address, as seen from ``base`` where that is given; ``None`` where it cannot be read.
 

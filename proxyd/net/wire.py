@@ -95,9 +95,13 @@ def _directives(text: str) -> dict[str, str]:
 
 
 def describe(error: BaseException) -> str:
-    """Return one line that says what went wrong with a connection, without the credentials of a proxy."""
-    if isinstance(error, aiohttp.ClientHttpProxyError):  # its own text holds the proxy's address
+    """Return one line that says what went wrong with a connection, without addresses: they may hold secrets."""
+    if isinstance(error, aiohttp.ClientHttpProxyError):
         return one_line(f"the proxy answered {error.status} {error.message}")
+    if isinstance(error, aiohttp.ClientResponseError):
+        return one_line(f"{error.status}, {error.message}")
+    if isinstance(error, aiohttp.InvalidURL):
+        return "the address cannot be read"
     if isinstance(error, aiohttp.ClientConnectorError):
         return one_line(f"{error.host}: {error.os_error}")
     return one_line(str(error)) or type(error).__name__

@@ -7,20 +7,24 @@ from proxyd.model.profile import WebhookForm
 from proxyd.notify.messages import cloudevent
 from proxyd.notify.webhook import WebhookChannel
 from proxyd.ports import Channel, Message
+from proxyd.tracing import NO_TRACES, Tracer
 
 
 class Channels:
     """The Channel port over webhooks, mail and other channels."""
 
-    def __init__(self, webhook: WebhookChannel, mail: Channel, other: Channel) -> None:
+    def __init__(self, webhook: WebhookChannel, mail: Channel, other: Channel, tracer: Tracer = NO_TRACES) -> None:
+        self._tracer = tracer
         self._webhook = webhook
         self._others = {"mail": mail, "channel": other}
 
     async def deliver(self, message: Message) -> str:
         """Return what the receiver said once it accepted the message, else raise ``DeliveryError``."""
-        if message.kind == "webhook":
-            return await self._post(message)
-        return await self._others[message.kind].deliver(message)
+        facts = {"notification": message.message_id, "rule": message.rule, "kind": message.kind}
+        with self._tracer.span("deliver", facts):
+            if message.kind == "webhook":
+                return await self._post(message)
+            return await self._others[message.kind].deliver(message)
 
     async def _post(self, message: Message) -> str:
         if message.secret is None:

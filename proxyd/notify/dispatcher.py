@@ -13,6 +13,7 @@ from proxyd.clock import sleep_or_wake
 from proxyd.errors import DeliveryError
 from proxyd.metrics import Metrics
 from proxyd.model.profile import SecretRef, shown_endpoint
+from proxyd.net import without_path
 from proxyd.notify.messages import digest
 from proxyd.notify.webhook import EndpointGoneError, MissingSecretError, known_secret
 from proxyd.politeness import EndpointLimits, Endpoints, retry_after_s
@@ -238,4 +239,6 @@ class Dispatcher:
 
 
 def _shown(delivery: Delivery) -> str:
-    return shown_endpoint(delivery.kind, delivery.endpoint)
+    """Return an endpoint for the log."""
+    is_webhook = delivery.kind == "webhook"
+    return without_path(delivery.endpoint) if is_webhook else shown_endpoint(delivery.kind, delivery.endpoint)

@@ -13,6 +13,7 @@ import structlog
 
 from proxyd.errors import DeliveryError
 from proxyd.model.profile import WebhookDelivery
+from proxyd.net import without_path
 from proxyd.notify.webhook import known_secret
 from proxyd.politeness import retry_after_s
 from proxyd.ports import Channel, Clock, Message, ResolveSecret, UnconfirmedWebhook, Webhooks, WebhookState
@@ -80,7 +81,7 @@ class Pings:
         for webhook in self._asking.keys() - unconfirmed.keys():
             self._asking.pop(webhook).cancel()
         for webhook in unconfirmed.keys() - self._asking.keys() - before:
-            self._asking[webhook] = tasks.create_task(self._ask(unconfirmed[webhook]), name=f"ping {webhook.url}")
+            self._asking[webhook] = tasks.create_task(self._ask(unconfirmed[webhook]), name="ping")
 
     async def _ask(self, unconfirmed: UnconfirmedWebhook) -> None:
         webhook = unconfirmed.webhook
@@ -97,7 +98,7 @@ class Pings:
             except DeliveryError as error:
                 refusal = error
             wait_s = self._wait_s(unconfirmed, attempts, refusal)
-            fields = {"endpoint": unconfirmed.webhook.url, "error": refusal.message}
+            fields = {"endpoint": without_path(unconfirmed.webhook.url), "error": refusal.message}
             if wait_s is None:
                 log.error("a webhook did not accept its ping; its notifications are tried one by one", **fields)
                 return WebhookState.UNANSWERED, refusal.message

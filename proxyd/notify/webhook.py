@@ -20,6 +20,7 @@ from proxyd.errors import BlockedAddressError, DeliveryError
 from proxyd.model.profile import WebhookForm
 from proxyd.net import describe, one_line, read_some, refusal_in, retry_after_s
 from proxyd.notify.messages import event_type
+from proxyd.tracing import NO_TRACES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from proxyd.model.profile import SecretRef
     from proxyd.net import Guard, HostTokens
     from proxyd.ports import Clock, ResolveSecret
+    from proxyd.tracing import Tracer
 
 _DETAIL_BYTES = 4096
 _SEPARATORS = re.compile(r"[\s,]+")
@@ -59,6 +61,8 @@ class WebhookChannel:
         Spaces the requests to one host, where given; waiting for them does not count towards ``timeout_s``.
     timeout_s
         Connecting, sending and reading the answer together.
+    tracer
+        Says which step of a trace a request belongs to; receivers are told by ``traceparent``.
     """
 
     def __init__(
@@ -69,12 +73,14 @@ class WebhookChannel:
         *,
         tokens: HostTokens | None = None,
         timeout_s: float = 15.0,
+        tracer: Tracer = NO_TRACES,
     ) -> None:
         self._session = session
         self._guard = guard
         self._clock = clock
         self._tokens = tokens
         self._timeout_s = timeout_s
+        self._tracer = tracer
 
     async def deliver(
         self,
@@ -108,6 +114,8 @@ class WebhookChannel:
             Anything else went wrong; ``retryable`` says whether trying again can help.
         """
         headers = _headers(notification_id, secret, body, attempt_time_s, form)
+        if context := self._tracer.context():
+            headers["traceparent"] = context
         target = self._target(url)
         if self._tokens is not None:
             await self._tokens.take(target.raw_host or "")
@@ -201,8 +209,20 @@ async def _excerpt(response: aiohttp.ClientResponse) -> str:
         data = await read_some(response, _DETAIL_BYTES - 1)
     except aiohttp.ClientError:
         return ""
-    text = one_line(data.decode("utf-8", "replace"), 200)
+    text = one_line(_without(response.url, data.decode("utf-8", "replace")), 200)
     return f": {text}" if text else ""
+
+
+def _without(url: URL, text: str) -> str:
+    """Return a text without what an address holds beyond its host: many who answer repeat it, and it may be secret.
+
+    >>> _without(URL("https://r.example/hook?token=abcdef"), "no such page: /hook?token=abcdef")
+    'no such page: [hidden]'
+    """
+    told = {url.raw_path_qs, url.path_qs, url.raw_path, url.path, url.raw_query_string, *url.query.values()}
+    for part in sorted(told, key=len, reverse=True):
+        text = text.replace(part, "[hidden]") if len(part) > 3 else text
+    return text
 
 
 @asynccontextmanager

@@ -14,9 +14,10 @@ from yarl import URL
 
 from proxyd.errors import FetchError, FetchTimeoutError
 from proxyd.model.outcome import NO_VALIDATORS, Validators
-from proxyd.net import describe, fresh_for_s, one_line, read_url, refusal_in, retry_after_s
+from proxyd.net import describe, fresh_for_s, read_url, refusal_in, retry_after_s
 from proxyd.probing.decoding import Decoder, read_decoded
 from proxyd.probing.failures import QueueTimeoutError, TooLargeError, TooManyRedirectsError
+from proxyd.tracing import NO_TRACES, Tracer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -192,6 +193,7 @@ class FetchResponse:
 class _Redirect:
     url: URL
     permanent: bool
+    status: int
 
 
 _Hop: TypeAlias = FetchResponse | _Redirect
@@ -207,12 +209,14 @@ class Fetcher:
         tokens: HostTokens,
         clock: Clock,
         limits: FetchLimits | None = None,
+        tracer: Tracer = NO_TRACES,
     ) -> None:
         self._session = session
         self._guard = guard
         self._tokens = tokens
         self._clock = clock
         self._limits = limits or FetchLimits()
+        self._tracer = tracer
 
     async def fetch(self, request: FetchRequest, trip: Trip | None = None) -> FetchResponse:
         """Return the response after redirects, whatever its status.
@@ -243,8 +247,10 @@ class Fetcher:
         self._guard.check_url(url)
         gate = course.request.gate
         spacing_s = 0.0 if gate is None else await gate(url, course.trip)
-        with await self._turn(url, spacing_s):
-            return await self._exchange(url, course)
+        with await self._turn(url, spacing_s), self._tracer.span("request", {"host": url.raw_host or ""}) as span:
+            hop = await self._exchange(url, course)
+            span.note(status=hop.status)
+            return hop
 
     async def _turn(self, url: URL, spacing_s: float) -> Turn:
         try:
@@ -265,7 +271,7 @@ class Fetcher:
             ):
                 course.show_received(url, response)
                 if response.status in _REDIRECTS and "Location" in response.headers:
-                    return _Redirect(_next_url(response), response.status in _PERMANENT)
+                    return _Redirect(_next_url(response), response.status in _PERMANENT, response.status)
                 return await self._response(response, trip)
 
     async def _response(self, response: aiohttp.ClientResponse, trip: Trip) -> FetchResponse:
@@ -405,15 +411,14 @@ def _sendable(value: str | None) -> str | None:
 def _parse_url(text: str) -> URL:
     url = read_url(text)
     if url is None:
-        raise FetchError(f"the URL cannot be read: {one_line(text, 100)}")
+        raise FetchError("the URL cannot be read")
     return url
 
 
 def _next_url(response: aiohttp.ClientResponse) -> URL:
-    location = response.headers["Location"]
-    url = read_url(location, response.url)
+    url = read_url(response.headers["Location"], response.url)
     if url is None:
-        raise FetchError(f"the redirect cannot be read: {one_line(location, 100)}")
+        raise FetchError("the address that it redirects to cannot be read")
     return url
 
 

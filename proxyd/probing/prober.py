@@ -14,6 +14,7 @@ from proxyd.probing.failures import NoSecretError, kind_of
 from proxyd.probing.feed_items import ParsedFeed
 from proxyd.probing.fetcher import THROTTLING, FetchRequest, FetchResponse, Trip
 from proxyd.probing.page_values import ParsedPage
+from proxyd.tracing import NO_TRACES, Tracer
 
 if TYPE_CHECKING:
     from proxyd.model.profile import Auth, PageClass
@@ -55,6 +56,8 @@ class HttpProber:
         Finds the secrets of sources; without it none is set.
     robots
         Asked before every request of a probe that obeys robots.txt; without it nothing forbids one.
+    tracer
+        Notes the steps of a probe.
     """
 
     def __init__(
@@ -65,18 +68,28 @@ class HttpProber:
         *,
         resolve_secret: ResolveSecret = lambda _: None,
         robots: Gate | None = None,
+        tracer: Tracer = NO_TRACES,
     ) -> None:
         self._fetcher = fetcher
         self._parser = parser
         self._clock = clock
         self._resolve_secret = resolve_secret
         self._robots = robots
+        self._tracer = tracer
 
     async def probe(self, request: ProbeRequest, trip: Trip | None = None) -> ProbeOutcome:
         """Fetch and read one source once; ``trip`` is told what was sent and received on the way."""
         probe = _Probe(request, trip if trip is not None else Trip(is_shown=False), self._clock.time_s())
+        with self._tracer.span("fetch", {"source": request.source_id}, parent=request.trace) as span:
+            outcome = await self._outcome_of(probe)
+            span.note(outcome=outcome.kind.value, requests=outcome.requests, body_bytes=outcome.body_bytes)
+            if not outcome.kind.is_success:
+                span.fail(outcome.kind.value)
+            return outcome
+
+    async def _outcome_of(self, probe: _Probe) -> ProbeOutcome:
         try:
-            response = await self._fetcher.fetch(self._asked(request), probe.trip)
+            response = await self._fetcher.fetch(self._asked(probe.request), probe.trip)
             return await self._read(probe, response)
         except ProbeError as error:
             return self._failed(probe, error)
@@ -109,9 +122,7 @@ class HttpProber:
 
     async def _parsed(self, probe: _Probe, response: FetchResponse, body_hash: str) -> ProbeOutcome:
         try:
-            document = await self._parser.parse(
-                response.body, response.headers.get("Content-Type"), response.url, probe.request.page_class
-            )
+            document = await self._parse(probe, response)
         except ProbeError as error:
             return replace(
                 self._failed(probe, error),
@@ -120,6 +131,14 @@ class HttpProber:
                 permanent_url=response.permanent_url,
             )
         return self._changed(probe, response, body_hash, document)
+
+    async def _parse(self, probe: _Probe, response: FetchResponse) -> ParsedDocument:
+        with self._tracer.span("parse", {"body_bytes": len(response.body)}) as span:
+            document = await self._parser.parse(
+                response.body, response.headers.get("Content-Type"), response.url, probe.request.page_class
+            )
+            span.note(items=len(document.items))
+            return document
 
     def _changed(self, probe: _Probe, response: FetchResponse, body_hash: str, read: ParsedDocument) -> ProbeOutcome:
         outcome = self._outcome(probe, OutcomeKind.CHANGED, response, _changed_detail(read))
@@ -185,6 +204,7 @@ class HttpProber:
             crawl_delay_s=probe.trip.crawl_delay_s,
             requests=probe.trip.requests,
             body_bytes=probe.trip.body_bytes,
+            trace=probe.request.trace,
         )
 
 

@@ -110,6 +110,7 @@ async def postgresql_connections(url: str, *, role: str, lease_s: float) -> Asyn
                 pool_size=size,
                 max_overflow=0,
                 pool_pre_ping=True,
+                hide_parameters=True,
                 connect_args={
                     "timeout": _CONNECT_S,
                     "server_settings": {"application_name": f"proxyd {name}"} | settings,

@@ -103,7 +103,7 @@ async def sqlite_connections(database: Path) -> AsyncIterator[StoreConnections]:
     async with AsyncExitStack() as stack:
 
         def opened(name: str, threads: int, begin: str, pragmas: tuple[str, ...]) -> ThreadConnections:
-            engine = create_engine(f"sqlite:///{database}", pool_size=threads, max_overflow=0)
+            engine = create_engine(f"sqlite:///{database}", pool_size=threads, max_overflow=0, hide_parameters=True)
             _prepare(engine, begin=begin, pragmas=pragmas)
             connections = ThreadConnections(engine, threads, f"store-{name}")
             stack.push_async_callback(connections.close)

@@ -413,6 +413,7 @@ class Daemon:
                 env=self._environment(),
                 cwd=self.folder,
                 stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
                 stderr=log,
                 start_new_session=True,
                 preexec_fn=before_exec,

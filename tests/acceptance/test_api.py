@@ -108,7 +108,7 @@ async def test_it_listens_on_loopback_by_default(tmp_path: Path) -> None:
 
 
 async def test_metrics_are_those_that_are_documented(tmp_path: Path) -> None:
-    named = re.findall(r"`(proxyd_[a-z_]+)(?:\{(\w+)\})?`", METRICS.read_text(encoding="utf-8"))
+    named = re.findall(r"`((?:proxyd|process)_[a-z_]+)(?:\{(\w+)\})?`", METRICS.read_text(encoding="utf-8"))
     async with world(tmp_path) as w:
         w.origin.feed("feed").add(1, age_s=3600.0)
         w.daemon.declare(w.text(["feed"], {"each": 1}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, text
 
-from proxyd.daemon.housekeeping import back_up, housekeeping, make_scheduler
+from proxyd.daemon.housekeeping import Chores, back_up, housekeeping, make_scheduler, newest_backup_s
+from proxyd.metrics import Metrics
 from proxyd.model.chronon import ChrononGrid
 from proxyd.store import SqlStore, open_store
 from proxyd.store.sqlite import sqlite_connections
@@ -45,7 +47,7 @@ async def test_a_job_that_is_an_hour_late_still_runs_once() -> None:
 
 
 async def test_housekeeping_starts_and_ends_with_its_context(store: SqlStore) -> None:
-    async with housekeeping(store, FakeClock(), retention_s=1.0, backup=None):
+    async with housekeeping(store, FakeClock(), Metrics(), Chores(1.0)):
         await store.ping()
 
 
@@ -56,6 +58,30 @@ async def test_only_the_newest_backups_are_kept(store: SqlStore, tmp_path: Path)
     names = sorted(path.name for path in folder.iterdir())
     assert len(names) == 7
     assert names[-1] == "proxyd-19700109T000000Z.db"
+    assert newest_backup_s(folder) == 8 * 86400.0
+
+
+async def sample(store: SqlStore, chores: Chores, name: str) -> float | None:
+    metrics = Metrics()
+    async with housekeeping(store, FakeClock(1e9), metrics, chores):
+        return metrics.registry.get_sample_value(name)
+
+
+async def test_the_newest_backup_is_known_from_the_start(store: SqlStore, tmp_path: Path) -> None:
+    name, folder = "proxyd_last_backup_timestamp_seconds", tmp_path / "backups"
+    assert await sample(store, Chores(1.0), name) == 0.0
+    assert await sample(store, Chores(1.0, folder), name) == 1e9  # there is none yet: counted from now on
+    await back_up(store, folder, 5 * 86400.0)
+    assert await sample(store, Chores(1.0, folder), name) == 5 * 86400.0
+
+
+async def test_the_disk_of_the_database_is_measured(store: SqlStore, tmp_path: Path) -> None:
+    size = shutil.disk_usage(tmp_path).total
+    assert await sample(store, Chores(1.0, None, tmp_path), "proxyd_disk_size_bytes") == size
+    free = await sample(store, Chores(1.0, None, tmp_path), "proxyd_disk_free_bytes")
+    assert free is not None
+    assert 0 < free <= size
+    assert await sample(store, Chores(1.0, None, tmp_path / "gone"), "proxyd_disk_free_bytes") == 0.0
 
 
 async def test_sqlite_is_opened_the_way_that_loses_nothing(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_every_metric_is_defined_in_the_metrics_page() -> None:
     exported = set()
     for family in Metrics().registry.collect():
         exported.add(family.name + ("_total" if family.type == "counter" else ""))
-    named = set(re.findall(r"`(proxyd_[a-z_]+)", read("docs/metrics.md")))
+    named = set(re.findall(r"`((?:proxyd|process)_[a-z_]+)", read("docs/metrics.md")))
     assert named == exported
 
 

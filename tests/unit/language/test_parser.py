@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from proxyd.errors import ProfileError, RuleError
 from proxyd.language import CreateDomain, CreateSource, DropStatement, InsertNotification, Kind, parse
 from proxyd.language.parser import MAX_BYTES
 from proxyd.model.expression import Aggregate, Binary, Column, Literal
@@ -96,6 +97,14 @@ def test_places_inside_a_query_count_doubled_quotes_and_lines_of_the_file() -> N
     error = parsed.errors[-1]
     assert (error.line, error.column) == (3, 12)
     assert error.source_line == '  ""b"" FRM"'
+
+
+def test_an_error_for_the_log_says_where_and_quotes_nothing() -> None:
+    error = RuleError(
+        "'hunter2' is none; did you mean \"it's\"?", text="a\n b hunter2", start=5, stop=12, file="x.profile"
+    )
+    assert error.without_texts == "x.profile:2:4: [...] is none; did you mean [...]?"
+    assert ProfileError([error, error]).without_texts.count("x.profile:2:4") == 2
 
 
 def test_reading_goes_on_at_the_next_clause_after_an_error() -> None:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import aiohttp
 import pytest
-from multidict import CIMultiDict
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
 
-from proxyd.net import http_date_s, one_line, retry_after_s
+from proxyd.net import describe, http_date_s, one_line, retry_after_s
 
 NOW_S = 784111777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 
@@ -49,3 +51,11 @@ def test_http_dates() -> None:
 def test_one_line_has_no_control_characters_and_no_surrogates() -> None:
     assert one_line("a\x1b[31m\udc80b\r\nSet-Cookie: c") == "a [31m b Set-Cookie: c"
     assert len(one_line("x" * 999)) == 300
+
+
+def test_what_went_wrong_is_described_without_the_address() -> None:
+    url = URL("http://example.org/hook?token=hunter2")
+    headers = CIMultiDictProxy(CIMultiDict[str]())
+    info = aiohttp.RequestInfo(url, "GET", headers, url)
+    assert describe(aiohttp.ClientResponseError(info, (), status=400, message="bad header")) == "400, bad header"
+    assert describe(aiohttp.InvalidURL(url)) == "the address cannot be read"

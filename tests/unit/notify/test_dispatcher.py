@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import numpy as np
+from structlog.testing import capture_logs
 
 from proxyd.errors import DeliveryError
 from proxyd.metrics import Metrics
@@ -193,6 +194,17 @@ async def test_the_ladder_ends_in_a_dead_letter() -> None:
     async with running(outbox, channel, clock):
         await clock.advance(5 * 86400.0)
     assert (outbox.dead, len(channel.attempts)) == (["n1"], 13)
+
+
+async def test_the_log_names_the_receivers_host_alone() -> None:
+    def answer(notification_id: str) -> None:
+        raise DeliveryError("500")
+
+    told = replace(delivery(1), endpoint="https://r.example:8443/hooks/hunter2?token=hunter2")
+    with capture_logs() as logged:
+        async with running(MemoryOutbox(told), ScriptedChannel(answer), FakeClock(T0)):
+            await settle(50)
+    assert [entry["endpoint"] for entry in logged] == ["https://r.example:8443/[hidden]"]
 
 
 async def test_a_missing_secret_sends_nothing_and_is_tried_again() -> None:
