@@ -37,10 +37,11 @@ class Hosts:
             self.begun[name] -= 1
             self.answered[name] += 1
 
-    def text(self, hook: str) -> str:
+    def text(self, hook: str, policy: str = "AUTO") -> str:
         """Return a declaration of every host's feed and of one rule that tells of each of its items."""
         sources = "".join(f"CREATE SOURCE \"{name}\" OF RSS AT 'http://{name}:{self.port}/';\n" for name in self.names)
-        return f"{DOMAIN}{sources}{PROFILE}{rule_text('each', 1, hook)}"
+        rule = rule_text("each", 1, hook).replace("SET UTILITY STRICT", f"SET UTILITY STRICT SET POLICY {policy}")
+        return f"{DOMAIN}{sources}{PROFILE}{rule}"
 
     def publish(self, count: int = 1) -> list[str]:
         """Publish items on every host and return their guids."""

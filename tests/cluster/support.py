@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.acceptance.support import Daemon, Origin, Receiver, listening
 from tests.servers import NatsServer, PostgresServer, nats_server
 
-LEASE_S = 2.0
+LEASE_S = 4.0
 
 
 @dataclass

@@ -16,6 +16,7 @@ from tests.cluster.hosts import Hosts, hosts
 from tests.cluster.support import LEASE_S, Cluster, cluster
 from tests.servers import PostgresServer, postgres_server
 
+pytestmark = pytest.mark.alone  # two leases are measured against the clock
 HOSTS = 12
 SLOW_S = 0.3
 

