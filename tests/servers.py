@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
@@ -26,13 +26,13 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_for_port(port: int, process: subprocess.Popen[bytes], host: str = "127.0.0.1") -> None:
+def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
     """Return once somebody listens there; raise where the process ended or took too long."""
     end_s = time.monotonic() + _WAIT_S
     while time.monotonic() < end_s:
         if process.poll() is not None:
             raise RuntimeError(f"{process.args!r} ended with {process.returncode}")
-        with suppress(OSError), socket.create_connection((host, port), timeout=0.2):
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=0.2):
             return
         time.sleep(0.02)
     raise RuntimeError(f"{process.args!r} does not listen on {port}")
@@ -58,8 +58,7 @@ class PostgresServer:
 
     folder: Path
     port: int
-    host: str = "127.0.0.1"
-    prefix: Sequence[str] = ()
+    listens: str = "127.0.0.1"
     process: subprocess.Popen[bytes] | None = None
 
     def make(self) -> None:
@@ -75,12 +74,12 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start the server; its commits are not synced, for no test cuts the power."""
-        settings = ("fsync=off", "max_connections=200", f"listen_addresses={self.host}", "log_min_messages=fatal")
+        settings = ("fsync=off", "max_connections=200", f"listen_addresses={self.listens}", "log_min_messages=fatal")
         options = [part for each in settings for part in ("-c", each)]
         command = [postgres_program("postgres"), "-D", str(self.folder / "data"), "-k", str(self.folder)]
         self.process = subprocess.Popen(
-            [*self.prefix, *command, "-p", str(self.port), *options],
-            user=None if self.prefix else _unprivileged(),
+            [*command, "-p", str(self.port), *options],
+            user=_unprivileged(),
             stderr=subprocess.DEVNULL,
             cwd="/",
         )
@@ -100,7 +99,7 @@ class PostgresServer:
 
     def url(self, database: str) -> str:
         """Return the address of a database."""
-        return f"postgresql+asyncpg://proxyd@{self.host}:{self.port}/{database}"
+        return f"postgresql+asyncpg://proxyd@127.0.0.1:{self.port}/{database}"
 
     def create(self) -> str:
         """Make a database and return its address."""
@@ -116,11 +115,11 @@ class PostgresServer:
 
 
 @contextmanager
-def postgres_server() -> Iterator[PostgresServer]:
+def postgres_server(listens: str = "127.0.0.1") -> Iterator[PostgresServer]:
     """Run a server of PostgreSQL."""
     with tempfile.TemporaryDirectory(prefix="proxyd-pg-", ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o755)
-        server = PostgresServer(Path(folder) / "cluster", free_port())
+        server = PostgresServer(Path(folder) / "cluster", free_port(), listens)
         server.make()
         server.start()
         try:
@@ -135,21 +134,23 @@ class NatsServer:
 
     folder: Path
     port: int
-    host: str = "127.0.0.1"
-    prefix: Sequence[str] = ()
+    listens: str = "127.0.0.1"
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
         """Its address."""
-        return f"nats://{self.host}:{self.port}"
+        return self.url_at("127.0.0.1")
 
-    def start(self, environment: Mapping[str, str] | None = None) -> None:
+    def url_at(self, host: str) -> str:
+        """Return its address as others reach it."""
+        return f"nats://{host}:{self.port}"
+
+    def start(self) -> None:
         """Start the server."""
-        command = ["nats-server", "-js", "-sd", str(self.folder), "-a", self.host, "-p", str(self.port)]
-        self.process = subprocess.Popen([*self.prefix, *command], stderr=subprocess.DEVNULL, env=environment)
-        if not self.prefix:
-            wait_for_port(self.port, self.process, self.host)
+        command = ["nats-server", "-js", "-sd", str(self.folder), "-a", self.listens, "-p", str(self.port)]
+        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        wait_for_port(self.port, self.process)
 
     def stop(self) -> None:
         """Kill the server."""
@@ -160,9 +161,9 @@ class NatsServer:
 
 
 @contextmanager
-def nats_server(folder: Path) -> Iterator[NatsServer]:
+def nats_server(folder: Path, listens: str = "127.0.0.1") -> Iterator[NatsServer]:
     """Run a server of NATS."""
-    server = NatsServer(folder / "nats", free_port())
+    server = NatsServer(folder / "nats", free_port(), listens)
     server.start()
     try:
         yield server

@@ -328,15 +328,19 @@ class Done:
 class Daemon:
     """``proxyd serve`` in a process group of its own, which nothing outlives."""
 
-    def __init__(self, folder: Path, **settings: str) -> None:
+    def __init__(
+        self, folder: Path, *, prefix: Sequence[str] = (), address: str = "127.0.0.1", **settings: str
+    ) -> None:
         self.folder = folder
+        self.prefix = prefix
+        self.address = address
         self.profiles = folder / "profiles"
         self.database = folder / "data" / "proxyd.db"
         self.port = free_port()
         self.settings = {
             "profiles": str(self.profiles),
             "database": str(self.database),
-            "listen": f"127.0.0.1:{self.port}",
+            "listen": f"{address}:{self.port}",
             "chronon": "200ms",
             "allow_networks": "127.0.0.0/8",
             "host_spacing": "0s",
@@ -388,7 +392,7 @@ class Daemon:
 
     @property
     def base(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.address}:{self.port}"
 
     def write_settings(self) -> None:
         """Move the settings from the environment to a file where the daemon looks for one."""
@@ -409,7 +413,7 @@ class Daemon:
         assert self._process is None
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "proxyd", "serve"),
+                *(*self.prefix, sys.executable, "-m", "proxyd", "serve"),
                 env=self._environment(),
                 cwd=self.folder,
                 stdin=asyncio.subprocess.DEVNULL,

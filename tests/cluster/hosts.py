@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from aiohttp import web
@@ -15,8 +15,8 @@ from tests.acceptance.support import DOMAIN, PROFILE, Feed, rule_text
 class Hosts:
     """Serves one feed for each host, after ``delay_s``."""
 
-    def __init__(self, count: int, delay_s: float = 0.0) -> None:
-        self.names = [f"127.{1 + number // 250}.0.{1 + number % 250}" for number in range(count)]
+    def __init__(self, names: Sequence[str], delay_s: float = 0.0) -> None:
+        self.names = names
         self.feeds = {name: Feed(name, "atom") for name in self.names}
         self.delay_s = delay_s
         self.answered: Counter[str] = Counter()
@@ -54,9 +54,11 @@ class Hosts:
 
 
 @asynccontextmanager
-async def hosts(count: int, delay_s: float = 0.0) -> AsyncIterator[Hosts]:
-    """Serve many hosts while the context is open."""
-    found = Hosts(count, delay_s)
+async def hosts(names: int | Sequence[str], delay_s: float = 0.0) -> AsyncIterator[Hosts]:
+    """Serve so many hosts, or those of these addresses, while the context is open."""
+    if isinstance(names, int):
+        names = [f"127.{1 + number // 250}.0.{1 + number % 250}" for number in range(names)]
+    found = Hosts(names, delay_s)
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", found.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.5, access_log=None, handler_cancellation=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,8 +27,10 @@ class Cluster:
     settings: dict[str, str] = field(default_factory=dict)
     machines: list[Daemon] = field(default_factory=list)
 
-    async def machine(self, role: str, **settings: str) -> Daemon:
-        """Return a machine of a role, started; not yet ready."""
+    async def machine(
+        self, role: str, *, prefix: Sequence[str] = (), address: str = "127.0.0.1", **settings: str
+    ) -> Daemon:
+        """Return a machine of a role, started; not yet ready. A ``prefix`` puts it into a network with that address."""
         folder = self.folder / f"{role}-{len(self.machines)}"
         folder.mkdir()
         own = {
@@ -38,7 +40,8 @@ class Cluster:
             "lease": f"{LEASE_S:g}s",
             "socket": str(folder / "proxyd.sock"),
         }
-        daemon = await self.stack.enter_async_context(Daemon(folder, **(own | self.settings | settings)))
+        made = Daemon(folder, prefix=prefix, address=address, **(own | self.settings | settings))
+        daemon = await self.stack.enter_async_context(made)
         daemon.profiles.mkdir(exist_ok=True)
         for profile in (self.folder / "profiles").glob("*.profile"):
             daemon.declare(profile.read_text(), profile.stem)
@@ -53,11 +56,13 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(folder: Path, postgresql: PostgresServer, **settings: str) -> AsyncIterator[Cluster]:
+async def cluster(
+    folder: Path, postgresql: PostgresServer, *, nats_host: str = "127.0.0.1", **settings: str
+) -> AsyncIterator[Cluster]:
     """Yield a cluster without machines."""
     origin, receiver = Origin(), Receiver()
     async with AsyncExitStack() as stack:
-        nats = stack.enter_context(nats_server(folder))
+        nats = stack.enter_context(nats_server(folder, nats_host))
         await stack.enter_async_context(listening(origin))
         await stack.enter_async_context(listening(receiver))
         yield Cluster(folder, origin, receiver, postgresql, postgresql.create(), nats, stack, dict(settings))
