@@ -6,6 +6,7 @@ import argparse
 import asyncio
 from datetime import UTC, datetime
 
+from proxyd.cli.printing import print_json
 from proxyd.clock import SystemClock
 from proxyd.config import load
 from proxyd.store import back_up, copy_database, migrate_database, owner_lock, restore, vacuum
@@ -24,8 +25,11 @@ def write_backup(options: argparse.Namespace) -> int:
     """Write a copy of the database and check it; the daemon goes on."""
     settings = load(options.config)
     asyncio.run(back_up(settings.database, options.file))
-    size = options.file.stat().st_size / 2**20
-    print(f"{options.file}: {size:.1f} MiB, checked; `proxyd restore {options.file}` brings it back")
+    size = options.file.stat().st_size
+    if options.json:
+        print_json({"file": str(options.file), "bytes": size})
+    else:
+        print(f"{options.file}: {size / 2**20:.1f} MiB, checked; `proxyd restore {options.file}` brings it back")
     return 0
 
 
@@ -34,8 +38,11 @@ def put_back(options: argparse.Namespace) -> int:
     settings = load(options.config)
     stamp = datetime.fromtimestamp(SystemClock().wall_s(), UTC).strftime("%Y%m%dT%H%M%SZ")
     aside = asyncio.run(restore(settings.database, options.file, stamp=stamp, replaces=options.replace))
-    kept = "" if aside is None else f"; what was there is kept as {aside}"
-    print(f"{settings.database_shown} is what {options.file} was{kept}")
+    if options.json:
+        print_json({"database": settings.database_shown, "kept": None if aside is None else str(aside)})
+    else:
+        kept = "" if aside is None else f"; what was there is kept as {aside}"
+        print(f"{settings.database_shown} is what {options.file} was{kept}")
     return 0
 
 
@@ -45,8 +52,11 @@ def copy(options: argparse.Namespace) -> int:
     target = load(options.config, database=options.target)
     with owner_lock(settings.database), owner_lock(target.database):
         counts = asyncio.run(copy_database(settings.database, target.database))
-    print(f"{sum(counts.values())} rows of {len(counts)} tables copied to {target.database_shown}")
-    print("now let the setting database name it, and start the daemon")
+    if options.json:
+        print_json({"database": target.database_shown, "rows": counts})
+    else:
+        print(f"{sum(counts.values())} rows of {len(counts)} tables copied to {target.database_shown}")
+        print("now let the setting database name it, and start the daemon")
     return 0
 
 

@@ -15,6 +15,7 @@ WITHOUT_JSON = {
     "serve",
     "db",
     "db migrate",
+    "db vacuum",
     "fmt",
     "import",
     "export",
