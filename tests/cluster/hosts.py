@@ -11,6 +11,8 @@ from aiohttp import web
 
 from tests.acceptance.support import DOMAIN, PROFILE, Feed, rule_text
 
+_OF_A_TEXT = 500
+
 
 class Hosts:
     """Serves one feed for each host, after ``delay_s``."""
@@ -37,11 +39,12 @@ class Hosts:
             self.begun[name] -= 1
             self.answered[name] += 1
 
-    def text(self, hook: str, policy: str = "AUTO") -> str:
-        """Return a declaration of every host's feed and of one rule that tells of each of its items."""
-        sources = "".join(f"CREATE SOURCE \"{name}\" OF RSS AT 'http://{name}:{self.port}/';\n" for name in self.names)
+    def texts(self, hook: str, policy: str = "AUTO") -> list[str]:
+        """Return texts that declare every host's feed and one rule that tells of each of its items."""
+        sources = [f"CREATE SOURCE \"{name}\" OF RSS AT 'http://{name}:{self.port}/';\n" for name in self.names]
         rule = rule_text("each", 1, hook).replace("SET UTILITY STRICT", f"SET UTILITY STRICT SET POLICY {policy}")
-        return f"{DOMAIN}{sources}{PROFILE}{rule}"
+        some = ["".join(sources[begin : begin + _OF_A_TEXT]) for begin in range(0, len(sources), _OF_A_TEXT)]
+        return [f"{DOMAIN}{PROFILE}{rule}", *some]
 
     def publish(self, count: int = 1) -> list[str]:
         """Publish items on every host and return their guids."""

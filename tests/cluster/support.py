@@ -49,10 +49,11 @@ class Cluster:
         await daemon.spawn()
         return daemon
 
-    def declare(self, text: str) -> None:
-        """Declare a text on every machine that starts from now on."""
+    def declare(self, texts: Sequence[str]) -> None:
+        """Declare texts on every machine that starts from now on."""
         (self.folder / "profiles").mkdir(exist_ok=True)
-        (self.folder / "profiles" / "watch.profile").write_text(text, encoding="utf-8")
+        for number, text in enumerate(texts):
+            (self.folder / "profiles" / f"{number}.profile").write_text(text, encoding="utf-8")
 
 
 @asynccontextmanager

@@ -34,7 +34,7 @@ async def working(
             hosts(cables.hosts, delay_s) as origin,
             cluster(folder, server, nats_host="0.0.0.0", allow_networks="10.0.0.0/8,127.0.0.0/8") as machines,
         ):
-            machines.declare(origin.text(machines.receiver.url("each")))
+            machines.declare(origin.texts(machines.receiver.url("each")))
             far = {"database": reached(server, machines, cables), "nats": machines.nats.url_at(cables.servers)}
             victim = await machines.machine(inside, prefix=cables.prefix, address=cables.inside, **far)
             await victim.started()

@@ -27,7 +27,7 @@ async def working(
 ) -> AsyncIterator[tuple[Cluster, Hosts]]:
     """Yield a cluster whose machines know every host, and whose webhook is confirmed."""
     async with hosts(HOSTS, delay_s) as origin, cluster(folder, postgresql) as machines:
-        machines.declare(origin.text(machines.receiver.url("each")))
+        machines.declare(origin.texts(machines.receiver.url("each")))
         for role in roles:
             await machines.machine(role)
         await delivered(machines, origin)

@@ -25,13 +25,14 @@ async def test_two_probers_make_nearly_twice_and_four_nearly_four_times_the_prob
         hosts(MANY, SLOW_S) as origin,
         cluster(tmp_path, postgresql, budget="2000/s", lease="30s", source_spacing="1s") as machines,
     ):
-        machines.declare(origin.text(machines.receiver.url("each"), "UNIFORM(1 SECONDS)"))
+        machines.declare(origin.texts(machines.receiver.url("each"), "UNIFORM(1 SECONDS)"))
         await machines.machine("planner")
         probers: list[Daemon] = []
         per_s = {}
         for count in (1, 2, 4):
             while len(probers) < count:
                 probers.append(await machines.machine("prober"))
+                await probers[-1].started()
             per_s[count] = await probes_per_s(origin, probers)
         assert per_s[2] >= 1.8 * per_s[1], per_s
         assert per_s[4] >= 3.2 * per_s[1], per_s

@@ -167,10 +167,10 @@ class Link:
 
     # -- both
 
-    async def pull(self, subscription: JetStreamContext.PullSubscription, most: int = 1) -> list[Msg]:
-        """Return the next messages, none where none came in a while."""
+    async def pull(self, subscription: JetStreamContext.PullSubscription, wait_s: float, most: int = 1) -> list[Msg]:
+        """Return the next messages, none where none came within ``wait_s``."""
         try:
-            found = await subscription.fetch(most, timeout=self.settings.pull_s)
+            found = await subscription.fetch(most, timeout=wait_s)
         except TimeoutError:
             found = []
         except (NatsError, APIError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import structlog
@@ -18,6 +18,7 @@ from proxyd.metrics import Metrics
 from proxyd.model.outcome import ProbeOutcome
 from proxyd.ports import Clock, Prober
 
+_GLANCE_S = 0.02
 _HELD = 0.8  # of the lease: what is not extended by then is given up, before the server gives it to another one
 log = structlog.get_logger("fleet")
 
@@ -29,6 +30,25 @@ class ProberSettings:
     name: str
     hosts: int
     drain_timeout_s: float
+
+
+@dataclass(slots=True)
+class _Room:
+    """The place of a batch among those that are worked on at once."""
+
+    places: asyncio.Semaphore
+    is_ours: bool
+
+    async def enter(self) -> None:
+        """Wait for the place, where there is none yet."""
+        if not self.is_ours:
+            await self.places.acquire()
+            self.is_ours = True
+
+    def leave(self) -> None:
+        """Give the place back."""
+        if self.is_ours:
+            self.places.release()
 
 
 class FleetProber:
@@ -46,8 +66,7 @@ class FleetProber:
         self._settings = settings
         self._term = 0
         self._busy: set[asyncio.Task[None]] = set()
-        self._has_room = asyncio.Event()
-        self._has_room.set()
+        self._room = asyncio.Semaphore(settings.hosts)
         self._stopping = asyncio.Event()
 
     @property
@@ -75,40 +94,48 @@ class FleetProber:
                     task.cancel()
 
     async def _serve(self, number: int, tasks: asyncio.TaskGroup) -> None:
-        """Take the batches of a partition, one after the other."""
+        """Take the batches of a partition, one after the other.
+
+        Whoever has room looks whether there is one, and else waits for one without holding room. So a prober that is
+        busy takes nothing that another could begin, but for what comes just where it waited: that is held until there
+        is room.
+        """
         pulled: JetStreamContext.PullSubscription | None = None
         while True:
-            await self._has_room.wait()
+            await self._room.acquire()
+            is_given = False
             try:
                 pulled = pulled or await self._link.pull_batches(number)
-                messages = await self._link.pull(pulled)
+                messages = await self._link.pull(pulled, _GLANCE_S)
+                is_given = bool(messages)
             except FleetError as error:
+                messages = []
                 log.debug("no work can be had", partition=number, error=error.message)
                 await self._clock.sleep(self._link.settings.pull_s / 4.0)
-                continue
+            finally:
+                if not is_given:
+                    self._room.release()
+            if not messages and pulled is not None:
+                with suppress(FleetError):
+                    messages = await self._link.pull(pulled, self._link.settings.pull_s)
             for message in messages:
-                await asyncio.shield(self._start(message, tasks))
+                await asyncio.shield(self._start(message, tasks, has_room=is_given))
 
-    def _start(self, message: Msg, tasks: asyncio.TaskGroup) -> asyncio.Task[None]:
-        task = tasks.create_task(self._work(message), name="batch")
+    def _start(self, message: Msg, tasks: asyncio.TaskGroup, *, has_room: bool) -> asyncio.Task[None]:
+        task = tasks.create_task(self._work(message, has_room=has_room), name="batch")
         self._busy.add(task)
-        task.add_done_callback(self._ended)
-        self._note_room()
+        task.add_done_callback(self._busy.discard)
         return task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._busy.discard(task)
-        self._note_room()
+    async def _work(self, message: Msg, *, has_room: bool) -> None:
+        """See one batch through, and give its room back."""
+        room = _Room(self._room, is_ours=has_room)
+        try:
+            await self._see_through(message, room)
+        finally:
+            room.leave()
 
-    def _note_room(self) -> None:
-        self._metrics.prober_hosts.set(len(self._busy))
-        if len(self._busy) < self._settings.hosts:
-            self._has_room.set()
-        else:
-            self._has_room.clear()
-
-    async def _work(self, message: Msg) -> None:
-        """See one batch through."""
+    async def _see_through(self, message: Msg, room: _Room) -> None:
         try:
             batch = BATCHES.read(message.data)
         except FleetError as error:
@@ -119,23 +146,28 @@ class FleetProber:
             self._count("outdated")
         elif message.metadata.num_delivered > 1:
             await self._report_lost(batch)
-        elif not await self._make(batch, message):
+        elif not await self._make(batch, message, room):
             return
         await self._link.done(message)
 
-    async def _make(self, batch: Batch, message: Msg) -> bool:
+    async def _make(self, batch: Batch, message: Msg, room: _Room) -> bool:
         """Make the requests of a batch; return whether all were made while the batch was ours."""
         self._term = max(self._term, batch.term)
         try:
             async with self._holding(message):
-                for number, request in enumerate(batch.requests):
-                    await self._report(batch, number, await self._prober.probe(request))
+                await room.enter()
+                with self._metrics.prober_hosts.track_inprogress():
+                    await self._make_all(batch)
         except (TimeoutError, FleetError) as error:
             log.warning("a batch was given up: the other machines cannot be reached", host=batch.host, error=str(error))
             self._count("given_up")
             return False
         self._count("made")
         return True
+
+    async def _make_all(self, batch: Batch) -> None:
+        for number, request in enumerate(batch.requests):
+            await self._report(batch, number, await self._prober.probe(request))
 
     @asynccontextmanager
     async def _holding(self, message: Msg) -> AsyncIterator[None]:

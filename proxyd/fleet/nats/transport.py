@@ -183,7 +183,7 @@ class NatsTransport:
                 try:
                     pulled = await self._link.pull_reports()
                     while True:
-                        for message in await self._link.pull(pulled, _MOST_REPORTS):
+                        for message in await self._link.pull(pulled, self._link.settings.pull_s, _MOST_REPORTS):
                             tasks.create_task(self._take(message, take_stray), name="report")
                 except FleetError as error:
                     log.warning("reports cannot be had", error=error.message)
