@@ -1,0 +1,26 @@
+"""The settings, and the only place that reads settings files, secrets and environment variables.
+
+Values are looked for in this order: keyword arguments (the command line), ``PROXYD_<KEY>``, ``PROXYD_<KEY>_FILE`` (the
+value is the content of that file), the TOML file, the default. An unknown key or ``PROXYD_`` variable is an error.
+"""
+
+from proxyd.config.loading import PREFIX, TOKEN, api_token, load
+from proxyd.config.settings import Settings
+from proxyd.config.surroundings import SecretStore, Supervision, socket_address, supervision
+from proxyd.config.values import format_budget, format_duration, parse_budget, parse_duration
+
+__all__ = [
+    "PREFIX",
+    "TOKEN",
+    "SecretStore",
+    "Settings",
+    "Supervision",
+    "api_token",
+    "format_budget",
+    "format_duration",
+    "load",
+    "parse_budget",
+    "parse_duration",
+    "socket_address",
+    "supervision",
+]

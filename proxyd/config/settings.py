@@ -1,0 +1,248 @@
+"""The settings: every one with its default, and what it means."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    model_validator,
+)
+
+from proxyd.config.values import (
+    POSTGRESQL,
+    BudgetSetting,
+    Network,
+    Port,
+    PositiveSeconds,
+    Seconds,
+    check_collector,
+    check_listen,
+    check_mail_address,
+    check_networks,
+    check_proxy,
+    check_public_url,
+    check_server,
+    check_servers,
+    check_window,
+    check_zone,
+    hidden,
+    parse_window,
+    read_database,
+    read_list,
+    without_credentials,
+)
+from proxyd.scheduling.budget import Budget
+
+
+class Settings(BaseModel):
+    """All settings of the daemon; durations are held in seconds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, hide_input_in_errors=True)
+
+    profiles: Path = Field(Path("profiles"), description="directory of *.profile files")
+    database: Annotated[str, AfterValidator(read_database), PlainSerializer(without_credentials)] = Field(
+        "data/proxyd.db",
+        repr=False,
+        description="path of the SQLite database, or postgresql+asyncpg://user@host/name; a password only by "
+        "PROXYD_DATABASE_FILE or PROXYD_DATABASE",
+    )
+    nats: Annotated[
+        list[str],
+        BeforeValidator(read_list),
+        AfterValidator(check_servers),
+        PlainSerializer(lambda each: [without_credentials(url) for url in each]),
+    ] = Field(
+        default_factory=list,
+        repr=False,
+        description="servers of NATS through which several machines share the work, e.g. nats://nats.example:4222; "
+        "empty: one machine; a password only by PROXYD_NATS_FILE or PROXYD_NATS",
+    )
+    role: Literal["all", "planner", "prober", "notifier"] = Field(
+        "all", description="what this machine does; planner and notifier stand by while another one leads"
+    )
+    lease: Annotated[PositiveSeconds, Field(ge=1)] = Field(
+        30.0, description="time after which another machine takes over from one that is not heard of (PostgreSQL, NATS)"
+    )
+    prober_hosts: Annotated[int, Field(ge=1, le=256)] = Field(
+        64, description="most hosts that one prober of several asks at once"
+    )
+    socket: Path | None = Field(None, description="Unix socket of the daemon; where not set, beside the database file")
+    listen: Annotated[str, AfterValidator(check_listen)] = Field(
+        "127.0.0.1:8080", description="host:port of the REST API and the metrics"
+    )
+    chronon: Annotated[Seconds, Field(ge=0.1, le=3600)] = Field(10.0, description="smallest time step of the plan")
+    budget: BudgetSetting = Field(Budget(1.0), description="probing budget: 60/min, or 08-18 30/min, 60/min")
+    budget_zone: Annotated[str, AfterValidator(check_zone)] = Field(
+        "UTC", description="time zone of the budget's hours"
+    )
+    objective: Literal["satisfy", "spend"] = Field(
+        "satisfy", description="satisfy: fewest probes that serve the rules; spend: the whole budget"
+    )
+    probe_price: Annotated[float, Field(gt=0)] = Field(
+        0.1, description="item-hours of delay that a detection probe must save"
+    )
+    plan_every: PositiveSeconds = Field(
+        3600.0, description="how often prices and week shapes are found anew; more often at first"
+    )
+    cycle: PositiveSeconds = Field(
+        604800.0, description="what repeats in the sources' rates: the week; shorter only in tests and demonstrations"
+    )
+    epoch: PositiveSeconds = Field(604800.0, description="how far the rolling plan looks ahead")
+    overflow: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.01, description="probability that items slide off a feed unseen before its next probe"
+    )
+    source_spacing: PositiveSeconds = Field(300.0, description="least time between two probes of a source")
+    host_spacing: Seconds = Field(1.0, description="least time between two requests to a host")
+    host_concurrency: Annotated[int, Field(ge=1, le=64)] = Field(1, description="most requests to a host at once")
+    crawl_delay_cap: Seconds = Field(60.0, description="longest Crawl-delay of a robots.txt that is kept to")
+    host_budget: Annotated[str, AfterValidator(check_window)] = Field(
+        "", description="most probes of a host in any such time, e.g. 30/min; empty: as many as its spacing allows"
+    )
+    throttle_scope: Literal["host", "domain"] = Field(
+        "host", description="what a 429 or 503 silences: the host, or all hosts of its registrable domain"
+    )
+    throttle_groups: Annotated[list[str], BeforeValidator(read_list)] = Field(
+        default_factory=list, description="hosts that are throttled together, e.g. a.example|b.example"
+    )
+    freshness_cap: Seconds = Field(
+        21600.0, description="longest time for which max-age, Expires, ttl and updatePeriod put off a probe; 0: ignore"
+    )
+    probe_timeout: PositiveSeconds = Field(30.0, description="total time of one probe")
+    max_body_bytes: Annotated[int, Field(ge=1024)] = Field(10 * 1024 * 1024, description="largest decoded body")
+    parser_processes: Annotated[int, Field(ge=1, le=64)] = Field(2, description="processes that parse feeds")
+    parser_timeout: PositiveSeconds = Field(10.0, description="time after which a parser is killed")
+    contact: str = Field("", description="address for operators of sources, sent in User-Agent")
+    allow_networks: Annotated[list[str], BeforeValidator(read_list), AfterValidator(check_networks)] = Field(
+        default_factory=list, description="private networks that may be connected to, e.g. 127.0.0.0/8"
+    )
+    allow_ports: Annotated[list[Port], BeforeValidator(read_list)] = Field(
+        default_factory=list, description="the only ports that are asked; empty: all but those of other protocols"
+    )
+    proxy: Annotated[str, AfterValidator(check_proxy), PlainSerializer(without_credentials)] = Field(
+        "",
+        repr=False,
+        description="http:// address of a proxy for all requests, with user and password only by PROXYD_PROXY_FILE or "
+        "PROXYD_PROXY; the proxy looks names up again, so only it can refuse one that was rebound since the check",
+    )
+    public_url: Annotated[str, AfterValidator(check_public_url)] = Field(
+        "", description="address under which WebSub hubs reach this daemon's /websub/, e.g. https://proxyd.example.org"
+    )
+    websub_safety: PositiveSeconds = Field(
+        21600.0, description="time between two probes of a source whose hub pushes, to see that it pushes everything"
+    )
+    secret_env_prefix: Annotated[str, Field(min_length=1)] = Field(
+        "SECRET_", description="environment variables that profiles may name as secrets start with this"
+    )
+    secrets: Path | None = Field(None, description="folder for SECRET FILE")
+    delivery_timeout: PositiveSeconds = Field(15.0, description="total time of one attempt to deliver")
+    delivery_hold: Seconds = Field(600.0, description="how long a failing notification holds back the next ones")
+    delivery_concurrency: Annotated[int, Field(ge=1)] = Field(64, description="attempts to deliver under way at once")
+    endpoint_concurrency: Annotated[int, Field(ge=1)] = Field(8, description="of these, most at one endpoint")
+    endpoint_rate: Annotated[str, AfterValidator(check_window)] = Field(
+        "", description="most attempts at one endpoint in any such time, e.g. 60/min; empty: no limit"
+    )
+    api_rate: Annotated[str, AfterValidator(check_window)] = Field(
+        "1200/min", description="most requests with one token in any such time; empty: no limit"
+    )
+    ping_webhooks: bool = Field(True, description="whether a new webhook must accept a ping before it gets anything")
+    smtp: Annotated[str, AfterValidator(check_server)] = Field(
+        "", description="host:port of the server that takes mail, e.g. mail.example.org:587; empty: no mail"
+    )
+    smtp_tls: Literal["starttls", "tls", "none"] = Field(
+        "starttls", description="starttls: upgrade (port 587); tls: from the start (port 465); none: in the clear"
+    )
+    smtp_user: str = Field("", description="user at that server; empty: none is asked for")
+    smtp_password: Annotated[str, PlainSerializer(hidden)] = Field(
+        "", repr=False, description="its password, only by PROXYD_SMTP_PASSWORD_FILE or PROXYD_SMTP_PASSWORD"
+    )
+    mail_from: Annotated[str, AfterValidator(check_mail_address)] = Field(
+        "", description="address that mail comes from, e.g. proxyd@example.org"
+    )
+    channel_schemes: Annotated[list[str], BeforeValidator(read_list)] = Field(
+        default_factory=lambda: ["discord", "pover", "slack", "tgram"],
+        description="schemes that CHANNEL may use; one with a server of one's own (ntfy, gotify, json) reaches any "
+        "address, for channels do not pass the network guard",
+    )
+    retention: PositiveSeconds = Field(90 * 86400.0, description="how long items, intervals and notifications are kept")
+    backup: Path | None = Field(None, description="folder for a nightly copy of the database")
+    reload_interval: PositiveSeconds = Field(1.0, description="how often the profiles directory is looked at")
+    drain_timeout: Seconds = Field(10.0, description="how long SIGTERM waits for probes and deliveries under way")
+    traces: Annotated[str, AfterValidator(check_collector)] = Field(
+        "", description="address of an OTLP/HTTP collector, e.g. http://collector.example:4318; empty: no traces"
+    )
+    trace_share: Annotated[float, Field(ge=0, le=1)] = Field(1.0, description="share of the probes that are traced")
+    log_format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a terminal, else json")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level logged")
+
+    @property
+    def database_path(self) -> Path | None:
+        """Path of the database file; ``None`` where it is no file."""
+        return None if self.database.startswith(POSTGRESQL) else Path(self.database)
+
+    @property
+    def database_shown(self) -> str:
+        """The database for people: without a password."""
+        return without_credentials(self.database)
+
+    @property
+    def socket_path(self) -> Path:
+        """Unix socket of the daemon."""
+        beside = self.database_path or Path("data/proxyd.db")
+        return self.socket or beside.with_suffix(".sock")
+
+    @model_validator(mode="after")
+    def _roles_fit(self) -> Settings:
+        if self.nats and self.database_path is not None and self.role != "prober":
+            raise ValueError("several machines (nats) need a database that all reach: set database to PostgreSQL's")
+        if not self.nats and self.role != "all":
+            raise ValueError(f"role {self.role} is a part of several machines: set nats to the servers they share")
+        return self
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """``allow_networks``, parsed."""
+        return tuple(ip_network(value) for value in self.allow_networks)
+
+    @property
+    def host_window(self) -> tuple[int | None, float]:
+        """``host_budget``: a number of probes and seconds."""
+        return parse_window(self.host_budget) if self.host_budget else (None, 0.0)
+
+    @property
+    def endpoint_window(self) -> tuple[int | None, float]:
+        """``endpoint_rate``: a number of attempts and seconds."""
+        return parse_window(self.endpoint_rate) if self.endpoint_rate else (None, 0.0)
+
+    @property
+    def api_window(self) -> tuple[int | None, float]:
+        """``api_rate``: a number of requests and seconds."""
+        return parse_window(self.api_rate) if self.api_rate else (None, 0.0)
+
+    @property
+    def smtp_address(self) -> tuple[str, int]:
+        """Host and port of ``smtp``; an empty host where there is none."""
+        host, _, port = self.smtp.rpartition(":")
+        return host.strip("[]"), int(port or 0)
+
+    @property
+    def groups(self) -> list[list[str]]:
+        """``throttle_groups``, each as its hosts."""
+        return [[host.strip().lower() for host in group.split("|") if host.strip()] for group in self.throttle_groups]
+
+    @property
+    def listen_address(self) -> tuple[str, int]:
+        """Host and port of ``listen``."""
+        host, _, port = self.listen.rpartition(":")
+        return host.strip("[]"), int(port)
+
+    def describe(self) -> dict[str, object]:
+        """Return every setting as a file or variable would spell it, without passwords."""
+        return self.model_dump(mode="json")

@@ -1,0 +1,239 @@
+"""How values of settings are spelled: durations, rates, budgets, addresses; each reader says what would be right."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from math import inf
+from typing import Annotated, TypeAlias
+from urllib.parse import urlsplit
+from zoneinfo import available_timezones
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
+
+from proxyd.scheduling.budget import Budget, BudgetHours
+
+_DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_RATE_PERIODS = {
+    "s": 1.0,
+    "sec": 1.0,
+    "min": 60.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "hour": 3600.0,
+    "d": 86400.0,
+    "day": 86400.0,
+}
+Network: TypeAlias = IPv4Network | IPv6Network
+POSTGRESQL = ("postgresql://", "postgresql+asyncpg://")
+
+
+def parse_duration(value: object) -> float:
+    """Return seconds of ``200ms``, ``10s``, ``5m``, ``1h30m``, ``4w`` or a bare number of seconds.
+
+    >>> parse_duration("200ms"), parse_duration("1h30m"), parse_duration(5)
+    (0.2, 5400.0, 5.0)
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if not 0 <= value < inf:
+            raise ValueError(f"{value} is not a duration")
+        return float(value)
+    text = str(value).strip()
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|[smhdw])", text)
+    if not parts or "".join(n + u for n, u in parts) != text:
+        raise ValueError(f"{text!r} is not a duration; write it like 200ms, 10s, 5m, 2h or 4w")
+    return sum(float(amount) * _DURATION_UNITS[unit] for amount, unit in parts)
+
+
+def format_duration(seconds: float) -> str:
+    """Return the shortest text that ``parse_duration`` reads as ``seconds``.
+
+    >>> format_duration(0.2), format_duration(300.0), format_duration(5400.0)
+    ('200ms', '5m', '90m')
+    """
+    for unit, length in sorted(_DURATION_UNITS.items(), key=lambda pair: -pair[1]):
+        amount = seconds / length
+        if seconds >= length and abs(amount - round(amount)) < 1e-9:
+            return f"{round(amount)}{unit}"
+    return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"
+
+
+def parse_rate(text: str) -> float:
+    """Return a rate such as ``60/min`` in events per second.
+
+    >>> parse_rate("60/min"), parse_rate("0.5/s")
+    (1.0, 0.5)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*/\s*([a-z]+)\s*", text)
+    if match is None or match[2] not in _RATE_PERIODS:
+        raise ValueError(f"{text.strip()!r} is not a rate; write it like 60/min, 5/s or 1000/h")
+    return float(match[1]) / _RATE_PERIODS[match[2]]
+
+
+def parse_window(text: str) -> tuple[int, float]:
+    """Return the number and the seconds of ``30/min``: at most so many in any such time.
+
+    >>> parse_window("30/min")
+    (30, 60.0)
+    """
+    match = re.fullmatch(r"\s*(\d{1,9})\s*/\s*([a-z]+)\s*", text)
+    if match is None or match[2] not in _RATE_PERIODS or int(match[1]) < 1:
+        raise ValueError(f"{text.strip()!r} is not a budget such as 30/min, 1/s or 600/h")
+    return int(match[1]), _RATE_PERIODS[match[2]]
+
+
+def parse_budget(value: object) -> Budget:
+    """Return a budget from ``60/min`` or by hour of day from ``08-18 30/min, 60/min``.
+
+    >>> parse_budget("08-18 30/min, 60/min").rate_per_s(9 * 3600.0)
+    0.5
+    """
+    if isinstance(value, Budget):
+        return value
+    parts = [part.strip() for part in str(value).split(",") if part.strip()]
+    default: float | None = None
+    hours: list[BudgetHours] = []
+    for part in parts:
+        match = re.fullmatch(r"(\d{1,2})-(\d{1,2})\s+(.+)", part)
+        if match is None:
+            default = parse_rate(part)
+        elif int(match[1]) > 23 or int(match[2]) > 24 or int(match[1]) == int(match[2]):
+            raise ValueError(f"{part!r}: hours run from 00 to 24, for example 08-18 30/min")
+        else:
+            hours.append(BudgetHours(int(match[1]), int(match[2]), parse_rate(match[3])))
+    if default is None:
+        raise ValueError("a budget needs a rate for the hours that are not named, for example 08-18 30/min, 60/min")
+    return Budget(default, tuple(hours))
+
+
+def format_budget(budget: Budget) -> str:
+    """Return the text that ``parse_budget`` reads as ``budget``."""
+    parts = [f"{h.start:02d}-{h.stop:02d} {h.per_s * 60:g}/min" for h in budget.hours]
+    return ", ".join([*parts, f"{budget.per_s * 60:g}/min"])
+
+
+def read_list(value: object) -> object:
+    """Return the parts of a text with commas; a list as it is."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def check_networks(values: list[str]) -> list[str]:
+    """Return networks; raise where one is none."""
+    for value in values:
+        try:
+            ip_network(value)
+        except ValueError as error:
+            raise ValueError(f"{value!r} is not a network such as 10.0.0.0/8 or ::1/128") from error
+    return values
+
+
+def check_proxy(value: str) -> str:
+    """Return the address of a proxy; raise where it is none."""
+    if not value:
+        return value
+    try:
+        parts = urlsplit(value)
+        is_proxy = parts.scheme == "http" and bool(parts.hostname) and (parts.port or 0) >= 0
+    except ValueError:
+        is_proxy = False
+    if not is_proxy or parts.path not in {"", "/"} or parts.query or parts.fragment:
+        raise ValueError("this is no address such as http://proxy.example:3128")  # without the value: it may be secret
+    return value
+
+
+def without_credentials(url: str) -> str:
+    """Return an address for people.
+
+    >>> without_credentials("http://me:secret@proxy.example:3128")
+    'http://[hidden]@proxy.example:3128'
+    """
+    return re.sub(r"//.*@", "//[hidden]@", url)
+
+
+def check_collector(value: str) -> str:
+    """Return the address of a collector; raise where it is none."""
+    try:
+        parts = urlsplit(value)
+        is_plain = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.username is None
+    except ValueError:
+        is_plain = False
+    if value and (not is_plain or parts.query or parts.fragment):
+        raise ValueError("this is no address such as http://collector.example:4318, without user and query")
+    return value
+
+
+def check_window(value: str) -> str:
+    """Return a number in a time, or nothing; raise where it is none."""
+    if value:
+        parse_window(value)
+    return value
+
+
+def check_public_url(value: str) -> str:
+    """Return an address that others reach, or nothing; raise where it is none."""
+    parts = urlsplit(value)
+    if value and (parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment):
+        raise ValueError(f"{value!r} is no address such as https://proxyd.example.org")
+    return value
+
+
+def check_server(value: str) -> str:
+    """Return host:port, or nothing; raise where it is none."""
+    return check_listen(value) if value else value
+
+
+def check_mail_address(value: str) -> str:
+    """Return an address of mail, or nothing; raise where it is none."""
+    if value and not re.fullmatch(r"[^@\s<>]+@[^@\s<>]+", value):
+        raise ValueError(f"{value!r} is no address such as proxyd@example.org")
+    return value
+
+
+def hidden(value: str) -> str:
+    """Return that there is a secret."""
+    return "[hidden]" if value else value
+
+
+def check_zone(value: str) -> str:
+    """Return a time zone; raise where there is none of that name."""
+    if value not in available_timezones():
+        raise ValueError(f"{value!r} is not a time zone such as Europe/Berlin")
+    return value
+
+
+def check_listen(value: str) -> str:
+    """Return host:port; raise where it is none."""
+    match = re.fullmatch(r"(.+):(\d{1,5})", value)
+    if match is None or int(match[2]) > 65535:
+        raise ValueError(f"{value!r} is not host:port, such as 127.0.0.1:8080")
+    return value
+
+
+def read_database(value: str) -> str:
+    """Return the path of a file, or the address of a database; raise where it is neither."""
+    path = value.removeprefix("sqlite+aiosqlite:///").removeprefix("sqlite:///")
+    if "://" in path and not (path.startswith(POSTGRESQL) and urlsplit(path).path.strip("/")):
+        raise ValueError("give the path of a file, or an address such as postgresql+asyncpg://proxyd@db.example/proxyd")
+    return path
+
+
+def check_servers(value: list[str]) -> list[str]:
+    """Return addresses of NATS; raise where one is none."""
+    for each in value:
+        if urlsplit(each).scheme not in {"nats", "tls"} or not urlsplit(each).hostname:
+            raise ValueError("not all are addresses such as nats://nats.example:4222")  # they may hold secrets
+    return value
+
+
+def _positive(value: float) -> float:
+    if value <= 0:
+        raise ValueError("must be longer than 0")
+    return value
+
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+Seconds = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(format_duration)]
+PositiveSeconds = Annotated[Seconds, AfterValidator(_positive)]
+BudgetSetting = Annotated[Budget, BeforeValidator(parse_budget), PlainSerializer(format_budget)]
