@@ -22,6 +22,7 @@
     |- BusyError                        ask again a little later
     |- UnreachableError                 no daemon answers
     |- FleetError                       a message between machines that cannot be read, or not be sent
+    |  `- LostLeaseError                another machine has it now
     |- DeliveryError                    retryable: the outbox decides from it
     `- StoreError
        |- StoreUnreachableError        the database is away; it may come back
@@ -200,6 +201,10 @@ class SilentError(UnreachableError):
 
 class FleetError(ProxydError):
     """The other machines cannot be reached."""
+
+
+class LostLeaseError(FleetError):
+    """It is not ours any more: another machine has it, or nobody wants it."""
 
 
 class DeliveryError(ProxydError):

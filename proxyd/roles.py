@@ -28,7 +28,7 @@ from proxyd.store import SqlStore, StoreConnections
 from proxyd.tracing import NO_TRACES, Tracer
 
 try:
-    from proxyd.fleet.nats import FleetProber, FleetSettings, Link, NatsTransport, ProberSettings, open_link
+    from proxyd.fleet.nats import OUTBOX, FleetProber, FleetSettings, Link, NatsTransport, ProberSettings, open_link
     from proxyd.store.leading import hold, leading
 except ModuleNotFoundError as error:  # the extra is not installed
     raise ConfigError([f"this needs {error.name}: pip install 'proxyd[cluster]'"]) from error
@@ -58,14 +58,17 @@ class Machine:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     stores: dict[str, SqlStore] = field(default_factory=dict)  # by the role that this machine leads in
     active: set[str] = field(default_factory=set)
+    standby: AsyncExitStack = field(default_factory=AsyncExitStack)  # what answers while nobody plans here
+    is_standing_by: bool = False
     daemon: Daemon | None = None
 
     async def run(self) -> None:
         """Do the roles of the settings until ``stop``: who plans ends before those do who work for the plan."""
         role, works_on = self.settings.role, asyncio.Event()
-        async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
-            if role in {"prober", "notifier"}:
-                await stack.enter_async_context(self._health())
+        async with self.standby, asyncio.TaskGroup() as tasks:
+            await self._stand_by()
+            if self.link is not None:
+                refused = tasks.create_task(self.link.fail_if_refused(), name="NATS")
             supervisor = Supervisor(supervision(), self.clock, self._prove_alive)
             feeding = tasks.create_task(supervisor.run(), name="watchdog")
             supervisor.ready(f"role {role}")
@@ -78,6 +81,8 @@ class Machine:
             await self.stopping.wait()
             supervisor.stopping()
             feeding.cancel()
+            if self.link is not None:
+                refused.cancel()
             works_on.set()
 
     def stop(self) -> None:
@@ -96,10 +101,8 @@ class Machine:
     async def _plan(self) -> None:
         """Plan as the leader until ``stop``."""
         async with AsyncExitStack() as stack:
-            standby = await stack.enter_async_context(AsyncExitStack())
-            await standby.enter_async_context(self._health())
             connections, term = await stack.enter_async_context(self._leading("planner"))
-            await standby.aclose()
+            await self._step_up()
             store = SqlStore(connections, ChrononGrid(self.settings.chronon))
             distant = None if self.link is None else DistantNotifier(self.link.ring)
             daemon, control = app.build(
@@ -139,19 +142,22 @@ class Machine:
 
     async def _wake_often(self, *wakers: Callable[[], None]) -> None:
         """Wake whenever the planner says so, and every now and then because that may not be heard."""
-        heard = asyncio.Event()
-        has_ear = False
-        while True:
-            if self.link is not None and not has_ear:
-                with suppress(FleetError):
-                    await self.link.heed(heard)
-                    has_ear = True
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_S):
-                    await heard.wait()
-            heard.clear()
+        assert self.link is not None
+
+        def heard(_data: bytes) -> None:
             for wake in wakers:
                 wake()
+
+        while True:
+            try:
+                async with self.link.heeding(OUTBOX, heard):
+                    while self.link.is_up:
+                        await self.clock.sleep(_LOOK_S)
+                        heard(b"")
+            except FleetError as error:
+                log.debug("hints are not heard", error=error.message)
+            await self.clock.sleep(_LOOK_S)
+            heard(b"")
 
     async def _probe(self, link: Link, works_on: asyncio.Event) -> None:
         """Make probes until the planner has ended."""
@@ -178,8 +184,21 @@ class Machine:
             finally:
                 self.stores.pop(role, None)
                 self._note(role, active=False)
+            if role == "planner" and not self.stopping.is_set():
+                await self._stand_by()
             with suppress(_StoppedError):
                 await self._wait(min(1.0, self.settings.lease / 5.0))
+
+    async def _stand_by(self) -> None:
+        """Answer who asks how we do, while the API is not served here."""
+        if not self.is_standing_by:
+            await self.standby.enter_async_context(self._health())
+            self.is_standing_by = True
+
+    async def _step_up(self) -> None:
+        """Make room for the API."""
+        await self.standby.aclose()
+        self.is_standing_by = False
 
     def _leading(self, role: str) -> AbstractAsyncContextManager[tuple[StoreConnections, int]]:
         settings = self.settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from math import ceil
 
@@ -23,6 +24,7 @@ class FaultsError(ValueError):
         super().__init__(title)
 
 
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 EXPECTED = (ProfileError, ListingError, FaultsError, NotFoundError, ConflictError, BusyError, BadRequestError)
 """What handlers raise when a request is refused."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -54,6 +56,8 @@ def too_many(reset_s: float) -> web.Response:
 @web.middleware
 async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn expected errors into problem documents; a bug stays a 500 without details."""
+    if any(_UNSTORABLE.search(part) for part in (*request.match_info.values(), *request.query.values())):
+        return problem(400, "Bad Request", "no name holds U+0000 or half a character")
     try:
         return await handler(request)
     except EXPECTED as error:

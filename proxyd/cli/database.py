@@ -9,14 +9,13 @@ from datetime import UTC, datetime
 from proxyd.cli.printing import print_json
 from proxyd.clock import SystemClock
 from proxyd.config import load
-from proxyd.store import back_up, copy_database, migrate_database, owner_lock, restore, vacuum
+from proxyd.store import back_up, copy_database, migrate_database, restore, vacuum
 
 
 def migrate(options: argparse.Namespace) -> int:
     """Bring the database to the newest schema."""
     settings = load(options.config)
-    with owner_lock(settings.database):
-        asyncio.run(migrate_database(settings.database))
+    asyncio.run(migrate_database(settings.database))
     print(f"{settings.database_shown} is at the newest schema")
     return 0
 
@@ -50,8 +49,7 @@ def copy(options: argparse.Namespace) -> int:
     """Copy the whole database to another one, which is empty."""
     settings = load(options.config)
     target = load(options.config, database=options.target)
-    with owner_lock(settings.database), owner_lock(target.database):
-        counts = asyncio.run(copy_database(settings.database, target.database))
+    counts = asyncio.run(copy_database(settings.database, target.database))
     if options.json:
         print_json({"database": target.database_shown, "rows": counts})
     else:
@@ -63,7 +61,6 @@ def copy(options: argparse.Namespace) -> int:
 def tidy(options: argparse.Namespace) -> int:
     """Give the space of what was deleted back."""
     settings = load(options.config)
-    with owner_lock(settings.database):
-        asyncio.run(vacuum(settings.database))
+    asyncio.run(vacuum(settings.database))
     print(f"{settings.database_shown} is vacuumed")
     return 0

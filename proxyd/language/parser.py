@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,6 +26,7 @@ from proxyd.model.expression import Span
 
 MAX_BYTES = 65_536
 MAX_ERRORS = 100
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 _HEADS = {
     "CREATE": frozenset({"DOMAIN", "SOURCE", "PROFILE"}),
@@ -319,5 +321,9 @@ def parse(text: str, file: str = "<text>") -> Parsed:
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         message = f"a text may have {MAX_BYTES} bytes at most"
         error = RuleSyntaxError(message, text=text, start=0, stop=1, file=file)
+        return Parsed(source, (), (error,), broken=tuple(Broken(kind, None) for kind in Kind))
+    if found := _UNSTORABLE.search(text):
+        message = f"no text may hold the character U+{ord(found[0]):04X}: not every database can keep it"
+        error = RuleSyntaxError(message, text=text, start=found.start(), stop=found.end(), file=file)
         return Parsed(source, (), (error,), broken=tuple(Broken(kind, None) for kind in Kind))
     return _Reader(source).read()

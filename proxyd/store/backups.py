@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from alembic import command
 from sqlalchemy import Connection, NullPool, create_engine
 
 from proxyd.errors import ConflictError, NotFoundError, StoreError
 from proxyd.store.copying import copy_from_file
-from proxyd.store.engine import migrate, migration_config, store_errors
-from proxyd.store.opening import is_postgresql, migrate_database, open_connections, owner_lock
+from proxyd.store.engine import migrate, store_errors, upgrade
+from proxyd.store.opening import is_postgresql, open_connections, owned_connections, owner_lock
 from proxyd.store.sqlite import copy_file
 from proxyd.store.tables import metadata
 
@@ -78,23 +77,33 @@ async def restore(database: str | Path, source: Path, *, stamp: str, replaces: b
         It is damaged, or no database of proxyd; a daemon holds the database; PostgreSQL's is not empty.
     """
     await asyncio.to_thread(check_file, source)
-    if not is_postgresql(database):
-        with owner_lock(database):
-            aside = await asyncio.to_thread(_put_in_place, Path(database), source, stamp)
-            await migrate_database(database)
-        return aside
-    with _newest(source, stamp) as newest:
-        async with open_connections(database) as connections:
+    with _newest(source, beside=None if is_postgresql(database) else Path(database)) as newest:
+        if not is_postgresql(database):
+            with owner_lock(database):
+                return await asyncio.to_thread(_put_in_place, Path(database), newest, stamp)
+        async with owned_connections(database) as connections:
             await migrate(connections.writer)
             await connections.writer.call(lambda target: _fill(target, newest, replaces=replaces))
     return None
 
 
-def _put_in_place(database: Path, source: Path, stamp: str) -> Path | None:
-    """Copy a backup to where the database is, whole at once; return where what was there is now."""
-    fresh = database.with_name(f"{database.name}.restoring")
-    shutil.copyfile(source, fresh)
-    fresh.chmod(0o600)
+@contextmanager
+def _newest(source: Path, *, beside: Path | None) -> Iterator[Path]:
+    """Yield a copy of a backup with the newest tables, in a folder beside the database where that is a file."""
+    if beside is not None:
+        beside.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="proxyd-restore-", dir=None if beside is None else beside.parent) as folder:
+        copy = Path(folder) / "restored.db"
+        with store_errors():
+            copy_file(f"{source.absolute().as_uri()}?mode=ro", copy)  # with what its log holds, where there is one
+            engine = create_engine(f"sqlite:///{copy}", poolclass=NullPool)
+            with engine.begin() as connection:
+                upgrade(connection)
+        yield copy
+
+
+def _put_in_place(database: Path, fresh: Path, stamp: str) -> Path | None:
+    """Move a file to where the database is; return where what was there is now."""
     with fresh.open("rb") as written:
         os.fsync(written.fileno())
     aside = database.with_name(f"{database.name}.before-{stamp}") if database.stat().st_size else None
@@ -105,21 +114,6 @@ def _put_in_place(database: Path, source: Path, stamp: str) -> Path | None:
                 part.rename(aside.with_name(aside.name + suffix))
     fresh.replace(database)
     return aside
-
-
-@contextmanager
-def _newest(source: Path, stamp: str) -> Iterator[Path]:
-    """Yield a copy of a backup with the newest tables."""
-    copy = source.with_name(f"{source.name}.{stamp}")
-    try:
-        shutil.copyfile(source, copy)
-        copy.chmod(0o600)
-        engine = create_engine(f"sqlite:///{copy}", poolclass=NullPool)
-        with store_errors(), engine.begin() as connection:
-            command.upgrade(migration_config(connection), "head")
-        yield copy
-    finally:
-        copy.unlink(missing_ok=True)
 
 
 def _fill(target: Connection, source: Path, *, replaces: bool) -> None:
@@ -142,6 +136,6 @@ def check_file(path: Path) -> None:
 
 
 async def vacuum(database: str | Path) -> None:
-    """Give the space of what was deleted back, and renew the statistics; the caller holds a file's ``owner_lock``."""
-    async with open_connections(database) as connections:
+    """Give the space of what was deleted back, and renew the statistics, while no daemon uses the database."""
+    async with owned_connections(database) as connections:
         await connections.upkeep.vacuum(whole=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from alembic import command
 from sqlalchemy import Connection, NullPool, Table, create_engine, func, insert, select
 
 from proxyd.errors import StoreError
-from proxyd.store.engine import StoreConnections, is_newest, migration_config
+from proxyd.store.engine import StoreConnections, is_newest, upgrade
 from proxyd.store.tables import metadata
 
 _ROWS = 1000  # of one statement
@@ -73,5 +72,5 @@ def copy_to_file(source: Connection, target: Path) -> dict[str, int]:
     target.touch(0o600, exist_ok=False)  # it holds secrets
     engine = create_engine(f"sqlite:///{target}", poolclass=NullPool)
     with engine.begin() as connection:
-        command.upgrade(migration_config(connection), "head")
+        upgrade(connection)
         return copy_tables(source, connection)

@@ -75,16 +75,17 @@ async def migrate(writer: Connections, revision: str = "head") -> None:
     StoreError
         A newer proxyd made these tables.
     """
+    await writer.call(lambda connection: upgrade(connection, revision))
 
-    def upgrade(connection: Connection) -> None:
-        if connection.dialect.name == "postgresql":
-            connection.execute(select(func.pg_advisory_xact_lock(LOCKS, _MIGRATION)))
-        try:
-            command.upgrade(migration_config(connection), revision)
-        except CommandError as error:
-            raise StoreError(f"{error}: a newer proxyd made these tables; use that one") from error
 
-    await writer.call(upgrade)
+def upgrade(connection: Connection, revision: str = "head") -> None:
+    """Bring the tables to ``revision`` in the present transaction; raises as ``migrate`` does."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(LOCKS, _MIGRATION)))
+    try:
+        command.upgrade(migration_config(connection), revision)
+    except CommandError as error:
+        raise StoreError(f"{error}: a newer proxyd made these tables; use that one") from error
 
 
 def is_newest(connection: Connection) -> bool:

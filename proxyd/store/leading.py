@@ -9,10 +9,10 @@ from sqlalchemy import Connection, insert, select, update
 
 from proxyd.store import tables as t
 from proxyd.store.engine import StoreConnections, is_newest, migrate
-from proxyd.store.postgresql import SessionConnection, postgresql_connections
+from proxyd.store.postgresql import LOCK_OF, answered, postgresql_connections, session_of
 
-_LOCKS = {"planner": 2, "notifier": 3}
 _LOOKS = 5  # of those that stand by, in the time of a lease
+_BELIEF = 0.5  # of a lease: how long a leader that hears nothing believes in itself
 
 
 @asynccontextmanager
@@ -36,34 +36,33 @@ async def leading(
         The database is away, or the session was ended: another one may lead now.
     """
     async with postgresql_connections(url, role=role, lease_s=lease_s) as connections:
-        session = connections.writer
-        assert isinstance(session, SessionConnection)
-        while not await session.take_lock(_LOCKS[role]):
+        session = session_of(connections)
+        while not await answered(session.take_lock(LOCK_OF[role]), lease_s):
             await wait(lease_s / _LOOKS)
         if role == "planner":
             await migrate(session)
-        while not await session.call(is_newest):
+        while not await answered(session.call(is_newest), lease_s):
             await wait(lease_s / _LOOKS)
-        yield connections, await session.call(lambda c: _begin_term(c, role, name, time_s()))
+        yield connections, await answered(session.call(lambda c: _begin_term(c, role, name, time_s())), lease_s)
 
 
 async def hold(connections: StoreConnections, *, lease_s: float, wait: Callable[[float], Awaitable[None]]) -> None:
-    """Keep a session that holds a lock alive; raises ``StoreUnreachableError`` once it is not.
+    """Keep a session that holds a lock alive; raises ``StoreUnreachableError`` once it may not be.
 
-    A long statement of its own is no silence: the server knows that it is at work.
+    That is before the server takes it for dead, so that no two lead at once.
     """
-    session = connections.writer
-    assert isinstance(session, SessionConnection)
+    session = session_of(connections)
     while True:
         await wait(lease_s / _LOOKS)
-        await session.prove_alive(2.0 * lease_s)
+        await answered(session.call(lambda connection: connection.execute(select(1))), _BELIEF * lease_s)
 
 
 def _begin_term(connection: Connection, role: str, name: str, now_s: float) -> int:
     found = connection.execute(select(t.leaders.c.term).where(t.leaders.c.role == role)).scalar()
-    values = {"term": (found or 0) + 1, "name": name, "since_s": now_s}
+    term = max(found or 0, int(now_s)) + 1  # a restored database must not count what probers have seen before
+    values = {"term": term, "name": name, "since_s": now_s}
     if found is None:
         connection.execute(insert(t.leaders), {"role": role} | values)
     else:
         connection.execute(update(t.leaders).where(t.leaders.c.role == role).values(**values))
-    return (found or 0) + 1
+    return term

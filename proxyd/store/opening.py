@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 
+from proxyd.errors import StoreError
 from proxyd.model.chronon import ChrononGrid
 from proxyd.store.copying import copy_between
 from proxyd.store.engine import StoreConnections, migrate
@@ -13,7 +14,7 @@ from proxyd.store.sql import SqlStore
 from proxyd.store.sqlite import file_lock, sqlite_connections
 
 POSTGRESQL = ("postgresql:", "postgresql+asyncpg:")
-_LEASE_S = 30.0
+_LEASE_S = 3600.0  # of sessions that lead in nothing
 
 
 def is_postgresql(database: str | Path) -> bool:
@@ -58,22 +59,46 @@ async def open_store(database: str | Path, grid: ChrononGrid) -> AsyncIterator[S
         yield SqlStore(connections, grid)
 
 
-async def copy_database(source: str | Path, target: str | Path) -> dict[str, int]:
-    """Copy a whole database to another one, which is empty or not there yet; return how many rows each table has.
-
-    The caller holds the ``owner_lock`` of files. What is copied is one state of the source, all of it or nothing.
+@asynccontextmanager
+async def owned_connections(database: str | Path) -> AsyncIterator[StoreConnections]:
+    """Open connections to a database that no daemon uses meanwhile, nor can.
 
     Raises
     ------
     StoreError
-        There is something in the target, or the source does not have the newest tables.
+        A daemon does.
     """
-    async with open_connections(source) as reading, open_connections(target) as writing:
+    with owner_lock(database):
+        async with open_connections(database) as connections:
+            if is_postgresql(database):
+                await _lock_out(connections)
+            yield connections
+
+
+async def _lock_out(connections: StoreConnections) -> None:
+    from proxyd.store.postgresql import LOCK_OF, session_of
+
+    for role, number in LOCK_OF.items():
+        if not await session_of(connections).take_lock(number):
+            raise StoreError(f"a daemon leads as {role} over this database; stop every daemon of it first")
+
+
+async def copy_database(source: str | Path, target: str | Path) -> dict[str, int]:
+    """Copy a whole database to another one, which is empty or not there yet; return how many rows each table has.
+
+    What is copied is one state of the source, all of it or nothing; no daemon may use either.
+
+    Raises
+    ------
+    StoreError
+        There is something in the target, the source does not have the newest tables, or a daemon uses one of them.
+    """
+    async with owned_connections(source) as reading, owned_connections(target) as writing:
         await migrate(writing.writer)
         return await copy_between(reading, writing)
 
 
 async def migrate_database(database: str | Path) -> None:
-    """Bring the database to the newest schema; the caller holds a file's ``owner_lock``."""
-    async with open_connections(database) as connections:
+    """Bring a database that no daemon uses to the newest schema."""
+    async with owned_connections(database) as connections:
         await migrate(connections.writer)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, func, make_url, select, text
+from sqlalchemy import URL, Connection, NullPool, func, make_url, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -17,9 +17,10 @@ from proxyd.store.copying import copy_to_file
 from proxyd.store.engine import LOCKS, StoreConnections, store_errors
 from proxyd.store.tables import metadata
 
+LOCK_OF = {"planner": 2, "notifier": 3}
 _READERS, _PEOPLE = 4, 2
 _CONNECT_S = 5.0
-_AWAY = ("08", "53", "57P", "25P03")  # SQLSTATEs of a server that is not there, is full, or ended our session
+_AWAY = ("08", "40", "53", "57P", "25P03")  # SQLSTATEs of a server that is away, is full, or ended what we did
 
 T = TypeVar("T")
 
@@ -47,13 +48,20 @@ class SessionConnection:
         """Try to hold a lock; return whether this session has it now."""
         return await self.call(lambda c: bool(c.scalar(select(func.pg_try_advisory_lock(LOCKS, number)))))
 
-    async def prove_alive(self, limit_s: float) -> None:
-        """Return once the server has answered; raise ``StoreUnreachableError`` where it does not within ``limit_s``."""
-        try:
-            async with asyncio.timeout(limit_s):
-                await self.call(lambda connection: connection.execute(select(1)))
-        except TimeoutError as error:
-            raise StoreUnreachableError(f"the database did not answer within {limit_s:g} s") from error
+
+def session_of(connections: StoreConnections) -> SessionConnection:
+    """Return the session that writes."""
+    assert isinstance(connections.writer, SessionConnection)
+    return connections.writer
+
+
+async def answered(asked: Awaitable[T], limit_s: float) -> T:
+    """Return what a server answers; raise ``StoreUnreachableError`` where it does not within ``limit_s``."""
+    try:
+        async with asyncio.timeout(limit_s):
+            return await asked
+    except TimeoutError as error:
+        raise StoreUnreachableError(f"the database did not answer within {limit_s:g} s") from error
 
 
 class PooledConnections:
@@ -87,11 +95,19 @@ class PostgresUpkeep:
                 await bare.execute(text(f"VACUUM ({how}) {', '.join(metadata.tables)}"))
 
     async def backup(self, target: Path) -> None:
-        """Write a consistent copy to ``target``, which must not exist; others go on meanwhile."""
-        with _errors():
-            async with self._engine.connect() as connection:
-                still = await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-                await still.run_sync(lambda source: copy_to_file(source, target))
+        """Write a consistent copy to ``target``, which must not exist; others go on meanwhile.
+
+        It is made on a loop of its own, in a thread, for SQLite's side of it would hold up this one.
+        """
+        await asyncio.to_thread(lambda: asyncio.run(_copy(self._engine.url, target)))
+
+
+async def _copy(url: URL, target: Path) -> None:
+    engine = create_async_engine(url, poolclass=NullPool, hide_parameters=True)
+    with _errors():
+        async with engine.connect() as connection:
+            still = await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            await still.run_sync(lambda source: copy_to_file(source, target))
 
 
 @asynccontextmanager
@@ -116,7 +132,7 @@ async def postgresql_connections(url: str, *, role: str, lease_s: float) -> Asyn
                     "server_settings": {"application_name": f"proxyd {name}"} | settings,
                 },
             )
-            stack.push_async_callback(engine.dispose)
+            stack.push_async_callback(_dispose, engine)
             return engine
 
         lease_ms = str(round(lease_s * 1000))
@@ -127,6 +143,13 @@ async def postgresql_connections(url: str, *, role: str, lease_s: float) -> Asyn
         people = opened(f"{role} people", _PEOPLE)
         readers = PooledConnections(opened(f"{role} readers", _READERS))
         yield StoreConnections(SessionConnection(session), readers, PooledConnections(people), PostgresUpkeep(people))
+
+
+async def _dispose(engine: AsyncEngine) -> None:
+    """Close an engine; a server that does not answer is not waited for."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CONNECT_S):
+            await engine.dispose()
 
 
 def postgresql_url(url: str) -> URL:

@@ -12,6 +12,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
+    Table,
     and_,
     bindparam,
     delete,
@@ -20,6 +21,7 @@ from sqlalchemy import (
     or_,
     select,
     text,
+    tuple_,
     update,
 )
 
@@ -412,39 +414,39 @@ class SqlStore(SqlOutbox):
         horizon = now_s - retention_s
         newest = select(func.max(t.notifications.c.position)).scalar_subquery()
         pending = select(t.outbox.c.notification_id).where(t.outbox.c.state.in_(WAITING))
-        statements = [
-            delete(t.items).where(
-                t.items.c.present_s < horizon,
-                or_(t.items.c.present_s < _newest_window(), t.items.c.gone_s.is_not(None)),
+        last = select(func.max(t.probes.c.position)).scalar_subquery()
+        probes_s = now_s - min(retention_s, KEPT_PROBES_S)
+        old: list[tuple[Table, ColumnElement[bool]]] = [
+            (
+                t.items,
+                and_(
+                    t.items.c.present_s < horizon,
+                    or_(t.items.c.present_s < _newest_window(), t.items.c.gone_s.is_not(None)),
+                ),
             ),
-            delete(t.changes).where(t.changes.c.seen_s < horizon),
-            delete(t.intervals).where(t.intervals.c.probed_s < horizon),
-            delete(t.accounts).where(t.accounts.c.day < int(horizon // rows.DAY_S)),
-            delete(t.notifications).where(
+            (t.changes, t.changes.c.seen_s < horizon),
+            (t.intervals, t.intervals.c.probed_s < horizon),
+            (t.accounts, t.accounts.c.day < int(horizon // rows.DAY_S)),
+            (
+                t.notifications,
                 and_(
                     t.notifications.c.created_s < horizon,
                     t.notifications.c.notification_id.not_in(pending),
                     t.notifications.c.position < newest,
-                )
+                ),
             ),
-            delete(t.tokens).where(t.tokens.c.expires_s < now_s),
-            delete(t.answers).where(t.answers.c.answered_s < now_s - KEPT_ANSWERS_S),
+            (t.tokens, t.tokens.c.expires_s < now_s),
+            (t.answers, t.answers.c.answered_s < now_s - KEPT_ANSWERS_S),
+            (t.probes, or_(t.probes.c.started_s < probes_s, t.probes.c.position <= last - MOST_PROBES)),
         ]
+        return sum([await self._delete(table, condition) for table, condition in old])
 
-        def write(connection: Connection) -> int:
-            return sum([(connection.execute(statement)).rowcount for statement in statements])
-
-        deleted = await self.writer.submit(write)
-        return deleted + await self._expire_probes(now_s - min(retention_s, KEPT_PROBES_S))
-
-    async def _expire_probes(self, horizon_s: float) -> int:
-        """Delete the probes started before ``horizon_s``, and the oldest of too many; others write in between."""
-        c, deleted = t.probes.c, 0
-        last = select(func.max(c.position)).scalar_subquery()
-        old = or_(c.started_s < horizon_s, c.position <= last - MOST_PROBES)
-        some = delete(t.probes).where(
-            c.position.in_(select(c.position).where(old).order_by(c.position).limit(_MOST_DELETED))
-        )
+    async def _delete(self, table: Table, condition: ColumnElement[bool]) -> int:
+        """Delete rows in parts, between which others write; return how many."""
+        keys = tuple(table.primary_key)
+        key = keys[0] if len(keys) == 1 else tuple_(*keys)
+        some = delete(table).where(key.in_(select(*keys).where(condition).limit(_MOST_DELETED)))
+        deleted = 0
         while gone := await self.writer.submit(lambda connection: connection.execute(some).rowcount):
             deleted += gone
         return deleted

@@ -59,8 +59,10 @@ class Writer:
             try:
                 await self._commit(batch)
             except StoreError as error:
-                self._failed = error
-                self._fail([*batch, *self._drain()], error)
+                self._give_up(batch, error)
+                raise
+            except asyncio.CancelledError:  # whoever waits would wait for ever
+                self._give_up(batch, StoreError("the store was closed in the middle of a commit"))
                 raise
 
     def close(self) -> None:
@@ -98,6 +100,10 @@ class Writer:
             if queued is not None:
                 rest.append(queued)
         return rest
+
+    def _give_up(self, batch: list[_Queued], error: StoreError) -> None:
+        self._failed = error
+        self._fail([*batch, *self._drain()], error)
 
     @staticmethod
     def _fail(batch: list[_Queued], error: StoreError) -> None:

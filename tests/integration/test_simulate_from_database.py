@@ -264,4 +264,4 @@ def test_bad_input_is_named(
 
 def test_another_kind_of_database_is_refused(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = complaint(capsys, "--from-database", "postgresql://me@db.example/proxyd")
-    assert "database: only SQLite is supported; give the path of a file" in said
+    assert "postgresql://[hidden]@db.example/proxyd: only a file can be replayed" in said

@@ -11,13 +11,12 @@ from __future__ import annotations
 import asyncio
 import uuid
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
-import nats
 import structlog
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -34,17 +33,17 @@ from nats.js.api import (
 from nats.js.errors import APIError, NotFoundError
 from nats.js.object_store import ObjectStore
 
-from proxyd.errors import FleetError
+from proxyd.errors import FleetError, LostLeaseError
 from proxyd.fleet.nats.wire import BATCHES, REPORTS, Batch, Report
 
 PARTITIONS = 512
 _PROBES, _REPORTS, _LARGE = "PROXYD_PROBES", "PROXYD_REPORTS", "PROXYD_LARGE"
-_OUTBOX = "proxyd.outbox"
+OUTBOX, TERM = "proxyd.outbox", "proxyd.term"
 _OBJECT = "Proxyd-Object"
 _HEADERS_BYTES = 1024
 _LONGEST_PULL_S = 30.0
 _SHORTEST_WAIT_S = 2.0
-_REPORTS_S = 3600.0
+_FORGOTTEN_S = 3600.0  # whoever sent it is long gone
 log = structlog.get_logger("fleet")
 T = TypeVar("T")
 
@@ -67,10 +66,26 @@ class FleetSettings:
         return min(_LONGEST_PULL_S, self.lease_s / 2.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A message that was pulled, and over the how many-th connection."""
+
+    message: Msg
+    connection: int
+
+    @property
+    def is_first(self) -> bool:
+        """Whether nobody was given it before."""
+        return self.message.metadata.num_delivered == 1
+
+
 class Link:
     """What planner and probers ask of NATS; its errors are ``FleetError``."""
 
     def __init__(self, client: Client, settings: FleetSettings) -> None:
+        self.connection = 0
+        self.is_closing = False
+        self.refused = asyncio.Event()
         self._client = client
         self._streams = client.jetstream(timeout=max(_SHORTEST_WAIT_S, settings.lease_s / 2.0))
         self._made: datetime | None = None
@@ -81,22 +96,28 @@ class Link:
         """Whether a server is connected."""
         return self._client.is_connected
 
+    async def fail_if_refused(self) -> None:
+        """Raise ``FleetError`` once the server does not want us any more; nothing else ends this."""
+        await self.refused.wait()
+        raise FleetError(
+            "NATS has closed the connection for good: see to what it is shown as credentials, and to its limits"
+        )
+
     async def ensure(self) -> bool:
         """Make the streams and consumers that are not there, for a server that was restarted has none.
 
         Returns whether the queue is another one than before: whatever was in it is gone.
         """
-        settings = self.settings
         streams = (
-            StreamConfig(_PROBES, subjects=["proxyd.probe.*"], max_age=settings.queue_s),
-            StreamConfig(_REPORTS, subjects=["proxyd.report"], max_age=_REPORTS_S),
+            StreamConfig(_PROBES, subjects=["proxyd.probe.*"], max_age=_FORGOTTEN_S),
+            StreamConfig(_REPORTS, subjects=["proxyd.report"], max_age=_FORGOTTEN_S),
         )
         for each in streams:
             each.retention, each.storage = RetentionPolicy.WORK_QUEUE, StorageType.MEMORY
-            await _checked(self._streams.add_stream(each))
+            await self._checked(self._streams.add_stream(each))
         one = [self._add_consumer(_PROBES, f"p{n}", _subject(n), pending=1) for n in range(PARTITIONS)]
         await asyncio.gather(*one, self._add_consumer(_REPORTS, "planner", "proxyd.report", pending=1000))
-        before, self._made = self._made, (await _checked(self._streams.stream_info(_PROBES))).created
+        before, self._made = self._made, (await self._checked(self._streams.stream_info(_PROBES))).created
         return before != self._made
 
     async def _add_consumer(self, stream: str, name: str, subject: str, *, pending: int) -> None:
@@ -107,25 +128,47 @@ class Link:
             ack_wait=self.settings.lease_s,
             max_ack_pending=pending,
         )
-        await _checked(self._streams.add_consumer(stream, config))
+        await self._checked(self._streams.add_consumer(stream, config))
 
     # -- batches
 
-    async def send(self, batch: Batch) -> None:
-        """Put a batch in the queue of its host's partition."""
-        await _checked(self._streams.publish(_subject(partition(batch.host)), BATCHES.write(batch), stream=_PROBES))
+    async def send(self, batch: Batch) -> int:
+        """Put a batch in the queue of its host's partition; return its number there."""
+        subject = _subject(partition(batch.host))
+        return (await self._checked(self._streams.publish(subject, BATCHES.write(batch), stream=_PROBES))).seq
 
-    async def drop_batches(self) -> None:
-        """Take away the batches that no prober has begun."""
-        await _checked(self._streams.purge_stream(_PROBES))
+    async def withdraw(self, number: int) -> None:
+        """Take a batch out of the queue; a prober that has begun it will see that it is gone."""
+        await self._checked(self._streams.delete_msg(_PROBES, number))
+
+    async def count_batches(self) -> int:
+        """Return how many batches wait or are being made."""
+        return (await self._checked(self._streams.stream_info(_PROBES))).state.messages
 
     async def pull_batches(self, number: int) -> JetStreamContext.PullSubscription:
         """Return what the batches of a partition are pulled with."""
-        return await _checked(self._streams.pull_subscribe_bind(f"p{number}", _PROBES))
+        return await self._checked(self._streams.pull_subscribe_bind(f"p{number}", _PROBES))
 
-    async def extend(self, message: Msg) -> None:
-        """Hold a batch for another ``lease_s``; returns once the server agreed."""
-        await _checked(self._client.request(message.reply, b"+WPI", timeout=self.settings.lease_s / 4.0))
+    async def extend(self, taken: Taken) -> None:
+        """Hold a batch for another ``lease_s``; raises ``FleetError`` where nobody answers.
+
+        Raises
+        ------
+        LostLeaseError
+            The batch is not in the queue any more. The server says yes to whoever extends, also to one that was taken
+            for dead, so the queue itself is looked at.
+        """
+        message, wait_s = taken.message, self.settings.lease_s / 4.0
+        await self._checked(self._client.request(message.reply, b"+WPI", timeout=wait_s))
+        number = message.metadata.sequence.stream
+        try:
+            found = await self._checked(self._streams.get_msg(_PROBES, number))
+        except FleetError as error:
+            if isinstance(error.__cause__, NotFoundError):
+                raise LostLeaseError from error
+            raise
+        if found.data != message.data:
+            raise LostLeaseError
 
     # -- reports
 
@@ -134,46 +177,66 @@ class Link:
         data, headers = REPORTS.write(report), {"Nats-Msg-Id": f"{report.batch_id} {report.number}"}
         if len(data) > self._client.max_payload - _HEADERS_BYTES:
             name = uuid.uuid4().hex
-            await _checked((await self._large()).put(name, data))
+            await self._checked((await self._large()).put(name, data))
             data, headers = b"", headers | {_OBJECT: name}
-        await _checked(self._streams.publish("proxyd.report", data, stream=_REPORTS, headers=headers))
+        await self._checked(self._streams.publish("proxyd.report", data, stream=_REPORTS, headers=headers))
 
     async def pull_reports(self) -> JetStreamContext.PullSubscription:
         """Return what reports are pulled with."""
-        return await _checked(self._streams.pull_subscribe_bind("planner", _REPORTS))
+        return await self._checked(self._streams.pull_subscribe_bind("planner", _REPORTS))
 
-    async def read_report(self, message: Msg) -> Report:
+    async def read_report(self, taken: Taken) -> Report:
         """Return the report of a message; raises ``FleetError`` where it cannot be read."""
-        name = (message.headers or {}).get(_OBJECT)
+        name = (taken.message.headers or {}).get(_OBJECT)
         if name is None:
-            return REPORTS.read(message.data)
-        found = await _checked((await self._large()).get(name))
+            return REPORTS.read(taken.message.data)
+        found = await self._checked((await self._large()).get(name))
         return REPORTS.read(found.data or b"")
 
-    async def done(self, message: Msg) -> None:
-        """Acknowledge a message: it is taken away. If that fails it comes again."""
+    async def done(self, taken: Taken) -> None:
+        """Acknowledge a message: it is taken away. If that fails it comes again.
+
+        A server that was restarted counts anew: there, what was pulled before would stand for another message.
+        """
+        if taken.connection != self.connection:
+            return
         with suppress(FleetError):
-            await _checked(message.ack())
-            name = (message.headers or {}).get(_OBJECT)
+            await self._checked(taken.message.ack())
+            name = (taken.message.headers or {}).get(_OBJECT)
             if name is not None:
-                await _checked((await self._large()).delete(name))
+                await self._checked((await self._large()).delete(name))
 
     async def _large(self) -> ObjectStore:
         try:
-            return await _checked(self._streams.object_store(_LARGE))
+            return await self._checked(self._streams.object_store(_LARGE))
         except FleetError:
-            config = ObjectStoreConfig(_LARGE, ttl=_REPORTS_S, storage=StorageType.MEMORY)
-            return await _checked(self._streams.create_object_store(_LARGE, config))
+            config = ObjectStoreConfig(_LARGE, ttl=_FORGOTTEN_S, storage=StorageType.MEMORY)
+            return await self._checked(self._streams.create_object_store(_LARGE, config))
 
     # -- both
 
-    async def pull(self, subscription: JetStreamContext.PullSubscription, wait_s: float, most: int = 1) -> list[Msg]:
+    async def pull(self, subscription: JetStreamContext.PullSubscription, wait_s: float, most: int = 1) -> list[Taken]:
         """Return the next messages, none where none came within ``wait_s``."""
+        if not self.is_up:
+            raise FleetError("NATS is away")
+        connection = self.connection
         try:
             found = await subscription.fetch(most, timeout=wait_s)
         except TimeoutError:
             found = []
         except (NatsError, APIError) as error:
+            raise FleetError(f"NATS failed: {error!r}") from error
+        _end_if_cancelled()
+        return [Taken(message, connection) for message in found]
+
+    async def _checked(self, asked: Coroutine[Any, Any, T]) -> T:
+        """Return what was asked for; raise ``FleetError`` where it cannot be had, at once where no server is there."""
+        if not self.is_up:
+            asked.close()
+            raise FleetError("NATS is away")
+        try:
+            found = await asked
+        except (NatsError, APIError, TimeoutError, OSError) as error:
             raise FleetError(f"NATS failed: {error!r}") from error
         _end_if_cancelled()
         return found
@@ -183,15 +246,25 @@ class Link:
     async def ring(self) -> None:
         """Tell the notifier that there is something in the outbox; nothing is lost where it does not hear that."""
         if self.is_up:
-            await _checked(self._client.publish(_OUTBOX))
+            await self._checked(self._client.publish(OUTBOX))
 
-    async def heed(self, wake: asyncio.Event) -> None:
-        """Set ``wake`` whenever somebody rings."""
+    @asynccontextmanager
+    async def heeding(self, subject: str, heard: Callable[[bytes], None]) -> AsyncIterator[None]:
+        """Call ``heard`` with whatever is said while the context is open."""
 
-        async def heard(message: Msg) -> None:
-            wake.set()
+        async def take(message: Msg) -> None:
+            heard(message.data)
 
-        await _checked(self._client.subscribe(_OUTBOX, cb=heard))
+        subscription = await self._checked(self._client.subscribe(subject, cb=take))
+        try:
+            yield
+        finally:
+            with suppress(FleetError):
+                await self._checked(subscription.unsubscribe())
+
+    async def announce(self, term: int) -> None:
+        """Tell the probers that a new planner leads."""
+        await self._checked(self._client.publish(TERM, str(term).encode()))
 
 
 def partition(host: str) -> int:
@@ -207,15 +280,6 @@ def _subject(number: int) -> str:
     return f"proxyd.probe.{number}"
 
 
-async def _checked(asked: Awaitable[T]) -> T:
-    try:
-        found = await asked
-    except (NatsError, APIError, NotFoundError, TimeoutError, OSError) as error:
-        raise FleetError(f"NATS failed: {error!r}") from error
-    _end_if_cancelled()
-    return found
-
-
 def _end_if_cancelled() -> None:
     """Let a cancelled task end: where an answer comes at the same moment, ``wait_for`` of Python 3.11 hides that."""
     task = asyncio.current_task()
@@ -225,32 +289,44 @@ def _end_if_cancelled() -> None:
 
 @asynccontextmanager
 async def open_link(settings: FleetSettings) -> AsyncIterator[Link]:
-    """Connect, however long that takes, and stay connected until the context ends."""
-    closing = asyncio.Event()
+    """Yield a link at once, and keep it connected, however long that takes, until the context ends."""
+    client = Client()
+    link = Link(client, settings)
+    connecting = asyncio.create_task(_connect(client, link), name="connect to NATS")
+    try:
+        yield link
+    finally:
+        link.is_closing = True
+        connecting.cancel()
+        await client.close()
+
+
+async def _connect(client: Client, link: Link) -> None:
+    settings = link.settings
 
     async def lost() -> None:
-        if not closing.is_set():
+        if not link.is_closing:
             log.warning("NATS is away")
 
     async def found() -> None:
+        link.connection += 1
         log.info("NATS is back")
 
     async def failed(error: Exception) -> None:
         log.debug("NATS", error=repr(error))
 
-    client = await nats.connect(
+    async def refused() -> None:
+        link.refused.set()
+
+    await client.connect(
         list(settings.servers),
         name=settings.name,
         max_reconnect_attempts=-1,
-        reconnect_time_wait=min(1.0, settings.lease_s / 8.0),
+        reconnect_time_wait=min(1.0, settings.lease_s / 8.0),  # type: ignore[arg-type]
         ping_interval=max(1, round(settings.lease_s / 4.0)),
         max_outstanding_pings=2,
         disconnected_cb=lost,
         reconnected_cb=found,
+        closed_cb=refused,
         error_cb=failed,
     )
-    try:
-        yield Link(client, settings)
-    finally:
-        closing.set()
-        await client.close()

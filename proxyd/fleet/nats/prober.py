@@ -8,11 +8,10 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import structlog
-from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 
-from proxyd.errors import FleetError
-from proxyd.fleet.nats.link import PARTITIONS, Link
+from proxyd.errors import FleetError, LostLeaseError
+from proxyd.fleet.nats.link import PARTITIONS, TERM, Link, Taken
 from proxyd.fleet.nats.wire import BATCHES, Batch, Report
 from proxyd.metrics import Metrics
 from proxyd.model.outcome import ProbeOutcome
@@ -81,17 +80,33 @@ class FleetProber:
     async def run(self) -> None:
         """Make probes until ``stop``."""
         async with asyncio.TaskGroup() as tasks:
+            listening = tasks.create_task(self._heed_terms(), name="terms")
             pulling = [
                 tasks.create_task(self._serve(number, tasks), name=f"partition {number}")
                 for number in range(PARTITIONS)
             ]
             await self._stopping.wait()
-            for task in pulling:
+            for task in (listening, *pulling):
                 task.cancel()
             if self._busy:
                 _, late = await asyncio.wait(list(self._busy), timeout=self._settings.drain_timeout_s)
                 for task in late:
                     task.cancel()
+
+    async def _heed_terms(self) -> None:
+        """Learn at once that another planner leads; whoever misses it learns it from the first batch."""
+
+        def heard(data: bytes) -> None:
+            if data.isdigit():
+                self._term = max(self._term, int(data))
+
+        while True:
+            try:
+                async with self._link.heeding(TERM, heard):
+                    await asyncio.Future()
+            except FleetError as error:
+                log.debug("terms are not heard of yet", error=error.message)
+                await self._clock.sleep(self._link.settings.lease_s / 4.0)
 
     async def _serve(self, number: int, tasks: asyncio.TaskGroup) -> None:
         """Take the batches of a partition, one after the other.
@@ -121,40 +136,41 @@ class FleetProber:
             for message in messages:
                 await asyncio.shield(self._start(message, tasks, has_room=is_given))
 
-    def _start(self, message: Msg, tasks: asyncio.TaskGroup, *, has_room: bool) -> asyncio.Task[None]:
-        task = tasks.create_task(self._work(message, has_room=has_room), name="batch")
+    def _start(self, taken: Taken, tasks: asyncio.TaskGroup, *, has_room: bool) -> asyncio.Task[None]:
+        task = tasks.create_task(self._work(taken, has_room=has_room), name="batch")
         self._busy.add(task)
         task.add_done_callback(self._busy.discard)
         return task
 
-    async def _work(self, message: Msg, *, has_room: bool) -> None:
+    async def _work(self, taken: Taken, *, has_room: bool) -> None:
         """See one batch through, and give its room back."""
         room = _Room(self._room, is_ours=has_room)
         try:
-            await self._see_through(message, room)
+            await self._see_through(taken, room)
         finally:
             room.leave()
 
-    async def _see_through(self, message: Msg, room: _Room) -> None:
+    async def _see_through(self, taken: Taken, room: _Room) -> None:
         try:
-            batch = BATCHES.read(message.data)
+            batch = BATCHES.read(taken.message.data)
         except FleetError as error:
             log.error("a batch cannot be read and is dropped", error=error.message)  # noqa: TRY400 - it says all
-            await self._link.done(message)
+            await self._link.done(taken)
             return
         if batch.term < self._term:
-            self._count("outdated")
-        elif message.metadata.num_delivered > 1:
-            await self._report_lost(batch)
-        elif not await self._make(batch, message, room):
+            await self._report_lost(batch, "outdated")
+        elif not taken.is_first:
+            await self._report_lost(batch, "lost")
+        elif not await self._make(batch, taken, room):
             return
-        await self._link.done(message)
+        await self._link.done(taken)
 
-    async def _make(self, batch: Batch, message: Msg, room: _Room) -> bool:
+    async def _make(self, batch: Batch, taken: Taken, room: _Room) -> bool:
         """Make the requests of a batch; return whether all were made while the batch was ours."""
         self._term = max(self._term, batch.term)
         try:
-            async with self._holding(message):
+            await self._link.extend(taken)  # it may have lain here, and have been given to another meanwhile
+            async with self._holding(taken):
                 await room.enter()
                 with self._metrics.prober_hosts.track_inprogress():
                     await self._make_all(batch)
@@ -170,29 +186,33 @@ class FleetProber:
             await self._report(batch, number, await self._prober.probe(request))
 
     @asynccontextmanager
-    async def _holding(self, message: Msg) -> AsyncIterator[None]:
+    async def _holding(self, taken: Taken) -> AsyncIterator[None]:
         """Hold a batch while the context is open; where that fails, end it with ``TimeoutError`` in time."""
         async with asyncio.timeout(_HELD * self._link.settings.lease_s) as limit:
             is_over = asyncio.Event()
-            keeper = asyncio.create_task(self._extend(message, limit, is_over), name="lease")
+            keeper = asyncio.create_task(self._extend(taken, limit, is_over), name="lease")
             try:
                 yield
             finally:
                 is_over.set()  # what NATS answers at this very moment hides the cancellation
                 keeper.cancel()
 
-    async def _extend(self, message: Msg, limit: asyncio.Timeout, is_over: asyncio.Event) -> None:
+    async def _extend(self, taken: Taken, limit: asyncio.Timeout, is_over: asyncio.Event) -> None:
         loop, hold_s = asyncio.get_running_loop(), _HELD * self._link.settings.lease_s
         while not is_over.is_set():
             await self._clock.sleep(hold_s / 4.0)
             asked_s = loop.time()
             try:
-                await self._link.extend(message)
+                await self._link.extend(taken)
+            except LostLeaseError:
+                until_s = asked_s
             except FleetError as error:
                 log.debug("a lease is not extended yet", error=error.message)
+                continue
             else:
-                if not is_over.is_set():
-                    limit.reschedule(asked_s + hold_s)
+                until_s = asked_s + hold_s
+            if not is_over.is_set() and not limit.expired():
+                limit.reschedule(until_s)
 
     async def _report(self, batch: Batch, number: int, outcome: ProbeOutcome | None) -> None:
         """Report what became of a request, as often as it takes: the lease ends it."""
@@ -207,9 +227,9 @@ class FleetProber:
             else:
                 return
 
-    async def _report_lost(self, batch: Batch) -> None:
-        """Report what another prober began and did not end."""
-        self._count("lost")
+    async def _report_lost(self, batch: Batch, result: str) -> None:
+        """Report what another prober began and did not end, or what is not made for who leads no more."""
+        self._count(result)
         try:
             async with asyncio.timeout(_HELD * self._link.settings.lease_s):
                 for number in range(len(batch.requests)):

@@ -6,14 +6,13 @@ import asyncio
 import uuid
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import structlog
-from nats.aio.msg import Msg
 
 from proxyd.errors import FleetError
-from proxyd.fleet.nats.link import Link
+from proxyd.fleet.nats.link import Link, Taken
 from proxyd.fleet.nats.skew import by_our_clock
 from proxyd.fleet.nats.wire import Batch, Report
 from proxyd.metrics import Metrics
@@ -31,7 +30,8 @@ class _Asked:
 
     request: ProbeRequest
     answer: asyncio.Future[ProbeOutcome | Unmade]
-    message: Msg | None = None
+    key: tuple[str, int] = ("", 0)
+    message: Taken | None = None
 
 
 @dataclass(slots=True)
@@ -62,6 +62,8 @@ class NatsTransport:
         self._lanes: dict[str, _Lane] = {}
         self._asked: dict[tuple[str, int], _Asked] = {}
         self._limits: set[asyncio.Timeout] = set()
+        self._taking: set[tuple[str, int]] = set()  # reports that are not recorded yet
+        self._mending = asyncio.Lock()
         self._tasks: asyncio.TaskGroup | None = None
         self._stopped = asyncio.Event()
 
@@ -77,7 +79,7 @@ class NatsTransport:
     async def run(self, take_stray: TakeStray) -> None:
         """Send batches and take in reports until ``stop``.
 
-        Begins once the prober of a batch that an earlier planner sent has either reported or given it up.
+        Begins once the batches of an earlier planner are over, or after a lease.
         """
         async with asyncio.TaskGroup() as tasks:
             taking = tasks.create_task(self._take_reports(take_stray), name="reports")
@@ -96,13 +98,21 @@ class NatsTransport:
         while not self._stopped.is_set():
             try:
                 await self._link.ensure()
-                await self._link.drop_batches()
+                await self._link.announce(self._term)
+                await self._wait_for_batches(self._clock.monotonic_s() + self._link.settings.lease_s)
                 break
             except FleetError as error:
                 log.warning("the streams cannot be made yet", error=error.message)
                 await self._clock.sleep(self._link.settings.lease_s / 4.0)
-        if self._term > 1:
-            await self._clock.sleep(self._link.settings.lease_s)
+
+    async def _wait_for_batches(self, until_s: float) -> None:
+        """Wait until the batches of an earlier planner are made or refused, or it has been long.
+
+        One that takes longer keeps its partition to itself: a host is asked by one machine, but may be asked sooner
+        than its spacing says.
+        """
+        while await self._link.count_batches() and self._clock.monotonic_s() < until_s:
+            await self._clock.sleep(self._link.settings.lease_s / 16.0)
 
     # -- requests
 
@@ -116,6 +126,7 @@ class NatsTransport:
         yield await asked.answer
         if asked.message is not None:
             await self._link.done(asked.message)
+            self._taking.discard(asked.key)
 
     def _drive(self, host: str, lane: _Lane) -> None:
         """Let somebody see to a host's requests."""
@@ -138,18 +149,24 @@ class NatsTransport:
             return self._end(asked, Unmade.NOT_BEGUN)
         sent_s = self._clock.time_s()
         batch = Batch(uuid.uuid4().hex, self._term, host, sent_s, tuple(each.request for each in asked))
-        self._asked |= {(batch.batch_id, number): each for number, each in enumerate(asked)}
+        number: int | None = None
+        for place, each in enumerate(asked):
+            each.key = (batch.batch_id, place)
+            self._asked[each.key] = each
         try:
             async with asyncio.timeout(self._patience_s) as limit:
                 self._limits.add(limit)
-                await self._send(batch)
+                number = await self._send(batch)
                 return await self._answered(asked, limit)
         except TimeoutError:
+            if number is not None:
+                with suppress(FleetError):
+                    await self._link.withdraw(number)
             return self._end(asked, Unmade.LOST)
         finally:
             self._limits.discard(limit)
-            for number in range(len(asked)):
-                self._asked.pop((batch.batch_id, number), None)
+            for each in asked:
+                self._asked.pop(each.key, None)
 
     async def _answered(self, asked: list[_Asked], limit: asyncio.Timeout) -> float:
         """Wait for the report of each request; return when the last one began, at the latest."""
@@ -160,13 +177,14 @@ class NatsTransport:
             began_s = outcome.started_s if isinstance(outcome, ProbeOutcome) else self._clock.time_s()
         return began_s
 
-    async def _send(self, batch: Batch) -> None:
-        """Send a batch; where nobody says that it arrived it is waited for all the same: it may have."""
+    async def _send(self, batch: Batch) -> int | None:
+        """Send a batch and return its number; one of which nobody says that it arrived is waited for: it may have."""
         try:
-            await self._link.send(batch)
+            return await self._link.send(batch)
         except FleetError as error:
             log.warning("a batch may not have arrived", host=batch.host, error=error.message)
             await self._mend()
+            return None
 
     def _end(self, asked: list[_Asked], why: Unmade) -> float:
         """End the requests that nothing is known of."""
@@ -192,24 +210,32 @@ class NatsTransport:
 
     async def _mend(self) -> None:
         """Make the streams again where a server lost them: of what was in them only its prober can still report."""
+        if self._mending.locked():  # somebody does
+            return
         try:
-            is_empty = await self._link.ensure()
+            async with self._mending:
+                is_empty = await self._link.ensure()
         except FleetError as error:
             log.debug("the streams cannot be made yet", error=error.message)
             return
         if is_empty:
             over_s = asyncio.get_running_loop().time() + self._link.settings.lease_s
             for limit in self._limits:
-                limit.reschedule(min(limit.when() or over_s, over_s))
+                if not limit.expired():
+                    limit.reschedule(min(limit.when() or over_s, over_s))
 
-    async def _take(self, message: Msg, take_stray: TakeStray) -> None:
+    async def _take(self, message: Taken, take_stray: TakeStray) -> None:
         try:
             report = await self._link.read_report(message)
         except FleetError as error:
             log.error("a report cannot be read and is dropped", error=error.message)  # noqa: TRY400 - it says all
             await self._link.done(message)
             return
-        asked = self._asked.get((report.batch_id, report.number))
+        key = (report.batch_id, report.number)
+        if key in self._taking:  # it comes again because recording it takes long
+            return
+        self._taking.add(key)
+        asked = self._asked.get(key)
         if asked is not None and not asked.answer.done():
             asked.message = message
             asked.answer.set_result(self._found(report))
@@ -217,6 +243,7 @@ class NatsTransport:
         if report.outcome is not None:
             await take_stray(self._placed(report, report.outcome), reading=report.reading)
         await self._link.done(message)
+        self._taking.discard(key)
 
     def _found(self, report: Report) -> ProbeOutcome | Unmade:
         return Unmade.LOST if report.outcome is None else self._placed(report, report.outcome)
