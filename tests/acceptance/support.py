@@ -348,6 +348,7 @@ class Daemon:
             "parser_processes": "1",
             **settings,
         }
+        self.program: tuple[str, ...] = ("-m", "proxyd", "serve")
         self._process: asyncio.subprocess.Process | None = None
         self._log = folder / "stderr.log"
         self._socket: str | None = None
@@ -409,7 +410,7 @@ class Daemon:
         assert self._process is None
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "proxyd", "serve"),
+                *(sys.executable, *self.program),
                 env=self._environment(),
                 cwd=self.folder,
                 stdin=asyncio.subprocess.DEVNULL,
