@@ -46,7 +46,21 @@ def _add_service_verbs(verbs: Verbs) -> None:
     add_json(health)
     database = add_verb(verbs, "db", None, "look after the database", "proxyd db migrate")
     actions = database.add_subparsers(required=True, metavar="ACTION")
-    add_verb(actions, "migrate", "service.migrate", "bring the database to the newest schema", "proxyd db migrate")
+    add_verb(actions, "migrate", "database.migrate", "bring the database to the newest schema", "proxyd db migrate")
+    text = "copy the whole database to an empty one, while no daemon runs"
+    copy = add_verb(
+        actions, "copy", "database.copy", text, "proxyd db copy postgresql+asyncpg://proxyd@db.example/proxyd"
+    )
+    copy.add_argument("target", metavar="DATABASE", help="path of a file, or address of PostgreSQL")
+    text = "give the space of what was deleted back, while no daemon runs"
+    add_verb(actions, "vacuum", "database.tidy", text, "proxyd db vacuum")
+    text = "write a copy of the database, beside a running daemon too"
+    backup = add_verb(verbs, "backup", "database.write_backup", text, "proxyd backup /var/backups/proxyd.db")
+    backup.add_argument("file", type=Path, metavar="FILE", help="where to, a file that does not exist yet")
+    text = "put a backup in place of the database, while no daemon runs"
+    restore = add_verb(verbs, "restore", "database.put_back", text, "proxyd restore /var/backups/proxyd.db")
+    restore.add_argument("file", type=Path, metavar="FILE", help="what `proxyd backup` wrote")
+    restore.add_argument("--replace", action="store_true", help="delete what PostgreSQL's database holds")
     text = "print the settings in force"
     add_json(add_verb(verbs, "config", "status.config", text, "proxyd config", "proxyd config --json"))
     add_json(add_verb(verbs, "version", "status.version", "print the version", "proxyd version"))

@@ -11,7 +11,6 @@ from proxyd import app, log
 from proxyd.cli.failures import leaves
 from proxyd.config import Settings, load
 from proxyd.errors import ProxydError, StoreError
-from proxyd.store import migrate_database, owner_lock
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -37,12 +36,3 @@ def _served(settings: Settings) -> Coroutine[None, None, None]:
     from proxyd import roles
 
     return roles.serve(settings)
-
-
-def migrate(options: argparse.Namespace) -> int:
-    """Bring the database to the newest schema."""
-    settings = load(options.config)
-    with owner_lock(settings.database):
-        asyncio.run(migrate_database(settings.database))
-    print(f"{settings.database_shown} is at the newest schema")
-    return 0

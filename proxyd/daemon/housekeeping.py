@@ -38,6 +38,7 @@ async def housekeeping(
     scheduler.add_job(_in_turn(turn, store.upkeep.checkpoint), "interval", seconds=60, id="checkpoint")
     scheduler.add_job(_in_turn(turn, expire), "interval", hours=1, id="expiry")
     scheduler.add_job(_in_turn(turn, copy), "cron", hour=3, minute=17, id="backup")
+    scheduler.add_job(_in_turn(turn, store.upkeep.vacuum), "cron", hour=4, minute=17, id="vacuum")
     scheduler.start()
     try:
         yield

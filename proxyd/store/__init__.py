@@ -1,6 +1,7 @@
 """What the daemon remembers, in one transaction per observation."""
 
 from proxyd.store.access import KEPT_ANSWERS_S
+from proxyd.store.backups import back_up, restore, vacuum
 from proxyd.store.engine import StoreConnections
 from proxyd.store.opening import copy_database, is_postgresql, migrate_database, open_store, owner_lock
 from proxyd.store.past import read_past
@@ -11,10 +12,13 @@ __all__ = [
     "SqlStore",
     "StoreConnections",
     "StoredText",
+    "back_up",
     "copy_database",
     "is_postgresql",
     "migrate_database",
     "open_store",
     "owner_lock",
     "read_past",
+    "restore",
+    "vacuum",
 ]

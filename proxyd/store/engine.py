@@ -47,8 +47,11 @@ class Upkeep(Protocol):
     async def checkpoint(self) -> None:
         """Do what the database wants done every minute."""
 
-    async def vacuum(self) -> None:
-        """Let what was deleted be used again and the statistics of the tables be right; others go on meanwhile."""
+    async def vacuum(self, *, whole: bool = False) -> None:
+        """Let what was deleted be used again and the statistics of the tables be right; others go on meanwhile.
+
+        Where ``whole`` is set the space is given back to the file system, for which others wait.
+        """
 
     async def backup(self, target: Path) -> None:
         """Write a consistent copy to ``target``, which must not exist; others go on meanwhile."""

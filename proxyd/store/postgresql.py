@@ -78,12 +78,13 @@ class PostgresUpkeep:
     async def checkpoint(self) -> None:
         """Do nothing: the server does."""
 
-    async def vacuum(self) -> None:
-        """Vacuum and analyse every table beside what goes on."""
+    async def vacuum(self, *, whole: bool = False) -> None:
+        """Vacuum and analyse every table beside what goes on; where ``whole`` is set, instead of it."""
+        how = "FULL, ANALYZE" if whole else "ANALYZE, SKIP_LOCKED"
         with _errors():
             async with self._engine.connect() as connection:
                 bare = await connection.execution_options(isolation_level="AUTOCOMMIT")
-                await bare.execute(text(f"VACUUM (ANALYZE, SKIP_LOCKED) {', '.join(metadata.tables)}"))
+                await bare.execute(text(f"VACUUM ({how}) {', '.join(metadata.tables)}"))
 
     async def backup(self, target: Path) -> None:
         """Write a consistent copy to ``target``, which must not exist; others go on meanwhile."""

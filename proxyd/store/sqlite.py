@@ -63,13 +63,15 @@ class SqliteUpkeep:
         """Move the write-ahead log into the database file; writes wait meanwhile."""
         await self._writer.call_bare(lambda engine: _run(engine, "PRAGMA wal_checkpoint(TRUNCATE)"))
 
-    async def vacuum(self) -> None:
-        """Renew the statistics; deleted rows leave pages that are used again (``proxyd db vacuum`` gives them back)."""
+    async def vacuum(self, *, whole: bool = False) -> None:
+        """Renew the statistics; pages of deleted rows are used again, and given back where ``whole`` is set."""
+        if whole:
+            await self._writer.call_bare(lambda engine: _run(engine, "VACUUM"))
         await self._writer.call_bare(lambda engine: _run(engine, "PRAGMA optimize"))
 
     async def backup(self, target: Path) -> None:
         """Write a consistent copy of the database to ``target``, which must not exist; writes go on meanwhile."""
-        await self._people.call_bare(lambda engine: _copy(engine, target))
+        await self._people.call_bare(lambda engine: copy_file(f"file:{engine.url.database}", target))
 
 
 @contextmanager
@@ -142,8 +144,8 @@ def _run(engine: Engine, statement: str) -> None:
         connection.connection.cursor().execute(statement).close()
 
 
-def _copy(engine: Engine, target: Path) -> None:
-    """Copy a database on a connection of its own."""
-    with closing(sqlite3.connect(engine.url.database or "", isolation_level=None)) as connection:
+def copy_file(uri: str, target: Path) -> None:
+    """Copy a database, as it is at one moment, to a file that does not exist; on a connection of its own."""
+    with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
         target.touch(0o600, exist_ok=False)  # it holds secrets; SQLite fills it
         connection.execute("VACUUM INTO ?", (str(target),))

@@ -1,0 +1,59 @@
+"""Verbs that look after the database itself, beside the daemon or while none runs."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from datetime import UTC, datetime
+
+from proxyd.clock import SystemClock
+from proxyd.config import load
+from proxyd.store import back_up, copy_database, migrate_database, owner_lock, restore, vacuum
+
+
+def migrate(options: argparse.Namespace) -> int:
+    """Bring the database to the newest schema."""
+    settings = load(options.config)
+    with owner_lock(settings.database):
+        asyncio.run(migrate_database(settings.database))
+    print(f"{settings.database_shown} is at the newest schema")
+    return 0
+
+
+def write_backup(options: argparse.Namespace) -> int:
+    """Write a copy of the database and check it; the daemon goes on."""
+    settings = load(options.config)
+    asyncio.run(back_up(settings.database, options.file))
+    size = options.file.stat().st_size / 2**20
+    print(f"{options.file}: {size:.1f} MiB, checked; `proxyd restore {options.file}` brings it back")
+    return 0
+
+
+def put_back(options: argparse.Namespace) -> int:
+    """Put a backup in place of the database."""
+    settings = load(options.config)
+    stamp = datetime.fromtimestamp(SystemClock().wall_s(), UTC).strftime("%Y%m%dT%H%M%SZ")
+    aside = asyncio.run(restore(settings.database, options.file, stamp=stamp, replaces=options.replace))
+    kept = "" if aside is None else f"; what was there is kept as {aside}"
+    print(f"{settings.database_shown} is what {options.file} was{kept}")
+    return 0
+
+
+def copy(options: argparse.Namespace) -> int:
+    """Copy the whole database to another one, which is empty."""
+    settings = load(options.config)
+    target = load(options.config, database=options.target)
+    with owner_lock(settings.database), owner_lock(target.database):
+        counts = asyncio.run(copy_database(settings.database, target.database))
+    print(f"{sum(counts.values())} rows of {len(counts)} tables copied to {target.database_shown}")
+    print("now let the setting database name it, and start the daemon")
+    return 0
+
+
+def tidy(options: argparse.Namespace) -> int:
+    """Give the space of what was deleted back."""
+    settings = load(options.config)
+    with owner_lock(settings.database):
+        asyncio.run(vacuum(settings.database))
+    print(f"{settings.database_shown} is vacuumed")
+    return 0
