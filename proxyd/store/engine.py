@@ -22,6 +22,14 @@ from proxyd.errors import StoreError
 T = TypeVar("T")
 LOCKS = 0x70727864  # of PostgreSQL's advisory locks, those of proxyd
 _MIGRATION = 1  # roles follow
+_REMEDIES = {
+    sqlite3.SQLITE_BUSY: "end the other program that holds it, then start proxyd again",
+    sqlite3.SQLITE_READONLY: "let proxyd write the file and its folder",
+    sqlite3.SQLITE_FULL: "make room on its disk, then start proxyd again",
+    sqlite3.SQLITE_IOERR: "see to its disk, then start proxyd again",
+    sqlite3.SQLITE_CORRUPT: "put a backup in its place with `proxyd restore FILE`",
+    sqlite3.SQLITE_NOTADB: "name another file, or put a backup in its place with `proxyd restore FILE`",
+}
 
 
 class Reader(Protocol):
@@ -110,10 +118,15 @@ def migrations_folder() -> Path:
 
 @contextmanager
 def store_errors() -> Iterator[None]:
-    """Turn what the database driver raises into ``StoreError`` with the driver's own words."""
+    """Turn what the database driver raises into ``StoreError``: the driver's own words, and what to do."""
     try:
         yield
     except DBAPIError as error:
-        raise StoreError(f"the database failed: {error.orig}") from error
+        raise StoreError(f"the database failed: {error.orig}{_remedy(error.orig)}") from error
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-        raise StoreError(f"the database failed: {error}") from error
+        raise StoreError(f"the database failed: {error}{_remedy(error)}") from error
+
+
+def _remedy(error: BaseException | None) -> str:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest says more than there is a remedy for
+    return f"; {_REMEDIES[code]}" if code in _REMEDIES else ""
