@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import structlog
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -20,6 +21,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from proxyd.errors import StoreError
 
 T = TypeVar("T")
+log = structlog.get_logger("store")
 LOCKS = 0x70727864  # of PostgreSQL's advisory locks, those of proxyd
 _MIGRATION = 1  # roles follow
 _REMEDIES = {
@@ -87,18 +89,24 @@ async def migrate(writer: Connections, revision: str = "head") -> None:
     def upgrade(connection: Connection) -> None:
         if connection.dialect.name == "postgresql":
             connection.execute(select(func.pg_advisory_xact_lock(LOCKS, _MIGRATION)))
+        before = _revision(connection)
         try:
             command.upgrade(migration_config(connection), revision)
         except CommandError as error:
             raise StoreError(f"{error}: a newer proxyd made these tables; use that one") from error
+        if before is not None and before != (now := _revision(connection)):
+            log.info("tables are brought to the newest schema", before=before, now=now)
 
     await writer.call(upgrade)
 
 
 def is_newest(connection: Connection) -> bool:
     """Return whether the tables are those that this proxyd knows."""
-    found = MigrationContext.configure(connection).get_current_revision()
-    return found == ScriptDirectory.from_config(migration_config(connection)).get_current_head()
+    return _revision(connection) == ScriptDirectory.from_config(migration_config(connection)).get_current_head()
+
+
+def _revision(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
 
 
 def migration_config(connection: Connection) -> Config:
