@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.acceptance.governed import govern
 from tests.acceptance.support import DOMAIN, PROFILE, World, eventually, rule_text, world
-from tests.cluster.hosts import Hosts, hosts
 
 NAMES = [f"n{number}" for number in range(100)]  # more than there are threads that resolve names
 DAY_S = 86400.0

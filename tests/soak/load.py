@@ -74,7 +74,7 @@ class Sites:
             return _tagged(request, *feed.document())
         if kind == "rows":
             turn = int(time.time() / EVERY_S)
-            rows = [{"id": f"{turn + n}", "value": n + turn % 7} for n in range(10)]
+            rows = [{"id": f"{turn + n}", "value": turn} for n in range(10)]
             return web.json_response({"rows": rows})
         if kind == "page":
             words = " ".join(f"word{n}" for n in range(200))
@@ -122,13 +122,14 @@ async def serving(sites: Sites) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def busy(sites: Sites, daemons: dict[str, Daemon], tokens: dict[str, str], hook: Callable[[str], str]) -> AsyncIterator[None]:
-    """Keep sites and daemons busy while the context is open."""
+async def busy(sites: Sites, daemon: Daemon, token: str, hook: Callable[[str], str]) -> AsyncIterator[None]:
+    """Keep the sites and the daemon busy while the context is open."""
     async with asyncio.TaskGroup() as tasks:
-        running = [tasks.create_task(_publish(sites), name="publish")]
-        for name, daemon in daemons.items():
-            running.append(tasks.create_task(_ask(daemon, tokens[name]), name=f"ask {name}"))
-            running.append(tasks.create_task(_redeclare(daemon, sites, hook), name=f"redeclare {name}"))
+        running = [
+            tasks.create_task(_publish(sites), name="publish"),
+            tasks.create_task(_ask(daemon, token), name="ask"),
+            tasks.create_task(_redeclare(daemon, sites, hook), name="redeclare"),
+        ]
         yield
         for task in running:
             task.cancel()
@@ -141,7 +142,7 @@ async def _publish(sites: Sites) -> None:
 
 
 async def _ask(daemon: Daemon, token: str) -> None:
-    """Ask everything in turn, and listen to the stream beside."""
+    """Ask everything in turn."""
     headers = {"Authorization": f"Bearer {token}"}
     async with aiohttp.ClientSession(daemon.base, headers=headers) as session:
         for path in itertools.cycle([*(f"/api/v1/{each}" for each in ASKED), "/metrics", "/readyz", "/"]):

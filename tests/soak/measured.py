@@ -1,7 +1,6 @@
 """``proxyd serve`` with what only its own process can know: how late the loop turns, and where memory is held.
 
-SIGUSR1 writes both to the next file of ``SOAK_FOLDER``. With ``SOAK_TRACES`` every allocation is traced, which costs
-half of the speed. Run it by ``python -c``: parser processes import the main module again, where it is a file.
+SIGUSR1 writes both to the next file of a folder. Allocations are traced on demand, which costs half of the speed. Run it by ``python -c``: parser processes import the main module again, where it is a file.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import asyncio
 import gc
 import itertools
 import json
-import os
 import signal
 import time
 import tracemalloc
@@ -78,11 +76,10 @@ async def serve(settings: Settings, folder: Path) -> None:
             task.cancel()
 
 
-def main() -> None:
+def main(folder: str, traced: bool) -> None:
     """Run the daemon with the settings of the environment."""
-    if os.environ.pop("SOAK_TRACES", ""):
+    if traced:
         tracemalloc.start()
-    folder = Path(os.environ.pop("SOAK_FOLDER"))
     settings = load(None)
     log.configure(settings.log_format, "error")
-    asyncio.run(serve(settings, folder))
+    asyncio.run(serve(settings, Path(folder)))
