@@ -145,7 +145,7 @@ async def _ask(daemon: Daemon, token: str) -> None:
     """Ask everything in turn."""
     headers = {"Authorization": f"Bearer {token}"}
     async with aiohttp.ClientSession(daemon.base, headers=headers) as session:
-        for path in itertools.cycle([*(f"/api/v1/{each}" for each in ASKED), "/metrics", "/readyz", "/"]):
+        for path in itertools.cycle([*(f"/api/v1/{each}" for each in ASKED), "/metrics", "/healthz", "/"]):
             async with session.get(path, allow_redirects=False) as response:
                 await response.read()
                 assert response.status < 500, (path, response.status)
