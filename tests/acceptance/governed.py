@@ -36,7 +36,7 @@ def main() -> None:
     """Run the daemon in the folder of the world's file."""
     world = Path(_WORLD).absolute()
     socket.getaddrinfo = functools.partial(_look_up, world, socket.getaddrinfo)
-    proxyd.app.SystemClock = lambda: SystemClock(lambda: time.time() + _read(world)["ahead_s"])  # type: ignore[assignment,misc]
+    vars(proxyd.app)["SystemClock"] = lambda: SystemClock(lambda: time.time() + _read(world)["ahead_s"])
     sys.exit(run(["serve"]))
 
 

@@ -74,7 +74,8 @@ async def publish_until_it_ends(w: World) -> list[str]:
 @contextmanager
 def read_only(folder: Path) -> Iterator[None]:
     """Let nobody write in a folder: mounted so where that is allowed, else by its modes, which root must obey then."""
-    mounts = (["mount", "--bind", folder, folder], ["mount", "-o", "remount,bind,ro", folder])
+    here = str(folder)
+    mounts = (["mount", "--bind", here, here], ["mount", "-o", "remount,bind,ro", here])
     if all(subprocess.run(each, check=False, stderr=subprocess.DEVNULL).returncode == 0 for each in mounts):
         try:
             yield

@@ -1,4 +1,4 @@
-"""Receivers that are down for an hour: the outbox keeps everything, tries by the ladder, and delivers in order after."""
+"""Receivers that are down for an hour: the outbox keeps everything, tries by the ladder, then delivers in order."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def outage(folder: Path, receiver: Receiver, hold_s: float) -> AsyncIterat
 async def pass_until(receiver: Receiver, dispatcher: Dispatcher, passed_s: float) -> None:
     """Let time pass, no faster than the dispatcher comes along."""
     while True:
-        while dispatcher._busy or not receiver.clock.sleepers:
+        while dispatcher._busy or not receiver.clock.sleepers:  # noqa: ASYNC110 - the store works in threads
             await asyncio.sleep(0)
         if receiver.clock.time_s() - T0 >= passed_s:
             return
@@ -100,7 +100,7 @@ async def test_after_an_hour_everything_comes_in_order_by_the_ladder(tmp_path: P
 
 @pytest.mark.parametrize("hold_s", [60.0, 600.0])
 async def test_an_outage_longer_than_the_hold_loses_nothing(tmp_path: Path, hold_s: float) -> None:
-    """What was tried meanwhile comes when its turn on the ladder does; what was not comes in its order, at once."""
+    """What was tried meanwhile comes when the ladder says so; what was not comes at once, in its order."""
     receiver = Receiver(FakeClock(T0), HOUR_S)
     async with outage(tmp_path, receiver, hold_s) as (store, dispatcher):
         await pass_until(receiver, dispatcher, 4.0 * HOUR_S)

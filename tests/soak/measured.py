@@ -1,7 +1,7 @@
 """``proxyd serve`` with what only its own process can know: how late the loop turns, and where memory is held.
 
-SIGUSR1 writes both to the next file of a folder. Allocations are traced on demand, which costs half of the speed. Run it
-by ``python -c``: parser processes import the main module again, where it is a file.
+SIGUSR1 writes both to the next file of a folder. Allocations are traced on demand, at half of the speed. Run it by
+``python -c``: parser processes import the main module again, where it is a file.
 """
 
 from __future__ import annotations

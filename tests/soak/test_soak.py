@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -75,7 +76,9 @@ async def soaked(folder: Path, *, many: int, traced: bool) -> Soaked:
 
 
 async def _watched(daemon: Daemon, receiver: Receiver, folder: Path) -> tuple[list[Sample], list[dict[str, Any]]]:
-    began_s, samples, dumps = time.monotonic(), [], []
+    began_s = time.monotonic()
+    samples: list[Sample] = []
+    dumps: list[dict[str, Any]] = []
     while (passed_s := time.monotonic() - began_s) < SOAK_S:
         samples.append(sample(daemon.pid, passed_s))
         receiver.arrivals.clear()
@@ -87,7 +90,7 @@ async def _watched(daemon: Daemon, receiver: Receiver, folder: Path) -> tuple[li
 
 async def _dumped(daemon: Daemon, target: Path) -> dict[str, Any]:
     daemon.signal(signal.SIGUSR1)
-    await eventually(lambda: target.exists(), f"{target.name} is written", state=lambda: daemon.log[-2000:])
+    await eventually(partial(os.path.exists, target), f"{target.name} is written", state=lambda: daemon.log[-2000:])
     found: dict[str, Any] = json.loads(target.read_text())
     return found
 
