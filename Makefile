@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 DIST := dist
 
-.PHONY: setup run test lint types imports unit lock wheel sbom audit licences clean
+.PHONY: setup run test lint types imports unit soak lock wheel sbom audit licences clean
 
 setup: $(STAMP)
 
@@ -31,10 +31,14 @@ types: setup
 imports: setup
 	$(BIN)/lint-imports
 
-# Figures that daemons reach against the clock need the machine to themselves; all other tests share its cores.
+# Figures that daemons reach against the clock need the machine to themselves; all other tests share its cores. The soak
+# takes its minutes beside them.
 unit: setup
-	$(BIN)/pytest --numprocesses auto --dist worksteal -m "not alone"
+	$(BIN)/pytest --numprocesses auto --dist worksteal -m "not alone and not soak"
 	$(BIN)/pytest -m alone
+
+soak: setup
+	SOAK_S=1200 $(BIN)/pytest -m soak -s tests/soak
 
 # Rewrites the locks from pyproject.toml: what developing takes, what the image runs, what builds the wheel. They name
 # versions and hashes, never an index; the versions are the same in all three.

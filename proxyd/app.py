@@ -7,7 +7,6 @@ import gc
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -73,7 +72,6 @@ from proxyd.scheduling import PlannerSettings
 from proxyd.store import SqlStore, open_store, owner_lock
 from proxyd.tracing import NO_TRACES, Tracer
 
-_RESOLVER_THREADS = 64
 _YOUNG_OBJECTS = 50_000
 _THREAD_TURN_S = 0.0002
 log = structlog.get_logger("app")
@@ -363,15 +361,9 @@ def tune_interpreter() -> None:
     sys.setswitchinterval(_THREAD_TURN_S)
 
 
-def prepare_loop() -> None:
-    """Tune the interpreter, and give the running loop threads enough for slow resolvers."""
-    tune_interpreter()
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_RESOLVER_THREADS, thread_name_prefix="io"))
-
-
 async def serve(settings: Settings, *, started: Callable[[Daemon], None] | None = None) -> None:
     """Run the daemon until SIGTERM or SIGINT; ``started`` is called with it before it runs."""
-    prepare_loop()
+    tune_interpreter()
     with owner_lock(settings.database):
         async with open_parts(settings) as parts:
             daemon, control = build(settings, parts)

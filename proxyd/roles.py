@@ -272,7 +272,7 @@ class Machine:
 
 async def serve(settings: Settings) -> None:
     """Run the roles of the settings until SIGTERM or SIGINT."""
-    app.prepare_loop()
+    app.tune_interpreter()
     clock, metrics = SystemClock(), Metrics()
     async with AsyncExitStack() as stack:
         link = await stack.enter_async_context(open_link(_fleet_settings(settings))) if settings.nats else None

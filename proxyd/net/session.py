@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import aiohttp
 
@@ -15,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from aiohttp.abc import AbstractResolver
+
+_NAME_THREADS = 64  # names of slow servers hold up no others
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,29 @@ class SessionLimits:
     header_bytes: int = 32_768
 
 
+class NameThreads:
+    """What aiohttp's resolver asks of an event loop, done by threads of its own.
+
+    A server of names that hangs would else take the threads of everybody who needs one: no profile was reloaded.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._threads = ThreadPoolExecutor(_NAME_THREADS, thread_name_prefix="names")
+
+    async def getaddrinfo(self, *where: Any, **options: Any) -> Any:
+        """Return the addresses of a name."""
+        return await self._loop.run_in_executor(self._threads, partial(socket.getaddrinfo, *where, **options))
+
+    async def getnameinfo(self, *where: Any) -> Any:
+        """Return an address as text."""
+        return await self._loop.run_in_executor(self._threads, socket.getnameinfo, *where)
+
+    def close(self) -> None:
+        """Look nothing more up; what is being looked up ends by itself."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
 def user_agent(contact: str) -> str:
     """Return the User-Agent, such as ``proxyd/0.1.0 (+mailto:me@example.org)``; without a contact the name alone."""
     return f"proxyd/{__version__} (+{contact})" if contact else f"proxyd/{__version__}"
@@ -62,10 +91,10 @@ async def make_session(
 
     The address of the proxy is allowed by being given; it may hold credentials, which no message repeats.
 
-    It has no total timeout and reads bodies without a bound: callers set both. Names are resolved by threads of the
-    loop's default executor, which the application makes large enough.
+    It has no total timeout and reads bodies without a bound: callers set both.
     """
-    limits, resolver = limits or SessionLimits(), resolver or aiohttp.ThreadedResolver()
+    limits, names = limits or SessionLimits(), NameThreads()
+    resolver = resolver or aiohttp.ThreadedResolver(cast("asyncio.AbstractEventLoop", names))
     session = aiohttp.ClientSession(
         connector=_connector(None if proxy else guard, limits, resolver),
         proxy=proxy or None,
@@ -78,8 +107,11 @@ async def make_session(
         max_line_size=limits.header_bytes,
         max_field_size=limits.header_bytes,
     )
-    async with session:
-        yield session
+    try:
+        async with session:
+            yield session
+    finally:
+        names.close()
 
 
 def _connector(guard: Guard | None, limits: SessionLimits, resolver: AbstractResolver) -> aiohttp.TCPConnector:

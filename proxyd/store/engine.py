@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import structlog
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -20,8 +21,17 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from proxyd.errors import StoreError
 
 T = TypeVar("T")
+log = structlog.get_logger("store")
 LOCKS = 0x70727864  # of PostgreSQL's advisory locks, those of proxyd
 _MIGRATION = 1  # roles follow
+_REMEDIES = {
+    sqlite3.SQLITE_BUSY: "end the other program that holds it, then start proxyd again",
+    sqlite3.SQLITE_READONLY: "let proxyd write the file and its folder",
+    sqlite3.SQLITE_FULL: "make room on its disk, then start proxyd again",
+    sqlite3.SQLITE_IOERR: "see to its disk, then start proxyd again",
+    sqlite3.SQLITE_CORRUPT: "put a backup in its place with `proxyd restore FILE`",
+    sqlite3.SQLITE_NOTADB: "name another file, or put a backup in its place with `proxyd restore FILE`",
+}
 
 
 class Reader(Protocol):
@@ -82,16 +92,22 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
     """Bring the tables to ``revision`` in the present transaction; raises as ``migrate`` does."""
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(LOCKS, _MIGRATION)))
+    before = _revision(connection)
     try:
         command.upgrade(migration_config(connection), revision)
     except CommandError as error:
         raise StoreError(f"{error}: a newer proxyd made these tables; use that one") from error
+    if before is not None and before != (now := _revision(connection)):
+        log.info("tables are brought to the newest schema", before=before, now=now)
 
 
 def is_newest(connection: Connection) -> bool:
     """Return whether the tables are those that this proxyd knows."""
-    found = MigrationContext.configure(connection).get_current_revision()
-    return found == ScriptDirectory.from_config(migration_config(connection)).get_current_head()
+    return _revision(connection) == ScriptDirectory.from_config(migration_config(connection)).get_current_head()
+
+
+def _revision(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
 
 
 def migration_config(connection: Connection) -> Config:
@@ -111,10 +127,15 @@ def migrations_folder() -> Path:
 
 @contextmanager
 def store_errors() -> Iterator[None]:
-    """Turn what the database driver raises into ``StoreError`` with the driver's own words."""
+    """Turn what the database driver raises into ``StoreError``: the driver's own words, and what to do."""
     try:
         yield
     except DBAPIError as error:
-        raise StoreError(f"the database failed: {error.orig}") from error
+        raise StoreError(f"the database failed: {error.orig}{_remedy(error.orig)}") from error
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-        raise StoreError(f"the database failed: {error}") from error
+        raise StoreError(f"the database failed: {error}{_remedy(error)}") from error
+
+
+def _remedy(error: BaseException | None) -> str:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest says more than there is a remedy for
+    return f"; {_REMEDIES[code]}" if code in _REMEDIES else ""

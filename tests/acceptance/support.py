@@ -352,6 +352,7 @@ class Daemon:
             "parser_processes": "1",
             **settings,
         }
+        self.program: tuple[str, ...] = ("-m", "proxyd", "serve")
         self._process: asyncio.subprocess.Process | None = None
         self._log = folder / "stderr.log"
         self._socket: str | None = None
@@ -413,7 +414,7 @@ class Daemon:
         assert self._process is None
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(*self.prefix, sys.executable, "-m", "proxyd", "serve"),
+                *(*self.prefix, sys.executable, *self.program),
                 env=self._environment(),
                 cwd=self.folder,
                 stdin=asyncio.subprocess.DEVNULL,

@@ -5,9 +5,15 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
-from tests.acceptance.support import Receiver, World, eventually, integrity, world
+import pytest
+
+from tests.acceptance.support import Daemon, Receiver, World, eventually, integrity, world
 
 _PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE = 24, 1
 
@@ -34,6 +40,12 @@ async def stopped_with(w: World, *words: str) -> None:
 
 def one_id_for_each_item(receiver: Receiver, rule: str) -> None:
     receiver.check()
+    one_id_whatever_its_bytes(receiver, rule)
+
+
+def one_id_whatever_its_bytes(receiver: Receiver, rule: str) -> None:
+    """Fail where an item came by two ids: what is found a second time, after a restore, says when that was."""
+    assert receiver.forged == []
     ids = {(guid, a.webhook_id) for a in receiver.arrivals[rule] for guid in a.guids}
     assert len(ids) == len({guid for guid, _ in ids})
 
@@ -57,6 +69,63 @@ async def publish_until_it_ends(w: World) -> list[str]:
 
     await eventually(ended, "the disk is full", state=lambda: w.daemon.log[-2000:])
     return feed.guids[first:]
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """Let nobody write in a folder: mounted so where that is allowed, else by its modes, which root must obey then."""
+    here = str(folder)
+    mounts = (["mount", "--bind", here, here], ["mount", "-o", "remount,bind,ro", here])
+    if all(subprocess.run(each, check=False, stderr=subprocess.DEVNULL).returncode == 0 for each in mounts):
+        try:
+            yield
+        finally:
+            subprocess.run(["umount", "--lazy", folder], check=True)
+        return
+    folder.chmod(0o555)
+    try:
+        yield
+    finally:
+        folder.chmod(0o755)
+
+
+@contextmanager
+def locked(database: Path) -> Iterator[None]:
+    """Hold the right to write, as another program may."""
+    with closing(sqlite3.connect(database, isolation_level=None, timeout=60.0)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+async def chronons(daemon: Daemon, count: int) -> None:
+    """Wait until the daemon has planned so many chronons more."""
+    planned = "proxyd_budget_probes_total"
+    await daemon.metric_reaches(planned, await daemon.metric(planned) + count * 20)
+
+
+def header(database: Path) -> tuple[int, int]:
+    """Return where the bytes are by which SQLite knows a database."""
+    return 0, 100
+
+
+def root_of(table: str) -> Callable[[Path], tuple[int, int]]:
+    """Return what says where the page is by which all rows of a table are found."""
+
+    def where(database: Path) -> tuple[int, int]:
+        with closing(sqlite3.connect(database)) as connection:
+            (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+            (size,) = connection.execute("PRAGMA page_size").fetchone()
+        return (page - 1) * size, size
+
+    return where
+
+
+def damage(database: Path, where: Callable[[Path], tuple[int, int]]) -> None:
+    start, length = where(database)
+    with database.open("r+b") as file:
+        file.seek(start)
+        file.write(bytes(range(256)) * (length // 256) + b"\xa5" * (length % 256))
 
 
 async def test_a_disk_that_fills_up_stops_it_and_nothing_is_lost(tmp_path: Path) -> None:
@@ -129,3 +198,85 @@ async def test_a_file_that_is_no_database_is_said_and_left_as_it_is(tmp_path: Pa
         await w.daemon.spawn()
         await stopped_with(w, "the database failed", "not a database")
         assert w.daemon.database.read_bytes() == b"my diary, not yours. " * 1000
+
+
+async def test_a_database_that_another_program_holds_for_a_while_is_waited_for(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        await running(w)
+        with locked(w.daemon.database):
+            news = w.origin.feeds["feed"].add(1)
+            await chronons(w.daemon, 10)
+            assert w.receiver.arrivals["each"] == []
+        assert await w.receiver.received("each", 1) == news
+
+
+async def test_a_database_that_another_program_keeps_is_said_and_nothing_is_lost(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        await running(w)
+        feed = w.origin.feeds["feed"]
+        news = feed.add(2)
+        await w.receiver.received("each", 2)
+        with locked(w.daemon.database):
+            news += feed.add(2)
+            said = ("locked", "end the other program", str(w.daemon.database))
+            await stopped_with(w, *said)
+            await w.daemon.spawn()
+            await stopped_with(w, *said)
+        await w.daemon.start()
+        news += feed.add(2)
+        assert await w.receiver.received("each", 6) == news
+        assert await w.receiver.received("third", 6) == news
+        one_id_for_each_item(w.receiver, "each")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [header, root_of("sources"), root_of("items"), root_of("outbox")],
+    ids=["the header", "a page that is read at the start", "a page of items", "a page of deliveries"],
+)
+async def test_a_damaged_database_is_said_and_a_backup_brings_everything_back(
+    tmp_path: Path, where: Callable[[Path], tuple[int, int]]
+) -> None:
+    async with world(tmp_path) as w:
+        await running(w)
+        feed = w.origin.feeds["feed"]
+        news = feed.add(2)
+        await w.receiver.received("each", 2)
+        backup = await w.daemon.cli("backup", "before.db")
+        assert backup.code == 0, backup.err
+        news += feed.add(2)
+        await w.receiver.received("each", 4)
+        await w.daemon.stop()
+        w.daemon.forget_log()
+        damage(w.daemon.database, where)
+
+        news += feed.add(1)
+        await w.daemon.spawn()
+        await stopped_with(w, "the database failed", "`proxyd restore FILE`", str(w.daemon.database))
+        restored = await w.daemon.cli("restore", "before.db")
+        assert restored.code == 0, restored.err
+        await w.daemon.start()
+        news += feed.add(1)
+        assert await w.receiver.received("each", 6) == news
+        assert await w.receiver.received("third", 6) == news
+        one_id_whatever_its_bytes(w.receiver, "each")
+
+
+async def test_a_file_system_that_is_read_only_is_said_and_nothing_is_lost(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        await running(w)
+        feed = w.origin.feeds["feed"]
+        news = feed.add(2)
+        await w.receiver.received("each", 2)
+        await w.daemon.stop()
+        w.daemon.forget_log()
+        w.daemon.database.with_suffix(".lock").unlink()
+        before = w.daemon.database.read_bytes()
+        with read_only(w.daemon.database.parent):
+            await w.daemon.spawn(before_exec=obey_file_modes)
+            await stopped_with(w, f"{w.daemon.database.parent} cannot be written")
+        assert w.daemon.database.read_bytes() == before
+        news += feed.add(1)
+        await w.daemon.start()
+        assert await w.receiver.received("third", 3) == news
+        one_id_for_each_item(w.receiver, "each")

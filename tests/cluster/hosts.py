@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -24,11 +25,16 @@ class Hosts:
         self.answered: Counter[str] = Counter()
         self.begun: Counter[str] = Counter()
         self.most_at_once: Counter[str] = Counter()
+        self.times_s: list[float] = []  # of every request
+        self.is_down = False
         self.port = 0
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer with the host's feed."""
         name = request.url.host or ""
+        self.times_s.append(time.monotonic())
+        if self.is_down and request.transport is not None:
+            request.transport.abort()
         self.begun[name] += 1
         self.most_at_once[name] = max(self.most_at_once[name], self.begun[name])
         try:
