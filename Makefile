@@ -31,8 +31,7 @@ types: setup
 imports: setup
 	$(BIN)/lint-imports
 
-# Figures that daemons reach against the clock need the machine to themselves; all other tests share its cores. The soak
-# takes its minutes beside them.
+# Figures that daemons reach against the clock need the machine to themselves; all other tests share its cores.
 unit: setup
 	$(BIN)/pytest --numprocesses auto --dist worksteal -m "not alone and not soak"
 	$(BIN)/pytest -m alone

@@ -16,7 +16,7 @@ from proxyd.daemon.vitals import measure_disk
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock
 from proxyd.rules import iso_time
-from proxyd.store import SqlStore
+from proxyd.store import SqlStore, check_file
 
 _KEPT_BACKUPS = 7
 _STAMP = "proxyd-%Y%m%dT%H%M%SZ.db"
@@ -87,7 +87,11 @@ async def back_up(store: SqlStore, folder: Path, now_s: float) -> Path:
     """Write a copy of the database to ``folder``, keep the newest few and return its path."""
     target = folder / datetime.fromtimestamp(now_s, UTC).strftime(_STAMP)
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-    await store.upkeep.backup(target)
+    unchecked = target.with_suffix(".part")  # a copy that was broken off must not count as one
+    await asyncio.to_thread(unchecked.unlink, missing_ok=True)
+    await store.upkeep.backup(unchecked)
+    await asyncio.to_thread(check_file, unchecked)
+    await asyncio.to_thread(unchecked.replace, target)
     await asyncio.to_thread(_prune, folder)
     log.info("backup written", path=str(target), at=iso_time(now_s))
     return target
@@ -105,5 +109,7 @@ def _copies(folder: Path) -> list[Path]:
 
 
 def _prune(folder: Path) -> None:
+    for broken_off in folder.glob("proxyd-*.part"):
+        broken_off.unlink()
     for old in _copies(folder)[:-_KEPT_BACKUPS]:
         old.unlink()
