@@ -264,7 +264,7 @@ class Machine:
             checks = {"serving": not self.stopping.is_set()}
             if self.link is not None:
                 checks["transport"] = self.link.is_up
-            return checks if self.settings.role == "prober" else checks | {"leading": bool(self.stores)}
+            return checks | {"leading": False} if self.settings.role in {"all", "planner"} else checks
 
         async with serve_health(readiness, self.metrics.render, app.api_settings(self.settings)):
             yield
