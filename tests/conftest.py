@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -33,3 +34,12 @@ def postgresql() -> Iterator[PostgresServer]:
     """A server of PostgreSQL; every test makes databases of its own."""
     with postgres_server() as server:
         yield server
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str | Path:
+    """An empty database, of each kind."""
+    if request.param == "sqlite":
+        return tmp_path / "p.db"
+    address: str = request.getfixturevalue("postgresql").create()
+    return address

@@ -1,4 +1,4 @@
-"""The stores that every contract is checked on."""
+"""The store that every contract is checked on, over each kind of database."""
 
 from __future__ import annotations
 
@@ -9,15 +9,6 @@ import pytest
 
 from proxyd.model.chronon import ChrononGrid
 from proxyd.store import SqlStore, open_store
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str | Path:
-    """An empty database."""
-    if request.param == "sqlite":
-        return tmp_path / "p.db"
-    address: str = request.getfixturevalue("postgresql").create()
-    return address
 
 
 @pytest.fixture

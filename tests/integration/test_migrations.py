@@ -80,14 +80,6 @@ ROWS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str | Path:
-    if request.param == "sqlite":
-        return tmp_path / "p.db"
-    address: str = request.getfixturevalue("postgresql").create()
-    return address
-
-
 def differences(connection: Connection) -> list[object]:
     """Return what the code's tables have otherwise than the database's."""
     return list(compare_metadata(MigrationContext.configure(connection), metadata))
