@@ -30,7 +30,7 @@ CONTROLS = {
     "escape": "\x1b[2J\x1b]0;evil\x07\x1b]8;;https://evil.example\x1b\\x\x9b31m",
     "turned": "\u202egpj.exe\u2066x\u2069\u061c\u200e\u200f",
     "invisible": "a\u200bb\ufeffc\u00add\u2060e\U000e0041f",
-    "controls": "".join(map(chr, (*range(9), 11, 12, *range(14, 32), *range(127, 160)))),
+    "controls": "".join(map(chr, (*range(1, 9), 11, 12, *range(14, 32), *range(127, 160)))),
     "marks": "Z" + "\u0301" * 200,
     "no character": "\ufffe\uffff\U0001ffff\ue000",
 }
