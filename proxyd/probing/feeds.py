@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from xml.sax import SAXException
 
 import feedparser
+import feedparser.encodings
 
 from proxyd.model.item import Item, Value
 from proxyd.probing.charsets import GZIP
@@ -40,6 +41,9 @@ from proxyd.probing.sitemaps import is_sitemap, parse_sitemap
 from proxyd.probing.texts import MOST_ITEMS, capped, clean, safe_link
 
 _Entry: TypeAlias = Mapping[str, Any]
+
+# feedparser guesses with chardet where that happens to be installed; what a feed says must not depend on it.
+feedparser.encodings.lazy_chardet_encoding = None
 
 
 def parse_feed(body: bytes, content_type: str | None = None, url: str = "", language: str | None = None) -> ParsedFeed:

@@ -78,7 +78,7 @@ async def test_an_upgrade_under_load_loses_nothing(tmp_path: Path) -> None:
 async def test_of_two_machines_only_the_leader_upgrades(tmp_path: Path, postgresql: PostgresServer) -> None:
     async with cluster(tmp_path, postgresql) as machines:
         w = World(machines.origin, machines.receiver, Daemon(tmp_path))
-        machines.declare(w.text(SOURCES, {"each": 1}))
+        machines.declare([w.text(SOURCES, {"each": 1})])
         for source in SOURCES:
             w.origin.feed(source, "atom").add(1, age_s=3600.0)
         first = await machines.machine("all")
