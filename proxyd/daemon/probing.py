@@ -18,12 +18,13 @@ from proxyd.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.model.schedule import Probe
 from proxyd.ports import Clock, Memory, Transport, Unmade
 from proxyd.rules import NOTHING_KNOWN, Account, Decider, Observation
-from proxyd.scheduling import OVER_BUDGET, PlannedProbe
+from proxyd.scheduling import OVER_BUDGET, Headway, PlannedProbe
 from proxyd.tracing import NO_TRACES, Fact, Tracer
 
 log = structlog.get_logger("probes")
 _BUDGET_WINDOW_S = 3600.0
 _NOTED_JUMP_S = 60.0
+_MOST_STARTED = 16  # in one turn of the loop
 
 
 @dataclass(order=True, slots=True)
@@ -76,6 +77,8 @@ class ProbeLoop:
         self._metrics = metrics
         self._heap: list[_Due] = []
         self._chosen: Chronon | None = None
+        self._started = 0  # in that chronon
+        self._headway = Headway()
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -95,8 +98,7 @@ class ProbeLoop:
                 self._choose(grid.chronon_at(now_s))
                 if self._ending is None and self._decider.captures.overdue(now_s):
                     self._ending = tasks.create_task(self._end_overdue(now_s), name="end intervals")
-                while self._heap and self._heap[0].start_s <= now_s:
-                    self._start(heappop(self._heap).planned, now_s, tasks)
+                self._start_due(now_s, tasks)
                 next_s = grid.start_s(grid.chronon_at(now_s) + 1)
                 if self._heap:
                     next_s = min(next_s, self._heap[0].start_s)
@@ -124,10 +126,11 @@ class ProbeLoop:
         """Choose once in each chronon; give back what an earlier one did not start."""
         if self._chosen is not None and now <= self._chosen:
             return
+        self._headway.after(self._started, dropped=len(self._heap))
         while self._heap:
             self._drop(heappop(self._heap).planned)
-        self._chosen = now
-        chosen = self._decider.choose(now)
+        self._chosen, self._started = now, 0
+        chosen = self._decider.choose(now, self._headway.most)
         for planned in chosen:
             heappush(self._heap, _Due(planned.start_s, planned.probe.source_id, planned))
             self._metrics.planned.labels(planned.probe.reason.value).inc()
@@ -166,6 +169,13 @@ class ProbeLoop:
         self._metrics.lost.inc()
         self._decider.planner.finished(planned.probe.source_id, self._clock.time_s(), seen=False)
 
+    def _start_due(self, now_s: float, tasks: asyncio.TaskGroup) -> None:
+        """Start what is due, though not so much that everything else waits for it."""
+        for _ in range(_MOST_STARTED):
+            if not self._heap or self._heap[0].start_s > now_s:
+                return
+            self._start(heappop(self._heap).planned, now_s, tasks)
+
     def _start(self, planned: PlannedProbe, now_s: float, tasks: asyncio.TaskGroup) -> None:
         """Start a probe, or put it off while its host was asked later than planned, or drop it."""
         at_s = self._decider.planner.start(planned, now_s)
@@ -175,6 +185,7 @@ class ProbeLoop:
         if at_s > now_s:
             heappush(self._heap, _Due(at_s, planned.probe.source_id, planned))
             return
+        self._started += 1
         task = tasks.create_task(self._probe(planned), name=f"probe {planned.probe.source_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from proxyd.politeness import PolitenessBudget, ProbeLog
 
@@ -43,9 +43,15 @@ class Turn:
     """A place at a host, given back when its ``with`` block ends."""
 
     lane: _Lane
+    clock: Clock
 
-    def __enter__(self) -> None:
-        """Do nothing: the place is taken already."""
+    def sent(self) -> None:
+        """Note that the request left now: the spacing counts from here, however long connecting took."""
+        self.lane.log.move_last(self.clock.monotonic_s())
+
+    def __enter__(self) -> Self:
+        """Return itself: the place is taken already."""
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -54,7 +60,7 @@ class Turn:
 
 
 class HostTokens:
-    """Spaces the starts of requests to one host, first come, first served.
+    """Spaces the requests to one host, first come, first served.
 
     Parameters
     ----------
@@ -122,7 +128,7 @@ class HostTokens:
         except BaseException:
             lane.leave()
             raise
-        return Turn(lane)
+        return Turn(lane, self._clock)
 
     @asynccontextmanager
     async def turn(self, host: str, spacing_s: float = 0.0) -> AsyncIterator[None]:

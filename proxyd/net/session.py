@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import aiohttp
@@ -91,7 +92,8 @@ async def make_session(
 
     The address of the proxy is allowed by being given; it may hold credentials, which no message repeats.
 
-    It has no total timeout and reads bodies without a bound: callers set both.
+    It has no total timeout and reads bodies without a bound: callers set both. It calls the ``trace_request_ctx`` of a
+    request, where one is given, when that has been sent.
     """
     limits, names = limits or SessionLimits(), NameThreads()
     resolver = resolver or aiohttp.ThreadedResolver(cast("asyncio.AbstractEventLoop", names))
@@ -102,6 +104,7 @@ async def make_session(
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"User-Agent": user_agent(contact), "Accept-Encoding": "gzip, deflate"},
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=limits.connect_timeout_s),
+        trace_configs=[_telling()],
         trust_env=False,
         auto_decompress=True,
         max_line_size=limits.header_bytes,
@@ -112,6 +115,16 @@ async def make_session(
             yield session
     finally:
         names.close()
+
+
+def _telling() -> aiohttp.TraceConfig:
+    async def tell(_session: aiohttp.ClientSession, of: SimpleNamespace, _params: object) -> None:
+        if of.trace_request_ctx is not None:
+            of.trace_request_ctx()
+
+    config = aiohttp.TraceConfig()
+    config.on_request_headers_sent.append(tell)
+    return config
 
 
 def _connector(guard: Guard | None, limits: SessionLimits, resolver: AbstractResolver) -> aiohttp.TCPConnector:

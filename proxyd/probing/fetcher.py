@@ -247,28 +247,29 @@ class Fetcher:
         self._guard.check_url(url)
         gate = course.request.gate
         spacing_s = 0.0 if gate is None else await gate(url, course.trip)
-        with await self._turn(url, spacing_s), self._tracer.span("request", {"host": url.raw_host or ""}) as span:
-            hop = await self._exchange(url, course)
+        host = url.raw_host or ""
+        with await self._turn(host, spacing_s) as turn, self._tracer.span("request", {"host": host}) as span:
+            hop = await self._exchange(url, course, turn)
             span.note(status=hop.status)
             return hop
 
-    async def _turn(self, url: URL, spacing_s: float) -> Turn:
+    async def _turn(self, host: str, spacing_s: float) -> Turn:
         try:
             async with asyncio.timeout(self._limits.queue_s):
-                return await self._tokens.enter(url.raw_host or "", spacing_s)
+                return await self._tokens.enter(host, spacing_s)
         except TimeoutError as error:
-            message = f"the queue of {url.raw_host} is longer than {self._limits.queue_s:g} s"
+            message = f"the queue of {host} is longer than {self._limits.queue_s:g} s"
             raise QueueTimeoutError(message) from error
 
-    async def _exchange(self, url: URL, course: _Course) -> _Hop:
+    async def _exchange(self, url: URL, course: _Course, turn: Turn) -> _Hop:
         headers, trip = course.headers_for(url), course.trip
         trip.begin(self._clock.time_s())
         course.show_sent(url, headers)
         with course.budget.spending() as left_s, _client_errors():
-            async with (
-                asyncio.timeout(left_s),
-                self._session.get(url, headers=headers, allow_redirects=False, auto_decompress=False) as response,
-            ):
+            asking = self._session.get(
+                url, headers=headers, allow_redirects=False, auto_decompress=False, trace_request_ctx=turn.sent
+            )
+            async with asyncio.timeout(left_s), asking as response:
                 course.show_received(url, response)
                 if response.status in _REDIRECTS and "Location" in response.headers:
                     return _Redirect(_next_url(response), response.status in _PERMANENT, response.status)

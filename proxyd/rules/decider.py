@@ -194,7 +194,7 @@ class Decider:
 
     # -- probes
 
-    def choose(self, now: Chronon) -> list[PlannedProbe]:
+    def choose(self, now: Chronon, most: float = inf) -> list[PlannedProbe]:
         """Return the probes to start in chronon ``now``; each is in flight until ``finished``."""
         now_s = self.settings.grid.start_s(now)
         if now_s >= self._next_period_s:
@@ -205,7 +205,7 @@ class Decider:
                 if page.demands.intervals:
                     self._anchor(page, now_s)
                     self.planner.reschedule(source_id, now)
-        return self.planner.choose(now)
+        return self.planner.choose(now, most)
 
     def request(self, source_id: str, now_s: float) -> ProbeRequest | None:
         """Return what the prober needs, ``None`` where the source is gone meanwhile."""

@@ -11,7 +11,7 @@ from proxyd.scheduling.page import CONSTRAINTS, OVER_BUDGET, Page
 from proxyd.scheduling.parts import Parts, Steps, whole
 from proxyd.scheduling.planner import Planner
 from proxyd.scheduling.settings import PlannerSettings
-from proxyd.scheduling.starts import PlannedProbe
+from proxyd.scheduling.starts import Headway, PlannedProbe
 
 __all__ = [
     "CONSTRAINTS",
@@ -24,6 +24,7 @@ __all__ = [
     "DoeDemand",
     "Firing",
     "FixedDemand",
+    "Headway",
     "IntervalDemand",
     "OnceDemand",
     "Outlook",

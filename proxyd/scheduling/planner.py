@@ -196,13 +196,13 @@ class Planner:
         """Return ``C_j``."""
         return self.settings.budget.capacity(chronon, self.settings.grid, self.settings.budget_zone)
 
-    def choose(self, now: Chronon) -> list[PlannedProbe]:
+    def choose(self, now: Chronon, most: float = inf) -> list[PlannedProbe]:
         """Return the probes to start in chronon ``now``, in order of start, and take them as started."""
         self._wake_up(now)
         self.held_back = []
         start_s = self.settings.grid.start_s(now)
         stop_s = self.settings.grid.start_s(now + 1)
-        pace = Pace(start_s, stop_s - start_s, self.capacity(now))
+        pace = Pace(start_s, stop_s - start_s, int(min(self.capacity(now), most)))
         chosen: list[PlannedProbe] = []
         hard = sorted(self._candidates(now), key=attrgetter("rank"))
         waiting = self._waiting(now, pace)

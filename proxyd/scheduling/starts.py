@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from math import inf
 
 from proxyd.model.schedule import Probe
 
 # the part of a chronon in which probes start: the last ones must not fall out of it when the loop is late
 _SPREAD = 0.9
+_LEAST = 16.0  # probes that a chronon may always plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +51,26 @@ class Pace:
         index = bisect_left(self._free, int((at_s - self._start_s) / self._part_s))
         part = self._free.pop(min(index, len(self._free) - 1))
         return max(at_s, self._start_s + part * self._part_s)
+
+
+class Headway:
+    """How many probes a chronon plans ``most``: any number, until this machine falls behind.
+
+    A chronon that could not start all of its probes lets the next one plan twice what was started; each that could
+    doubles that again.
+
+    >>> headway = Headway()
+    >>> headway.after(started=100, dropped=900)
+    >>> headway.most
+    216.0
+    >>> headway.after(started=216, dropped=0)
+    >>> headway.most
+    432.0
+    """
+
+    def __init__(self) -> None:
+        self.most = inf
+
+    def after(self, started: int, dropped: int) -> None:
+        """Note how many probes a chronon started, and how many it did not come to."""
+        self.most = 2.0 * started + _LEAST if dropped else 2.0 * self.most

@@ -83,11 +83,11 @@ async def test_hosts_that_are_all_down_come_back_without_a_storm(tmp_path: Path)
         news = {name: feed.add(1) for name, feed in origin.feeds.items()}
         began_s = time.monotonic()
         origin.is_down = False
-        origin.times_s.clear()
+        origin.asked.clear()
         await connection_is(w, 1.0)
         await everything_is_told(w, news)
         passed_s = time.monotonic() - began_s
-        first = [at_s for at_s in origin.times_s if at_s < began_s + passed_s]
+        first = [at_s for at_s, _ in origin.asked if at_s < began_s + passed_s]
         for number, at_s in enumerate(first):
             within = sum(at_s <= other < at_s + chronon_s for other in first[number:])
             assert within <= 2 * budget  # of two chronons that it may touch

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from aiohttp import web
+from yarl import URL
 
 from tests.acceptance.support import DOMAIN, PROFILE, Feed, rule_text
 
@@ -16,23 +17,24 @@ _OF_A_TEXT = 500
 
 
 class Hosts:
-    """Serves one feed for each host, after ``delay_s``."""
+    """Serves one feed for each host, at ``pages`` addresses, after ``delay_s``."""
 
-    def __init__(self, names: Sequence[str], delay_s: float = 0.0) -> None:
+    def __init__(self, names: Sequence[str], delay_s: float = 0.0, pages: int = 1) -> None:
         self.names = names
+        self.pages = pages
         self.feeds = {name: Feed(name, "atom") for name in self.names}
         self.delay_s = delay_s
         self.answered: Counter[str] = Counter()
         self.begun: Counter[str] = Counter()
         self.most_at_once: Counter[str] = Counter()
-        self.times_s: list[float] = []  # of every request
+        self.asked: list[tuple[float, URL]] = []  # when, and for what
         self.is_down = False
         self.port = 0
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer with the host's feed."""
         name = request.url.host or ""
-        self.times_s.append(time.monotonic())
+        self.asked.append((time.monotonic(), request.url))
         if self.is_down and request.transport is not None:
             request.transport.abort()
         self.begun[name] += 1
@@ -47,7 +49,12 @@ class Hosts:
 
     def texts(self, hook: str, policy: str = "AUTO") -> list[str]:
         """Return texts that declare every host's feed and one rule that tells of each of its items."""
-        sources = [f"CREATE SOURCE \"{name}\" OF RSS AT 'http://{name}:{self.port}/';\n" for name in self.names]
+        pages = ["", *(f"/{number}" for number in range(1, self.pages))]
+        sources = [
+            f"CREATE SOURCE \"{name}{page}\" OF RSS AT 'http://{name}:{self.port}{page or '/'}';\n"
+            for page in pages
+            for name in self.names
+        ]
         rule = rule_text("each", 1, hook).replace("SET UTILITY STRICT", f"SET UTILITY STRICT SET POLICY {policy}")
         some = ["".join(sources[begin : begin + _OF_A_TEXT]) for begin in range(0, len(sources), _OF_A_TEXT)]
         return [f"{DOMAIN}{PROFILE}{rule}", *some]
@@ -63,11 +70,11 @@ class Hosts:
 
 
 @asynccontextmanager
-async def hosts(names: int | Sequence[str], delay_s: float = 0.0) -> AsyncIterator[Hosts]:
+async def hosts(names: int | Sequence[str], delay_s: float = 0.0, pages: int = 1) -> AsyncIterator[Hosts]:
     """Serve so many hosts, or those of these addresses, while the context is open."""
     if isinstance(names, int):
         names = [f"127.{1 + number // 250}.0.{1 + number % 250}" for number in range(names)]
-    found = Hosts(names, delay_s)
+    found = Hosts(names, delay_s, pages)
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", found.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.5, access_log=None, handler_cancellation=True)
