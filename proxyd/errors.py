@@ -203,6 +203,10 @@ class FleetError(ProxydError):
     """The other machines cannot be reached."""
 
 
+class UnreadableError(FleetError):
+    """What another machine sent is no message of this version's."""
+
+
 class LostLeaseError(FleetError):
     """It is not ours any more: another machine has it, or nobody wants it."""
 

@@ -130,11 +130,12 @@ def postgres_server(listens: str = "127.0.0.1") -> Iterator[PostgresServer]:
 
 @dataclass
 class NatsServer:
-    """A server of NATS with JetStream, whose streams outlive it."""
+    """A server of NATS with JetStream, whose streams outlive it; with a password it wants that of the user ``me``."""
 
     folder: Path
     port: int
     listens: str = "127.0.0.1"
+    password: str = ""
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -144,11 +145,13 @@ class NatsServer:
 
     def url_at(self, host: str) -> str:
         """Return its address as others reach it."""
-        return f"nats://{host}:{self.port}"
+        who = f"me:{self.password}@" if self.password else ""
+        return f"nats://{who}{host}:{self.port}"
 
     def start(self) -> None:
         """Start the server."""
         command = ["nats-server", "-js", "-sd", str(self.folder), "-a", self.listens, "-p", str(self.port)]
+        command += ["--user", "me", "--pass", self.password] if self.password else []
         self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         wait_for_port(self.port, self.process)
 
@@ -161,9 +164,9 @@ class NatsServer:
 
 
 @contextmanager
-def nats_server(folder: Path, listens: str = "127.0.0.1") -> Iterator[NatsServer]:
+def nats_server(folder: Path, listens: str = "127.0.0.1", password: str = "") -> Iterator[NatsServer]:
     """Run a server of NATS."""
-    server = NatsServer(folder / "nats", free_port(), listens)
+    server = NatsServer(folder / "nats", free_port(), listens, password)
     server.start()
     try:
         yield server

@@ -99,9 +99,9 @@ class Daemon:
                         self._metrics.role_active.labels(role).set(1)
                     self._supervisor.ready(self._status())
                     await self._stopping.wait()
-                for role in self._settings.roles:
-                    self._metrics.role_active.labels(role).set(0)
-                await self._drain()
+                    for role in self._settings.roles:
+                        self._metrics.role_active.labels(role).set(0)
+                    await self._drain()
                 feeding.cancel()
                 lag.cancel()
             self._store.writer.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,16 +25,20 @@ log = structlog.get_logger("housekeeping")
 
 @dataclass(frozen=True, slots=True)
 class Chores:
-    """What is looked after: ``backup`` is where copies go, ``data`` lies on the disk that must not fill up."""
+    """What is looked after: ``backup`` is where copies go, ``data`` lies on the disk that must not fill up.
+
+    ``patience_s`` is how long the end waits for what is under way.
+    """
 
     retention_s: float
     backup: Path | None = None
     data: Path | None = None
+    patience_s: float = 10.0
 
 
 @asynccontextmanager
 async def housekeeping(store: SqlStore, clock: Clock, metrics: Metrics, chores: Chores) -> AsyncIterator[None]:
-    """Run the chores while the context is open; leaving waits for the one under way."""
+    """Run the chores while the context is open; leaving waits a while for the one under way."""
 
     async def expire() -> None:
         deleted = await store.expire(clock.time_s(), retention_s=chores.retention_s)
@@ -65,8 +69,10 @@ async def housekeeping(store: SqlStore, clock: Clock, metrics: Metrics, chores: 
         yield
     finally:
         scheduler.pause()
-        async with turn:  # shutting down would cancel a chore in the middle
-            scheduler.shutdown(wait=False)
+        with suppress(TimeoutError):  # shutting down cancels a chore in the middle
+            async with asyncio.timeout(chores.patience_s):
+                await turn.acquire()
+        scheduler.shutdown(wait=False)
 
 
 def make_scheduler() -> AsyncIOScheduler:

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -103,7 +104,12 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
 
 def is_newest(connection: Connection) -> bool:
     """Return whether the tables are those that this proxyd knows."""
-    return _revision(connection) == ScriptDirectory.from_config(migration_config(connection)).get_current_head()
+    return _revision(connection) == _newest()
+
+
+@cache
+def _newest() -> str | None:
+    return ScriptDirectory(str(migrations_folder())).get_current_head()
 
 
 def _revision(connection: Connection) -> str | None:

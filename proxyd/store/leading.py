@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 from sqlalchemy import Connection, insert, select, update
 
+from proxyd.errors import StoreUnreachableError
 from proxyd.store import tables as t
 from proxyd.store.engine import StoreConnections, is_newest, migrate
 from proxyd.store.postgresql import LOCK_OF, answered, postgresql_connections, session_of
@@ -49,12 +50,14 @@ async def leading(
 async def hold(connections: StoreConnections, *, lease_s: float, wait: Callable[[float], Awaitable[None]]) -> None:
     """Keep a session that holds a lock alive; raises ``StoreUnreachableError`` once it may not be.
 
-    That is before the server takes it for dead, so that no two lead at once.
+    That is before the server takes it for dead, so that no two lead at once. A leader of an older version gives up
+    once a newer one has brought the tables to its own schema.
     """
     session = session_of(connections)
     while True:
         await wait(lease_s / _LOOKS)
-        await answered(session.call(lambda connection: connection.execute(select(1))), _BELIEF * lease_s)
+        if not await answered(session.call(is_newest), _BELIEF * lease_s):
+            raise StoreUnreachableError("another version of proxyd has changed the tables")
 
 
 def _begin_term(connection: Connection, role: str, name: str, now_s: float) -> int:

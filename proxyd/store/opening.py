@@ -9,7 +9,7 @@ from pathlib import Path
 from proxyd.errors import StoreError
 from proxyd.model.chronon import ChrononGrid
 from proxyd.store.copying import copy_between
-from proxyd.store.engine import StoreConnections, migrate
+from proxyd.store.engine import StoreConnections, is_newest, migrate
 from proxyd.store.sql import SqlStore
 from proxyd.store.sqlite import file_lock, sqlite_connections
 
@@ -53,8 +53,15 @@ async def open_store(database: str | Path, grid: ChrononGrid) -> AsyncIterator[S
     """Open the database, bring it to the newest schema and yield its store.
 
     The caller holds a file's ``owner_lock`` and runs ``store.writer.run()``.
+
+    Raises
+    ------
+    StoreError
+        Another version's daemon uses the database.
     """
     async with open_connections(database) as connections:
+        if is_postgresql(database) and not await connections.writer.call(is_newest):
+            await _lock_out(connections)
         await migrate(connections.writer)
         yield SqlStore(connections, grid)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -44,6 +44,13 @@ class SessionConnection:
                 async with self._connection.begin():
                     return await self._connection.run_sync(function)
 
+    async def close(self) -> None:
+        """End the session, after what it is asked just now; a server that does not answer is not waited for."""
+        with suppress(TimeoutError, StoreError):
+            async with asyncio.timeout(_CONNECT_S), self._turn:
+                with _errors():
+                    await self._connection.close()
+
     async def take_lock(self, number: int) -> bool:
         """Try to hold a lock; return whether this session has it now."""
         return await self.call(lambda c: bool(c.scalar(select(func.pg_try_advisory_lock(LOCKS, number)))))
@@ -55,13 +62,20 @@ def session_of(connections: StoreConnections) -> SessionConnection:
     return connections.writer
 
 
-async def answered(asked: Awaitable[T], limit_s: float) -> T:
-    """Return what a server answers; raise ``StoreUnreachableError`` where it does not within ``limit_s``."""
+async def answered(asked: Coroutine[Any, Any, T], limit_s: float) -> T:
+    """Return what a server answers; raise ``StoreUnreachableError`` where it does not within ``limit_s``.
+
+    What is asked then is given up, not waited for: to end a session that hangs takes seconds of its own.
+    """
+    asking = asyncio.create_task(asked, name="answer of the database")
     try:
-        async with asyncio.timeout(limit_s):
-            return await asked
-    except TimeoutError as error:
-        raise StoreUnreachableError(f"the database did not answer within {limit_s:g} s") from error
+        await asyncio.wait([asking], timeout=limit_s)
+        if asking.done():
+            return asking.result()
+        raise StoreUnreachableError(f"the database did not answer within {limit_s:g} s")
+    finally:
+        asking.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody else looks
+        asking.cancel()
 
 
 class PooledConnections:
@@ -139,10 +153,11 @@ async def postgresql_connections(url: str, *, role: str, lease_s: float) -> Asyn
         leased = {"idle_session_timeout": lease_ms, "idle_in_transaction_session_timeout": lease_ms}
         writing = opened(role, 1, **leased)
         with _errors():
-            session = await stack.enter_async_context(writing.connect())
+            session = SessionConnection(await writing.connect())
+        stack.push_async_callback(session.close)
         people = opened(f"{role} people", _PEOPLE)
         readers = PooledConnections(opened(f"{role} readers", _READERS))
-        yield StoreConnections(SessionConnection(session), readers, PooledConnections(people), PostgresUpkeep(people))
+        yield StoreConnections(session, readers, PooledConnections(people), PostgresUpkeep(people))
 
 
 async def _dispose(engine: AsyncEngine) -> None:

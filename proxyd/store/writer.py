@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy import Connection
 
-from proxyd.errors import ProxydError, StoreError
+from proxyd.errors import ProxydError, StoreError, StoreUnreachableError
 from proxyd.store.engine import Connections
 
 T = TypeVar("T")
@@ -55,15 +55,16 @@ class Writer:
 
     async def run(self) -> None:
         """Commit batches until ``close``."""
-        while batch := await self._next_batch():
-            try:
+        batch: list[_Queued] = []
+        try:
+            while batch := await self._next_batch():
                 await self._commit(batch)
-            except StoreError as error:
-                self._give_up(batch, error)
-                raise
-            except asyncio.CancelledError:  # whoever waits would wait for ever
-                self._give_up(batch, StoreError("the store was closed in the middle of a commit"))
-                raise
+        except StoreError as error:
+            self._give_up(batch, error)
+            raise
+        except asyncio.CancelledError:  # whoever waits would wait for ever
+            self._give_up(batch, StoreUnreachableError("the store was closed before it could commit this"))
+            raise
 
     def close(self) -> None:
         """End ``run`` once everything before has been committed; refuse what comes later."""

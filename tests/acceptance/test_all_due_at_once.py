@@ -39,7 +39,6 @@ async def test_ten_thousand_that_are_due_at_once_are_asked_politely(tmp_path: Pa
             timeout_s=PATIENCE_S,
             state=lambda: len(origin.asked),
         )
-        metrics = await daemon.metrics()
         await daemon.stop()
     within_budget(origin, budget)
     spaced(origin)

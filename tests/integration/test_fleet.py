@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+import structlog
+from nats.js.object_store import ObjectStore
 
 from proxyd.clock import SystemClock
+from proxyd.errors import FleetError
 from proxyd.fleet.nats import FleetProber, FleetSettings, Link, NatsTransport, ProberSettings, open_link
 from proxyd.fleet.nats.link import partition
-from proxyd.fleet.nats.wire import BATCHES, Batch, Report
+from proxyd.fleet.nats.wire import BATCHES, REPORTS, Batch, Report
 from proxyd.metrics import Metrics
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.ports import Transport, Unmade
@@ -61,13 +65,13 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
 
 
 @asynccontextmanager
-async def fleet_of(folder: Path, *, term: int = 1) -> AsyncIterator[Fleet]:
+async def fleet_of(folder: Path) -> AsyncIterator[Fleet]:
     async with AsyncExitStack() as stack:
         server = stack.enter_context(nats_server(folder))
         settings = FleetSettings([server.url], "test", LEASE_S, 30.0)
         link = await stack.enter_async_context(open_link(settings))
         metrics = Metrics()
-        transport = NatsTransport(link, CLOCK, metrics, term=term, spacing_s=0.0, patience_s=20.0)
+        transport = NatsTransport(link, CLOCK, metrics, term=1, spacing_s=0.0, patience_s=20.0)
         found = Fleet(settings, transport, link, metrics, stack)
 
         async def take(outcome: ProbeOutcome, *, reading: str) -> None:
@@ -127,6 +131,38 @@ async def test_a_batch_that_takes_longer_than_its_lease_stays_where_it_is(fleet:
     assert not other.most
 
 
+async def test_a_host_whose_batch_was_withdrawn_rests_until_its_prober_must_know(fleet: Fleet) -> None:
+    slow, other = Hosts(CLOCK), Hosts(CLOCK)
+    await fleet.prober(slow)
+    request = ProbeRequest("s", "https://a.example/")
+    assert isinstance(await ended(fleet.transport, request), ProbeOutcome)
+    slow.release.clear()
+    fleet.transport._patience_s = 1.0
+    asked = asyncio.create_task(ended(fleet.transport, request))
+    await eventually(lambda: slow.begun["a.example"] == 1, "the host is asked")
+    await fleet.prober(other)
+    assert await asked is Unmade.LOST
+    fleet.transport._patience_s = 20.0
+    again = asyncio.create_task(ended(fleet.transport, request))
+    await eventually(lambda: slow.begun["a.example"] == 0, "it was broken off")
+    assert other.most["a.example"] == 0
+    slow.release.set()
+    assert isinstance(await again, ProbeOutcome)
+
+
+async def test_a_prober_that_ends_leaves_nothing_asked_for(fleet: Fleet) -> None:
+    """Else the server would give the next batch to nobody, and who gets it then would take it for lost."""
+    first, second = Hosts(CLOCK), Hosts(CLOCK)
+    ending = await fleet.prober(first)
+    request = ProbeRequest("s", "https://a.example/")
+    assert isinstance(await ended(fleet.transport, request), ProbeOutcome)
+    ending.cancel()
+    await asyncio.wait([ending])
+    await fleet.prober(second)
+    assert isinstance(await ended(fleet.transport, request), ProbeOutcome)
+    assert second.most["a.example"] == 1
+
+
 async def test_what_an_earlier_planner_asks_for_is_not_done(fleet: Fleet) -> None:
     prober = Hosts(CLOCK)
     await fleet.prober(prober)
@@ -145,6 +181,44 @@ async def test_a_report_that_nobody_waits_for_is_taken_in_with_what_it_speaks_of
     await fleet.link.report(Report("batch of another", 1, "p", "reading", now_s - 2.0, None))
     await eventually(lambda: fleet.strays, "it is taken in")
     assert fleet.strays == [(outcome, "reading")]
+
+
+async def test_a_report_that_comes_again_is_taken_in_once(fleet: Fleet) -> None:
+    await eventually(_is_there(fleet), "the streams are made")
+    now_s = CLOCK.time_s()
+    ahead = ProbeOutcome("s", OutcomeKind.NOT_MODIFIED, now_s + 60.0, now_s + 61.0)  # by its prober's clock
+    for _ in range(2):
+        data = REPORTS.write(Report("batch of another", 0, "p", "reading", now_s - 2.0, ahead))
+        await fleet.link._streams.publish("proxyd.report", data)
+        await eventually(_is_acknowledged(fleet), "it is acknowledged")
+    assert len(fleet.strays) == 1
+
+
+async def test_a_report_that_cannot_be_had_now_comes_again(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    await eventually(_is_there(fleet), "the streams are made")
+    find, failures = fleet.link._large, [FleetError("NATS failed")]
+
+    async def large() -> ObjectStore:
+        if failures:
+            raise failures.pop()
+        return await find()
+
+    now_s = CLOCK.time_s()
+    outcome = ProbeOutcome("s", OutcomeKind.NOT_MODIFIED, now_s, now_s, detail=secrets.token_hex(2**20))
+    sender = await fleet.stack.enter_async_context(open_link(fleet.settings))
+    await eventually(lambda: sender.is_up, "the prober is connected")
+    monkeypatch.setattr(fleet.link, "_large", large)
+    await sender.report(Report("batch of another", 0, "p", "reading", now_s - 2.0, outcome))
+    await eventually(lambda: fleet.strays, "it is taken in")
+    assert fleet.strays == [(outcome, "reading")]
+    assert failures == []
+
+
+def _is_acknowledged(fleet: Fleet) -> Callable[[], Awaitable[object]]:
+    async def found() -> bool:
+        return (await fleet.link._streams.stream_info("PROXYD_REPORTS")).state.messages == 0
+
+    return found
 
 
 def _is_there(fleet: Fleet) -> Callable[[], Awaitable[object]]:
@@ -170,6 +244,21 @@ async def test_without_a_server_nothing_is_begun(tmp_path: Path) -> None:
         assert isinstance(await ended(fleet.transport, ProbeRequest("s", "https://a.example/")), ProbeOutcome)
         await fleet.link._client.close()
         assert await ended(fleet.transport, ProbeRequest("s", "https://a.example/")) is Unmade.NOT_BEGUN
+
+
+async def test_what_can_never_connect_says_why() -> None:
+    async with open_link(FleetSettings(["nats://127.0.0.1:none"], "test", LEASE_S, 30.0)) as link:
+        with pytest.raises(FleetError, match="invalid connect url"):
+            await link.fail_if_refused()
+
+
+async def test_a_server_that_refuses_is_named_once(tmp_path: Path) -> None:
+    with nats_server(tmp_path, password="right") as server, structlog.testing.capture_logs() as said:
+        settings = FleetSettings([server.url.replace("right", "wrong")], "test", 1.0, 30.0)
+        async with open_link(settings):
+            await eventually(lambda: any("Authorization" in str(each) for each in said), "it is said")
+    assert sum("Authorization" in str(each) for each in said) == 1
+    assert "wrong" not in str(said)
 
 
 def test_a_request_is_the_same_on_the_other_side() -> None:

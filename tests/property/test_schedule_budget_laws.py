@@ -155,8 +155,8 @@ class RecordingDecider:
         self.planned: list[PlannedProbe] = []
         choose = found.choose
 
-        def remember(now: int) -> list[PlannedProbe]:
-            chosen = choose(now)
+        def remember(now: int, most: float = inf) -> list[PlannedProbe]:
+            chosen = choose(now, most)
             self.planned += chosen
             return chosen
 

@@ -12,7 +12,7 @@ import asyncio
 import uuid
 import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -30,10 +30,10 @@ from nats.js.api import (
     StorageType,
     StreamConfig,
 )
-from nats.js.errors import APIError, NotFoundError
+from nats.js.errors import APIError, NotFoundError, ObjectNotFoundError
 from nats.js.object_store import ObjectStore
 
-from proxyd.errors import FleetError, LostLeaseError
+from proxyd.errors import FleetError, LostLeaseError, UnreadableError
 from proxyd.fleet.nats.wire import BATCHES, REPORTS, Batch, Report
 
 PARTITIONS = 512
@@ -67,6 +67,14 @@ class FleetSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Sent:
+    """The number of a batch in the queue, and over the how many-th connection it was sent."""
+
+    number: int
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
 class Taken:
     """A message that was pulled, and over the how many-th connection."""
 
@@ -86,6 +94,8 @@ class Link:
         self.connection = 0
         self.is_closing = False
         self.refused = asyncio.Event()
+        self._trouble = ""
+        self._troubles: set[str] = set()
         self._client = client
         self._streams = client.jetstream(timeout=max(_SHORTEST_WAIT_S, settings.lease_s / 2.0))
         self._made: datetime | None = None
@@ -99,9 +109,24 @@ class Link:
     async def fail_if_refused(self) -> None:
         """Raise ``FleetError`` once the server does not want us any more; nothing else ends this."""
         await self.refused.wait()
+        why = f" ({self._trouble})" if self._trouble else ""
         raise FleetError(
-            "NATS has closed the connection for good: see to what it is shown as credentials, and to its limits"
+            f"NATS has closed the connection for good{why}: see to what it is shown as credentials, and to its limits"
         )
+
+    def note(self, error: Exception) -> None:
+        """Say what is wrong with the connection, each trouble once until a server is there again."""
+        self._trouble = repr(error)
+        if self._trouble not in self._troubles:
+            log.warning("NATS cannot be used", error=self._trouble)
+        self._troubles.add(self._trouble)
+
+    def note_found(self) -> None:
+        """Note that a server is there again: numbers of before mean nothing there."""
+        self.connection += 1
+        self._trouble = ""
+        self._troubles.clear()
+        log.info("NATS is back")
 
     async def ensure(self) -> bool:
         """Make the streams and consumers that are not there, for a server that was restarted has none.
@@ -132,22 +157,27 @@ class Link:
 
     # -- batches
 
-    async def send(self, batch: Batch) -> int:
-        """Put a batch in the queue of its host's partition; return its number there."""
-        subject = _subject(partition(batch.host))
-        return (await self._checked(self._streams.publish(subject, BATCHES.write(batch), stream=_PROBES))).seq
+    async def send(self, batch: Batch) -> Sent:
+        """Put a batch in the queue of its host's partition."""
+        subject, connection = _subject(partition(batch.host)), self.connection
+        found = await self._checked(self._streams.publish(subject, BATCHES.write(batch), stream=_PROBES))
+        return Sent(found.seq, connection)
 
-    async def withdraw(self, number: int) -> None:
-        """Take a batch out of the queue; a prober that has begun it will see that it is gone."""
-        await self._checked(self._streams.delete_msg(_PROBES, number))
+    async def withdraw(self, sent: Sent) -> None:
+        """Take a batch out of the queue; a prober that has begun it sees within a lease that it is gone.
+
+        Not where the server may have been restarted since: it counts anew, and the number would be another batch's.
+        """
+        if sent.connection == self.connection:
+            await self._checked(self._streams.delete_msg(_PROBES, sent.number))
 
     async def count_batches(self) -> int:
         """Return how many batches wait or are being made."""
         return (await self._checked(self._streams.stream_info(_PROBES))).state.messages
 
-    async def pull_batches(self, number: int) -> JetStreamContext.PullSubscription:
-        """Return what the batches of a partition are pulled with."""
-        return await self._checked(self._streams.pull_subscribe_bind(f"p{number}", _PROBES))
+    def pulling_batches(self, number: int) -> AbstractAsyncContextManager[JetStreamContext.PullSubscription]:
+        """Yield what the batches of a partition are pulled with."""
+        return self._pulling(f"p{number}", _PROBES)
 
     async def extend(self, taken: Taken) -> None:
         """Hold a batch for another ``lease_s``; raises ``FleetError`` where nobody answers.
@@ -181,16 +211,21 @@ class Link:
             data, headers = b"", headers | {_OBJECT: name}
         await self._checked(self._streams.publish("proxyd.report", data, stream=_REPORTS, headers=headers))
 
-    async def pull_reports(self) -> JetStreamContext.PullSubscription:
-        """Return what reports are pulled with."""
-        return await self._checked(self._streams.pull_subscribe_bind("planner", _REPORTS))
+    def pulling_reports(self) -> AbstractAsyncContextManager[JetStreamContext.PullSubscription]:
+        """Yield what reports are pulled with."""
+        return self._pulling("planner", _REPORTS)
 
     async def read_report(self, taken: Taken) -> Report:
-        """Return the report of a message; raises ``FleetError`` where it cannot be read."""
+        """Return the report of a message; raises ``UnreadableError`` where there is none in it."""
         name = (taken.message.headers or {}).get(_OBJECT)
         if name is None:
             return REPORTS.read(taken.message.data)
-        found = await self._checked((await self._large()).get(name))
+        try:
+            found = await self._checked((await self._large()).get(name))
+        except FleetError as error:
+            if isinstance(error.__cause__, (NotFoundError, ObjectNotFoundError)):
+                raise UnreadableError("what was too large for a message is gone") from error
+            raise
         return REPORTS.read(found.data or b"")
 
     async def done(self, taken: Taken) -> None:
@@ -214,6 +249,16 @@ class Link:
             return await self._checked(self._streams.create_object_store(_LARGE, config))
 
     # -- both
+
+    @asynccontextmanager
+    async def _pulling(self, consumer: str, stream: str) -> AsyncIterator[JetStreamContext.PullSubscription]:
+        """Take back at the end what was asked for and has not come: else it would be given to nobody, for a lease."""
+        subscription = await self._checked(self._streams.pull_subscribe_bind(consumer, stream))
+        try:
+            yield subscription
+        finally:
+            with suppress(FleetError):
+                await self._checked(subscription.unsubscribe())
 
     async def pull(self, subscription: JetStreamContext.PullSubscription, wait_s: float, most: int = 1) -> list[Taken]:
         """Return the next messages, none where none came within ``wait_s``."""
@@ -298,7 +343,8 @@ async def open_link(settings: FleetSettings) -> AsyncIterator[Link]:
     finally:
         link.is_closing = True
         connecting.cancel()
-        await client.close()
+        if not link.refused.is_set():
+            await client.close()
 
 
 async def _connect(client: Client, link: Link) -> None:
@@ -309,24 +355,27 @@ async def _connect(client: Client, link: Link) -> None:
             log.warning("NATS is away")
 
     async def found() -> None:
-        link.connection += 1
-        log.info("NATS is back")
+        link.note_found()
 
     async def failed(error: Exception) -> None:
-        log.debug("NATS", error=repr(error))
+        link.note(error)
 
     async def refused() -> None:
         link.refused.set()
 
-    await client.connect(
-        list(settings.servers),
-        name=settings.name,
-        max_reconnect_attempts=-1,
-        reconnect_time_wait=min(1.0, settings.lease_s / 8.0),  # type: ignore[arg-type]
-        ping_interval=max(1, round(settings.lease_s / 4.0)),
-        max_outstanding_pings=2,
-        disconnected_cb=lost,
-        reconnected_cb=found,
-        closed_cb=refused,
-        error_cb=failed,
-    )
+    try:
+        await client.connect(
+            list(settings.servers),
+            name=settings.name,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=min(1.0, settings.lease_s / 8.0),  # type: ignore[arg-type]
+            ping_interval=max(1, round(settings.lease_s / 4.0)),
+            max_outstanding_pings=2,
+            disconnected_cb=lost,
+            reconnected_cb=found,
+            closed_cb=refused,
+            error_cb=failed,
+        )
+    except (NatsError, OSError, ValueError) as error:
+        link.note(error)
+        link.refused.set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import structlog
@@ -115,26 +115,28 @@ class FleetProber:
         busy takes nothing that another could begin, but for what comes just where it waited: that is held until there
         is room.
         """
-        pulled: JetStreamContext.PullSubscription | None = None
         while True:
-            await self._room.acquire()
-            is_given = False
             try:
-                pulled = pulled or await self._link.pull_batches(number)
-                messages = await self._link.pull(pulled, _GLANCE_S)
-                is_given = bool(messages)
+                async with self._link.pulling_batches(number) as pulled:
+                    while True:
+                        await self._serve_next(pulled, tasks)
             except FleetError as error:
-                messages = []
                 log.debug("no work can be had", partition=number, error=error.message)
                 await self._clock.sleep(self._link.settings.pull_s / 4.0)
-            finally:
-                if not is_given:
-                    self._room.release()
-            if not messages and pulled is not None:
-                with suppress(FleetError):
-                    messages = await self._link.pull(pulled, self._link.settings.pull_s)
-            for message in messages:
-                await asyncio.shield(self._start(message, tasks, has_room=is_given))
+
+    async def _serve_next(self, pulled: JetStreamContext.PullSubscription, tasks: asyncio.TaskGroup) -> None:
+        await self._room.acquire()
+        is_given = False
+        try:
+            messages = await self._link.pull(pulled, _GLANCE_S)
+            is_given = bool(messages)
+        finally:
+            if not is_given:
+                self._room.release()
+        if not messages:
+            messages = await self._link.pull(pulled, self._link.settings.pull_s)
+        for message in messages:
+            await asyncio.shield(self._start(message, tasks, has_room=is_given))
 
     def _start(self, taken: Taken, tasks: asyncio.TaskGroup, *, has_room: bool) -> asyncio.Task[None]:
         task = tasks.create_task(self._work(taken, has_room=has_room), name="batch")
@@ -158,19 +160,20 @@ class FleetProber:
             await self._link.done(taken)
             return
         if batch.term < self._term:
-            await self._report_lost(batch, "outdated")
+            is_over = await self._report_lost(batch, "outdated")
         elif not taken.is_first:
-            await self._report_lost(batch, "lost")
-        elif not await self._make(batch, taken, room):
-            return
-        await self._link.done(taken)
+            is_over = await self._report_lost(batch, "lost")
+        else:
+            is_over = await self._make(batch, taken, room)
+        if is_over:
+            await self._link.done(taken)
 
     async def _make(self, batch: Batch, taken: Taken, room: _Room) -> bool:
         """Make the requests of a batch; return whether all were made while the batch was ours."""
-        self._term = max(self._term, batch.term)
+        self._term, asked_s = max(self._term, batch.term), asyncio.get_running_loop().time()
         try:
             await self._link.extend(taken)  # it may have lain here, and have been given to another meanwhile
-            async with self._holding(taken):
+            async with self._holding(taken, asked_s):
                 await room.enter()
                 with self._metrics.prober_hosts.track_inprogress():
                     await self._make_all(batch)
@@ -186,11 +189,14 @@ class FleetProber:
             await self._report(batch, number, await self._prober.probe(request))
 
     @asynccontextmanager
-    async def _holding(self, taken: Taken) -> AsyncIterator[None]:
-        """Hold a batch while the context is open; where that fails, end it with ``TimeoutError`` in time."""
-        async with asyncio.timeout(_HELD * self._link.settings.lease_s) as limit:
-            is_over = asyncio.Event()
-            keeper = asyncio.create_task(self._extend(taken, limit, is_over), name="lease")
+    async def _holding(self, taken: Taken, asked_s: float) -> AsyncIterator[None]:
+        """Hold a batch, last extended at ``asked_s``, while the context is open.
+
+        Where it cannot be held, the context ends with ``TimeoutError`` in time.
+        """
+        until_s, is_over = asked_s + _HELD * self._link.settings.lease_s, asyncio.Event()
+        async with asyncio.timeout_at(until_s) as limit, asyncio.TaskGroup() as tasks:
+            keeper = tasks.create_task(self._extend(taken, limit, is_over), name="lease")
             try:
                 yield
             finally:
@@ -227,15 +233,20 @@ class FleetProber:
             else:
                 return
 
-    async def _report_lost(self, batch: Batch, result: str) -> None:
-        """Report what another prober began and did not end, or what is not made for who leads no more."""
-        self._count(result)
+    async def _report_lost(self, batch: Batch, result: str) -> bool:
+        """Report what another prober began and did not end, or what is not made for who leads no more.
+
+        Returns whether that arrived.
+        """
         try:
             async with asyncio.timeout(_HELD * self._link.settings.lease_s):
                 for number in range(len(batch.requests)):
                     await self._report(batch, number, None)
         except TimeoutError:
-            log.warning("a lost batch could not be reported", host=batch.host)
+            log.warning("a lost batch cannot be reported yet; it comes again", host=batch.host)
+            return False
+        self._count(result)
+        return True
 
     def _count(self, result: str) -> None:
         self._metrics.batches.labels(result).inc()

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from proxyd.errors import FleetError
-from proxyd.fleet.nats.link import Link, Taken
+from proxyd.errors import FleetError, UnreadableError
+from proxyd.fleet.nats.link import Link, Sent, Taken
 from proxyd.fleet.nats.skew import by_our_clock
 from proxyd.fleet.nats.wire import Batch, Report
 from proxyd.metrics import Metrics
@@ -21,6 +21,7 @@ from proxyd.ports import Clock, TakeStray, Unmade
 
 _MOST_REQUESTS = 8  # of a batch: the host's partition waits for all of them
 _MOST_REPORTS = 64
+_REMEMBERED = 10_000
 log = structlog.get_logger("fleet")
 
 
@@ -62,7 +63,7 @@ class NatsTransport:
         self._lanes: dict[str, _Lane] = {}
         self._asked: dict[tuple[str, int], _Asked] = {}
         self._limits: set[asyncio.Timeout] = set()
-        self._taking: set[tuple[str, int]] = set()  # reports that are not recorded yet
+        self._taken: dict[tuple[str, int], bool] = {}  # reports that came, and whether they are recorded
         self._mending = asyncio.Lock()
         self._tasks: asyncio.TaskGroup | None = None
         self._stopped = asyncio.Event()
@@ -125,8 +126,7 @@ class NatsTransport:
         self._drive(request.host, lane)
         yield await asked.answer
         if asked.message is not None:
-            await self._link.done(asked.message)
-            self._taking.discard(asked.key)
+            await self._recorded(asked.key, asked.message)
 
     def _drive(self, host: str, lane: _Lane) -> None:
         """Let somebody see to a host's requests."""
@@ -149,20 +149,20 @@ class NatsTransport:
             return self._end(asked, Unmade.NOT_BEGUN)
         sent_s = self._clock.time_s()
         batch = Batch(uuid.uuid4().hex, self._term, host, sent_s, tuple(each.request for each in asked))
-        number: int | None = None
+        sent: Sent | None = None
         for place, each in enumerate(asked):
             each.key = (batch.batch_id, place)
             self._asked[each.key] = each
         try:
             async with asyncio.timeout(self._patience_s) as limit:
                 self._limits.add(limit)
-                number = await self._send(batch)
+                sent = await self._send(batch)
                 return await self._answered(asked, limit)
         except TimeoutError:
-            if number is not None:
+            if sent is not None:
                 with suppress(FleetError):
-                    await self._link.withdraw(number)
-            return self._end(asked, Unmade.LOST)
+                    await self._link.withdraw(sent)
+            return self._end(asked, Unmade.LOST) + self._link.settings.lease_s  # so long its prober may not know
         finally:
             self._limits.discard(limit)
             for each in asked:
@@ -177,8 +177,8 @@ class NatsTransport:
             began_s = outcome.started_s if isinstance(outcome, ProbeOutcome) else self._clock.time_s()
         return began_s
 
-    async def _send(self, batch: Batch) -> int | None:
-        """Send a batch and return its number; one of which nobody says that it arrived is waited for: it may have."""
+    async def _send(self, batch: Batch) -> Sent | None:
+        """Send a batch and return where it is; one of which nobody says that it arrived is waited for: it may have."""
         try:
             return await self._link.send(batch)
         except FleetError as error:
@@ -199,10 +199,10 @@ class NatsTransport:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 try:
-                    pulled = await self._link.pull_reports()
-                    while True:
-                        for message in await self._link.pull(pulled, self._link.settings.pull_s, _MOST_REPORTS):
-                            tasks.create_task(self._take(message, take_stray), name="report")
+                    async with self._link.pulling_reports() as pulled:
+                        while True:
+                            for message in await self._link.pull(pulled, self._link.settings.pull_s, _MOST_REPORTS):
+                                tasks.create_task(self._take(message, take_stray), name="report")
                 except FleetError as error:
                     log.warning("reports cannot be had", error=error.message)
                     await self._clock.sleep(self._link.settings.lease_s / 4.0)
@@ -227,14 +227,19 @@ class NatsTransport:
     async def _take(self, message: Taken, take_stray: TakeStray) -> None:
         try:
             report = await self._link.read_report(message)
-        except FleetError as error:
+        except UnreadableError as error:
             log.error("a report cannot be read and is dropped", error=error.message)  # noqa: TRY400 - it says all
             await self._link.done(message)
             return
-        key = (report.batch_id, report.number)
-        if key in self._taking:  # it comes again because recording it takes long
+        except FleetError as error:
+            log.warning("a report cannot be had yet; it comes again", error=error.message)
             return
-        self._taking.add(key)
+        key = (report.batch_id, report.number)
+        if key in self._taken:  # recording it takes long, or its acknowledgement was lost
+            if self._taken[key]:
+                await self._link.done(message)
+            return
+        self._taken[key] = False
         asked = self._asked.get(key)
         if asked is not None and not asked.answer.done():
             asked.message = message
@@ -242,8 +247,14 @@ class NatsTransport:
             return
         if report.outcome is not None:
             await take_stray(self._placed(report, report.outcome), reading=report.reading)
+        await self._recorded(key, message)
+
+    async def _recorded(self, key: tuple[str, int], message: Taken) -> None:
+        """Acknowledge a report of which all is recorded, and remember that for as long as it may come again."""
+        self._taken[key] = True
+        if len(self._taken) > _REMEMBERED:
+            self._taken.pop(next(iter(self._taken)))
         await self._link.done(message)
-        self._taking.discard(key)
 
     def _found(self, report: Report) -> ProbeOutcome | Unmade:
         return Unmade.LOST if report.outcome is None else self._placed(report, report.outcome)

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from proxyd.errors import FleetError
+from proxyd.errors import UnreadableError
 from proxyd.model.outcome import ProbeOutcome, ProbeRequest
 
 T = TypeVar("T")
@@ -61,15 +61,15 @@ class Form(Generic[T]):
         return zlib.compress(self._adapter.dump_json(message), 1)
 
     def read(self, data: bytes) -> T:
-        """Return the message; raises ``FleetError`` where it is none."""
+        """Return the message; raises ``UnreadableError`` where it is none."""
         unpacker = zlib.decompressobj()
         try:
             text = unpacker.decompress(data, _MOST_BYTES)
             if not unpacker.eof:
-                raise FleetError("a message is cut off, or larger than any that is sent")
+                raise UnreadableError("a message is cut off, or larger than any that is sent")
             return self._adapter.validate_json(text)
         except (zlib.error, ValidationError) as error:
-            raise FleetError(f"a message cannot be read: {error}") from error
+            raise UnreadableError(f"a message cannot be read: {error}") from error
 
 
 BATCHES, REPORTS = Form(Batch), Form(Report)
