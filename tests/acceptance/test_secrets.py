@@ -241,7 +241,7 @@ async def test_no_password_of_a_server_is_written_whether_it_is_right_or_wrong(
     database: str, nats: str, verdict: str, guarded: NatsServer, postgresql: PostgresServer, tmp_path: Path
 ) -> None:
     address = postgresql.create().replace("//proxyd@", f"//guarded:{secret(database)}@")
-    servers = guarded.url.replace("//", f"//me:{secret(nats)}@")
+    servers = guarded.url.replace(secret("nats"), secret(nats))
     async with world(tmp_path, database=address, nats=servers, log_format="json", log_level="debug") as w:
         w.daemon.declare(DOMAIN)
         await w.daemon.spawn()
