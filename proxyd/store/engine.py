@@ -16,7 +16,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import URL, Connection, Select, func, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from proxyd.errors import StoreError
@@ -133,6 +133,15 @@ def migrations_folder() -> Path:
     package = Path(__file__).resolve().parent.parent
     inside = package / "migrations"
     return inside if inside.is_dir() else package.parent / "migrations"
+
+
+def sqlite_url(database: Path) -> URL:
+    """Return the address of a file, whatever is in its name.
+
+    >>> sqlite_url(Path("a?b.db")).database
+    'a?b.db'
+    """
+    return URL.create("sqlite", database=str(database))
 
 
 @contextmanager
