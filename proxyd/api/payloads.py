@@ -232,11 +232,12 @@ def _summary(found: Explanation) -> list[str]:
     rate = f"{_amount(found.rate_per_day, 3)} items a day ({known}; {between})"
     lines = [f"{found.source_id}  {found.url}", f"rate: {rate}"]
     lines += [f"rule {rule}: {name} ({why})" for rule, (name, why) in sorted(found.policies.items())]
-    if state.last_start_s is None:
+    if state.last_outcome is None:
         lines.append("last probe: none yet")
     else:
         detail = f", {state.last_detail}" if state.last_detail else ""
-        lines.append(f"last probe: {iso_time(state.last_start_s)}, {state.last_outcome}{detail}")
+        at = "no request was ever sent" if state.last_start_s is None else iso_time(state.last_start_s)
+        lines.append(f"last probe: {at}, {state.last_outcome}{detail}")
     if found.next_probe is None:
         lines.append(f"next probe: none planned in this epoch ({found.blocked_by or 'nothing is due'})")
     else:

@@ -17,7 +17,7 @@ from proxyd.errors import ConfigError
 PREFIX = "PROXYD_"
 TOKEN = PREFIX + "TOKEN"
 _NO_SETTINGS = frozenset({PREFIX + "CONFIG", TOKEN, TOKEN + "_FILE"})
-_SECRETS_OF = {"proxy": "@", "nats": "@", "database": "//[^@]*:[^@]*@"}  # who the database knows us as is no secret
+_SECRETS_OF = {"proxy": "@", "nats": "@", "database": "//[^@?]*:[^@?]*@"}  # who the database knows us as is no secret
 DEFAULT_FILE = Path("proxyd.toml")
 
 

@@ -143,12 +143,13 @@ def _address(value: str, schemes: set[str]) -> SplitResult | None:
 
 
 def _split(value: str) -> SplitResult | None:
+    """Return the parts of an address; ``None`` where it is none, or its port is no number from 1 to 65535."""
     try:
         parts = urlsplit(value)
-        has_port = parts.port != 0
+        is_right = parts.port != 0
     except ValueError:
         return None
-    return parts if has_port else None
+    return parts if is_right else None
 
 
 def check_proxy(value: str) -> str:

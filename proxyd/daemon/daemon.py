@@ -113,9 +113,12 @@ class Daemon:
         loops, timeout_s = self._loops, self._settings.drain_timeout_s
         loops.pushes.stop()
         loops.planning.stop()
-        probes_s = timeout_s if loops.transport.is_up else 0.0  # else there is nobody to wait for
-        await asyncio.gather(loops.probes.drain(probes_s), loops.notifying.drain(timeout_s))
-        loops.transport.stop()
+        await asyncio.gather(self._end_probes(timeout_s), loops.notifying.drain(timeout_s))
+
+    async def _end_probes(self, timeout_s: float) -> None:
+        """Wait for the probes under way, where anybody makes them; what is reported later is the next planner's."""
+        await self._loops.probes.drain(timeout_s if self._loops.transport.is_up else 0.0)
+        self._loops.transport.stop()
 
     async def _watch_profiles(self) -> None:
         while not self._stopping.is_set():

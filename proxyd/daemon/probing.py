@@ -126,7 +126,8 @@ class ProbeLoop:
         """Choose once in each chronon; give back what an earlier one did not start."""
         if self._chosen is not None and now <= self._chosen:
             return
-        self._headway.after(self._started, dropped=len(self._heap))
+        if self._chosen == now - 1:
+            self._headway.after(self._started, dropped=len(self._heap))
         while self._heap:
             self._drop(heappop(self._heap).planned)
         self._chosen, self._started = now, 0

@@ -46,7 +46,10 @@ class Turn:
     clock: Clock
 
     def sent(self) -> None:
-        """Note that the request left now: the spacing counts from here, however long connecting took."""
+        """Note that the request left now: the next one's spacing counts from here, however long connecting took.
+
+        Where a host is asked by several at once, the token of the newest is moved.
+        """
         self.lane.log.move_last(self.clock.monotonic_s())
 
     def __enter__(self) -> Self:

@@ -332,7 +332,7 @@ def _after_probe(context: PageContext, outcome: ProbeOutcome, rng: np.random.Gen
     waited = back_off(previous, outcome, spacing_s=context.spacing_s, rng=rng, counts=not context.is_excused)
     period_s = outcome.period_s if outcome.kind is OutcomeKind.CHANGED else state.period_s
     return {
-        "last_start_s": outcome.started_s,
+        "last_start_s": outcome.started_s if outcome.requests else state.last_start_s,
         "last_outcome": outcome.kind.value,
         "last_detail": outcome.detail,
         "failures": waited.failures,

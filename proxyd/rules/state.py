@@ -30,7 +30,7 @@ class SourceState:
     first_contact_s
         When its items were first seen; ``None`` before.
     last_start_s, last_success_s
-        Start of the last probe, and of the last one that saw the source's state; unix seconds.
+        Start of the last probe that sent a request, and of the last one that saw the source's state; unix seconds.
     newest_s
         The newest item time seen.
     next_seq
@@ -97,11 +97,10 @@ class SourceState:
     def resumed(self, now_s: float) -> SourceState:
         """Return the state with which a new process goes on.
 
-        What settings or secrets forbade was never asked for, and is tried again at once: they may be others now.
+        What settings or secrets forbade does not wait because of that: they may be others now.
         """
-        if self.last_outcome in _OURS:
-            return replace(self.as_of(now_s), failures=0, not_before_s=0.0, last_start_s=self.last_success_s)
-        return self.as_of(now_s)
+        found = self.as_of(now_s)
+        return replace(found, failures=0, not_before_s=0.0) if self.last_outcome in _OURS else found
 
     def as_of(self, now_s: float) -> SourceState:
         """Return the state with nothing done later than ``now_s``: the machine's clock was put back since.

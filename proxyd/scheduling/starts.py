@@ -56,8 +56,8 @@ class Pace:
 class Headway:
     """How many probes a chronon plans ``most``: any number, until this machine falls behind.
 
-    A chronon that could not start all of its probes lets the next one plan twice what was started; each that could
-    doubles that again.
+    A chronon that came to fewer than half of its probes lets the next one plan twice what was started; each that could
+    doubles that again. A machine that stood still did not fall behind: its chronons do not follow each other.
 
     >>> headway = Headway()
     >>> headway.after(started=100, dropped=900)
@@ -72,5 +72,6 @@ class Headway:
         self.most = inf
 
     def after(self, started: int, dropped: int) -> None:
-        """Note how many probes a chronon started, and how many it did not come to."""
-        self.most = 2.0 * started + _LEAST if dropped else 2.0 * self.most
+        """Note how many probes the chronon before started, and how many it did not come to."""
+        is_behind = dropped > max(started, _LEAST)
+        self.most = 2.0 * started + _LEAST if is_behind else 2.0 * self.most

@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -119,8 +119,7 @@ def _put_in_place(database: Path, fresh: Path, stamp: str) -> Path | None:
 
 def _keep(database: Path, stamp: str) -> Path:
     """Give a database a second name, with all that its log holds, and return it."""
-    with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(database)) as connection:  # it may be damaged
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # closing it deletes the log then
+    _empty_log(database)
     aside = database.with_name(f"{database.name}.before-{stamp}")
     for suffix in ("-wal", "-journal", ""):  # it counts once all of it is there
         part = database.with_name(database.name + suffix)
@@ -128,6 +127,19 @@ def _keep(database: Path, stamp: str) -> Path:
             _link(part, aside.with_name(aside.name + suffix))
     sync(database.parent)
     return aside
+
+
+def _empty_log(database: Path) -> None:
+    """Bring what the log holds into the file; a damaged one stays as it is."""
+    try:
+        with closing(sqlite3.connect(database)) as connection:
+            is_read, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF not in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+            raise
+    else:
+        if is_read:
+            raise StoreError(f"another program reads {database}; end it first")
 
 
 def _link(path: Path, name: Path) -> None:

@@ -23,6 +23,7 @@ LOCK_OF = {"planner": 2, "notifier": 3}
 _READERS, _PEOPLE = 4, 2
 _CONNECT_S = 5.0
 _KEEPALIVE = {"idle": 30, "interval": 10, "count": 3}  # whoever is gone without a word is noticed within a minute
+_UNHEARD_MS = 60_000  # likewise where something was sent: no keepalive goes out while that is unacknowledged
 _AWAY = ("08", "40", "53", "57P", "25P03")  # SQLSTATEs of a server that is away, is full, or ended what we did
 
 T = TypeVar("T")
@@ -41,6 +42,7 @@ class _WatchedConnection(asyncpg.Connection):  # type: ignore[misc]  # it has no
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE["idle"])
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE["interval"])
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE["count"])
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNHEARD_MS)
 
 
 def _connect_args(name: str, **settings: str) -> dict[str, object]:
@@ -95,7 +97,7 @@ async def answered(asked: Coroutine[Any, Any, T], limit_s: float) -> T:
 
     What is asked then is given up, not waited for: to end a session that hangs takes seconds of its own.
     """
-    asking = asyncio.create_task(asked, name="answer of the database")
+    asking = asyncio.create_task(asked, name="answer of the database")  # in no group: that would wait for its end
     try:
         await asyncio.wait([asking], timeout=limit_s)
         if asking.done():

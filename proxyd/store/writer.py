@@ -63,7 +63,7 @@ class Writer:
             self._give_up(batch, error)
             raise
         except asyncio.CancelledError:  # whoever waits would wait for ever
-            self._give_up(batch, StoreUnreachableError("the store was closed before it could commit this"))
+            self._give_up(batch, StoreUnreachableError("the store was closed; whether this was committed is not known"))
             raise
 
     def close(self) -> None:

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import structlog
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
 from nats.js.api import (
@@ -68,15 +69,15 @@ class FleetSettings:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The number of a batch in the queue, and over the how many-th connection it was sent."""
+    """A batch in the queue: its number there, and its bytes, for a server that was restarted counts anew."""
 
     number: int
-    connection: int
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A message that was pulled, and over the how many-th connection."""
+    """A message that was pulled, and the number of the connection it came over."""
 
     message: Msg
     connection: int
@@ -159,16 +160,13 @@ class Link:
 
     async def send(self, batch: Batch) -> Sent:
         """Put a batch in the queue of its host's partition."""
-        subject, connection = _subject(partition(batch.host)), self.connection
-        found = await self._checked(self._streams.publish(subject, BATCHES.write(batch), stream=_PROBES))
-        return Sent(found.seq, connection)
+        subject, data = _subject(partition(batch.host)), BATCHES.write(batch)
+        return Sent((await self._checked(self._streams.publish(subject, data, stream=_PROBES))).seq, data)
 
     async def withdraw(self, sent: Sent) -> None:
-        """Take a batch out of the queue; a prober that has begun it sees within a lease that it is gone.
-
-        Not where the server may have been restarted since: it counts anew, and the number would be another batch's.
-        """
-        if sent.connection == self.connection:
+        """Take a batch out of the queue; a prober that has begun it sees within a lease that it is gone."""
+        found = await self._checked(self._streams.get_msg(_PROBES, sent.number))
+        if found.data == sent.data:
             await self._checked(self._streams.delete_msg(_PROBES, sent.number))
 
     async def count_batches(self) -> int:
@@ -257,8 +255,7 @@ class Link:
         try:
             yield subscription
         finally:
-            with suppress(FleetError):
-                await self._checked(subscription.unsubscribe())
+            await _forget(subscription)
 
     async def pull(self, subscription: JetStreamContext.PullSubscription, wait_s: float, most: int = 1) -> list[Taken]:
         """Return the next messages, none where none came within ``wait_s``."""
@@ -304,8 +301,7 @@ class Link:
         try:
             yield
         finally:
-            with suppress(FleetError):
-                await self._checked(subscription.unsubscribe())
+            await _forget(subscription)
 
     async def announce(self, term: int) -> None:
         """Tell the probers that a new planner leads."""
@@ -323,6 +319,13 @@ def partition(host: str) -> int:
 
 def _subject(number: int) -> str:
     return f"proxyd.probe.{number}"
+
+
+async def _forget(subscription: Subscription | JetStreamContext.PullSubscription) -> None:
+    """End a subscription, also without a server: the client would take it up again with the next one."""
+    with suppress(NatsError):
+        await subscription.unsubscribe()
+    _end_if_cancelled()
 
 
 def _end_if_cancelled() -> None:
@@ -358,7 +361,10 @@ async def _connect(client: Client, link: Link) -> None:
         link.note_found()
 
     async def failed(error: Exception) -> None:
-        link.note(error)
+        if link.is_up:
+            log.warning("NATS", error=repr(error))
+        else:
+            link.note(error)
 
     async def refused() -> None:
         link.refused.set()

@@ -21,7 +21,7 @@ from proxyd.ports import Clock, TakeStray, Unmade
 
 _MOST_REQUESTS = 8  # of a batch: the host's partition waits for all of them
 _MOST_REPORTS = 64
-_REMEMBERED = 10_000
+_REMEMBERED = 1000  # reports; more are never on their way
 log = structlog.get_logger("fleet")
 
 
@@ -63,7 +63,8 @@ class NatsTransport:
         self._lanes: dict[str, _Lane] = {}
         self._asked: dict[tuple[str, int], _Asked] = {}
         self._limits: set[asyncio.Timeout] = set()
-        self._taken: dict[tuple[str, int], bool] = {}  # reports that came, and whether they are recorded
+        self._taking: set[tuple[str, int]] = set()  # reports that are not recorded yet
+        self._recorded: deque[tuple[str, int]] = deque(maxlen=_REMEMBERED)
         self._mending = asyncio.Lock()
         self._tasks: asyncio.TaskGroup | None = None
         self._stopped = asyncio.Event()
@@ -131,7 +132,7 @@ class NatsTransport:
         self._drive(request.host, lane)
         yield await asked.answer
         if asked.message is not None:
-            await self._recorded(asked.key, asked.message)
+            await self._acknowledge(asked.key, asked.message)
 
     def _drive(self, host: str, lane: _Lane) -> None:
         """Let somebody see to a host's requests."""
@@ -240,11 +241,12 @@ class NatsTransport:
             log.warning("a report cannot be had yet; it comes again", error=error.message)
             return
         key = (report.batch_id, report.number)
-        if key in self._taken:  # recording it takes long, or its acknowledgement was lost
-            if self._taken[key]:
-                await self._link.done(message)
+        if key in self._taking:  # it comes again because recording it takes long
             return
-        self._taken[key] = False
+        if key in self._recorded:  # its acknowledgement was lost
+            await self._link.done(message)
+            return
+        self._taking.add(key)
         asked = self._asked.get(key)
         if asked is not None and not asked.answer.done():
             asked.message = message
@@ -252,13 +254,12 @@ class NatsTransport:
             return
         if report.outcome is not None:
             await take_stray(self._placed(report, report.outcome), reading=report.reading)
-        await self._recorded(key, message)
+        await self._acknowledge(key, message)
 
-    async def _recorded(self, key: tuple[str, int], message: Taken) -> None:
+    async def _acknowledge(self, key: tuple[str, int], message: Taken) -> None:
         """Acknowledge a report of which all is recorded, and remember that for as long as it may come again."""
-        self._taken[key] = True
-        if len(self._taken) > _REMEMBERED:
-            self._taken.pop(next(iter(self._taken)))
+        self._taking.discard(key)
+        self._recorded.append(key)
         await self._link.done(message)
 
     def _found(self, report: Report) -> ProbeOutcome | Unmade:
