@@ -74,7 +74,11 @@ class Settings(BaseModel):
     prober_hosts: Annotated[int, Field(ge=1, le=256)] = Field(
         64, description="most hosts that one prober of several asks at once"
     )
-    socket: Path | None = Field(None, description="Unix socket of the daemon; where not set, beside the database file")
+    socket: Path | None = Field(
+        None,
+        description="Unix socket of the daemon, by which verbs find it; where not set, beside the database file, with "
+        "PostgreSQL data/proxyd.sock in the working directory",
+    )
     listen: Annotated[str, AfterValidator(check_listen)] = Field(
         "127.0.0.1:8080", description="host:port of the REST API and the metrics"
     )
