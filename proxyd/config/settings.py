@@ -13,7 +13,6 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
-    model_validator,
 )
 
 from proxyd.config.values import (
@@ -39,6 +38,7 @@ from proxyd.config.values import (
     read_list,
     without_credentials,
 )
+from proxyd.errors import ConfigError
 from proxyd.scheduling.budget import Budget
 
 
@@ -202,13 +202,12 @@ class Settings(BaseModel):
         beside = self.database_path or Path("data/proxyd.db")
         return self.socket or beside.with_suffix(".sock")
 
-    @model_validator(mode="after")
-    def _roles_fit(self) -> Settings:
+    def check_roles(self) -> None:
+        """Raise ``ConfigError`` where no daemon can run so; who asks one that runs may name less."""
         if self.nats and self.database_path is not None and self.role != "prober":
-            raise ValueError("several machines (nats) need a database that all reach: set database to PostgreSQL's")
+            raise ConfigError(["several machines (nats) need a database that all reach: set database to PostgreSQL's"])
         if not self.nats and self.role != "all":
-            raise ValueError(f"role {self.role} is a part of several machines: set nats to the servers they share")
-        return self
+            raise ConfigError([f"role {self.role} is a part of several machines: set nats to the servers they share"])
 
     @property
     def networks(self) -> tuple[Network, ...]:

@@ -68,6 +68,17 @@ async def test_verbs_that_need_a_daemon_say_so(tmp_path: Path) -> None:
             daemon.database.parent.mkdir(exist_ok=True)
 
 
+async def test_what_only_a_daemon_needs_is_asked_of_it_alone(tmp_path: Path) -> None:
+    """A prober has no database; what asks it need not say that it is one."""
+    async with Daemon(tmp_path) as daemon:
+        broker = "nats://127.0.0.1:4222"
+        assert (await daemon.cli("healthcheck", PROXYD_NATS=broker)).code == 3
+        refused = await daemon.cli("serve", PROXYD_NATS=broker)
+        assert (refused.code, refused.err.splitlines()[-1][:40]) == (1, "proxyd: several machines (nats) need a d")
+        alone = await daemon.cli("serve", "--role", "prober")
+        assert (alone.code, alone.err.splitlines()[-1][:42]) == (1, "proxyd: role prober is a part of several m")
+
+
 async def test_unknown_settings_and_verbs_are_refused(tmp_path: Path) -> None:
     async with Daemon(tmp_path) as daemon:
         for verb in ("serve", "config"):

@@ -176,7 +176,9 @@ async def test_a_read_only_database_is_said_and_left_as_it_is(tmp_path: Path) ->
         lock = w.daemon.database.with_suffix(".lock")
         lock.chmod(0o000)
         await w.daemon.spawn(before_exec=obey_file_modes)
-        await stopped_with(w, f"{lock} cannot be written: Permission denied; it belongs to {lock.owner()}: run proxyd as")
+        await stopped_with(
+            w, f"{lock} cannot be written: Permission denied; it belongs to {lock.owner()}: run proxyd as"
+        )
         lock.chmod(0o644)
 
         w.daemon.database.parent.chmod(0o555)
