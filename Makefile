@@ -35,6 +35,7 @@ imports: setup
 unit: setup
 	$(BIN)/pytest --numprocesses auto --dist worksteal -m "not alone and not soak"
 	$(BIN)/pytest -m alone
+	$(BIN)/pytest -m soak
 
 soak: setup
 	SOAK_S=1200 $(BIN)/pytest -m soak -s tests/soak

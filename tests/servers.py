@@ -69,8 +69,9 @@ class PostgresServer:
         options = ("--auth=trust", "--username=proxyd", "--encoding=UTF8", "--locale=C", "--no-sync")
         command = [postgres_program("initdb"), "-D", str(self.folder / "data"), *options]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, user=_unprivileged(), cwd="/")
-        with (self.folder / "data" / "pg_hba.conf").open("a") as rules:
-            rules.write("host all all 0.0.0.0/0 trust\n")
+        rules = self.folder / "data" / "pg_hba.conf"
+        guarded = "host all guarded 0.0.0.0/0 scram-sha-256\n"  # the first rule that fits counts
+        rules.write_text(f"{guarded}{rules.read_text()}host all all 0.0.0.0/0 trust\n")
 
     def start(self) -> None:
         """Start the server; its commits are not synced, for no test cuts the power."""
@@ -106,6 +107,10 @@ class PostgresServer:
         name = f"proxyd_{next(_numbers)}"
         self.query(f"CREATE DATABASE {name}")
         return self.url(name)
+
+    def guard(self, password: str) -> None:
+        """Make the user ``guarded``, who may do all, and of whom alone a password is wanted."""
+        self.query(f"CREATE ROLE guarded SUPERUSER LOGIN PASSWORD '{password}'")
 
     def query(self, statement: str, database: str = "postgres") -> str:
         """Return what ``psql`` prints for a statement."""

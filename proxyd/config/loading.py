@@ -17,6 +17,7 @@ from proxyd.errors import ConfigError
 PREFIX = "PROXYD_"
 TOKEN = PREFIX + "TOKEN"
 _NO_SETTINGS = frozenset({PREFIX + "CONFIG", TOKEN, TOKEN + "_FILE"})
+_SECRETS_OF = {"proxy": "@", "nats": "@", "database": "//[^@]*:[^@]*@"}  # who the database knows us as is no secret
 DEFAULT_FILE = Path("proxyd.toml")
 
 
@@ -62,12 +63,10 @@ def _from_file(file: Path | None, env: Mapping[str, str], problems: list[str]) -
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         problems.append(f"{path}: {error}")
         return {}
-    if "@" in str(values.get("proxy", "")):
-        problems.append("proxy: credentials belong in PROXYD_PROXY or PROXYD_PROXY_FILE, not in the settings file")
-    for key in ("database", "nats"):
-        if re.search(r"//[^/@]*:[^/@]*@", str(values.get(key, ""))):
+    for key, secret in _SECRETS_OF.items():
+        if re.search(secret, str(values.get(key, ""))):
             name = PREFIX + key.upper()
-            problems.append(f"{key}: a password belongs in {name} or {name}_FILE, not in the settings file")
+            problems.append(f"{key}: credentials belong in {name} or {name}_FILE, not in the settings file")
     if values.get("smtp_password"):
         problems.append("smtp_password: it belongs in PROXYD_SMTP_PASSWORD or PROXYD_SMTP_PASSWORD_FILE, not here")
     return values

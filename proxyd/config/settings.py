@@ -63,7 +63,7 @@ class Settings(BaseModel):
         default_factory=list,
         repr=False,
         description="servers of NATS through which several machines share the work, e.g. nats://nats.example:4222; "
-        "empty: one machine; a password only by PROXYD_NATS_FILE or PROXYD_NATS",
+        "empty: one machine; what stands before an @ only by PROXYD_NATS_FILE or PROXYD_NATS",
     )
     role: Literal["all", "planner", "prober", "notifier"] = Field(
         "all", description="what this machine does; planner and notifier stand by while another one leads"

@@ -6,7 +6,7 @@ import re
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from math import inf
 from typing import Annotated, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
@@ -26,6 +26,8 @@ _RATE_PERIODS = {
 }
 Network: TypeAlias = IPv4Network | IPv6Network
 POSTGRESQL = ("postgresql://", "postgresql+asyncpg://")
+_DATABASE_USER = re.compile("^([^/]*//)[^:/]*(?::[^@]*)?@")  # a password may hold what ends a host elsewhere
+_SECRETS_IN_QUERIES = {"password", "passfile", "dsn"}
 
 
 def parse_duration(value: object) -> float:
@@ -129,16 +131,32 @@ def check_networks(values: list[str]) -> list[str]:
     return values
 
 
+def _address(value: str, schemes: set[str]) -> SplitResult | None:
+    """Return the parts of an address of a host, without a query; ``None`` where it is none.
+
+    Whoever calls this raises without the value: it may hold a secret, and so may what the library says of it.
+    """
+    parts = _split(value)
+    if parts is None or parts.scheme not in schemes or not parts.hostname or parts.query or parts.fragment:
+        return None
+    return parts
+
+
+def _split(value: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(value)
+        has_port = parts.port != 0
+    except ValueError:
+        return None
+    return parts if has_port else None
+
+
 def check_proxy(value: str) -> str:
     """Return the address of a proxy; raise where it is none."""
     if not value:
         return value
-    try:
-        parts = urlsplit(value)
-        is_proxy = parts.scheme == "http" and bool(parts.hostname) and (parts.port or 0) >= 0
-    except ValueError:
-        is_proxy = False
-    if not is_proxy or parts.path not in {"", "/"} or parts.query or parts.fragment:
+    parts = _address(value, {"http"})
+    if parts is None or parts.path not in {"", "/"}:
         raise ValueError("this is no address such as http://proxy.example:3128")  # without the value: it may be secret
     return value
 
@@ -149,18 +167,18 @@ def without_credentials(url: str) -> str:
     >>> without_credentials("http://me:secret@proxy.example:3128")
     'http://[hidden]@proxy.example:3128'
     """
-    return re.sub(r"//.*@", "//[hidden]@", url)
+    return re.sub(r"(?s)//.*@", "//[hidden]@", url)
 
 
 def check_collector(value: str) -> str:
     """Return the address of a collector; raise where it is none."""
-    try:
-        parts = urlsplit(value)
-        is_plain = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.username is None
-    except ValueError:
-        is_plain = False
-    if value and (not is_plain or parts.query or parts.fragment):
-        raise ValueError("this is no address such as http://collector.example:4318, without user and query")
+    return _check_plain(value, "http://collector.example:4318")
+
+
+def _check_plain(value: str, example: str) -> str:
+    parts = _address(value, {"http", "https"})
+    if value and (parts is None or parts.username is not None):
+        raise ValueError(f"this is no address such as {example}, without user and query")
     return value
 
 
@@ -173,10 +191,7 @@ def check_window(value: str) -> str:
 
 def check_public_url(value: str) -> str:
     """Return an address that others reach, or nothing; raise where it is none."""
-    parts = urlsplit(value)
-    if value and (parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment):
-        raise ValueError(f"{value!r} is no address such as https://proxyd.example.org")
-    return value
+    return _check_plain(value, "https://proxyd.example.org")
 
 
 def check_server(value: str) -> str:
@@ -214,15 +229,21 @@ def check_listen(value: str) -> str:
 def read_database(value: str) -> str:
     """Return the path of a file, or the address of a database; raise where it is neither."""
     path = value.removeprefix("sqlite+aiosqlite:///").removeprefix("sqlite:///")
-    if "://" in path and not (path.startswith(POSTGRESQL) and urlsplit(path).path.strip("/")):
+    if "://" not in path:
+        return path
+    server, _, query = _DATABASE_USER.sub(r"\1", path).partition("?")
+    parts = _split(server) if path.startswith(POSTGRESQL) else None
+    if parts is None or not parts.path.strip("/"):
         raise ValueError("give the path of a file, or an address such as postgresql+asyncpg://proxyd@db.example/proxyd")
+    if {key for key, _ in parse_qsl(query)} & _SECRETS_IN_QUERIES:
+        raise ValueError("a password goes before the host, user:password@, in the file that PROXYD_DATABASE_FILE names")
     return path
 
 
 def check_servers(value: list[str]) -> list[str]:
     """Return addresses of NATS; raise where one is none."""
     for each in value:
-        if urlsplit(each).scheme not in {"nats", "tls"} or not urlsplit(each).hostname:
+        if _address(each, {"nats", "tls"}) is None:
             raise ValueError("not all are addresses such as nats://nats.example:4222")  # they may hold secrets
     return value
 

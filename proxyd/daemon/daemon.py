@@ -113,7 +113,8 @@ class Daemon:
         loops, timeout_s = self._loops, self._settings.drain_timeout_s
         loops.pushes.stop()
         loops.planning.stop()
-        await asyncio.gather(loops.probes.drain(timeout_s), loops.notifying.drain(timeout_s))
+        probes_s = timeout_s if loops.transport.is_up else 0.0  # else there is nobody to wait for
+        await asyncio.gather(loops.probes.drain(probes_s), loops.notifying.drain(timeout_s))
         loops.transport.stop()
 
     async def _watch_profiles(self) -> None:

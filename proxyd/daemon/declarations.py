@@ -327,7 +327,7 @@ class Declarations:
         if not self._started.is_set():
             states, streams = await self._store.load_states(), await self._store.load_streams()
             subscriptions, joint = await self._store.load_subscriptions(), await self._store.load_joint_intervals()
-            states = {source_id: state.as_of(now_s) for source_id, state in states.items()}
+            states = {source_id: state.resumed(now_s) for source_id, state in states.items()}
             weeks, changed = await self._store.load_weeks(), await self._store.load_changes(limit=MOST_CHANGES)
             self._decider.restore(states, streams, subscriptions, joint, weeks, changed)
         declared = await self._store.declare_sources(declaration.sources, now_s)

@@ -17,6 +17,7 @@ from proxyd.metrics import Metrics
 from proxyd.ports import Clock
 from proxyd.rules import iso_time
 from proxyd.store import SqlStore, check_file
+from proxyd.store.sqlite import sync
 
 _KEPT_BACKUPS = 7
 _STAMP = "proxyd-%Y%m%dT%H%M%SZ.db"
@@ -98,6 +99,7 @@ async def back_up(store: SqlStore, folder: Path, now_s: float) -> Path:
     await store.upkeep.backup(unchecked)
     await asyncio.to_thread(check_file, unchecked)
     await asyncio.to_thread(unchecked.replace, target)
+    await asyncio.to_thread(sync, folder)
     await asyncio.to_thread(_prune, folder)
     log.info("backup written", path=str(target), at=iso_time(now_s))
     return target

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+import threading
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ from proxyd import __version__
 from proxyd.net.guard import Guard, GuardedResolver
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from aiohttp.abc import AbstractResolver
 
@@ -54,24 +54,40 @@ class SessionLimits:
 class NameThreads:
     """What aiohttp's resolver asks of an event loop, done by threads of its own.
 
-    A server of names that hangs would else take the threads of everybody who needs one: no profile was reloaded.
+    A server of names that hangs would else take the threads of everybody who needs one: no profile was reloaded. The
+    end of the process does not wait for them either, as it would for those of an executor.
     """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._threads = ThreadPoolExecutor(_NAME_THREADS, thread_name_prefix="names")
+        self._free = asyncio.Semaphore(_NAME_THREADS)
 
     async def getaddrinfo(self, *where: Any, **options: Any) -> Any:
         """Return the addresses of a name."""
-        return await self._loop.run_in_executor(self._threads, partial(socket.getaddrinfo, *where, **options))
+        return await self._look_up(partial(socket.getaddrinfo, *where, **options))
 
     async def getnameinfo(self, *where: Any) -> Any:
         """Return an address as text."""
-        return await self._loop.run_in_executor(self._threads, socket.getnameinfo, *where)
+        return await self._look_up(partial(socket.getnameinfo, *where))
 
-    def close(self) -> None:
-        """Look nothing more up; what is being looked up ends by itself."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+    async def _look_up(self, ask: Callable[[], Any]) -> Any:
+        await self._free.acquire()
+        found: asyncio.Future[Any] = self._loop.create_future()
+        threading.Thread(target=self._ask, args=(ask, found), name="names", daemon=True).start()
+        return await found
+
+    def _ask(self, ask: Callable[[], Any], found: asyncio.Future[Any]) -> None:
+        try:
+            tell = partial(found.set_result, ask())
+        except (OSError, ValueError) as error:  # a name may be none at all
+            tell = partial(found.set_exception, error)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._end, tell, found)
+
+    def _end(self, tell: Callable[[], None], found: asyncio.Future[Any]) -> None:
+        self._free.release()
+        if not found.done():
+            tell()
 
 
 def user_agent(contact: str) -> str:
@@ -110,11 +126,8 @@ async def make_session(
         max_line_size=limits.header_bytes,
         max_field_size=limits.header_bytes,
     )
-    try:
-        async with session:
-            yield session
-    finally:
-        names.close()
+    async with session:
+        yield session
 
 
 def _telling() -> aiohttp.TraceConfig:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from proxyd.estimation import NO_EVIDENCE, NO_FIT, ModelFit, RateEvidence
 from proxyd.model.chronon import Chronon
 from proxyd.model.item import EventKind, Item, UpdateEvent
-from proxyd.model.outcome import NO_VALIDATORS, Validators
+from proxyd.model.outcome import NO_VALIDATORS, OutcomeKind, Validators
 from proxyd.model.profile import Delivery
 from proxyd.rules.aggregates import Total, Window
 
@@ -94,6 +94,15 @@ class SourceState:
             return None
         return max(self.last_success_s, self.last_push_s or self.last_success_s)
 
+    def resumed(self, now_s: float) -> SourceState:
+        """Return the state with which a new process goes on.
+
+        What settings or secrets forbade was never asked for, and is tried again at once: they may be others now.
+        """
+        if self.last_outcome in _OURS:
+            return replace(self.as_of(now_s), failures=0, not_before_s=0.0, last_start_s=self.last_success_s)
+        return self.as_of(now_s)
+
     def as_of(self, now_s: float) -> SourceState:
         """Return the state with nothing done later than ``now_s``: the machine's clock was put back since.
 
@@ -117,6 +126,7 @@ class SourceState:
 
 
 _LONGEST_WAIT_S = 2 * 86400.0
+_OURS = frozenset({OutcomeKind.BLOCKED.value, OutcomeKind.NO_SECRET.value})  # what settings and secrets decide
 _WAITS_S = ("not_before_s", "fresh_until_s", "distrust_until_s")
 _DONE_S = ("newest_s", "last_start_s", "last_success_s", "last_push_s", "full_s")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,9 +14,9 @@ from sqlalchemy import Connection, NullPool, create_engine
 
 from proxyd.errors import ConflictError, NotFoundError, StoreError
 from proxyd.store.copying import copy_from_file
-from proxyd.store.engine import migrate, store_errors, upgrade
+from proxyd.store.engine import migrate, sqlite_url, store_errors, upgrade
 from proxyd.store.opening import is_postgresql, open_connections, owned_connections, owner_lock
-from proxyd.store.sqlite import copy_file
+from proxyd.store.sqlite import copy_file, sync
 from proxyd.store.tables import metadata
 
 
@@ -60,7 +60,7 @@ def _copy_beside_daemon(database: Path, target: Path) -> None:
     if not database.is_file():
         raise NotFoundError(f"{database}: no such database")
     with store_errors():
-        copy_file(f"{database.absolute().as_uri()}?mode=ro", target)
+        copy_file(database, target)
 
 
 async def restore(database: str | Path, source: Path, *, stamp: str, replaces: bool = False) -> Path | None:
@@ -95,25 +95,51 @@ def _newest(source: Path, *, beside: Path | None) -> Iterator[Path]:
     with TemporaryDirectory(prefix="proxyd-restore-", dir=None if beside is None else beside.parent) as folder:
         copy = Path(folder) / "restored.db"
         with store_errors():
-            copy_file(f"{source.absolute().as_uri()}?mode=ro", copy)  # with what its log holds, where there is one
-            engine = create_engine(f"sqlite:///{copy}", poolclass=NullPool)
+            copy_file(source, copy)  # with what its log holds, where there is one
+            engine = create_engine(sqlite_url(copy), poolclass=NullPool)
             with engine.begin() as connection:
                 upgrade(connection)
         yield copy
 
 
 def _put_in_place(database: Path, fresh: Path, stamp: str) -> Path | None:
-    """Move a file to where the database is; return where what was there is now."""
-    with fresh.open("rb") as written:
-        os.fsync(written.fileno())
-    aside = database.with_name(f"{database.name}.before-{stamp}") if database.stat().st_size else None
-    if aside is not None:
-        for suffix in ("", "-wal", "-shm"):
-            part = database.with_name(database.name + suffix)
-            if part.exists():
-                part.rename(aside.with_name(aside.name + suffix))
-    fresh.replace(database)
+    """Move a file to where the database is; return where what was there is now.
+
+    A database is there all the time: whoever is killed has the old one or the new one, and the old one aside.
+    """
+    with store_errors():
+        sync(fresh)
+        aside = _keep(database, stamp) if database.stat().st_size else None
+        for suffix in ("-wal", "-shm", "-journal"):  # the new one must not be read with what belongs to the old one
+            database.with_name(database.name + suffix).unlink(missing_ok=True)
+        fresh.replace(database)
+        sync(database.parent)
     return aside
+
+
+def _keep(database: Path, stamp: str) -> Path:
+    """Give a database a second name, with all that its log holds, and return it."""
+    with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(database)) as connection:  # it may be damaged
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # closing it deletes the log then
+    aside = database.with_name(f"{database.name}.before-{stamp}")
+    for suffix in ("-wal", "-journal", ""):  # it counts once all of it is there
+        part = database.with_name(database.name + suffix)
+        if part.exists():
+            _link(part, aside.with_name(aside.name + suffix))
+    sync(database.parent)
+    return aside
+
+
+def _link(path: Path, name: Path) -> None:
+    """Give a file another name; where the file system has no links, to a copy of it."""
+    try:
+        name.hardlink_to(path)
+    except FileExistsError:
+        raise
+    except OSError:
+        name.touch(0o600, exist_ok=False)
+        shutil.copy2(path, name)
+        sync(name)
 
 
 def _fill(target: Connection, source: Path, *, replaces: bool) -> None:

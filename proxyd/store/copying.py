@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlalchemy import Connection, NullPool, Table, create_engine, func, insert, select
 
 from proxyd.errors import StoreError
-from proxyd.store.engine import StoreConnections, is_newest, upgrade
+from proxyd.store.engine import StoreConnections, is_newest, sqlite_url, upgrade
 from proxyd.store.tables import metadata
 
 _ROWS = 1000  # of one statement
@@ -62,7 +62,7 @@ def _continue_numbers(target: Connection, table: Table) -> None:
 
 def copy_from_file(source: Path, target: Connection) -> dict[str, int]:
     """Copy every row of a database of SQLite that nobody has open."""
-    engine = create_engine(f"sqlite:///{source}", poolclass=NullPool)
+    engine = create_engine(sqlite_url(source), poolclass=NullPool)
     with engine.connect() as connection:
         return copy_tables(connection, target)
 
@@ -70,7 +70,7 @@ def copy_from_file(source: Path, target: Connection) -> dict[str, int]:
 def copy_to_file(source: Connection, target: Path) -> dict[str, int]:
     """Copy every row to a new database of SQLite; return how many rows each table has."""
     target.touch(0o600, exist_ok=False)  # it holds secrets
-    engine = create_engine(f"sqlite:///{target}", poolclass=NullPool)
+    engine = create_engine(sqlite_url(target), poolclass=NullPool)
     with engine.begin() as connection:
         upgrade(connection)
         return copy_tables(source, connection)

@@ -16,7 +16,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import URL, Connection, Select, func, select
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from proxyd.errors import StoreError
@@ -103,13 +103,17 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
 
 
 def is_newest(connection: Connection) -> bool:
-    """Return whether the tables are those that this proxyd knows."""
-    return _revision(connection) == _newest()
+    """Return whether the tables are the newest that this proxyd knows; raises ``StoreError`` where they are newer."""
+    found, known = _revision(connection), _revisions()
+    if found is not None and found not in known:
+        raise StoreError(f"the tables have the schema {found}: a newer proxyd made them; use that one")
+    return found == known[0]
 
 
 @cache
-def _newest() -> str | None:
-    return ScriptDirectory(str(migrations_folder())).get_current_head()
+def _revisions() -> tuple[str, ...]:
+    """Return the schemas that this proxyd knows, the newest first."""
+    return tuple(each.revision for each in ScriptDirectory(str(migrations_folder())).walk_revisions())
 
 
 def _revision(connection: Connection) -> str | None:
@@ -129,6 +133,15 @@ def migrations_folder() -> Path:
     package = Path(__file__).resolve().parent.parent
     inside = package / "migrations"
     return inside if inside.is_dir() else package.parent / "migrations"
+
+
+def sqlite_url(database: Path) -> URL:
+    """Return the address of a file, whatever is in its name.
+
+    >>> sqlite_url(Path("a?b.db")).database
+    'a?b.db'
+    """
+    return URL.create("sqlite", database=str(database))
 
 
 @contextmanager

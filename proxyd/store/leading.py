@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any
 
+import structlog
 from sqlalchemy import Connection, insert, select, update
 
 from proxyd.errors import StoreUnreachableError
@@ -14,6 +16,7 @@ from proxyd.store.postgresql import LOCK_OF, answered, postgresql_connections, s
 
 _LOOKS = 5  # of those that stand by, in the time of a lease
 _BELIEF = 0.5  # of a lease: how long a leader that hears nothing believes in itself
+log = structlog.get_logger("roles")
 
 
 @asynccontextmanager
@@ -35,15 +38,24 @@ async def leading(
     ------
     StoreUnreachableError
         The database is away, or the session was ended: another one may lead now.
+    StoreError
+        A newer proxyd made the tables.
     """
     async with postgresql_connections(url, role=role, lease_s=lease_s) as connections:
         session = session_of(connections)
-        while not await answered(session.take_lock(LOCK_OF[role]), lease_s):
-            await wait(lease_s / _LOOKS)
+
+        async def until(ask: Callable[[], Coroutine[Any, Any, bool]], waiting: str) -> None:
+            looks = 0
+            while not await answered(ask(), lease_s):
+                if looks == 0:
+                    log.info(waiting, role=role)
+                looks += 1
+                await wait(lease_s / _LOOKS)
+
+        await until(lambda: session.take_lock(LOCK_OF[role]), "standing by: another machine leads")
         if role == "planner":
             await migrate(session)
-        while not await answered(session.call(is_newest), lease_s):
-            await wait(lease_s / _LOOKS)
+        await until(lambda: session.call(is_newest), "waiting for a planner of this version, who brings the tables up")
         yield connections, await answered(session.call(lambda c: _begin_term(c, role, name, time_s())), lease_s)
 
 

@@ -14,7 +14,7 @@ from proxyd.store.sql import SqlStore
 from proxyd.store.sqlite import file_lock, sqlite_connections
 
 POSTGRESQL = ("postgresql:", "postgresql+asyncpg:")
-_LEASE_S = 3600.0  # of sessions that lead in nothing
+_NO_LEASE_S = 0.0  # of sessions that lead in nothing: they keep their locks however long a copy takes beside them
 
 
 def is_postgresql(database: str | Path) -> bool:
@@ -38,7 +38,7 @@ def owner_lock(database: str | Path) -> AbstractContextManager[None]:
 
 
 def open_connections(
-    database: str | Path, *, role: str = "store", lease_s: float = _LEASE_S
+    database: str | Path, *, role: str = "store", lease_s: float = _NO_LEASE_S
 ) -> AbstractAsyncContextManager[StoreConnections]:
     """Open connections to a database: the path of a file, or an address of PostgreSQL."""
     if not is_postgresql(database):

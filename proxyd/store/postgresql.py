@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
+import asyncpg
 from sqlalchemy import URL, Connection, NullPool, func, make_url, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -20,9 +22,35 @@ from proxyd.store.tables import metadata
 LOCK_OF = {"planner": 2, "notifier": 3}
 _READERS, _PEOPLE = 4, 2
 _CONNECT_S = 5.0
+_KEEPALIVE = {"idle": 30, "interval": 10, "count": 3}  # whoever is gone without a word is noticed within a minute
 _AWAY = ("08", "40", "53", "57P", "25P03")  # SQLSTATEs of a server that is away, is full, or ended what we did
 
 T = TypeVar("T")
+
+
+class _WatchedConnection(asyncpg.Connection):  # type: ignore[misc]  # it has no types
+    """A connection that fails once the server's machine is gone, however long an answer may take."""
+
+    __slots__ = ()
+
+    def __init__(self, protocol: object, transport: asyncio.Transport, *others: object) -> None:
+        super().__init__(protocol, transport, *others)
+        opened = transport.get_extra_info("socket")
+        if opened.family != socket.AF_UNIX:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE["idle"])
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE["interval"])
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE["count"])
+
+
+def _connect_args(name: str, **settings: str) -> dict[str, object]:
+    """Return how a session is opened: in a limited time, and so that each side notices when the other is gone."""
+    kept = {f"tcp_keepalives_{key}": str(value) for key, value in _KEEPALIVE.items()}
+    return {
+        "timeout": _CONNECT_S,
+        "connection_class": _WatchedConnection,
+        "server_settings": {"application_name": f"proxyd {name}"} | kept | settings,
+    }
 
 
 class SessionConnection:
@@ -117,7 +145,8 @@ class PostgresUpkeep:
 
 
 async def _copy(url: URL, target: Path) -> None:
-    engine = create_async_engine(url, poolclass=NullPool, hide_parameters=True)
+    arguments = _connect_args("backup")
+    engine = create_async_engine(url, poolclass=NullPool, hide_parameters=True, connect_args=arguments)
     with _errors():
         async with engine.connect() as connection:
             still = await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
@@ -129,7 +158,7 @@ async def postgresql_connections(url: str, *, role: str, lease_s: float) -> Asyn
     """Yield the session that writes and those that read; close them at the end.
 
     The server ends the writing session, and frees its locks, once it has not heard of it for ``lease_s``: whoever
-    needs a lock must write more often.
+    needs a lock must write more often. With 0 only the end of the session frees them.
     """
     parsed = postgresql_url(url)
     async with AsyncExitStack() as stack:
@@ -141,10 +170,7 @@ async def postgresql_connections(url: str, *, role: str, lease_s: float) -> Asyn
                 max_overflow=0,
                 pool_pre_ping=True,
                 hide_parameters=True,
-                connect_args={
-                    "timeout": _CONNECT_S,
-                    "server_settings": {"application_name": f"proxyd {name}"} | settings,
-                },
+                connect_args=_connect_args(name, **settings),
             )
             stack.push_async_callback(_dispose, engine)
             return engine

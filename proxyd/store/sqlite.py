@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import os
 import pwd
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine, create_engine, event
 
 from proxyd.errors import StoreError
-from proxyd.store.engine import StoreConnections, store_errors
+from proxyd.store.engine import StoreConnections, sqlite_url, store_errors
 
 # SQLite before 3.51.3 can damage a WAL when two connections write or checkpoint at once; Debian 12 ships 3.40. So only
 # the writer's one connection writes, and only it checkpoints. A commit is on the disk before anything is sent out: even
@@ -72,7 +73,7 @@ class SqliteUpkeep:
 
     async def backup(self, target: Path) -> None:
         """Write a consistent copy of the database to ``target``, which must not exist; writes go on meanwhile."""
-        await self._people.call_bare(lambda engine: copy_file(f"file:{engine.url.database}", target))
+        await self._people.call_bare(lambda engine: copy_file(Path(engine.url.database or ""), target))
 
 
 @contextmanager
@@ -122,7 +123,7 @@ async def sqlite_connections(database: Path) -> AsyncIterator[StoreConnections]:
     async with AsyncExitStack() as stack:
 
         def opened(name: str, threads: int, begin: str, pragmas: tuple[str, ...]) -> ThreadConnections:
-            engine = create_engine(f"sqlite:///{database}", pool_size=threads, max_overflow=0, hide_parameters=True)
+            engine = create_engine(sqlite_url(database), pool_size=threads, max_overflow=0, hide_parameters=True)
             _prepare(engine, begin=begin, pragmas=pragmas)
             connections = ThreadConnections(engine, threads, f"store-{name}")
             stack.push_async_callback(connections.close)
@@ -163,8 +164,23 @@ def _run(engine: Engine, statement: str) -> None:
         connection.connection.cursor().execute(statement).close()
 
 
-def copy_file(uri: str, target: Path) -> None:
-    """Copy a database, as it is at one moment, to a file that does not exist; on a connection of its own."""
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a database, as it is at one moment, to a file that does not exist; on a connection of its own.
+
+    On return the copy is on the disk, which VACUUM INTO does not see to.
+    """
+    uri = f"{source.absolute().as_uri()}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
         target.touch(0o600, exist_ok=False)  # it holds secrets; SQLite fills it
         connection.execute("VACUUM INTO ?", (str(target),))
+    sync(target)
+    sync(target.parent)
+
+
+def sync(path: Path) -> None:
+    """Return once a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

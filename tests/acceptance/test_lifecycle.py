@@ -42,6 +42,21 @@ async def test_items_published_while_it_was_down_are_delivered_after(tmp_path: P
         assert await w.receiver.received("each", 3) == news
 
 
+async def test_what_a_setting_forbade_is_asked_at_once_when_that_has_changed(tmp_path: Path) -> None:
+    async with world(tmp_path, source_spacing="1h") as w:
+        allowed = w.daemon.settings.pop("allow_networks")
+        w.origin.feed("feed").add(1, age_s=3600.0)
+        w.daemon.declare(w.text(["feed"], {"each": 1}))
+        await w.daemon.start()
+        await w.daemon.metric_reaches('proxyd_probes_total{outcome="blocked"}', 1)
+        await w.daemon.stop()
+        assert w.origin.asked["feed"] == 0
+        w.daemon.settings["allow_networks"] = allowed
+        await w.daemon.start()
+        await w.daemon.knows("feed")
+        await w.daemon.stop()
+
+
 async def test_sigterm_lets_what_is_under_way_finish(tmp_path: Path) -> None:
     async with world(tmp_path, drain_timeout="60s", delivery_timeout="60s") as w:
         feed = w.origin.feed("feed")

@@ -67,6 +67,16 @@ async def test_while_names_do_not_resolve_it_goes_on_and_then_finds_everything(t
         await w.daemon.stop()
 
 
+async def test_it_stops_in_time_while_names_hang(tmp_path: Path) -> None:
+    async with world(tmp_path, probe_timeout="60s", drain_timeout="100ms") as w:
+        govern(w.daemon, names="hang")
+        w.daemon.declare(named(w))
+        await w.daemon.start()
+        threads = Path(f"/proc/{w.daemon.pid}/task")
+        await eventually(lambda: len(list(threads.iterdir())) > 64, "names are being looked up")
+        await w.daemon.stop()
+
+
 async def test_hosts_that_are_all_down_come_back_without_a_storm(tmp_path: Path) -> None:
     """The budget would not hold them back: what spreads them is that each waits for its own time."""
     budget, chronon_s = 40, 1.0

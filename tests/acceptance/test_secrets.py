@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import quote, quote_plus
@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 from tests.acceptance.support import DOMAIN, PROFILE, World, eventually, free_port, world
+from tests.servers import NatsServer, PostgresServer, nats_server
 
 MARK = "s3cr3t"
 
@@ -217,3 +218,40 @@ async def test_a_start_that_is_refused_shows_a_journal_where_and_a_terminal_what
         assert leaks(w.daemon.log, set()) == []
         checked = await w.daemon.cli("check", str(w.daemon.profiles))
         assert secret("query") in checked.out + checked.err
+
+
+@pytest.fixture(scope="module")
+def guarded(postgresql: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    """A server of NATS that wants a password, as that of PostgreSQL does."""
+    postgresql.guard(secret("database"))
+    with nats_server(tmp_path_factory.mktemp("guarded"), password=secret("nats")) as nats:
+        yield nats
+
+
+@pytest.mark.parametrize(
+    ("database", "nats", "verdict"),
+    [
+        ("wrong", "nats", "password authentication failed"),
+        ("database", "wrong", "authorization violation"),
+        ("database", "nats", "leading"),
+    ],
+    ids=["wrong-for-postgresql", "wrong-for-nats", "right"],
+)
+async def test_no_password_of_a_server_is_written_whether_it_is_right_or_wrong(
+    database: str, nats: str, verdict: str, guarded: NatsServer, postgresql: PostgresServer, tmp_path: Path
+) -> None:
+    address = postgresql.create().replace("//proxyd@", f"//guarded:{secret(database)}@")
+    servers = guarded.url.replace(secret("nats"), secret(nats))
+    async with world(tmp_path, database=address, nats=servers, log_format="json", log_level="debug") as w:
+        w.daemon.declare(DOMAIN)
+        await w.daemon.spawn()
+        await eventually(lambda: verdict in w.daemon.log.lower(), verdict, state=lambda: w.daemon.log)
+        shown = []
+        if verdict == "leading":
+            await w.daemon.started()
+            shown = [str(await w.daemon.request("GET", path)) for path in ("/metrics", "/readyz")]
+        config, migrated = await asyncio.gather(w.daemon.cli("config"), w.daemon.cli("db", "migrate"))
+        assert config.out.count("[hidden]@127.0.0.1") == 2
+        assert migrated.code == 1  # it tells of the password, or of the daemon that leads
+        text = "\n".join([*shown, config.out, config.err, migrated.out, migrated.err, w.daemon.log])
+    assert leaks(text, {each for name in (database, nats) for each in written(secret(name))}) == []

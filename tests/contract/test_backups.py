@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +16,7 @@ from proxyd.model.chronon import ChrononGrid
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.ports import Wanted
 from proxyd.rules import Notification, Observation, SourceState
-from proxyd.store import SqlStore, back_up, open_store, owner_lock, restore, vacuum
+from proxyd.store import SqlStore, back_up, copy_database, open_store, owner_lock, restore, vacuum
 from tests.contract.test_store import ENDPOINT
 from tests.servers import PostgresServer
 
@@ -72,6 +77,133 @@ async def test_what_is_there_is_kept_aside_or_refused(database: str | Path, tmp_
         assert await names(database) == ["kept", "newer"]
         await restore(database, backup, stamp="now", replaces=True)
     assert await names(database) == ["kept"]
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise PermissionError(1, "no links here")
+
+
+class KilledError(BaseException):
+    """The process would be gone."""
+
+
+def killed_at(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the ``number``-th change of names in folders, and those after it, not be made."""
+    steps = count()
+
+    def cut(function: Callable[..., Any]) -> Callable[..., Any]:
+        def changed(*arguments: Any, **options: Any) -> Any:
+            if next(steps) >= number:
+                raise KilledError
+            return function(*arguments, **options)
+
+        return changed
+
+    for name in ("link", "rename", "replace", "unlink"):
+        monkeypatch.setattr(os, name, cut(getattr(os, name)))
+
+
+async def left_behind(database: Path) -> None:
+    """Make a database with a commit in its file and another one in its log, as who is killed leaves it."""
+    whole = database.with_name("whole.db")
+    async with open_store(whole, GRID) as store, store.writer.running():
+        await put(store, "old")
+        await store.upkeep.checkpoint()
+        await put(store, "newest")
+        for suffix in ("", "-wal"):
+            shutil.copy(whole.with_name(whole.name + suffix), database.with_name(database.name + suffix))
+
+
+@pytest.mark.parametrize("can_link", [True, False], ids=["linked", "copied"])
+async def test_who_is_killed_while_restoring_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, can_link: bool
+) -> None:
+    backup = tmp_path / "backup.db"
+    async with open_store(backup, GRID) as store, store.writer.running():
+        await put(store, "kept")
+    if not can_link:
+        monkeypatch.setattr(os, "link", refuse)
+    for number in count():
+        database = tmp_path / str(number) / "p.db"
+        database.parent.mkdir()
+        await left_behind(database)
+        with monkeypatch.context() as patched:
+            killed_at(number, patched)
+            try:
+                await restore(database, backup, stamp="now")
+            except KilledError:
+                is_done = False
+            else:
+                is_done = True
+        found = await names(database)
+        assert found in (["kept"], ["newest", "old"])
+        if found == ["kept"]:
+            assert await names(database.with_name("p.db.before-now")) == ["newest", "old"]
+        if is_done:
+            assert found == ["kept"]
+            break
+
+
+async def test_a_backup_takes_the_place_of_a_damaged_database_which_is_kept(tmp_path: Path) -> None:
+    database, backup = tmp_path / "p.db", tmp_path / "backup.db"
+    async with open_store(backup, GRID) as store, store.writer.running():
+        await put(store, "kept")
+    database.write_bytes(b"my diary")
+    database.with_name("p.db-wal").write_bytes(b"and its log")
+    aside = await restore(database, backup, stamp="now")
+    assert aside is not None
+    assert aside.read_bytes() == b"my diary"
+    assert await names(database) == ["kept"]
+
+
+async def test_what_is_kept_aside_is_not_overwritten(tmp_path: Path) -> None:
+    database, backup = tmp_path / "p.db", tmp_path / "backup.db"
+    for path in (backup, database):
+        async with open_store(path, GRID) as store, store.writer.running():
+            await put(store, path.stem)
+    aside = database.with_name("p.db.before-now")
+    aside.write_bytes(b"of a moment ago")
+    with pytest.raises(StoreError, match="exists"):
+        await restore(database, backup, stamp="now")
+    assert aside.read_bytes() == b"of a moment ago"
+    assert await names(database) == ["p"]
+
+
+async def test_a_copy_and_a_restored_database_are_on_the_disk_before_they_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+
+    def note(handle: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{handle}").readlink()))
+
+    database, nightly, backup = tmp_path / "p.db", tmp_path / "nightly" / "n.db", tmp_path / "by-hand" / "b.db"
+    async with open_store(database, GRID) as store, store.writer.running():
+        await put(store, "kept")
+        monkeypatch.setattr(os, "fsync", note)
+        for made, target in ((store.upkeep.backup, nightly), (lambda path: back_up(database, path), backup)):
+            target.parent.mkdir()
+            await made(target)
+            assert synced[-2:] == [str(target), str(target.parent)]
+    await restore(database, backup, stamp="now")
+    assert synced[-1] == str(tmp_path)
+    assert any(Path(path).name == "restored.db" for path in synced)
+
+
+@pytest.mark.parametrize("name", ["a#b.db", "a?b.db", "a%41.db", "a b.db", "a?mode=memory"])
+async def test_a_database_of_any_name_is_copied_restored_and_moved(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / name
+    database, nightly = folder / name, tmp_path / f"nightly-{name}"
+    folder.mkdir()
+    async with open_store(database, GRID) as store, store.writer.running():
+        await put(store, "kept")
+        await store.upkeep.backup(nightly)
+    assert [path.name for path in folder.iterdir()] == [name]
+    await back_up(database, tmp_path / f"by-hand-{name}")
+    await copy_database(database, tmp_path / f"copied-{name}")
+    await restore(folder / f"restored-{name}", nightly, stamp="now")
+    made = [nightly, *(tmp_path / f"{how}-{name}" for how in ("by-hand", "copied")), folder / f"restored-{name}"]
+    assert [await names(path) for path in made] == [["kept"]] * 4
 
 
 async def test_a_damaged_file_takes_the_place_of_nothing(tmp_path: Path) -> None:

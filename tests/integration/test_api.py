@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from yarl import URL
 
 from proxyd.api import ApiSettings, Streams, StreamSettings, endpoints, serve_api
 from proxyd.client import ApiError, Client
@@ -125,6 +126,22 @@ async def test_a_profile_says_what_each_of_its_rules_captured_and_gained(running
         total = re.search(r"^proxyd_utility_ratio (.*)$", await answer.text(), re.MULTILINE)
     assert total is not None
     assert float(total[1]) == pytest.approx((1.0 + 1.0 + 1.3) / 6)  # of the three rules
+
+
+@pytest.mark.parametrize("path", ["explain/a%00", "sources/a%00/items", "sources?cursor=a%00"])
+async def test_names_that_no_database_keeps_are_refused(running: Running, path: str) -> None:
+    headers = await running.token("read")
+    async with running.client.get(URL(f"/api/v1/{path}", encoded=True), headers=headers) as answer:
+        assert answer.status == 400
+        assert "U+0000 or half a character" in (await answer.json())["detail"]
+
+
+async def test_a_token_has_a_name_that_every_database_keeps(running: Running) -> None:
+    headers = await running.token("admin")
+    for name in ("a\x00b", "\x00"):
+        wanted = {"name": name, "scope": "read"}
+        async with running.client.post("/api/v1/tokens", json=wanted, headers=headers) as answer:
+            assert answer.status == 422
 
 
 async def test_profiles_come_in_pages(running: Running) -> None:

@@ -51,6 +51,21 @@ async def test_housekeeping_starts_and_ends_with_its_context(store: SqlStore) ->
         await store.ping()
 
 
+async def test_a_chore_that_hangs_does_not_hold_up_the_end(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, scheduler = asyncio.Event(), make_scheduler()
+
+    async def hang(_upkeep: object) -> None:
+        begun.set()
+        await asyncio.Future()
+
+    monkeypatch.setattr(type(store.upkeep), "checkpoint", hang)
+    monkeypatch.setattr(scheduler, "add_job", partial(scheduler.add_job, next_run_time=datetime.now(UTC)))
+    monkeypatch.setattr("proxyd.daemon.housekeeping.make_scheduler", lambda: scheduler)
+    async with asyncio.timeout(30.0):
+        async with housekeeping(store, FakeClock(), Metrics(), Chores(1e9, patience_s=0.01)):
+            await begun.wait()
+
+
 async def test_only_the_newest_backups_are_kept(store: SqlStore, tmp_path: Path) -> None:
     folder = tmp_path / "backups"
     for day in range(9):

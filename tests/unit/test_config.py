@@ -148,3 +148,81 @@ def test_the_token_of_the_command_line_is_no_setting(tmp_path: Path) -> None:
     assert api_token({"PROXYD_TOKEN": " "}) is None
     with pytest.raises(ConfigError, match="PROXYD_TOKEN_FILE"):
         api_token({"PROXYD_TOKEN_FILE": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"PROXYD_DATABASE": "postgresql+asyncpg://db.example/p?user=me&password=hunter2"},
+        {"PROXYD_DATABASE": "postgresql://db.example/p?p%61ssword=hunter2"},
+        {"PROXYD_DATABASE": "postgresql://db.example/p?passfile=hunter2"},
+        {"PROXYD_DATABASE": "postgresql://db.example/p#x?password=hunter2"},
+        {"PROXYD_DATABASE": "postgresql://db.example/p?dsn=postgresql://me:hunter2@db.example/p"},
+        {"PROXYD_DATABASE": "postgresql://[hunter2]/p"},
+        {"PROXYD_DATABASE": "postgresql://db.example:hunter2/p"},
+        {"PROXYD_PUBLIC_URL": "https://me:hunter2@proxyd.example"},
+        {"PROXYD_PUBLIC_URL": "https://hunter2@proxyd.example"},
+        {"PROXYD_PUBLIC_URL": "https://proxyd.example/?key=hunter2"},
+        {"PROXYD_PUBLIC_URL": "https://[hunter2]/"},
+        {"PROXYD_TRACES": "http://collector.example:hunter2"},
+        {"PROXYD_NATS": "nats://a.example,nats://b.example:hunter2", "PROXYD_DATABASE": "postgresql://db.example/p"},
+        {"PROXYD_NATS": "nats://[hunter2]@b.example", "PROXYD_DATABASE": "postgresql://db.example/p"},
+    ],
+    ids=lambda environ: next(iter(environ.values())),
+)
+def test_an_address_that_is_none_or_holds_a_secret_where_it_would_be_shown_is_refused(environ: dict[str, str]) -> None:
+    key = next(iter(environ)).removeprefix("PROXYD_").lower()
+    with pytest.raises(ConfigError) as caught:
+        load(environ=environ)
+    assert [problem.partition(":")[0] for problem in caught.value.problems] == [key]
+    assert "hunter2" not in f"{caught.value} {caught.value.__cause__!r}"
+
+
+def test_who_gives_the_password_of_the_database_in_a_query_is_told_where_it_goes() -> None:
+    (problem,) = problems(PROXYD_DATABASE="postgresql://db.example/p?user=me&password=x")
+    assert "user:password@" in problem
+    assert "PROXYD_DATABASE_FILE" in problem
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("nats", '"nats://hunter2@nats.example"'),
+        ("nats", '"nats://me:hunter2@nats.example"'),
+        ("nats", '"nats://a.example, nats://hunter2@b.example:4222"'),
+        ("nats", '["nats://a.example", "nats://hunter2@b.example"]'),
+        ("database", '"postgresql://me:hunter2@db.example/p"'),
+        ("database", '"postgresql://me:hunter2/x@db.example/p"'),
+        ("database", '"postgresql://db.example/p?password=hunter2"'),
+    ],
+)
+def test_secrets_of_servers_are_refused_in_the_settings_file(key: str, value: str, tmp_path: Path) -> None:
+    file = tmp_path / "proxyd.toml"
+    file.write_text(f"{key} = {value}", encoding="utf-8")
+    environ = {"PROXYD_DATABASE": "postgresql://db.example/p"} if key == "nats" else {}
+    with pytest.raises(ConfigError, match=f"{key}: .*PROXYD_{key.upper()}_FILE") as caught:
+        load(file, environ=environ)
+    assert "hunter2" not in f"{caught.value} {caught.value.__cause__!r}"
+
+
+def test_secrets_of_servers_come_from_the_environment_and_are_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "nats").write_text("nats://hunter2@a.example,tls://me:hunter2@b.example:4222\n", encoding="utf-8")
+    database = "postgresql+asyncpg://me:hunter2@db.example:5432/p?ssl=require"
+    settings = load(environ={"PROXYD_DATABASE": database, "PROXYD_NATS_FILE": str(tmp_path / "nats")})
+    assert settings.nats == ["nats://hunter2@a.example", "tls://me:hunter2@b.example:4222"]
+    assert settings.describe()["nats"] == ["nats://[hidden]@a.example", "tls://[hidden]@b.example:4222"]
+    assert settings.database_shown == "postgresql+asyncpg://[hidden]@db.example:5432/p?ssl=require"
+    assert "hunter2" not in f"{settings!r} {settings.describe()}"
+
+
+@pytest.mark.parametrize("password", ["hunter2/x", "hunter2#x", "hunter2?x", "[hunter2]", "a:hunter2", "hunter2\nx"])
+def test_a_password_may_hold_every_sign_but_the_one_after_it(password: str) -> None:
+    settings = load(environ={"PROXYD_DATABASE": f"postgresql://me:{password}@db.example/p"})
+    assert settings.database_shown == "postgresql://[hidden]@db.example/p"
+
+
+def test_the_settings_file_may_name_servers_and_the_user_of_the_database(tmp_path: Path) -> None:
+    file = tmp_path / "proxyd.toml"
+    named = 'database = "postgresql://me@db.example:5432/p"\nnats = ["nats://a.example:4222", "tls://[::1]:4222"]\n'
+    file.write_text(named, encoding="utf-8")
+    assert load(file, environ={}).nats == ["nats://a.example:4222", "tls://[::1]:4222"]

@@ -133,7 +133,7 @@ class TestResult(Wire):
 class TokenWanted(Wire):
     """A token to be made."""
 
-    name: Annotated[str, Field(min_length=1, max_length=100)]
+    name: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]+$")]
     scope: Scope
     expires_in_s: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | None = None
 

@@ -103,8 +103,13 @@ class NatsTransport:
                 await self._wait_for_batches(self._clock.monotonic_s() + self._link.settings.lease_s)
                 break
             except FleetError as error:
-                log.warning("the streams cannot be made yet", error=error.message)
+                self._warn("the streams cannot be made yet", error)
                 await self._clock.sleep(self._link.settings.lease_s / 4.0)
+
+    def _warn(self, what: str, error: FleetError) -> None:
+        """Say what cannot be done; that NATS is away was said already."""
+        if self._link.is_up:
+            log.warning(what, error=error.message)
 
     async def _wait_for_batches(self, until_s: float) -> None:
         """Wait until the batches of an earlier planner are made or refused, or it has been long.
@@ -204,7 +209,7 @@ class NatsTransport:
                             for message in await self._link.pull(pulled, self._link.settings.pull_s, _MOST_REPORTS):
                                 tasks.create_task(self._take(message, take_stray), name="report")
                 except FleetError as error:
-                    log.warning("reports cannot be had", error=error.message)
+                    self._warn("reports cannot be had", error)
                     await self._clock.sleep(self._link.settings.lease_s / 4.0)
                     await self._mend()
 

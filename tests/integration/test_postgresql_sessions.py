@@ -1,0 +1,79 @@
+"""Sessions with PostgreSQL end when they should: not while a copy takes hours, soon where a machine is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from proxyd.errors import StoreUnreachableError
+from proxyd.store import postgresql as module
+from proxyd.store.opening import open_connections, owned_connections
+from proxyd.store.postgresql import PostgresUpkeep
+from tests.servers import PostgresServer
+
+TIMEOUTS = ("idle_session_timeout", "idle_in_transaction_session_timeout")
+KEEPALIVES = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count")
+
+
+def shown(connection: Connection, *names: str) -> list[str]:
+    """Return what settings of the session are in force."""
+    return [str(connection.scalar(text(f"SHOW {name}"))) for name in names]
+
+
+def watched(server: PostgresServer) -> list[bool]:
+    """Return of each connection of this machine to a server whether the kernel sees to it that both ends are there."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    open_to = [line for line in lines if line[2].endswith(f":{server.port:04X}") and line[3] == "01"]
+    return [line[5].startswith("02:") for line in open_to]
+
+
+async def test_a_session_that_holds_locks_while_others_copy_is_not_ended(postgresql: PostgresServer) -> None:
+    address = postgresql.create()
+    for name in TIMEOUTS:
+        postgresql.query(f"ALTER DATABASE {address.rpartition('/')[2]} SET {name} = '7s'")
+    async with owned_connections(address) as connections:
+        assert await connections.writer.call(lambda c: shown(c, *TIMEOUTS)) == ["0", "0"]
+    async with open_connections(address, lease_s=30.0) as connections:
+        assert await connections.writer.call(lambda c: shown(c, *TIMEOUTS)) == ["30s", "30s"]
+
+
+async def test_both_sides_of_every_session_notice_when_the_other_machine_is_gone(
+    postgresql: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[list[str]] = []
+
+    def look(connection: Connection, *_: object) -> None:
+        found.append(shown(connection, *KEEPALIVES))
+        kept = watched(postgresql)
+        assert len(kept) >= len(found)
+        assert all(kept)
+
+    monkeypatch.setattr(module, "copy_to_file", look)
+    async with open_connections(postgresql.create()) as connections:
+        for each in (connections.writer, connections.readers, connections.people):
+            await each.call(look)
+        await connections.upkeep.backup(tmp_path / "copy.db")
+    assert found == [["30", "10", "3"]] * 4
+
+
+async def test_a_backup_does_not_wait_for_a_server_that_takes_connections_and_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    over = asyncio.Event()
+
+    async def say_nothing(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await over.wait()
+        writer.close()
+
+    monkeypatch.setattr(module, "_CONNECT_S", 0.2)
+    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        engine = create_async_engine(f"postgresql+asyncpg://proxyd@127.0.0.1:{port}/p")
+        async with asyncio.timeout(20.0):
+            with pytest.raises(StoreUnreachableError):
+                await PostgresUpkeep(engine).backup(tmp_path / "copy.db")
+        over.set()
