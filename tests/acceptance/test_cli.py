@@ -8,9 +8,11 @@ import json
 import os
 import pty
 import re
+import sqlite3
 import subprocess
 import sys
 import termios
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
@@ -46,6 +48,13 @@ async def test_verbs_that_need_no_daemon(tmp_path: Path) -> None:
         migrated = await daemon.cli("db", "migrate")
         assert (migrated.code, migrated.out) == (0, f"{daemon.database} is at the newest schema\n")
         assert await daemon.cli("db", "migrate") == migrated
+
+        with closing(sqlite3.connect(daemon.database)) as connection:
+            connection.executescript("CREATE TABLE much AS SELECT zeroblob(3145728) AS what; DROP TABLE much;")
+        vacuumed = await daemon.cli("db", "vacuum")
+        sizes = re.fullmatch(rf"{daemon.database} is vacuumed: ([\d.]+) MiB before, ([\d.]+) MiB now\n", vacuumed.out)
+        assert sizes is not None, vacuumed
+        assert float(sizes[1]) - float(sizes[2]) >= 2.9
 
         token = await daemon.cli("token", "create", "--name", "ci", "--scope", "read")
         assert (token.code, token.err) == (0, "")
