@@ -364,8 +364,8 @@ class Control(Protocol):
         Raises as ``declare`` does, and ``ChangedError`` where ``only_if`` does not take its text.
         """
 
-    async def reload(self) -> bool:
-        """Check the files and swap them in; return whether that was possible."""
+    async def reload(self) -> tuple[str, ...]:
+        """Check the files and swap them in; return what is wrong with them, nothing where they are in."""
 
     def plan(self, *, limit: int) -> list[PlannedProbe]:
         """Return the coming probes, in order."""

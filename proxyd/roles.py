@@ -31,7 +31,9 @@ try:
     from proxyd.fleet.nats import OUTBOX, FleetProber, FleetSettings, Link, NatsTransport, ProberSettings, open_link
     from proxyd.store.leading import hold, leading
 except ModuleNotFoundError as error:  # the extra is not installed
-    raise ConfigError([f"this needs {error.name}: pip install 'proxyd[cluster]'"]) from error
+    raise ConfigError(
+        [f"this needs {error.name}: pip install '.[cluster]' in proxyd's folder (docs/scaling.md)"]
+    ) from error
 
 _LOOK_S = 2.0  # how often the notifier looks by itself
 _QUEUE_S = 30.0

@@ -174,8 +174,9 @@ class Declared:
 
     async def reload(self, request: web.Request) -> Reloaded | web.Response:
         """Check the files and swap them in."""
-        if not await self._control.reload():
-            return problem(422, "The profiles have errors", "nothing was changed; the log and `proxyd check` name them")
+        if errors := await self._control.reload():
+            said = f"{errors[0]}; nothing was changed (`proxyd check` and the log name every error)"
+            return problem(422, "The profiles have errors", said)
         return Reloaded()
 
 

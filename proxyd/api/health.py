@@ -9,14 +9,23 @@ from aiohttp import web
 
 from proxyd.api.endpoint import answered
 from proxyd.api.models import Health, Readiness
+from proxyd.api.problems import problem
 from proxyd.api.server import ApiSettings, listening
+
+_ELSEWHERE = (
+    "this machine does not plan, so it does not answer the API: run the verb where the planner leads, or ask that "
+    "planner with --url and its token in PROXYD_TOKEN"
+)
 
 
 @asynccontextmanager
 async def serve_health(
     readiness: Callable[[], Mapping[str, bool]], metrics: Callable[[], bytes], settings: ApiSettings
 ) -> AsyncIterator[None]:
-    """Answer ``/healthz``, ``/readyz`` and ``/metrics`` while the context is open; raises as ``serve_api`` does."""
+    """Answer ``/healthz``, ``/readyz`` and ``/metrics`` while the context is open, and of all else say who answers it.
+
+    Raises as ``serve_api`` does.
+    """
     async with listening(_app(readiness, metrics), _app(readiness, metrics), settings):
         yield
 
@@ -33,6 +42,10 @@ def _app(readiness: Callable[[], Mapping[str, bool]], metrics: Callable[[], byte
     async def scraped(request: web.Request) -> web.Response:
         return web.Response(body=metrics(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
+    async def elsewhere(request: web.Request) -> web.Response:
+        return problem(421, "Misdirected Request", _ELSEWHERE)
+
     app = web.Application()
     app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", scraped)])
+    app.router.add_route("*", "/{path:.*}", elsewhere)
     return app

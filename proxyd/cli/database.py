@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from datetime import UTC, datetime
+from pathlib import Path
 
 from proxyd.cli.printing import print_json
 from proxyd.clock import SystemClock
@@ -61,6 +62,13 @@ def copy(options: argparse.Namespace) -> int:
 def tidy(options: argparse.Namespace) -> int:
     """Give the space of what was deleted back."""
     settings = load(options.config)
+    path = settings.database_path
+    before = _size(path)
     asyncio.run(vacuum(settings.database))
-    print(f"{settings.database_shown} is vacuumed")
+    back = "" if path is None else f": {before / 2**20:.1f} MiB before, {_size(path) / 2**20:.1f} MiB now"
+    print(f"{settings.database_shown} is vacuumed{back}")
     return 0
+
+
+def _size(path: Path | None) -> int:
+    return path.stat().st_size if path is not None and path.exists() else 0

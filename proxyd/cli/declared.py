@@ -101,12 +101,11 @@ def reload(options: argparse.Namespace) -> int:
     except ApiError as error:
         if error.status != 422:
             raise
-        is_done = False
+        is_done, said = False, f"the profiles have errors: {error}"
     else:
-        is_done = True
+        is_done, said = True, "reloaded"
     if options.json:
         print_json({"reloaded": is_done})
     else:
-        said = "reloaded" if is_done else "the profiles have errors; nothing was changed (`proxyd check` names them)"
-        print(said)
+        print(visible(said))
     return 0 if is_done else 1

@@ -51,7 +51,11 @@ def _add_service_verbs(verbs: Verbs) -> None:
     copy = add_verb(
         actions, "copy", "database.copy", text, "proxyd db copy postgresql+asyncpg://proxyd@db.example/proxyd"
     )
-    copy.add_argument("target", metavar="DATABASE", help="path of a file, or address of PostgreSQL")
+    copy.add_argument(
+        "target",
+        metavar="DATABASE",
+        help="path of a file, or address of PostgreSQL, its password in PGPASSWORD or the file PGPASSFILE",
+    )
     add_json(copy)
     text = "give the space of what was deleted back, while no daemon runs"
     add_verb(actions, "vacuum", "database.tidy", text, "proxyd db vacuum")

@@ -16,6 +16,7 @@ from proxyd.errors import ProfileError, ProxydError, StoreError
 def serve(options: argparse.Namespace) -> int:
     """Run the daemon."""
     settings = load(options.config, role=options.role)
+    settings.check_roles()
     log.configure(settings.log_format, settings.log_level)
     errors: list[ProxydError] = []
     try:

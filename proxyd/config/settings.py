@@ -13,7 +13,6 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
-    model_validator,
 )
 
 from proxyd.config.values import (
@@ -39,6 +38,7 @@ from proxyd.config.values import (
     read_list,
     without_credentials,
 )
+from proxyd.errors import ConfigError
 from proxyd.scheduling.budget import Budget
 
 
@@ -74,7 +74,11 @@ class Settings(BaseModel):
     prober_hosts: Annotated[int, Field(ge=1, le=256)] = Field(
         64, description="most hosts that one prober of several asks at once"
     )
-    socket: Path | None = Field(None, description="Unix socket of the daemon; where not set, beside the database file")
+    socket: Path | None = Field(
+        None,
+        description="Unix socket of the daemon, by which verbs find it; where not set, beside the database file, with "
+        "PostgreSQL data/proxyd.sock in the working directory",
+    )
     listen: Annotated[str, AfterValidator(check_listen)] = Field(
         "127.0.0.1:8080", description="host:port of the REST API and the metrics"
     )
@@ -198,13 +202,12 @@ class Settings(BaseModel):
         beside = self.database_path or Path("data/proxyd.db")
         return self.socket or beside.with_suffix(".sock")
 
-    @model_validator(mode="after")
-    def _roles_fit(self) -> Settings:
+    def check_roles(self) -> None:
+        """Raise ``ConfigError`` where no daemon can run so; who asks one that runs may name less."""
         if self.nats and self.database_path is not None and self.role != "prober":
-            raise ValueError("several machines (nats) need a database that all reach: set database to PostgreSQL's")
+            raise ConfigError(["several machines (nats) need a database that all reach: set database to PostgreSQL's"])
         if not self.nats and self.role != "all":
-            raise ValueError(f"role {self.role} is a part of several machines: set nats to the servers they share")
-        return self
+            raise ConfigError([f"role {self.role} is a part of several machines: set nats to the servers they share"])
 
     @property
     def networks(self) -> tuple[Network, ...]:

@@ -111,7 +111,7 @@ class DaemonControl:
         """Remove a profile of the API and the rules in no other."""
         return await self.declarations.drop_profile(name, only_if=only_if)
 
-    async def reload(self) -> bool:
+    async def reload(self) -> tuple[str, ...]:
         """Check the files and swap them in."""
         return await self.declarations.reload()
 

@@ -131,8 +131,8 @@ class Daemon:
 
     async def _reload(self) -> None:
         self._supervisor.reloading()
-        taken = await self._declarations.reload()
-        self._supervisor.ready(self._status() + ("" if taken else "; the changed profiles have errors, see the log"))
+        errors = await self._declarations.reload()
+        self._supervisor.ready(self._status() + ("; the changed profiles have errors, see the log" if errors else ""))
 
     def _status(self) -> str:
         declared = self._declarations.current

@@ -205,8 +205,8 @@ class Declarations:
             await self.reload()
         self._changed = found
 
-    async def reload(self) -> bool:
-        """Check the files and swap them in whole; return whether that was possible. Errors are logged."""
+    async def reload(self) -> tuple[str, ...]:
+        """Check the files and swap them in whole; return the errors for which that was not possible, also logged."""
         await self._started.wait()
         self._seen = self._snapshot()
         try:
@@ -216,10 +216,10 @@ class Declarations:
             self._metrics.reload_ok.set(0)
             said = "profiles have errors; nothing was changed: `proxyd check` shows them"
             log.error(said, errors=_without_texts(error))  # noqa: TRY400 - likewise
-            return False
+            return tuple(_without_texts(error).splitlines())
         self._metrics.reload_ok.set(1)
         log.info("profiles loaded", added=changes.added, removed=changes.removed, restarted=changes.restarted)
-        return True
+        return ()
 
     async def declare(self, *texts: str, only_if: OnlyIf | None = None) -> Changes:
         """Add texts of the API, replacing what it declared before by the same names; ``DROP`` removes.

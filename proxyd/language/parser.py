@@ -54,13 +54,11 @@ _TITLES = {"profiles": "INTO", "sources": "FROM SOURCES", "no_delivery": "SET DE
 
 @dataclass(slots=True)
 class _Draft:
-    """A statement being read: its head, what its clauses set, and the clauses that could not be read."""
+    """A statement being read: its head, and what its clauses set."""
 
     kind: Kind | None
     head: Statement | None
     values: dict[str, Any] = field(default_factory=dict)
-    attempted: set[str] = field(default_factory=set)
-    has_stray_error: bool = False
 
 
 class _Reader:
@@ -122,13 +120,11 @@ class _Reader:
         starts = _STARTS[rule] if rule else ()
         if not rule or get_keyword(self._value()) not in starts or self._shape() is not Shape.WORD:
             self._complain(self._expect_part(more(), starts))
-            draft.has_stray_error = True
             self._skip(begin + 1, rule or "")
             return frozenset
         piece = read_piece(self._tokens, begin, rule)
         clause = self._build(piece, label=True)
         if clause is None:
-            self._note_broken(draft, begin)
             self._skip(max(piece.next, begin + 1), rule)
             return frozenset
         self._at = piece.next
@@ -139,17 +135,8 @@ class _Reader:
         extra = [word for word in (*starts, "';'") if word != "FROM"]
         return complain(self._tokens, self._at, more - {"$END"}, extra)
 
-    def _note_broken(self, draft: _Draft, begin: int) -> None:
-        title = self._title(begin)
-        names = {label: name for name, label in _REQUIRED.items()}
-        if title in names:
-            draft.attempted.add(names[title])
-        elif title == "SET":
-            draft.has_stray_error = True
-
     def _set(self, draft: _Draft, clause: Clause, begin: int) -> None:
         """Keep what a clause sets; one that is given twice is an error."""
-        draft.attempted.add(clause.name)
         value = clause.value
         if clause.name in ("query", "trigger"):
             value = self._read_inner(clause.name, self._tokens[begin + 2])
@@ -198,8 +185,10 @@ class _Reader:
         self._statements.append(replace(head, span=span))
 
     def _require(self, draft: _Draft, head: InsertNotification) -> None:
-        missing = [title for name, title in _REQUIRED.items() if name not in draft.attempted]
-        if missing and not draft.has_stray_error:
+        """Report what is missing, unless an error may be all that hides it."""
+        begin, end = head.span.start, self._tokens[self._at].start
+        missing = [title for name, title in _REQUIRED.items() if name not in draft.values]
+        if missing and not any(begin <= error.start <= end for error in self._errors):
             message = f"the notification {head.name.value!r} lacks {', '.join(missing)}"
             self._complain(Complaint(message, head.span.start, head.span.stop))
 

@@ -67,6 +67,8 @@ _TOKEN = re.compile(
       | (?P<strange>.)""",
     re.VERBOSE | re.DOTALL,
 )
+_TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z]+)")
+_UNITS = ("SECONDS", "MINUTES", "HOURS", "DAYS", "WEEKS", "CHRONONS")
 _HEADING = re.compile(
     r"^[ \t]*(?=(?:SET|INTO|START|END|CREATE|INSERT|DROP|FROM[ \t]+SOURCES?)\b[ \t]*[\w\"'])",
     re.IGNORECASE | re.MULTILINE,
@@ -109,7 +111,7 @@ class _Scanner:
         elif kind == "strange":
             return self._skip_strange(start)
         elif kind == "bad_number" or (kind == "NUMBER" and not _is_small(match[0])):
-            self._error(f"{_short(match[0])} is not a number this language can hold", start, stop)
+            self._error(f"{_short(match[0])} is not a number this language can hold{_meant(match[0])}", start, stop)
             self._keep(Shape.NUMBER, "1", start, stop)
         elif kind != "space":
             self._keep(Shape[kind], match[0], start, stop)
@@ -189,6 +191,17 @@ def _is_small(number: str) -> bool:
     """Whether a number can be computed with: at most 30 characters, its exponent within 30."""
     _, _, exponent = number.lower().partition("e")
     return len(number) <= 30 and abs(int(exponent or 0)) <= 30
+
+
+def _meant(text: str) -> str:
+    """Return how a time is written, where a text is a number with a unit.
+
+    >>> _meant("2s"), _meant("1.5Hours"), _meant("0x10")
+    (': write 2 SECONDS', ': write 1.5 HOURS', '')
+    """
+    time = _TIME.fullmatch(text)
+    units = [unit for unit in _UNITS if time and unit.startswith(time[2].upper())]
+    return f": write {time[1]} {units[0]}" if time and units else ""
 
 
 def _short(text: str) -> str:

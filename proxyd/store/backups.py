@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -108,6 +109,7 @@ def _put_in_place(database: Path, fresh: Path, stamp: str) -> Path | None:
     A database is there all the time: whoever is killed has the old one or the new one, and the old one aside.
     """
     with store_errors():
+        _give_to_owner(fresh, database)
         sync(fresh)
         aside = _keep(database, stamp) if database.stat().st_size else None
         for suffix in ("-wal", "-shm", "-journal"):  # the new one must not be read with what belongs to the old one
@@ -115,6 +117,14 @@ def _put_in_place(database: Path, fresh: Path, stamp: str) -> Path | None:
         fresh.replace(database)
         sync(database.parent)
     return aside
+
+
+def _give_to_owner(fresh: Path, database: Path) -> None:
+    """Let root put no file in place that the daemon's user may not open: it is whose the database is, or its folder."""
+    if os.geteuid() == 0:
+        owner = (database if database.stat().st_size else database.parent).stat()
+        for path in (fresh, database.with_suffix(".lock")):
+            os.chown(path, owner.st_uid, owner.st_gid)
 
 
 def _keep(database: Path, stamp: str) -> Path:

@@ -6,10 +6,11 @@ import asyncio
 import errno
 import fcntl
 import os
+import pwd
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -83,20 +84,38 @@ def file_lock(database: Path) -> Iterator[None]:
     Raises
     ------
     StoreError
-        Another process holds it, or its folder cannot be written.
+        Another process holds it, or it or its folder cannot be written.
     """
     try:
         database.parent.mkdir(parents=True, exist_ok=True)
         handle = database.with_suffix(".lock").open("a")
         database.touch(mode=0o600)
     except OSError as error:
-        raise StoreError(f"{database.parent} cannot be written: {error.strerror or error}") from error
+        raise StoreError(_unwritable(error, database.parent)) from error
     with handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise StoreError(f"{database} is in use by another proxyd; stop it, or talk to it instead") from error
         yield
+
+
+def _unwritable(error: OSError, folder: Path) -> str:
+    """Return which file or folder cannot be written; where that may not be, whose it is and what to do."""
+    reason = error.strerror or error
+    if isinstance(error, PermissionError):
+        for path in (Path(error.filename), folder):
+            with suppress(OSError):  # it is not there
+                whose = f"it belongs to {_owner(path)}: run proxyd as that user, or chown it to the one who does"
+                return f"{path} cannot be written: {reason}; {whose}"
+    return f"{folder} cannot be written: {reason}"
+
+
+def _owner(path: Path) -> str:
+    number = path.stat().st_uid
+    with suppress(KeyError):
+        return pwd.getpwuid(number).pw_name
+    return f"user {number}"
 
 
 @asynccontextmanager

@@ -8,9 +8,11 @@ import json
 import os
 import pty
 import re
+import sqlite3
 import subprocess
 import sys
 import termios
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
@@ -47,6 +49,13 @@ async def test_verbs_that_need_no_daemon(tmp_path: Path) -> None:
         assert (migrated.code, migrated.out) == (0, f"{daemon.database} is at the newest schema\n")
         assert await daemon.cli("db", "migrate") == migrated
 
+        with closing(sqlite3.connect(daemon.database)) as connection:
+            connection.executescript("CREATE TABLE much AS SELECT zeroblob(3145728) AS what; DROP TABLE much;")
+        vacuumed = await daemon.cli("db", "vacuum")
+        sizes = re.fullmatch(rf"{daemon.database} is vacuumed: ([\d.]+) MiB before, ([\d.]+) MiB now\n", vacuumed.out)
+        assert sizes is not None, vacuumed
+        assert float(sizes[1]) - float(sizes[2]) >= 2.9
+
         token = await daemon.cli("token", "create", "--name", "ci", "--scope", "read")
         assert (token.code, token.err) == (0, "")
         assert TOKEN.fullmatch(token.out)
@@ -66,6 +75,17 @@ async def test_verbs_that_need_a_daemon_say_so(tmp_path: Path) -> None:
             assert (done.code, done.out) == (3, ""), verb
             assert re.fullmatch(r"proxyd: no daemon .*\n", done.err), done
             daemon.database.parent.mkdir(exist_ok=True)
+
+
+async def test_what_only_a_daemon_needs_is_asked_of_it_alone(tmp_path: Path) -> None:
+    """A prober has no database; what asks it need not say that it is one."""
+    async with Daemon(tmp_path) as daemon:
+        broker = "nats://127.0.0.1:4222"
+        assert (await daemon.cli("healthcheck", PROXYD_NATS=broker)).code == 3
+        refused = await daemon.cli("serve", PROXYD_NATS=broker)
+        assert (refused.code, refused.err.splitlines()[-1][:40]) == (1, "proxyd: several machines (nats) need a d")
+        alone = await daemon.cli("serve", "--role", "prober")
+        assert (alone.code, alone.err.splitlines()[-1][:42]) == (1, "proxyd: role prober is a part of several m")
 
 
 async def test_unknown_settings_and_verbs_are_refused(tmp_path: Path) -> None:

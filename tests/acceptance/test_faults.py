@@ -173,11 +173,19 @@ async def test_a_read_only_database_is_said_and_left_as_it_is(tmp_path: Path) ->
         assert w.daemon.database.read_bytes() == before
         assert integrity(w.daemon.database) == "ok"
 
+        lock = w.daemon.database.with_suffix(".lock")
+        lock.chmod(0o000)
+        await w.daemon.spawn(before_exec=obey_file_modes)
+        await stopped_with(
+            w, f"{lock} cannot be written: Permission denied; it belongs to {lock.owner()}: run proxyd as"
+        )
+        lock.chmod(0o644)
+
         w.daemon.database.parent.chmod(0o555)
         try:
             await w.daemon.spawn(before_exec=obey_file_modes)
             await stopped_with(w, "the database failed", "readonly")
-            w.daemon.database.with_suffix(".lock").unlink()
+            lock.unlink()
             await w.daemon.spawn(before_exec=obey_file_modes)
             await stopped_with(w, f"{w.daemon.database.parent} cannot be written")
         finally:

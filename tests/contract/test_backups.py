@@ -79,6 +79,22 @@ async def test_what_is_there_is_kept_aside_or_refused(database: str | Path, tmp_
     assert await names(database) == ["kept"]
 
 
+async def test_who_owned_the_database_owns_what_is_restored(tmp_path: Path) -> None:
+    """Root restores what a daemon without rights is to open; others can give nothing away."""
+    backup, old, new = tmp_path / "backup.db", tmp_path / "old" / "p.db", tmp_path / "new" / "p.db"
+    for path in (backup, old, new):
+        path.parent.mkdir(exist_ok=True)
+    for path in (backup, old):
+        async with open_store(path, GRID) as store, store.writer.running():
+            await put(store, "kept")
+    user = 10001 if os.geteuid() == 0 else os.geteuid()
+    for path in (old, new.parent):
+        os.chown(path, user, -1)
+    for database in (old, new):
+        await restore(database, backup, stamp="now")
+        assert {path.stat().st_uid for path in (database, database.with_suffix(".lock"))} == {user}
+
+
 def refuse(*_: object, **__: object) -> None:
     raise PermissionError(1, "no links here")
 

@@ -237,7 +237,7 @@ async def test_every_answer_says_what_browsers_may_do_with_it(browser: Browser) 
 async def test_an_empty_daemon_has_every_page(tmp_path: Path, path: str) -> None:
     async with running_api(tmp_path) as api:
         (tmp_path / "profiles" / "a.profile").write_text("")
-        assert await api.control.reload()
+        assert await api.control.reload() == ()
         browser = Browser(api)
         await browser.sign_in()
         status, text = await browser.get(path)

@@ -118,7 +118,7 @@ async def test_pages_show_what_a_file_declares_as_text(running: Running) -> None
         alias = quote_name(name).replace('"', '""')
         text = declared(name).replace("title FROM", f"title AS {alias} FROM")
         (running.folder / f"file {k}.profile").write_bytes(text.encode())
-    assert await running.control.reload()
+    assert await running.control.reload() == ()
     browser = Browser(running)
     await browser.sign_in()
     for each, name in ((each, same_lines(name)) for each, name in NAMES.items()):

@@ -331,7 +331,7 @@ async def test_a_source_that_is_taken_out_is_unsubscribed_from(subscribed: World
 async def _rewrite(declarations: Declarations, text: str) -> None:
     folder: Path = declarations._folder
     (folder / "a.profile").write_text(text)
-    assert await declarations.reload()
+    assert await declarations.reload() == ()
 
 
 async def test_a_subscription_outlives_a_restart(subscribed: World, tmp_path: Path) -> None:

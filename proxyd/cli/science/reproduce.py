@@ -51,7 +51,7 @@ def reproduce(options: argparse.Namespace) -> int:
         rows = [(paper, figure.name, str(len(figure.rows)), " ".join(files)) for paper, figure, files in made]
         notes = [f"report: {options.out / _REPORT}"]
         if not can_plot:
-            notes.append("no plots: matplotlib is not installed; pip install 'proxyd[plots]' adds it")
+            notes.append("no plots: matplotlib is not installed; pip install '.[plots]' in proxyd's folder adds it")
         print_table(("paper", "figure", "rows", "files"), rows, notes=notes)
     return 0
 
