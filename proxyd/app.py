@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import signal
 import sys
@@ -72,6 +73,7 @@ from proxyd.scheduling import PlannerSettings
 from proxyd.store import SqlStore, open_store, owner_lock
 from proxyd.tracing import NO_TRACES, Tracer
 
+_MALLOC = {-8: 2, -3: 2**20, -1: 2**20}  # M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, which no longer adapt
 _YOUNG_OBJECTS = 50_000
 _THREAD_TURN_S = 0.0002
 log = structlog.get_logger("app")
@@ -352,13 +354,18 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
 
 
 def tune_interpreter() -> None:
-    """Let the garbage collector look less often, and threads take turns more often.
+    """Let the garbage collector look less often, threads take turns more often, and freed arrays go at once.
 
     Each look of the collector stops the event loop, and probes leave few cycles. SQLite gives up the interpreter's lock
-    with every row; with the usual 5 ms a commit of 64 rows behind a busy event loop took 200 ms (docs/design.md).
+    with every row; with the usual 5 ms a commit of 64 rows behind a busy event loop took 200 ms (docs/design.md). Plans
+    are made in threads, out of arrays of megabytes; glibc keeps what each thread freed, and the process grew by that.
     """
     gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
     sys.setswitchinterval(_THREAD_TURN_S)
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):  # glibc
+        for option, value in _MALLOC.items():
+            libc.mallopt(option, value)
 
 
 async def serve(settings: Settings, *, started: Callable[[Daemon], None] | None = None) -> None:

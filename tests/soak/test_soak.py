@@ -34,8 +34,8 @@ LATE_MS = 50
 SETTINGS = {
     "chronon": "1s",
     "budget": "20/s",
-    "plan_every": "20s",
-    "cycle": "1m",
+    "plan_every": "5s",
+    "cycle": "10s",  # all that is learned of weeks is learned by then
     "host_spacing": "100ms",
     "host_concurrency": "4",
     "source_spacing": "2s",
