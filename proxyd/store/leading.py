@@ -52,10 +52,11 @@ async def leading(
                 looks += 1
                 await wait(lease_s / _LOOKS)
 
+        if role != "planner":
+            await until(lambda: session.call(is_newest), "waiting for a planner of this version, who changes the tables")
         await until(lambda: session.take_lock(LOCK_OF[role]), "standing by: another machine leads")
         if role == "planner":
             await migrate(session)
-        await until(lambda: session.call(is_newest), "waiting for a planner of this version, who brings the tables up")
         yield connections, await answered(session.call(lambda c: _begin_term(c, role, name, time_s())), lease_s)
 
 
