@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from random import Random
 
 import aiohttp
 from aiohttp import web
@@ -33,6 +34,7 @@ class Sites:
 
     many: int = 100
     port: int = 0
+    rng: Random = field(default_factory=lambda: Random(0))
     asked: Counter[str] = field(default_factory=Counter)
     feeds: dict[str, Feed] = field(default_factory=dict)
 
@@ -59,8 +61,8 @@ class Sites:
         return f"{DOMAIN.rstrip().rstrip(';')}\n{CLASSES}{declared}{profile}{rules}"
 
     def publish(self, turn: int) -> None:
-        """Let one feed in so many gain an item; each shows its newest."""
-        for number in range(turn % 20, self.many, 20):
+        """Let one feed in so many gain an item, whichever: no week is found in that. Each shows its newest."""
+        for number in self.rng.sample(range(self.many), self.many // 20):
             feed = self.feeds.setdefault(f"news-{number}", Feed(f"news-{number}"))
             feed.entries = [*feed.entries[1 - SHOWN :], Entry(f"{feed.name}-{turn}", float(int(time.time())))]
 
