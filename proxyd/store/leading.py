@@ -53,7 +53,7 @@ async def leading(
                 await wait(lease_s / _LOOKS)
 
         if role != "planner":
-            await until(lambda: session.call(is_newest), "waiting for a planner of this version, who changes the tables")
+            await until(lambda: session.call(is_newest), "waiting for a planner of this version to change the tables")
         await until(lambda: session.take_lock(LOCK_OF[role]), "standing by: another machine leads")
         if role == "planner":
             await migrate(session)
