@@ -20,7 +20,7 @@ ROUNDS = 8  # of what the probers ask at once
 
 @pytest.mark.alone
 async def test_two_probers_make_nearly_twice_and_four_nearly_four_times_the_probes(
-    tmp_path: Path, postgresql: PostgresServer, record_property: Callable[[str, object], None]
+    tmp_path: Path, postgresql: PostgresServer, record_testsuite_property: Callable[[str, object], None]
 ) -> None:
     async with (
         hosts(MANY, SLOW_S) as origin,
@@ -35,7 +35,7 @@ async def test_two_probers_make_nearly_twice_and_four_nearly_four_times_the_prob
                 probers.append(await machines.machine("prober"))
                 await probers[-1].started()
             per_s[count] = await probes_per_s(origin, probers)
-        record_property("probes_per_s", per_s)
+        record_testsuite_property("probes_per_s", per_s)
         assert per_s[2] >= 1.8 * per_s[1], per_s
         assert per_s[4] >= 3.2 * per_s[1], per_s
         assert origin.in_turn
