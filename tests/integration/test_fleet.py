@@ -249,6 +249,19 @@ async def test_without_a_server_nothing_is_begun(tmp_path: Path) -> None:
         assert await ended(fleet.transport, ProbeRequest("s", "https://a.example/")) is Unmade.NOT_BEGUN
 
 
+async def test_what_was_pulled_with_is_forgotten_also_without_a_server(tmp_path: Path) -> None:
+    with nats_server(tmp_path) as server:
+        async with open_link(FleetSettings([server.url], "test", LEASE_S, 30.0)) as link:
+            await eventually(lambda: link.is_up, "the server is there")
+            await link.ensure()
+            before = len(link._client._subs)
+            async with link.pulling_batches(0):
+                assert len(link._client._subs) == before + 1
+                server.stop()
+                await eventually(lambda: not link.is_up, "the server is away")
+            assert len(link._client._subs) == before
+
+
 async def test_what_can_never_connect_says_why() -> None:
     async with open_link(FleetSettings(["nats://127.0.0.1:none"], "test", LEASE_S, 30.0)) as link:
         with pytest.raises(FleetError, match="invalid connect url"):
