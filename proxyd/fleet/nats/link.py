@@ -99,6 +99,8 @@ class Link:
         self._troubles: set[str] = set()
         self._client = client
         self._streams = client.jetstream(timeout=max(_SHORTEST_WAIT_S, settings.lease_s / 2.0))
+        self._leases = client.jetstream(timeout=settings.lease_s / 4.0)  # a lost answer leaves time to ask again
+        self._found = asyncio.Event()
         self._made: datetime | None = None
         self.settings = settings
 
@@ -106,6 +108,10 @@ class Link:
     def is_up(self) -> bool:
         """Whether a server is connected."""
         return self._client.is_connected
+
+    async def until_up(self) -> None:
+        """Return once a server is connected."""
+        await self._found.wait()
 
     async def fail_if_refused(self) -> None:
         """Raise ``FleetError`` once the server does not want us any more; nothing else ends this."""
@@ -123,11 +129,17 @@ class Link:
         self._troubles.add(self._trouble)
 
     def note_found(self) -> None:
-        """Note that a server is there again: numbers of before mean nothing there."""
+        """Note that a server is there, maybe again: numbers of before mean nothing there."""
         self.connection += 1
         self._trouble = ""
         self._troubles.clear()
-        log.info("NATS is back")
+        self._found.set()
+
+    def note_lost(self) -> None:
+        """Note that no server is there."""
+        self._found.clear()
+        if not self.is_closing:
+            log.warning("NATS is away")
 
     async def ensure(self) -> bool:
         """Make the streams and consumers that are not there, for a server that was restarted has none.
@@ -190,7 +202,7 @@ class Link:
         await self._checked(self._client.request(message.reply, b"+WPI", timeout=wait_s))
         number = message.metadata.sequence.stream
         try:
-            found = await self._checked(self._streams.get_msg(_PROBES, number))
+            found = await self._checked(self._leases.get_msg(_PROBES, number))
         except FleetError as error:
             if isinstance(error.__cause__, NotFoundError):
                 raise LostLeaseError from error
@@ -354,11 +366,11 @@ async def _connect(client: Client, link: Link) -> None:
     settings = link.settings
 
     async def lost() -> None:
-        if not link.is_closing:
-            log.warning("NATS is away")
+        link.note_lost()
 
     async def found() -> None:
         link.note_found()
+        log.info("NATS is back")
 
     async def failed(error: Exception) -> None:
         if link.is_up:
@@ -382,6 +394,7 @@ async def _connect(client: Client, link: Link) -> None:
             closed_cb=refused,
             error_cb=failed,
         )
+        link.note_found()
     except (NatsError, OSError, ValueError) as error:
         link.note(error)
         link.refused.set()

@@ -101,6 +101,7 @@ class FleetProber:
                 self._term = max(self._term, int(data))
 
         while True:
+            await self._link.until_up()
             try:
                 async with self._link.heeding(TERM, heard):
                     await asyncio.Future()
@@ -116,6 +117,7 @@ class FleetProber:
         is room.
         """
         while True:
+            await self._link.until_up()
             try:
                 async with self._link.pulling_batches(number) as pulled:
                     while True:
@@ -205,8 +207,9 @@ class FleetProber:
 
     async def _extend(self, taken: Taken, limit: asyncio.Timeout, is_over: asyncio.Event) -> None:
         loop, hold_s = asyncio.get_running_loop(), _HELD * self._link.settings.lease_s
+        wait_s = hold_s / 4.0
         while not is_over.is_set():
-            await self._clock.sleep(hold_s / 4.0)
+            await self._clock.sleep(wait_s)
             asked_s = loop.time()
             try:
                 await self._link.extend(taken)
@@ -214,9 +217,10 @@ class FleetProber:
                 until_s = asked_s
             except FleetError as error:
                 log.debug("a lease is not extended yet", error=error.message)
+                wait_s = hold_s / 16.0
                 continue
             else:
-                until_s = asked_s + hold_s
+                until_s, wait_s = asked_s + hold_s, hold_s / 4.0
             if not is_over.is_set() and not limit.expired():
                 limit.reschedule(until_s)
 

@@ -85,19 +85,18 @@ class NatsTransport:
         """
         async with asyncio.TaskGroup() as tasks:
             taking = tasks.create_task(self._take_reports(take_stray), name="reports")
-            await self._begin()
-            self._tasks = tasks
-            for host, lane in self._lanes.items():
-                self._drive(host, lane)
+            beginning = tasks.create_task(self._begin(tasks), name="begin")
             await self._stopped.wait()
             self._tasks = None
+            beginning.cancel()
             taking.cancel()
             for lane in self._lanes.values():
                 if lane.driver is not None:
                     lane.driver.cancel()
 
-    async def _begin(self) -> None:
-        while not self._stopped.is_set():
+    async def _begin(self, tasks: asyncio.TaskGroup) -> None:
+        while True:
+            await self._link.until_up()
             try:
                 await self._link.ensure()
                 await self._link.announce(self._term)
@@ -106,6 +105,9 @@ class NatsTransport:
             except FleetError as error:
                 self._warn("the streams cannot be made yet", error)
                 await self._clock.sleep(self._link.settings.lease_s / 4.0)
+        self._tasks = tasks
+        for host, lane in self._lanes.items():
+            self._drive(host, lane)
 
     def _warn(self, what: str, error: FleetError) -> None:
         """Say what cannot be done; that NATS is away was said already."""
