@@ -27,8 +27,7 @@ from proxyd.language import CheckSettings, SourceText, check
 from proxyd.metrics import Metrics
 from proxyd.model.chronon import Chronon, ChrononGrid
 from proxyd.politeness import PolitenessBudget, ProbeLog
-from proxyd.rules import Decider, DeciderSettings
-from proxyd.rules.programs import compile_rule
+from proxyd.rules import Compiled, Decider, DeciderSettings
 from proxyd.scheduling import Budget, Demands, Page, PlannerSettings
 
 Line = dict[str, object]
@@ -68,11 +67,10 @@ def _declare(decider: Decider, names: Sequence[str], now_s: float) -> None:
     """Let the decider have one rule and sources that are all alike, for only their names matter here."""
     checked = check([SourceText("bench", _TEXT)], CheckSettings())
     assert checked.declaration is not None
-    rules = checked.declaration.rules.items()
-    decider.programs = {
-        name: compile_rule(rule, checked.declaration, accepted_s=now_s, chronon_s=1.0) for name, rule in rules
-    }
-    decider.declaration = replace(checked.declaration, sources=dict.fromkeys(names, checked.declaration.sources["s"]))
+    accepted = dict.fromkeys(checked.declaration.rules, now_s)
+    compiled = Compiled.of(checked.declaration, accepted, {}, chronon_s=1.0)
+    many = replace(checked.declaration, sources=dict.fromkeys(names, checked.declaration.sources["s"]))
+    decider.compiled = replace(compiled, declaration=many)
 
 
 def _weeks(names: Sequence[str], now_s: float, rng: np.random.Generator) -> dict[str, WeekCounts]:

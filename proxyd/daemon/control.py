@@ -117,31 +117,31 @@ class DaemonControl:
 
     def plan(self, *, limit: int) -> list[PlannedProbe]:
         """Return the coming probes."""
-        return self.decider.plan(self._next_chronon(), limit=limit)
+        return self.decider.explainer.plan(self._next_chronon(), limit=limit)
 
     async def plan_of(self, source_id: str, *, limit: int) -> list[PlannedProbe]:
         """Return the coming probes of one source: found in a thread, from a copy of its page."""
-        preview = self.decider.preview_of(source_id, self._next_chronon())
+        preview = self.decider.explainer.preview_of(source_id, self._next_chronon())
         return await asyncio.to_thread(lambda: list(islice(preview, limit)))
 
     async def advise(self) -> Advice:
         """Return what other budgets would buy: found in a thread, from a copy of the pages that rules want in time."""
         decider = self.decider
-        ahead, week = decider.ahead(self._next_chronon()), decider.planner.week
+        ahead, week = decider.explainer.ahead(self._next_chronon()), decider.planner.week
         return await asyncio.to_thread(lambda: advise(decider.settings.planner, week, ahead.outlook()))
 
     async def report(self, *, days: int) -> Report:
         """Return what was found and predicted day by day, and which sources' models are off."""
         since_s = self.clock.time_s() - (days - 1) * _DAY_S
-        return Report(tuple(await self.store.accounts(since_s)), tuple(self.decider.misfits()))
+        return Report(tuple(await self.store.accounts(since_s)), tuple(self.decider.explainer.misfits()))
 
     def explain(self, source_id: str) -> Explanation | None:
         """Return why and when a source is probed next."""
-        return self.decider.explain(source_id, self._next_chronon())
+        return self.decider.explainer.explain(source_id, self._next_chronon())
 
     def failing(self) -> list[str]:
         """Return the declared sources whose last probe failed."""
-        return self.decider.failing()
+        return self.decider.explainer.failing()
 
     async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[dict[str, Any]]:
         """Return the probes of a source in the last days, newest first."""
@@ -301,7 +301,7 @@ class DaemonControl:
         metrics.endpoints_disabled.set(len(await self.store.disabled_endpoints()))
         fates = self.decider.fates(self.declaration.rules)
         metrics.completeness.set(1.0 if fates.completeness is None else fates.completeness)
-        metrics.models_off.set(len(self.decider.misfits()))
+        metrics.models_off.set(len(self.decider.explainer.misfits()))
         metrics.utility.set(1.0 if fates.utility is None else fates.utility)
         return metrics.render()
 

@@ -116,7 +116,7 @@ class Declarations:
     @property
     def current(self) -> Declaration:
         """The running declaration."""
-        return self._decider.declaration
+        return self._decider.compiled.declaration
 
     @property
     def has_started(self) -> bool:
@@ -180,7 +180,7 @@ class Declarations:
 
     async def _events_of(self, stream: StreamState, now_s: float) -> dict[str, list[StoredEvent]]:
         """Return the stored events that a stream must be told of again, by page."""
-        program = self._decider.programs[stream.rule]
+        program = self._decider.compiled.programs[stream.rule]
         kind, windows_s = program.rule.trigger.kind, now_s - program.trigger.longest_s
         if not stream.source_id:
             since_s = min(stream.fired_s, windows_s)
@@ -384,7 +384,7 @@ class Declarations:
             name
             for name in both
             if before[name].fingerprint != after[name].fingerprint
-            and (not accepted or accepted[name] != self._decider.programs[name].accepted_s)
+            and (not accepted or accepted[name] != self._decider.compiled.programs[name].accepted_s)
         }
         return Changes(
             tuple(sorted(after.keys() - before.keys())),

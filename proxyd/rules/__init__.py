@@ -3,14 +3,16 @@
 from proxyd.rules.accounts import Account
 from proxyd.rules.advice import Advice, RuleOutlook, advise
 from proxyd.rules.aggregates import Total
+from proxyd.rules.compiled import Compiled
 from proxyd.rules.decider import Decider
 from proxyd.rules.engine import NOTHING_KNOWN, Known, Observation, PageContext, observe
 from proxyd.rules.estimates import Misfit, until_next_plan_s
-from proxyd.rules.explanation import Backlog, DeciderSettings, Explanation
+from proxyd.rules.explanation import Explanation
 from proxyd.rules.fates import Fates
 from proxyd.rules.joint import JointInterval, Obtained
 from proxyd.rules.origins import probe_request
 from proxyd.rules.programs import RuleProgram, compile_rule
+from proxyd.rules.settings import DeciderSettings
 from proxyd.rules.state import (
     HistoryNeeded,
     IntervalRecord,
@@ -20,6 +22,7 @@ from proxyd.rules.state import (
     StoredEvent,
     StreamState,
 )
+from proxyd.rules.streams import Backlog
 from proxyd.rules.subscriptions import Subscription, SubscriptionStatus
 from proxyd.rules.trial import PlanCost, Trial
 from proxyd.rules.values import iso_time
@@ -29,6 +32,7 @@ __all__ = [
     "Account",
     "Advice",
     "Backlog",
+    "Compiled",
     "Decider",
     "DeciderSettings",
     "Explanation",
@@ -58,6 +62,5 @@ __all__ = [
     "iso_time",
     "observe",
     "probe_request",
-    "source_rate",
     "until_next_plan_s",
 ]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.item import Item, UpdateEvent, Value
 from proxyd.model.outcome import ProbeOutcome
+from proxyd.rules.compiled import NOTHING_COMPILED, Compiled
 from proxyd.rules.joint import LONGEST_S, JointInterval, Obtained, correlated, obtain, rows_of, wait_s
 from proxyd.rules.notices import History, joint_notice, notification_id
 from proxyd.rules.programs import RuleProgram
 from proxyd.rules.state import IntervalRecord, Notification, StoredEvent
 from proxyd.rules.streams import Firing
+from proxyd.scheduling import OnceDemand
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,31 +31,24 @@ class CaptureStep:
 
 
 class Captures:
-    """The open intervals of several pages, and what the pages of queries showed last.
+    """The open intervals of several pages, and what the pages of queries showed last."""
 
-    Parameters
-    ----------
-    url_of
-        From a source to its address, for notifications.
-    """
-
-    def __init__(self, grid: ChrononGrid, url_of: Callable[[str], str], known: Iterable[JointInterval] = ()) -> None:
+    def __init__(self, grid: ChrononGrid, known: Iterable[JointInterval] = ()) -> None:
         self._grid = grid
-        self._url_of = url_of
         self._open = {interval.interval_id: interval for interval in known}
         self._orphans: list[str] = []
-        self._programs: Mapping[str, RuleProgram] = {}
+        self._compiled = NOTHING_COMPILED
         self._rows: dict[str, tuple[Mapping[str, Value], ...]] = {}
         self._paths: Mapping[str, frozenset[str]] = {}
 
-    def declare(self, programs: Mapping[str, RuleProgram]) -> None:
+    def declare(self, compiled: Compiled) -> None:
         """Keep to the rules there are, and forget the intervals of others."""
         paths: dict[str, frozenset[str]] = {}
-        for program in programs.values():
+        for program in compiled.programs.values():
             for page in (page for joined in program.joined for page in joined.sources):
                 paths[page] = paths.get(page, frozenset()) | program.query.paths
         self._rows = {page: rows for page, rows in self._rows.items() if paths.get(page) == self._paths.get(page)}
-        self._programs, self._paths = programs, paths
+        self._compiled, self._paths = compiled, paths
         gone = [each.interval_id for each in self._open.values() if not self._fits(each)]
         for interval_id in gone:
             del self._open[interval_id]
@@ -76,6 +71,15 @@ class Captures:
     def wanting(self, page: str) -> list[JointInterval]:
         """Return the intervals that a page is still to capture."""
         return [each for each in self._open.values() if page in each.wanted]
+
+    def asked_once(self, page: str) -> tuple[OnceDemand, ...]:
+        """Return the probes that the intervals ask for which a page is still to capture."""
+        grid = self._grid
+        return tuple(
+            OnceDemand(each.rule, each.opened, grid.chronon_at(each.ends_s) if each.deadline is None else each.deadline)
+            for each in self.wanting(page)
+            if each.told is None
+        )
 
     def overdue(self, now_s: float) -> list[JointInterval]:
         """Return the intervals that end without some of their pages."""
@@ -170,8 +174,10 @@ class Captures:
         return CaptureStep(interval, True, self._notice(interval, history, now_s), records)
 
     def _notice(self, interval: JointInterval, history: History, now_s: float) -> Notification:
-        url = self._url_of(interval.event.source_id)
-        return joint_notice(self._programs[interval.rule], interval, history, url=url, created_s=now_s, grid=self._grid)
+        url = self._compiled.url_of(interval.event.source_id)
+        return joint_notice(
+            self._compiled.programs[interval.rule], interval, history, url=url, created_s=now_s, grid=self._grid
+        )
 
     def _correlated(self, program: RuleProgram, event: UpdateEvent) -> list[str]:
         return [
@@ -194,10 +200,10 @@ class Captures:
             captured=captured,
             exact=interval.event.exact,
             delay_s=delay_s,
-            utility=self._programs[interval.rule].utility(delay_s, captured=captured),
+            utility=self._compiled.programs[interval.rule].utility(delay_s, captured=captured),
         )
 
     def _fits(self, interval: JointInterval) -> bool:
-        program = self._programs.get(interval.rule)
+        program = self._compiled.programs.get(interval.rule)
         pages = {*interval.wanted, interval.event.source_id}
         return program is not None and program.is_joint and pages <= set(program.rule.source_ids)

@@ -7,23 +7,22 @@ explanations come out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache
 from math import inf
 from types import MappingProxyType
-from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
 
-from proxyd.estimation import HOUR_S, WeekCounts
-from proxyd.model.chronon import Chronon, Epoch
+from proxyd.estimation import WeekCounts
+from proxyd.model.chronon import Chronon
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
-from proxyd.model.profile import EMPTY_DECLARATION, Declaration, Source
+from proxyd.model.profile import Declaration, Source
 from proxyd.politeness import Connectivity, PolitenessBudget, ProbeLog, Throttles
 from proxyd.rules.captures import Captures, CaptureStep
-from proxyd.rules.demands import demands_of, explained_policy, politeness_of
+from proxyd.rules.compiled import NOTHING_COMPILED, Compiled
+from proxyd.rules.demands import demands_of, politeness_of
 from proxyd.rules.engine import (
     NOTHING_KNOWN,
     Known,
@@ -35,22 +34,20 @@ from proxyd.rules.engine import (
     observe,
     with_found,
 )
-from proxyd.rules.estimates import Estimates, Fleet, Misfit, zone_s
-from proxyd.rules.explanation import Backlog, DeciderSettings, Explanation
+from proxyd.rules.estimates import Estimates, Fleet
+from proxyd.rules.explanation import Explainer
 from proxyd.rules.fates import Fates, KeptStreams
 from proxyd.rules.joint import JointInterval
 from proxyd.rules.notices import History, notice
-from proxyd.rules.origins import MISSING, moved_url, probe_request, validators
-from proxyd.rules.programs import RuleProgram, compile_rule
+from proxyd.rules.origins import MISSING, moved_url, validators
+from proxyd.rules.programs import RuleProgram
+from proxyd.rules.settings import DeciderSettings
 from proxyd.rules.snapshot import Snapshot
 from proxyd.rules.state import Needed, SourceState, StoredEvent, StreamState
-from proxyd.rules.streams import advance, counted, counts, recalled
+from proxyd.rules.streams import Backlog, advance, counted, counts, recalled
 from proxyd.rules.subscriptions import Hubs, Subscription, refused
-from proxyd.scheduling import Ahead, Demands, OnceDemand, Page, Parts, PlannedProbe, Planner, adopting, whole
+from proxyd.scheduling import Demands, Page, Parts, PlannedProbe, Planner, adopting, whole
 from proxyd.scheduling.fleet import WeekPlan
-
-_MOST_INTERVALS = 50_000
-_MOST_CHRONONS = 100_000  # of a week there are 60,480 of 10 s
 
 
 class Decider:
@@ -58,20 +55,16 @@ class Decider:
 
     def __init__(self, settings: DeciderSettings, rng: np.random.Generator) -> None:
         self.settings = settings
-        self.declaration = EMPTY_DECLARATION
-        self.programs: dict[str, RuleProgram] = {}
-        self._declared_s: Mapping[str, float] = {}
-        self._requests: dict[str, ProbeRequest] = {}
+        self.compiled = NOTHING_COMPILED
         self.estimates = Estimates(settings.prior_mean_per_s, settings.cycle)
         self._throttles = Throttles()
         self.connection = Connectivity()
         self.streams = KeptStreams()
         self.hubs = Hubs()
-        self.captures = Captures(settings.grid, self._url_of)
+        self.captures = Captures(settings.grid)
         self.planner = Planner(settings.planner)
         self.rng = rng
         self._seed = int(rng.integers(2**32))
-        self._rules_of: dict[str, list[str]] = {}
         self._next_anchor_s = 0.0
         self._next_period_s = inf
 
@@ -96,7 +89,7 @@ class Decider:
         ``changes`` holds sources and when each had an item, oldest first.
         """
         self.streams = KeptStreams(streams.values())
-        self.captures = Captures(self.settings.grid, self._url_of, joint)
+        self.captures = Captures(self.settings.grid, joint)
         self.hubs = Hubs(subscriptions)
         self.estimates.restore(states, weeks, changes)
 
@@ -112,43 +105,34 @@ class Decider:
         Sources that stay keep what was learned, streams their counts while the rule's NOW stays the same. Returns
         the new streams whose START lies in the past of a source already known: their ``backlog`` is to be replayed.
         """
-        previous = self.programs
-        self.declaration = declaration
-        self._declared_s = declared
-        self._requests = {name: probe_request(source, declaration) for name, source in declaration.sources.items()}
-        self.programs = {
-            name: compile_rule(rule, declaration, accepted_s=accepted[name], chronon_s=self.settings.grid.length_s)
-            for name, rule in declaration.rules.items()
-        }
-        kept = {
-            name
-            for name, program in self.programs.items()
-            if name not in previous or previous[name].accepted_s == program.accepted_s
-        }
+        previous, grid = self.compiled, self.settings.grid
+        self.compiled = compiled = Compiled.of(declaration, accepted, declared, chronon_s=grid.length_s)
         self.streams = KeptStreams(
-            self.programs[name].opened(stream)
+            compiled.programs[name].opened(stream)
             for (name, _), stream in self.streams.items()
-            if name in kept and self.programs[name].fits(stream)
+            if compiled.continues(name, previous) and compiled.programs[name].fits(stream)
         )
-        self._rules_of = {}
-        backlog = []
-        for name, program in self.programs.items():
-            if program.trigger.counts_across:
-                self.streams.setdefault((name, ""), program.new_stream(""))
-            for source_id in program.rule.source_ids:
-                self._rules_of.setdefault(source_id, []).append(name)
-                if (name, source_id) not in self.streams:
-                    self.streams[name, source_id] = program.new_stream(source_id)
-                    known = self.states.get(source_id)
-                    looks_back = program.looks_back(declared.get(source_id, 0.0))
-                    if known is not None and known.first_contact_s is not None and looks_back:
-                        backlog.append(Backlog(program, declaration.sources[source_id], known.next_seq))
+        backlog = [each for program in compiled.programs.values() for each in self._open_streams(program)]
         if self.settings.subscribes:
-            sources = (declaration.sources[source_id] for source_id in self._rules_of)
+            sources = (compiled.sources[source_id] for source_id in compiled.rules_of)
             self.hubs.allow({source.source_id: source.url for source in sources if source.websub is not False})
-        self.captures.declare(self.programs)
+        self.captures.declare(compiled)
         self._place_pages(now_s)
         return backlog
+
+    def _open_streams(self, program: RuleProgram) -> Iterator[Backlog]:
+        """Open the streams of a rule that are not there, and yield what of the past is to be replayed through them."""
+        name = program.rule.name
+        if program.trigger.counts_across:
+            self.streams.setdefault((name, ""), program.new_stream(""))
+        for source_id in program.rule.source_ids:
+            if (name, source_id) in self.streams:
+                continue
+            self.streams[name, source_id] = program.new_stream(source_id)
+            known = self.states.get(source_id)
+            looks_back = program.looks_back(self.compiled.declared_s(source_id))
+            if known is not None and known.first_contact_s is not None and looks_back:
+                yield Backlog(program, self.compiled.sources[source_id], known.next_seq)
 
     def backlog(self, entry: Backlog, stored: Sequence[StoredEvent], now_s: float) -> Observation:
         """Replay a source's stored events through a new stream and return what fired, to be recorded.
@@ -157,7 +141,7 @@ class Decider:
         """
         name, source_id = entry.program.rule.name, entry.source.source_id
         grid, across = self.settings.grid, self.streams.get((name, ""))
-        declared_s = self._declared_s.get(source_id, 0.0)
+        declared_s = self.compiled.declared_s(source_id)
         step = advance(entry.program, self.streams[name, source_id], stored, grid, across, declared_s=declared_s)
         self._keep_streams(step.streams)
         notices = () if entry.program.is_joint else step.firings
@@ -176,21 +160,14 @@ class Decider:
 
         These are the events since it last fired, and those that its windows look back on.
         """
-        program = self.programs[stream.rule]
+        program = self.compiled.programs[stream.rule]
         found = [
-            (source_id, each)
+            each.event(source_id)
             for source_id, events in stored.items()
             for each in events
-            if counts(program, each, self._declared_s.get(source_id, 0.0))
+            if counts(program, each, self.compiled.declared_s(source_id))
         ]
-        events = sorted((each.event(source_id) for source_id, each in found), key=lambda e: (e.time_s, e.seq))
-        since = (
-            [e for e in events if e.seen_s > stream.fired_s]
-            if not stream.source_id
-            else [e for e in events if e.seq > stream.fired_seq]
-        )
-        recent = [e for e in events if e.time_s > now_s - program.trigger.longest_s]
-        self.streams[stream.rule, stream.source_id] = recalled(program, stream, since, recent)
+        self.streams[stream.rule, stream.source_id] = recalled(program, stream, found, now_s)
 
     # -- probes
 
@@ -209,12 +186,12 @@ class Decider:
 
     def request(self, source_id: str, now_s: float) -> ProbeRequest | None:
         """Return what the prober needs, ``None`` where the source is gone meanwhile."""
-        source = self.declaration.sources.get(source_id)
+        source = self.compiled.sources.get(source_id)
         if source is None:
             return None
         state = self._state(source)
         return replace(
-            self._requests[source_id],
+            self.compiled.requests[source_id],
             validators=validators(state, now_s=now_s, rate_per_s=lambda: self._rate_per_s(source, now_s)),
             body_hash=state.body_hash,
             moved_url=moved_url(state, source),
@@ -222,7 +199,7 @@ class Decider:
 
     def needed(self, outcome: ProbeOutcome) -> Needed | None:
         """Return which stored items ``observe`` needs to be told of, ``None`` where none."""
-        source = self.declaration.sources.get(outcome.source_id)
+        source = self.compiled.sources.get(outcome.source_id)
         if source is None:
             return None
         completes = bool(self.captures.wanting(source.source_id))
@@ -237,8 +214,8 @@ class Decider:
 
         ``None`` where the source is gone or, if ``reading`` says what was probed and how it was read, has changed.
         """
-        source = self.declaration.sources.get(outcome.source_id)
-        if source is None or (reading is not None and reading != self._requests[source.source_id].reading):
+        source = self.compiled.sources.get(outcome.source_id)
+        if source is None or (reading is not None and reading != self.compiled.reading(source.source_id)):
             return None
         self.connection.take_in(_host(source.url), outcome)
         context = self._context(source)
@@ -287,7 +264,7 @@ class Decider:
         page.pushed_until_s = self.hubs.pushes_until_s(page.source_id)
         page.not_before_s = observation.state.not_before_s
         page.fresh_until_s = observation.state.fresh_until_s
-        page.rate_per_s = self._rate_per_s(self.declaration.sources[page.source_id], outcome.finished_s)
+        page.rate_per_s = self._rate_per_s(self.compiled.sources[page.source_id], outcome.finished_s)
         page.window = _full_window(observation.state)
         page.dispersion = observation.state.fit.dispersion
         if page.last_seen_s is None and outcome.kind.is_success:
@@ -311,17 +288,8 @@ class Decider:
         for number, pages in enumerate(self.planner.in_parts()):
             if number:
                 yield
-            taken.add(pages, self.programs, self.declaration.sources)
-        week, spend = self.planner.week, self.settings.planner.spend
-        spare_per_s = np.array(self.planner.spare_per_s(taken.slots_s(), taken.asked_per_s))
-        return Fleet(
-            **taken.columns(),
-            probes_per_s=float(spare_per_s.mean()),
-            most_per_s=spare_per_s,
-            price_item_s=0.0 if spend else self.settings.planner.price_item_s,
-            slot_factor=None if week is None else week.slot_factor,
-            changes=self.estimates.changes.snapshot(),
-        )
+            taken.add(pages, self.compiled.programs, self.compiled.sources)
+        return taken.fleet(self.planner, self.settings.planner)
 
     def adopt(self, week: WeekPlan, now_s: float) -> None:
         """Detect by a plan of the week from now on; what was probed while it was made is planned anew."""
@@ -337,7 +305,8 @@ class Decider:
     def overdue(self, now_s: float) -> list[tuple[JointInterval, Needed]]:
         """Return the intervals that end without some of their pages, and what it takes of the store to say so."""
         found = self.captures.overdue(now_s)
-        return [(each, history_needed([self.programs[each.rule]], each.event.source_id, now_s)) for each in found]
+        programs = self.compiled.programs
+        return [(each, history_needed([programs[each.rule]], each.event.source_id, now_s)) for each in found]
 
     def give_up(self, interval: JointInterval, known: Known, now_s: float) -> Observation | None:
         """Let such an interval end and return what there is to record, ``None`` where it changed meanwhile."""
@@ -346,7 +315,7 @@ class Decider:
         if step is None:
             return None
         outcome = ProbeOutcome(source_id, OutcomeKind.SAME_BODY, now_s, now_s)
-        state = self.states.get(source_id) or SourceState(source_id, self._url_of(source_id))
+        state = self.states.get(source_id) or SourceState(source_id, self.compiled.url_of(source_id))
         return self._with_steps(Observation(state, outcome), [step])
 
     def _with_captures(self, observation: Observation, history: History) -> Observation:
@@ -356,7 +325,7 @@ class Decider:
             self.captures.see(outcome.source_id, outcome.items)
         steps = self.captures.probed(outcome.source_id, outcome, observation.events, history)
         for firing in observation.firings:
-            pages = {page: self.declaration.sources[page] for page in firing.program.rule.source_ids}
+            pages = {page: self.compiled.sources[page] for page in firing.program.rule.source_ids}
             seen = {page: self._state(source).last_success_s for page, source in pages.items()}
             rates = {page: self._rate_per_s(source, outcome.finished_s) for page, source in pages.items()}
             steps.append(self.captures.open(firing, seen, rates, with_found(history, firing, observation.events)))
@@ -384,16 +353,8 @@ class Decider:
         """Let a page be probed for the intervals that still want it."""
         page = self.planner.pages.get(page_id)
         if page is not None:
-            page.demands.once = self._once(page_id)
+            page.demands.once = self.captures.asked_once(page_id)
             self.planner.reschedule(page_id, self.settings.grid.chronon_at(now_s))
-
-    def _once(self, page_id: str) -> tuple[OnceDemand, ...]:
-        grid = self.settings.grid
-        return tuple(
-            OnceDemand(each.rule, each.opened, grid.chronon_at(each.ends_s) if each.deadline is None else each.deadline)
-            for each in self.captures.wanting(page_id)
-            if each.told is None
-        )
 
     def fates(self, rules: Iterable[str]) -> Fates:
         """Return what became of the execution intervals of declared rules since their START."""
@@ -402,10 +363,6 @@ class Decider:
     def _keep_streams(self, streams: Iterable[StreamState]) -> None:
         for stream in streams:
             self.streams[stream.rule, stream.source_id] = stream
-
-    def _url_of(self, source_id: str) -> str:
-        source = self.declaration.sources.get(source_id)
-        return "" if source is None else source.url
 
     # -- hubs
 
@@ -423,119 +380,33 @@ class Decider:
 
     def _move(self, page: Page, state: SourceState) -> None:
         """Count a source that moved for good to another host with that host's sources."""
-        source = self.declaration.sources[page.source_id]
+        source = self.compiled.sources[page.source_id]
         page.host = _host(moved_url(state, source) or source.url)
         page.throttle_scope = self.settings.throttle_scope(page.host)
 
-    # -- explanations
-
-    def plan(self, now: Chronon, *, limit: int) -> list[PlannedProbe]:
-        """Return the coming probes of the rolling epoch, if every probe finds what is expected."""
-        stop = now + self.settings.grid.ceil(self.settings.epoch_s)
-        return self.planner.preview(Epoch(now, stop), limit=limit)
-
-    def preview_of(self, source_id: str, now: Chronon) -> Iterator[PlannedProbe]:
-        """Return the coming probes of one source, from a copy that is taken at once and played as it is asked."""
-        if source_id not in self.planner.pages:
-            return iter(())
-        part = self.planner.part([source_id])
-        epoch = Epoch(now, now + self.settings.grid.ceil(self.settings.epoch_s))
-        return (planned for _, chosen in part.play(epoch) for planned in chosen)
-
-    def ahead(self, now: Chronon, *, most_chronons: int = _MOST_CHRONONS) -> Ahead:
-        """Return the rules' intervals of a cycle ahead, or of less where much is asked, to be played elsewhere."""
-        chronon_s = self.settings.grid.length_s
-        per_s = sum(page.demands.asked_per_s(chronon_s) for page in self.planner.pages.values())
-        length_s = min(self.estimates.cycle.length_s, _MOST_INTERVALS / max(per_s, 1e-12), most_chronons * chronon_s)
-        return Ahead.of(self.planner, Epoch(now, now + self.settings.grid.ceil(length_s)))
-
-    def explain(self, source_id: str, now: Chronon) -> Explanation | None:
-        """Return why and when a source is probed next, ``None`` where it is not declared."""
-        source = self.declaration.sources.get(source_id)
-        if source is None:
-            return None
-        now_s = self.settings.grid.start_s(now)
-        page, state = self.planner.pages.get(source_id), self._state(source)
-        rate_per_s = self.estimates.rate_per_s(state, source, now_s)
-        stop = now + self.settings.grid.ceil(self.settings.epoch_s)
-        earliest = self.planner.earliest_s(page) if page else -inf
-        return Explanation(
-            source_id=source_id,
-            url=source.url,
-            rate_per_day=rate_per_s * 86400.0,
-            next_probe=self.planner.preview_source(source_id, Epoch(now, stop)) if page else None,
-            blocked_by=self.planner.blocked_by(page, now_s) if page else "no rule asks for it",
-            earliest_s=earliest if earliest > now_s else None,
-            rules=tuple(self._rules_of.get(source_id, ())),
-            postponed=self.planner.postponed(source_id) if page else {},
-            unmet_intervals=sum(demand.unmet for demand in page.demands.intervals) if page else 0,
-            state=state,
-            moved_url=moved_url(state, source),
-            subscription=self.hubs.of(source_id),
-            misfit=self.estimates.misfit(source_id),
-            rate_range_per_day=self.estimates.rate_range_per_day(state, rate_per_s, now_s),
-            policies={name: explained_policy(self.programs[name]) for name in self._rules_of.get(source_id, ())},
-            **self._week_of(source, now_s),
-            **(self._constraints_of(page, now) if page else {}),
-        )
-
-    def _constraints_of(self, page: Page, now: Chronon) -> dict[str, Any]:
-        """Return the intervals that rules expect next, and what else a probe must keep to."""
-        grid, now_s = self.settings.grid, self.settings.grid.start_s(now)
-        demands = ((demand.rule, deepcopy(demand).pending(now)) for demand in page.demands.intervals)
-        host_free_s = self.planner.hosts.earliest_s(page.host)
-        return {
-            "intervals": {rule: (grid.start_s(i.start), grid.start_s(i.deadline + 1)) for rule, i in demands},
-            "host_free_s": host_free_s if host_free_s > now_s else None,
-            "fresh_until_s": page.fresh_until_s if page.fresh_until_s > now_s else None,
-        }
-
-    def failing(self) -> list[str]:
-        """Return the declared sources whose last probe failed."""
-        failed = (self.declaration.sources.get(name) for name, state in self.states.items() if state.failures)
-        return [source.source_id for source in failed if source is not None and self._state(source).failures]
-
-    def misfits(self) -> list[Misfit]:
-        """Return the sources whose rate or week is off, by name."""
-        wanted = sorted(name for name in self.estimates.off if name in self._rules_of)
-        found = (self.estimates.misfit(source_id) for source_id in wanted)
-        return [misfit for misfit in found if misfit is not None]
-
-    def _week_of(self, source: Source, now_s: float) -> dict[str, Any]:
-        """Return the price of a probe and the factors of the week by the hours of UTC, wherever the week lives."""
-        week = self.planner.week
-        if week is None and self.settings.planner.spend:
-            return {}
-        factors: tuple[float, ...] = ()
-        if week is not None and source.source_id in week:
-            ahead = round(zone_s(source.zone, now_s) / HOUR_S)
-            factors = tuple(np.roll(week.intensity(source.source_id), -ahead).tolist())
-        price_item_s = None if week is None else week.price_of(source.source_id)
-        fleet_price_item_s = self.planner.price_item_s
-        return {
-            "price_item_s": price_item_s or fleet_price_item_s,
-            "fleet_price_item_s": fleet_price_item_s,
-            "week": factors,
-        }
+    @property
+    def explainer(self) -> Explainer:
+        """What says which probes are coming, and why; good until the next declaration."""
+        return Explainer(self.settings, self.compiled, self.planner, self.estimates, self.hubs)
 
     # -- how
 
     def _state(self, source: Source) -> SourceState:
-        return self.estimates.state(source, self._requests[source.source_id].reading)
+        return self.estimates.state(source, self.compiled.reading(source.source_id))
 
     def _context(self, source: Source) -> PageContext:
-        names = self._rules_of.get(source.source_id, ())
+        names = self.compiled.rules_of.get(source.source_id, ())
         return PageContext(
             source=source,
-            page_class=self.declaration.page_class(source),
+            page_class=self.compiled.declaration.page_class(source),
             state=self._state(source),
-            rules=[(self.programs[name], self.streams[name, source.source_id]) for name in names],
+            rules=[(self.compiled.programs[name], self.streams[name, source.source_id]) for name in names],
             across={name: self.streams[name, ""] for name in names if (name, "") in self.streams},
             grid=self.settings.grid,
             spacing_s=self._politeness(source).spacing_s,
             freshness_cap_s=0.0 if source.freshness is False else self.settings.freshness_cap_s,
             blend=self.estimates.blend,
-            declared_s=self._declared_s.get(source.source_id, 0.0),
+            declared_s=self.compiled.declared_s(source.source_id),
         )
 
     def _rate_per_s(self, source: Source, now_s: float) -> float:
@@ -546,13 +417,12 @@ class Decider:
 
     def _place_pages(self, now_s: float) -> None:
         now = self.settings.grid.chronon_at(now_s)
-        for source_id in [s for s in self.planner.pages if s not in self._rules_of]:
+        for source_id in [s for s in self.planner.pages if s not in self.compiled.rules_of]:
             self.planner.remove(source_id)
-        for source_id in self._rules_of:
-            self.planner.put(self._page(self.declaration.sources[source_id], now_s), now)
+        for source_id in self.compiled.rules_of:
+            self.planner.put(self._page(self.compiled.sources[source_id], now_s), now)
         self.planner.forget_hosts(now_s)
-        edges = [edge for program in self.programs.values() for edge in (program.start_s, program.end_s)]
-        self._next_period_s = min((edge for edge in edges if edge > now_s), default=inf)
+        self._next_period_s = self.compiled.next_period_s(now_s)
 
     def _page(self, source: Source, now_s: float) -> Page:
         """Return the page of a source, with what the planner already knew of it."""
@@ -586,8 +456,8 @@ class Decider:
 
     def _demands(self, source: Source, now_s: float, old: Demands) -> Demands:
         """Return what the active rules ask of a page; what was asked before goes on where it was."""
-        programs = [self.programs[name] for name in self._rules_of.get(source.source_id, ())]
-        programs = [program for program in programs if source.source_id in program.event_sources]
+        asking = self.compiled.programs_of(source.source_id)
+        programs = [program for program in asking if source.source_id in program.event_sources]
         demands = demands_of(
             [program for program in programs if program.is_active(now_s)],
             {program.rule.name: self._count(program.rule.name, source.source_id) for program in programs},
@@ -597,7 +467,7 @@ class Decider:
             grid=self.settings.grid,
             seed=self._seed,
         )
-        demands.once = self._once(source.source_id)
+        demands.once = self.captures.asked_once(source.source_id)
         return demands
 
     def _count(self, rule: str, source_id: str) -> int:
@@ -615,7 +485,7 @@ class Decider:
             count = self._count(demand.rule, page.source_id)
             demand.follow(now_s, rate_per_s=page.rate_per_s, count=count, fired=demand.rule in fired)
         for paced in page.demands.paced:
-            since_s = now_s - self.programs[paced.rule].accepted_s
+            since_s = now_s - self.compiled.programs[paced.rule].accepted_s
             paced.count(self._count(paced.rule, page.source_id), since_s)
 
 

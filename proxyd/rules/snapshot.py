@@ -10,10 +10,10 @@ import numpy as np
 from proxyd.estimation import MONDAY_S, WEEK_S, WeekCounts
 from proxyd.model.profile import Source
 from proxyd.politeness import HostBudgets
-from proxyd.rules.estimates import Estimates, Floats, zone_s
+from proxyd.rules.estimates import Estimates, Fleet, Floats, zone_s
 from proxyd.rules.importance import page_weights
 from proxyd.rules.programs import RuleProgram
-from proxyd.scheduling import Page
+from proxyd.scheduling import Page, Planner, PlannerSettings
 from proxyd.scheduling.fleet import SLOT_S
 
 
@@ -38,13 +38,13 @@ class Snapshot:
         self._kinds: dict[tuple[str, ...], int] = {}
         self._hosts: dict[str, int] = {}
         self._asked_of: dict[str, float] = {}
-        self.asked_per_s = 0.0
+        self._asked_per_s = 0.0
 
     def add(self, pages: list[Page], programs: Mapping[str, RuleProgram], sources: Mapping[str, Source]) -> None:
         """Take in some pages."""
         for page in pages:
             if asked_per_s := page.demands.asked_per_s(self._length_s):
-                self.asked_per_s += asked_per_s
+                self._asked_per_s += asked_per_s
                 self._asked_of[page.host] = self._asked_of.get(page.host, 0.0) + asked_per_s
         seen = [page for page in pages if page.last_seen_s is not None and (page.demands.is_priced or page.demands.doe)]
         rows = [
@@ -75,13 +75,25 @@ class Snapshot:
             self._importances.append(page_weights((programs[name] for name in names), self._week_s))
         return kind
 
-    def slots_s(self) -> list[float]:
+    def _slots_s(self) -> list[float]:
         """Return when the slots of this week begin, in unix seconds."""
         slots_s = (self._week_s - MONDAY_S) // WEEK_S * WEEK_S + MONDAY_S + SLOT_S * np.arange(round(WEEK_S / SLOT_S))
         found: list[float] = self._estimates.cycle.time_s(slots_s).tolist()
         return found
 
-    def columns(self) -> dict[str, Any]:
+    def fleet(self, planner: Planner, settings: PlannerSettings) -> Fleet:
+        """Return the pages that were gathered, and what the planner has left for them."""
+        week, spare_per_s = planner.week, np.array(planner.spare_per_s(self._slots_s(), self._asked_per_s))
+        return Fleet(
+            **self._columns(),
+            probes_per_s=float(spare_per_s.mean()),
+            most_per_s=spare_per_s,
+            price_item_s=0.0 if settings.spend else settings.price_item_s,
+            slot_factor=None if week is None else week.slot_factor,
+            changes=self._estimates.changes.snapshot(),
+        )
+
+    def _columns(self) -> dict[str, Any]:
         """Return what was gathered, by the names of a fleet's fields."""
         columns = np.concatenate([np.zeros((0, 6)), *self._numbers]).T.copy()
         rate_per_s, weights, last_seen_s, zones_s, kind_of, host_of = columns

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from proxyd.model.chronon import Chronon, ChrononGrid
 from proxyd.model.item import EventKind, UpdateEvent
+from proxyd.model.profile import Source
 from proxyd.rules.programs import RuleProgram
 from proxyd.rules.state import MAX_PENDING, MAX_PENDING_CHARACTERS, IntervalRecord, StoredEvent, StreamState
 from proxyd.rules.trigger import Tally
@@ -34,6 +35,18 @@ class StreamStep:
     def streams(self) -> tuple[StreamState, ...]:
         """Both of them, as far as there are two."""
         return (self.stream,) if self.across is None else (self.stream, self.across)
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """A new stream whose START lies in the past of a source already known.
+
+    The stored items numbered before ``before_seq`` are to be run through it; later ones reach it by themselves.
+    """
+
+    program: RuleProgram
+    source: Source
+    before_seq: int
 
 
 def counted(stream: StreamState, records: Sequence[IntervalRecord]) -> StreamState:
@@ -83,14 +96,18 @@ def advance(
     return StreamStep(stream, across, tuple(intervals), tuple(firings))
 
 
-def recalled(
-    program: RuleProgram, stream: StreamState, since_fired: Sequence[UpdateEvent], in_windows: Sequence[UpdateEvent]
-) -> StreamState:
-    """Return a restored stream with the events since it last fired, and with its windows filled again."""
+def recalled(program: RuleProgram, stream: StreamState, found: Iterable[UpdateEvent], now_s: float) -> StreamState:
+    """Return a restored stream with the events since it last fired, and with its windows filled again.
+
+    ``found`` holds the events of its pages that count.
+    """
+    events = sorted(found, key=lambda e: (e.time_s, e.seq))
+    is_across = not stream.source_id
+    since = [e for e in events if (e.seen_s > stream.fired_s if is_across else e.seq > stream.fired_seq)]
     tally = program.trigger.zero
-    for event in in_windows:
+    for event in (e for e in events if e.time_s > now_s - program.trigger.longest_s):
         tally = program.trigger.take(tally, event)
-    pending = bounded(tuple(_remembered(program, event) for event in since_fired[-MAX_PENDING:]))
+    pending = bounded(tuple(_remembered(program, event) for event in since[-MAX_PENDING:]))
     return replace(stream, pending=pending, windows=tally.windows)
 
 

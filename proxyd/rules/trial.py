@@ -11,7 +11,7 @@ import numpy as np
 from proxyd.model.profile import Declaration
 from proxyd.rules.advice import RuleOutlook, outlook_of_rules
 from proxyd.rules.decider import Decider
-from proxyd.rules.explanation import DeciderSettings
+from proxyd.rules.settings import DeciderSettings
 from proxyd.rules.state import SourceState, StreamState
 from proxyd.rules.subscriptions import Subscription
 from proxyd.scheduling import Page
@@ -67,8 +67,8 @@ class Trial:
     @classmethod
     def beside(cls, decider: Decider, wanted: Declaration, now_s: float) -> Trial:
         """Return what a trial needs of the running daemon."""
-        running = decider.declaration
-        running_s = {name: program.accepted_s for name, program in decider.programs.items()}
+        running = decider.compiled.declaration
+        running_s = {name: program.accepted_s for name, program in decider.compiled.programs.items()}
         wanted_s = {
             name: running_s[name]
             if name in running.rules and running.rules[name].fingerprint == rule.fingerprint
@@ -84,7 +84,7 @@ class Trial:
         """Return what the wanted declaration would ask for; it may take some seconds for many sources."""
         before, after = self._tried(self.running, self.running_s), self._tried(self.wanted, self.wanted_s)
         now = self.settings.grid.chronon_at(self.now_s) + 1
-        coming = after.ahead(now, most_chronons=_TRIED_CHRONONS).outlook()
+        coming = after.explainer.ahead(now, most_chronons=_TRIED_CHRONONS).outlook()
         pages_before, pages_after = before.planner.pages.keys(), after.planner.pages.keys()
         return PlanCost(
             self.settings.planner.budget.mean_per_s,

@@ -275,7 +275,7 @@ async def test_a_report_compares_what_was_found_with_what_was_predicted(running:
     for at_s in (T0, T0 - 86400.0):
         outcome = ProbeOutcome("s", OutcomeKind.CHANGED, at_s, at_s, 200)
         await store.record(Observation(state, outcome, account=account))
-    decider.estimates.keep(replace(decider.estimates.state(decider.declaration.sources["s"], "x"), fit=fit))
+    decider.estimates.keep(replace(decider.estimates.state(decider.compiled.sources["s"], "x"), fit=fit))
     async with running.client.get("/api/v1/report?days=1", headers=headers) as answer:
         found = await answer.json()
     assert found["days"] == [

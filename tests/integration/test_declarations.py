@@ -78,7 +78,7 @@ async def test_a_text_sent_during_the_start_waits_and_keeps_counts_and_now(world
     assert "A" in second.current.profiles
     assert again.streams["r", "s"].count == 1
     assert [event.item.item_id for event in again.streams["r", "s"].pending] == ["x"]
-    assert again.programs["r"].accepted_s == T0
+    assert again.compiled.programs["r"].accepted_s == T0
 
 
 async def test_a_file_that_is_still_being_written_is_not_taken(world: World) -> None:

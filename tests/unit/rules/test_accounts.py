@@ -75,7 +75,7 @@ async def test_on_poisson_sources_what_is_found_is_what_was_predicted(text: str,
 def test_one_gap_predicts_the_mean_of_many(text: str) -> None:
     """Each draw is taken by the stream where the last one left it, as if all gaps were one after the other."""
     found = decider(declaration(source("s"), text), now_s=T0)
-    program, stream = found.programs["r"], found.streams["r", "s"]
+    program, stream = found.compiled.programs["r"], found.streams["r", "s"]
     rng = np.random.Generator(np.random.PCG64(3))
     gap_s, draws, captured, missed = 2 * HOUR_S, 2000, 0, 0
     drive = Drive(found)
@@ -97,7 +97,7 @@ def test_one_gap_predicts_the_mean_of_many(text: str) -> None:
 
 def test_items_without_times_have_no_delay_and_one_interval() -> None:
     found = decider(declaration(source("s"), rule("r")), now_s=T0)
-    rules = [(found.programs["r"], found.streams["r", "s"])]
+    rules = [(found.compiled.programs["r"], found.streams["r", "s"])]
     untimed = predicted(SourceModel(0.01), Gap(T0, T0 + 100.0, is_timed=False), rules, GRID)
     assert (untimed.predicted_timed_items, untimed.predicted_delay_item_s) == (0.0, 0.0)
     assert untimed.predicted_items == pytest.approx(1.0)
@@ -109,7 +109,7 @@ def test_items_without_times_have_no_delay_and_one_interval() -> None:
 
 def test_a_rule_that_is_not_active_predicts_nothing() -> None:
     found = decider(declaration(source("s"), rule("r", start="NOW + '1 DAY'")), now_s=T0)
-    rules = [(found.programs["r"], found.streams["r", "s"])]
+    rules = [(found.compiled.programs["r"], found.streams["r", "s"])]
     account = predicted(SourceModel(0.01), Gap(T0, T0 + 100.0), rules, GRID)
     assert (account.predicted_captured, account.predicted_missed) == (0.0, 0.0)
     late = predicted(SourceModel(0.01), Gap(T0 + 86300.0, T0 + 86500.0), rules, GRID)
@@ -184,9 +184,11 @@ async def test_a_source_whose_week_turns_is_planned_evenly_and_told_so(tmp_path:
     week = found.planner.week
     assert week is not None
     evenly = {name for name in names if np.ptp(week.intensity(name)) < 1e-9}
-    assert evenly == {misfit.source_id for misfit in found.misfits() if misfit.fit.week_off_since_s is not None}
+    assert evenly == {
+        misfit.source_id for misfit in found.explainer.misfits() if misfit.fit.week_off_since_s is not None
+    }
     assert evenly
-    told = found.explain(min(evenly), int(plan_s // 600))
+    told = found.explainer.explain(min(evenly), int(plan_s // 600))
     assert told is not None
     assert told.misfit is not None
     assert told.misfit.fit == found.states[min(evenly)].fit
@@ -194,5 +196,5 @@ async def test_a_source_whose_week_turns_is_planned_evenly_and_told_so(tmp_path:
 
 def test_a_page_read_otherwise_begins_without_a_fit() -> None:
     found = decider(declaration(source("s"), rule("r")), now_s=T0)
-    found.estimates.keep(replace(found.estimates.state(found.declaration.sources["s"], "x"), fit=ModelFit(1.0)))
-    assert found.estimates.state(found.declaration.sources["s"], "y").fit == NO_FIT
+    found.estimates.keep(replace(found.estimates.state(found.compiled.sources["s"], "x"), fit=ModelFit(1.0)))
+    assert found.estimates.state(found.compiled.sources["s"], "y").fit == NO_FIT

@@ -62,7 +62,7 @@ async def reported() -> Drive:
 def test_pages_of_the_query_are_left_alone_until_an_event_asks_for_them() -> None:
     found = decider()
     assert [planned.probe.source_id for planned in found.choose(NOW)] == ["news"]
-    explained = found.explain("acme", NOW)
+    explained = found.explainer.explain("acme", NOW)
     assert explained is not None
     assert explained.next_probe is None
 

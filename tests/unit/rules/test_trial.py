@@ -28,11 +28,11 @@ def test_it_is_what_the_daemon_asks_for_once_it_is_declared() -> None:
 
 def test_it_changes_nothing() -> None:
     found, wanted = running(source("a"), rule("r")), declaration(source("b"), rule("r", clauses=EVERY_TENTH))
-    planned = found.plan(int(T0), limit=5)
+    planned = found.explainer.plan(int(T0), limit=5)
     cost = Trial.beside(found, wanted, T0).cost()
     assert (cost.added, cost.removed) == (1, 1)
     assert list(found.planner.pages) == ["a"]
-    assert found.plan(int(T0), limit=5) == planned
+    assert found.explainer.plan(int(T0), limit=5) == planned
 
 
 def test_rules_that_the_budget_does_not_let_be_met_are_named() -> None:

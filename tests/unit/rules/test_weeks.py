@@ -115,7 +115,7 @@ async def test_an_explanation_tells_the_price_and_the_week() -> None:
     week_plan = found.fleet(MONDAY_S).plan()
     assert week_plan is not None
     found.adopt(week_plan, MONDAY_S)
-    told = found.explain("s", found.settings.grid.chronon_at(MONDAY_S))
+    told = found.explainer.explain("s", found.settings.grid.chronon_at(MONDAY_S))
     assert told is not None
     assert told.price_item_s == pytest.approx(found.settings.planner.price_item_s)
     assert len(told.week) == 168
@@ -132,7 +132,7 @@ async def test_an_explanation_says_where_a_host_binds(binds: bool) -> None:
     week_plan = found.fleet(MONDAY_S).plan()
     assert week_plan is not None
     found.adopt(week_plan, MONDAY_S)
-    told = found.explain("s", found.settings.grid.chronon_at(MONDAY_S))
+    told = found.explainer.explain("s", found.settings.grid.chronon_at(MONDAY_S))
     assert told is not None
     assert told.is_host_bound == binds
     (line,) = (line for line in payloads.explanation(told).summary if line.startswith("price"))
@@ -153,7 +153,7 @@ async def in_zone(options: str, clauses: str = "") -> Decider:
 
 async def test_the_week_of_a_source_lives_in_its_zone_and_is_told_in_utc() -> None:
     tokyo = await in_zone("ZONE 'Asia/Tokyo'")
-    told = tokyo.explain("s", tokyo.settings.grid.chronon_at(MONDAY_S + 2878 * WEEK_S))
+    told = tokyo.explainer.explain("s", tokyo.settings.grid.chronon_at(MONDAY_S + 2878 * WEEK_S))
     assert told is not None
     assert tokyo.planner.week is not None
     assert int(np.argmax(tokyo.planner.week.intensity("s"))) in {15, 16}
