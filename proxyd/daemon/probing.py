@@ -18,7 +18,7 @@ from proxyd.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.model.schedule import Probe
 from proxyd.ports import Clock, Memory, Transport, Unmade
 from proxyd.rules import NOTHING_KNOWN, Account, Decider, Observation
-from proxyd.scheduling import OVER_BUDGET, Headway, PlannedProbe
+from proxyd.scheduling import Headway, PlannedProbe
 from proxyd.tracing import NO_TRACES, Fact, Tracer
 
 log = structlog.get_logger("probes")
@@ -152,7 +152,7 @@ class ProbeLoop:
         now_s, capacity = self._clock.time_s(), self._decider.planner.capacity(now)
         self.last_chosen_s = now_s
         held_back = Counter(held for _, held in self._decider.planner.held_back)
-        held_back[OVER_BUDGET] += self._decider.planner.passed_over
+        held_back[self._decider.planner.limit] += self._decider.planner.passed_over
         for constraint, count in held_back.items():
             self._metrics.postponed.labels(constraint).inc(count)
         self._metrics.allowed.inc(capacity)

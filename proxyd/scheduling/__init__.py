@@ -7,7 +7,7 @@ from proxyd.scheduling.edf import latest_slots
 from proxyd.scheduling.intervals import Firing, PlannedInterval, expected_interval
 from proxyd.scheduling.outlook import Ahead, Outlook, Unmet, outlook
 from proxyd.scheduling.paces import PACED, PacedDemand
-from proxyd.scheduling.page import CONSTRAINTS, OVER_BUDGET, Page
+from proxyd.scheduling.page import CONSTRAINTS, OVER_BUDGET, OVERLOAD, Page
 from proxyd.scheduling.parts import Parts, Steps, whole
 from proxyd.scheduling.planner import Planner
 from proxyd.scheduling.settings import PlannerSettings
@@ -15,6 +15,7 @@ from proxyd.scheduling.starts import Headway, PlannedProbe
 
 __all__ = [
     "CONSTRAINTS",
+    "OVERLOAD",
     "OVER_BUDGET",
     "PACED",
     "Ahead",

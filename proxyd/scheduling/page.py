@@ -12,8 +12,9 @@ from proxyd.scheduling.fleet import WeekPlan
 
 BACK_OFF, SOURCE_POLITENESS, HOST_POLITENESS = "back-off", "source politeness", "host politeness"
 FRESHNESS = "freshness"
-HOST_THROTTLED, OVER_BUDGET = "throttled host", "budget"
-CONSTRAINTS = (BACK_OFF, SOURCE_POLITENESS, HOST_POLITENESS, HOST_THROTTLED, OVER_BUDGET, FRESHNESS)
+HOST_THROTTLED = "throttled host"
+OVER_BUDGET, OVERLOAD = "budget", "overload"  # what leaves no room for more in a chronon
+CONSTRAINTS = (BACK_OFF, SOURCE_POLITENESS, HOST_POLITENESS, HOST_THROTTLED, OVER_BUDGET, OVERLOAD, FRESHNESS)
 
 
 @dataclass(slots=True)

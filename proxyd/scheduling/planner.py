@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from functools import partial
@@ -21,7 +22,7 @@ from proxyd.scheduling.edf import latest_slots
 from proxyd.scheduling.fleet import WeekPlan
 from proxyd.scheduling.intervals import PlannedInterval
 from proxyd.scheduling.overflow import most_items
-from proxyd.scheduling.page import HOST_POLITENESS, HOST_THROTTLED, OVER_BUDGET, Page
+from proxyd.scheduling.page import HOST_POLITENESS, HOST_THROTTLED, OVER_BUDGET, OVERLOAD, Page
 from proxyd.scheduling.parts import parted
 from proxyd.scheduling.settings import PlannerSettings
 from proxyd.scheduling.sleeping import Sleeping
@@ -53,7 +54,8 @@ class Planner:
 
     It reads no clock: ``choose`` must be called with non-decreasing chronons. What one chronon did not use is lost.
     ``held_back`` holds the sources that the last call wanted to probe and could not, with the constraint;
-    ``passed_over`` says for how many more that only detect there was no room in the budget.
+    ``passed_over`` says for how many more that only detect there was no room, and ``limit`` what left none: the budget,
+    or ``most``, which is what this machine manages.
 
     Examples
     --------
@@ -75,6 +77,7 @@ class Planner:
         self._in_flight: dict[str, Chronon] = {}
         self.held_back: list[tuple[str, str]] = []
         self.passed_over = 0
+        self.limit = OVER_BUDGET
         self._sleeping = Sleeping()
         self._awake: set[str] = set()
         self._unseen, self._due = Waiting(), Waiting()
@@ -202,7 +205,9 @@ class Planner:
         self.held_back = []
         start_s = self.settings.grid.start_s(now)
         stop_s = self.settings.grid.start_s(now + 1)
-        pace = Pace(start_s, stop_s - start_s, int(min(self.capacity(now), most)))
+        capacity = self.capacity(now)
+        self.limit = OVERLOAD if most < capacity else OVER_BUDGET
+        pace = Pace(start_s, stop_s - start_s, int(min(capacity, most)))
         chosen: list[PlannedProbe] = []
         hard = sorted(self._candidates(now), key=attrgetter("rank"))
         waiting = self._waiting(now, pace)
@@ -212,12 +217,12 @@ class Planner:
             if earliest_s >= stop_s - _ROUNDING_S:
                 self._postpone(page, self.blocked_by(page, stop_s - _ROUNDING_S) or HOST_POLITENESS)
             elif (at_s := pace.take(earliest_s)) is None:
-                self._postpone(page, OVER_BUDGET)
+                self._postpone(page, self.limit)
             else:
                 chosen.append(self._take(candidate, now, at_s))
         for planned in chosen:
             self._rest(planned.probe.source_id)
-        self.passed_over = self._unseen.pass_over() + self._due.pass_over()
+        self.passed_over = self._unseen.pass_over(self.limit) + self._due.pass_over(self.limit)
         return sorted(chosen, key=lambda p: (p.start_s, p.probe.source_id))
 
     def preview(self, epoch: Epoch, *, limit: int | None = None) -> list[PlannedProbe]:
@@ -462,8 +467,7 @@ class Planner:
     def postponed(self, source_id: str) -> dict[str, int]:
         """Return how often each constraint held back a page's probes."""
         page = self.pages[source_id]
-        passed_over = self._unseen.passed_over(source_id) + self._due.passed_over(source_id)
-        return page.postponed | ({OVER_BUDGET: page.postponed.get(OVER_BUDGET, 0) + passed_over} if passed_over else {})
+        return dict(Counter(page.postponed) + self._unseen.passed_over(source_id) + self._due.passed_over(source_id))
 
     def _candidates(self, now: Chronon) -> Iterable[_Candidate]:
         pages = [self.pages[s] for s in sorted(self._awake) if s not in self._in_flight]
@@ -563,8 +567,8 @@ class Planner:
     def _postpone(self, page: Page, constraint: str) -> None:
         self.held_back.append((page.source_id, constraint))
         page.postponed[constraint] = page.postponed.get(constraint, 0) + 1
-        self._unseen.looked_at(page.source_id)
-        self._due.looked_at(page.source_id)
+        self._unseen.looked_at(page.source_id, self.limit)
+        self._due.looked_at(page.source_id, self.limit)
 
 
 def _deadline_rank(interval: PlannedInterval, page: Page) -> tuple[int, float, float, str]:

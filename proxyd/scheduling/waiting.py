@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from math import inf
 from typing import TypeAlias
@@ -10,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyd.scheduling.fleet import WeekPlan
-from proxyd.scheduling.page import OVER_BUDGET, Page
+from proxyd.scheduling.page import OVER_BUDGET, OVERLOAD, Page
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Gains: TypeAlias = Callable[[Ints], Floats]
+_LIMITS = (OVER_BUDGET, OVERLOAD)
 _UNPLANNED = -1
 _FOUND = 2048  # gains found anew in a call
 _SHORT = 4096  # pages on a new short list
@@ -48,9 +50,10 @@ class Waiting:
         self._pages: list[Page] = []
         self._place: dict[str, int] = {}
         self._numbers = np.zeros(64, dtype=np.int64)
-        self._kept = np.zeros((64, 4))  # rate times weight, last seen, not before, what to take from the calls
+        self._kept = np.zeros((64, 5))  # rate times weight, last seen, not before, what to take from the calls
         self._gains = np.zeros(64)  # as they were found last, nan where they never were
-        self._calls = self._told = self._turn = 0
+        self._calls = [0] * len(_LIMITS)  # in which there was no room for all, by why
+        self._told = self._turn = 0
         self._short = np.zeros(0, dtype=np.int64)
         self._joined: set[int] = set()  # places of those that were put or moved since the last call
         self._least = inf  # no page that the short list left out had a larger gain; infinity: there must be a new one
@@ -72,16 +75,18 @@ class Waiting:
             self._kept = np.concatenate([self._kept, self._kept])
         self._numbers[place], self._gains[place] = _number(page, week), np.nan
         worth = page.rate_per_s * page.demands.weight
-        self._kept[place] = worth, page.last_seen_s or 0.0, page.not_before_s, self._calls
+        self._kept[place] = worth, page.last_seen_s or 0.0, page.not_before_s, *self._calls
 
     def remove(self, source_id: str) -> None:
         """Forget a page; does nothing where it does not wait."""
-        place = self._place.pop(source_id, None)
+        place = self._place.get(source_id)
         if place is None:
             return
-        page, last = self._pages[place], self._pages.pop()
-        if passed := self._calls - int(self._kept[place, 3]):
-            page.postponed[OVER_BUDGET] = page.postponed.get(OVER_BUDGET, 0) + passed
+        page = self._pages[place]
+        for limit, passed in self.passed_over(source_id).items():
+            page.postponed[limit] = page.postponed.get(limit, 0) + passed
+        del self._place[source_id]
+        last = self._pages.pop()
         if last is not page:
             self._pages[place], self._place[last.source_id] = last, place
             self._joined.add(place)
@@ -168,24 +173,27 @@ class Waiting:
                 yield -loss, self._pages[place]
             left, losses, run = left[order], losses[order], 4 * run
 
-    # -- how often the budget had no room
+    # -- how often there was no room
 
-    def pass_over(self) -> int:
+    def pass_over(self, limit: str) -> int:
         """Note that all but those ``looked_at`` since the last call were passed over once more; return how many."""
         passed, self._told = len(self) - self._told, 0
-        self._calls += 1
+        self._calls[_LIMITS.index(limit)] += 1
         return passed
 
-    def looked_at(self, source_id: str) -> None:
+    def looked_at(self, source_id: str, limit: str) -> None:
         """Note that a page was held back for a reason of its own; does nothing where it does not wait."""
         if (place := self._place.get(source_id)) is not None:
-            self._kept[place, 3] += 1
+            self._kept[place, 3 + _LIMITS.index(limit)] += 1
             self._told += 1
 
-    def passed_over(self, source_id: str) -> int:
-        """Return how often a page was passed over since it was put."""
+    def passed_over(self, source_id: str) -> Counter[str]:
+        """Return how often a page was passed over since it was put, by what left no room."""
         place = self._place.get(source_id)
-        return 0 if place is None else self._calls - int(self._kept[place, 3])
+        if place is None:
+            return Counter()
+        passed = zip(_LIMITS, self._calls, self._kept[place, 3:].tolist(), strict=True)
+        return Counter({limit: calls - int(taken) for limit, calls, taken in passed if calls > taken})
 
 
 def _number(page: Page, week: WeekPlan | None) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxyd.model.chronon import ChrononGrid
 from proxyd.politeness import PolitenessBudget, ProbeLog
-from proxyd.scheduling import OVER_BUDGET, Budget, Demands, Page, Planner, PlannerSettings
+from proxyd.scheduling import OVER_BUDGET, OVERLOAD, Budget, Demands, Page, Planner, PlannerSettings
 from proxyd.scheduling.detection import index
 from proxyd.scheduling.page import HOST_POLITENESS
 
@@ -45,6 +45,15 @@ def test_what_finds_no_room_is_counted_each_time_until_it_is_probed() -> None:
     assert found.postponed("slow") == {OVER_BUDGET: 1}
     assert [p.probe.source_id for p in found.choose(NOW + 1)] == ["slow"]
     assert (found.passed_over, found.postponed("slow"), found.postponed("fast")) == (0, {OVER_BUDGET: 1}, {})
+
+
+def test_what_the_machine_leaves_out_is_counted_apart_from_what_the_budget_does() -> None:
+    found = planner(*(page(f"s{n}", rate_per_s=4.0 - n) for n in range(4)), budget_per_s=2.0)
+    assert [p.probe.source_id for p in found.choose(NOW, most=1.0)] == ["s0"]
+    assert (found.limit, found.passed_over, found.postponed("s1")) == (OVERLOAD, 3, {OVERLOAD: 1})
+    assert {p.probe.source_id for p in found.choose(NOW + 1, most=2.0)} == {"s1", "s2"}
+    assert (found.limit, found.passed_over) == (OVER_BUDGET, 1)
+    assert (found.postponed("s1"), found.postponed("s3")) == ({OVERLOAD: 1}, {OVERLOAD: 1, OVER_BUDGET: 1})
 
 
 def test_what_its_host_holds_back_is_counted_for_that_and_takes_no_room() -> None:
