@@ -149,7 +149,7 @@ class ProbeLoop:
         self._is_ahead = is_ahead
 
     def _count_budget(self, now: Chronon, chosen: int) -> None:
-        now_s, capacity = self._clock.time_s(), self._decider.planner.capacity(now)
+        now_s, capacity = self._clock.time_s(), self._decider.planner.settings.capacity(now)
         self.last_chosen_s = now_s
         held_back = Counter(held for _, held in self._decider.planner.held_back)
         held_back[self._decider.planner.limit] += self._decider.planner.passed_over

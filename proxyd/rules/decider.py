@@ -289,7 +289,7 @@ class Decider:
             if number:
                 yield
             taken.add(pages, self.compiled.programs, self.compiled.sources)
-        return taken.fleet(self.planner, self.settings.planner)
+        return taken.fleet(self.planner.week, self.settings.planner)
 
     def adopt(self, week: WeekPlan, now_s: float) -> None:
         """Detect by a plan of the week from now on; what was probed while it was made is planned anew."""

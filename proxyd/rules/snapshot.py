@@ -13,8 +13,8 @@ from proxyd.politeness import HostBudgets
 from proxyd.rules.estimates import Estimates, Fleet, Floats, zone_s
 from proxyd.rules.importance import page_weights
 from proxyd.rules.programs import RuleProgram
-from proxyd.scheduling import Page, Planner, PlannerSettings
-from proxyd.scheduling.fleet import SLOT_S
+from proxyd.scheduling import Page, PlannerSettings
+from proxyd.scheduling.fleet import SLOT_S, WeekPlan
 
 
 class Snapshot:
@@ -81,9 +81,9 @@ class Snapshot:
         found: list[float] = self._estimates.cycle.time_s(slots_s).tolist()
         return found
 
-    def fleet(self, planner: Planner, settings: PlannerSettings) -> Fleet:
-        """Return the pages that were gathered, and what the planner has left for them."""
-        week, spare_per_s = planner.week, np.array(planner.spare_per_s(self._slots_s(), self._asked_per_s))
+    def fleet(self, week: WeekPlan | None, settings: PlannerSettings) -> Fleet:
+        """Return the pages that were gathered, what the budget leaves for them, and the plan that held so far."""
+        spare_per_s = np.array(settings.spare_per_s(self._slots_s(), self._asked_per_s))
         return Fleet(
             **self._columns(),
             probes_per_s=float(spare_per_s.mean()),

@@ -60,7 +60,7 @@ def _reschedule(planner: Planner, week: WeekPlan, pages: Sequence[Page], now: Ch
     for page in pages:
         at_s = page.allowed_s()
         is_plain = page.demands.only_detects and page.window is None and not page.hidden and at_s < inf
-        if not is_plain or planner.is_pushed(page, now):
+        if not is_plain or page.is_pushed(grid.start_s(now)):
             planner.reschedule(page.source_id, now)
         elif page.last_seen_s is not None:
             plain.append(page)

@@ -104,6 +104,10 @@ class Page:
         """Return the earliest start that the source itself allows, in unix seconds."""
         return max(self.not_before_s, self.fresh_until_s, self.log.earliest_s())
 
+    def is_pushed(self, now_s: float) -> bool:
+        """Whether a hub pushes what is new."""
+        return self.last_seen_s is not None and self.pushed_until_s > now_s
+
     def blocked_by(self, now_s: float) -> str | None:
         """Return the constraint of the source that forbids a start at ``now_s``."""
         if self.not_before_s > now_s:

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from functools import partial
 from heapq import merge
 from math import inf, isinf
-from operator import attrgetter, itemgetter
-from typing import NamedTuple, TypeAlias
+from operator import attrgetter
 
 import numpy as np
 
 from proxyd.model.chronon import Chronon, Epoch
 from proxyd.model.schedule import Probe, Reason
 from proxyd.politeness import HostBudgets
-from proxyd.scheduling import detection
-from proxyd.scheduling.demand import DoeDemand
-from proxyd.scheduling.edf import latest_slots
+from proxyd.scheduling.candidates import LOOKAHEAD_CHRONONS, Candidate, Candidates
+from proxyd.scheduling.dues import Dues
 from proxyd.scheduling.fleet import WeekPlan
-from proxyd.scheduling.intervals import PlannedInterval
-from proxyd.scheduling.overflow import most_items
 from proxyd.scheduling.page import HOST_POLITENESS, HOST_THROTTLED, OVER_BUDGET, OVERLOAD, Page
 from proxyd.scheduling.parts import parted
 from proxyd.scheduling.settings import PlannerSettings
@@ -29,20 +25,8 @@ from proxyd.scheduling.sleeping import Sleeping
 from proxyd.scheduling.starts import Pace, PlannedProbe
 from proxyd.scheduling.waiting import Floats, Ints, Waiting
 
-LOOKAHEAD_CHRONONS = 60
 _MOST_COPIED = 4000
 _ROUNDING_S = 1e-6  # sums of 0.2 s miss the start of a chronon by a little
-
-
-class _Candidate(NamedTuple):
-    rank: tuple[int, float, float, str]
-    page: Page
-    reason: Reason
-    rule: str | None
-
-
-_Due: TypeAlias = tuple[Page, Reason, str]
-_GROUPS = {Reason.OVERFLOW: 1, Reason.DOE: 1, Reason.SPEND: 3}  # what must be comes before what is worth it
 
 
 class Planner:
@@ -81,7 +65,8 @@ class Planner:
         self._sleeping = Sleeping()
         self._awake: set[str] = set()
         self._unseen, self._due = Waiting(), Waiting()
-        self.week: WeekPlan | None = None
+        self._dues = Dues(settings)
+        self._candidates = Candidates(settings, self._dues)
         self._coming: WeekPlan | None = None
 
     # -- what the daemon tells it
@@ -92,7 +77,7 @@ class Planner:
 
     def change_to(self, week: WeekPlan) -> None:
         """Detect by another plan; its pages go on sleeping until they are rescheduled."""
-        self.week, self._coming = week, None
+        self._dues.week, self._coming = week, None
         self._due.renumber(week)
 
     def sleep(self, page: Page, wake: Chronon) -> None:
@@ -195,21 +180,17 @@ class Planner:
 
     # -- what it decides
 
-    def capacity(self, chronon: Chronon) -> int:
-        """Return ``C_j``."""
-        return self.settings.budget.capacity(chronon, self.settings.grid, self.settings.budget_zone)
-
     def choose(self, now: Chronon, most: float = inf) -> list[PlannedProbe]:
         """Return the probes to start in chronon ``now``, in order of start, and take them as started."""
         self._wake_up(now)
         self.held_back = []
         start_s = self.settings.grid.start_s(now)
         stop_s = self.settings.grid.start_s(now + 1)
-        capacity = self.capacity(now)
+        capacity = self.settings.capacity(now)
         self.limit = OVERLOAD if most < capacity else OVER_BUDGET
         pace = Pace(start_s, stop_s - start_s, int(min(capacity, most)))
         chosen: list[PlannedProbe] = []
-        hard = sorted(self._candidates(now), key=attrgetter("rank"))
+        hard = sorted(self._wanted(now), key=attrgetter("rank"))
         waiting = self._waiting(now, pace)
         for candidate in merge(hard, waiting, key=attrgetter("rank")):
             page = candidate.page
@@ -262,7 +243,7 @@ class Planner:
         for now in range(epoch.start, epoch.stop):
             if left <= 0:
                 return now
-            left -= self.capacity(now)
+            left -= self.settings.capacity(now)
         return epoch.stop
 
     def _gains_at(self, now_s: float) -> Callable[[Ints], Floats]:
@@ -287,7 +268,7 @@ class Planner:
         part = Planner(self.settings)
         part.pages = {source_id: self.pages[source_id].copy() for source_id in source_ids}
         part.hosts = self.hosts.part({page.host for page in part.pages.values()})
-        part.week = deepcopy(self.week)
+        part._dues.week = deepcopy(self.week)
         part._blocked_s = dict(self._blocked_s)
         part._in_flight = {source_id: at for source_id, at in self._in_flight.items() if source_id in part.pages}
         for source_id, page in part.pages.items():  # those that are awake, or wait, wake again at once
@@ -321,7 +302,7 @@ class Planner:
         if page is None:
             return None
         alone = Planner(self.settings)
-        alone.week = self.week  # it does not change until a probe ends
+        alone._dues.week = self.week  # it does not change until a probe ends
         alone._blocked_s = {page.throttle_scope or page.host: self._blocked_until_s(page)}
         alone.put(page.copy(), epoch.start)
         earliest_s = max(page.allowed_s(), self._blocked_until_s(page), 0.0)
@@ -357,21 +338,19 @@ class Planner:
         """Let the pages whose time has come be candidates: by themselves, or ranked with all that only detect."""
         for page in self._sleeping.wake_up(now, self.pages):
             self._rest(page.source_id)
-            if self.settings.spend or not page.demands.only_detects or page.hidden or self.is_pushed(page, now):
+            if self.settings.spend or not page.demands.only_detects or page.hidden or self._is_pushed(page, now):
                 self._awake.add(page.source_id)
             elif page.last_seen_s is None:
                 self._unseen.put(page, self.week)
-            elif self._is_due(self._detection_due_s(page), now) and not self._is_due(
-                self._overflow_due_s(page, page.last_seen_s), now
-            ):
-                self._wait(page, page.last_seen_s)
+            elif self._dues.only_detects(page, now):
+                self._wait(page)
             else:
                 self._awake.add(page.source_id)
 
-    def _wait(self, page: Page, last_s: float) -> None:
+    def _wait(self, page: Page) -> None:
         """Let a page wait for room, and wake again where items are to be saved from sliding off its feed."""
         self._due.put(page, self.week)
-        if (overflow_s := self._overflow_due_s(page, last_s)) < inf:
+        if (overflow_s := self._dues.overflow_s(page)) < inf:
             self._sleeping.put(page, self.settings.grid.chronon_at(overflow_s))
 
     def _wake(self, page: Page, now: Chronon) -> Chronon:
@@ -382,78 +361,31 @@ class Planner:
         wakes += [d.opened for d in page.demands.once]
         if page.last_seen_s is None:
             wakes.append(now)
-        if self.is_pushed(page, now):
-            wakes.append(self.settings.grid.ceil(min(self._safety_due_s(page), page.pushed_until_s)))
+        if self._is_pushed(page, now):
+            wakes.append(self.settings.grid.ceil(min(self._dues.safety_s(page), page.pushed_until_s)))
         else:
             wakes += [d.pending(now).deadline - LOOKAHEAD_CHRONONS for d in page.demands.intervals if d.rate_per_s > 0]
-            wakes += [self.settings.grid.chronon_at(due_s) for due_s, _, _ in self._dues(page) if due_s < inf]
+            wakes += [self.settings.grid.chronon_at(due.due_s) for due in self._dues.of(page) if due.due_s < inf]
         allowed_s = max(page.allowed_s(), page.demands.earliest_s)
         earliest = now if isinf(allowed_s) else self.settings.grid.chronon_at(allowed_s)
         return int(max(now, earliest, min(wakes, default=now + 10**9)))
 
-    def _is_due(self, due_s: float, now: Chronon) -> bool:
-        """Whether a time comes by the end of ``now``: a probe is made in the chronon in which it is due."""
-        return due_s < inf and self.settings.grid.chronon_at(due_s) <= now
-
-    def _detection_due_s(self, page: Page) -> float:
-        assert page.last_seen_s is not None
-        due_s = None if self.week is None else self.week.due_s(page.source_id)
-        if due_s is not None:
-            return due_s
-        price_item_s, weight = self.price_item_s, page.demands.weight
-        return page.last_seen_s + detection.due_after_s(page.rate_per_s, price_item_s=price_item_s, weight=weight)
-
-    def _dues(self, page: Page) -> list[tuple[float, Reason, str]]:
-        """Return when rules that ask for no intervals want the page, in unix seconds, and why."""
-        last_s, demands = page.last_seen_s, page.demands
-        if last_s is None:
-            return []
-        dues = [(self._detection_due_s(page), Reason.DETECTION, rule) for rule in demands.detecting[:1]]
-        worth = {"rate_per_s": page.rate_per_s, "price_item_s": self.price_item_s, "weight": demands.weight}
-        if page.hidden > 0 and page.rate_per_s > 0:  # they stand for the time in which as many are expected
-            early_s = page.hidden / page.rate_per_s
-            dues += [(due_s - early_s, Reason.SIBLING, rule) for due_s, _, rule in dues]
-        dues += [(self._overflow_due_s(page, last_s), Reason.OVERFLOW, rule) for rule in demands.priced[:1]]
-        dues += [(self._not_before(d.due_s(page.source_id, last_s, **worth)), d.reason, d.rule) for d in demands.paced]
-        return dues + [(self._doe_due_s(page, d, last_s), Reason.DOE, d.rule) for d in demands.doe]
-
-    def _overflow_due_s(self, page: Page, last_s: float) -> float:
-        """Return when so many items may have come that some slid off the feed unseen, with the probability allowed."""
-        if page.window is None or page.rate_per_s <= 0 or self.settings.overflow >= 1:
-            return inf
-        items = most_items(page.window, self.settings.overflow, round(page.dispersion, 1))
-        planned_s = None if self.week is None else self.week.reached_s(page.source_id, items)
-        return last_s + items / page.rate_per_s if planned_s is None else planned_s
-
-    def _doe_due_s(self, page: Page, demand: DoeDemand, last_s: float) -> float:
-        week = self.week
-        planned_s = None if week is None else week.doe_due_s(page.source_id, demand.probes, demand.per_s, last_s)
-        return self._not_before(demand.due_s(last_s, planned_s))
-
-    def _not_before(self, due_s: float) -> float:
-        """Return the start of the first chronon that is wholly due: a number, or a pace, is never gone before."""
-        grid = self.settings.grid
-        return due_s if isinf(due_s) else grid.start_s(grid.ceil(due_s))
+    @property
+    def week(self) -> WeekPlan | None:
+        """The plan of the week, once there is one."""
+        return self._dues.week
 
     @property
     def price_item_s(self) -> float:
-        """What a probe for detection must save, in item-seconds: also of a source that is newer than the plan."""
-        return self.settings.price_item_s if self.week is None else self.week.price_item_s
+        """What a probe for detection must save, in item-seconds."""
+        return self._dues.price_item_s
 
-    def is_pushed(self, page: Page, now: Chronon) -> bool:
-        """Whether a hub pushes what is new at a page."""
-        return page.last_seen_s is not None and page.pushed_until_s > self.settings.grid.start_s(now)
-
-    def _safety_due_s(self, page: Page) -> float:
-        asked_s = page.log.starts_s[-1] if page.log.starts_s else page.last_seen_s or 0.0
-        return asked_s + self.settings.safety_s
-
-    def _waiting(self, now: Chronon, pace: Pace) -> Iterator[_Candidate]:
+    def _waiting(self, now: Chronon, pace: Pace) -> Iterator[Candidate]:
         """Yield those that wait for room alone while there is any: first contacts, then detection by its gain."""
         for _, page in self._unseen.best(self._unseen.soonest):
             if not pace.has_room:
                 return
-            candidate = self._other_candidate(page, now)
+            candidate = self._candidates.contact(page, now)
             if candidate is not None and page.source_id not in self._in_flight:
                 yield candidate
         now_s = self.settings.grid.start_s(now)
@@ -461,100 +393,27 @@ class Planner:
             if not pace.has_room:
                 return
             if page.source_id not in self._in_flight:
-                rank = (2, -gain, 0.0, page.source_id)
-                yield _Candidate(rank, page, Reason.DETECTION, page.demands.detecting[0])
+                yield self._candidates.detecting(page, gain)
 
     def postponed(self, source_id: str) -> dict[str, int]:
         """Return how often each constraint held back a page's probes."""
         page = self.pages[source_id]
         return dict(Counter(page.postponed) + self._unseen.passed_over(source_id) + self._due.passed_over(source_id))
 
-    def _candidates(self, now: Chronon) -> Iterable[_Candidate]:
-        pages = [self.pages[s] for s in sorted(self._awake) if s not in self._in_flight]
-        ranked = self._interval_candidates(pages, now)
-        for page in pages:
-            if page.source_id in ranked:
-                continue
-            candidate = self._other_candidate(page, now)
-            if candidate is not None:
-                ranked[page.source_id] = candidate
-        now_s = self.settings.grid.start_s(now)
-        due: list[_Due] = []
-        for page in (p for p in pages if p.source_id not in ranked and not self.is_pushed(p, now)):
-            late = [due for due in self._dues(page) if self._is_due(due[0], now)]
-            if late:
-                due.append((page, *min(late, key=itemgetter(0))[1:]))
-        self._rank(ranked, due, now_s)
+    def _wanted(self, now: Chronon) -> Iterable[Candidate]:
+        """Return the candidates that do not wait for room alone."""
+        ranked = self._candidates.of([self.pages[s] for s in sorted(self._awake) if s not in self._in_flight], now)
         if self.settings.spend:
-            stop_s = self.settings.grid.start_s(now + 1)
-            others = [p for p in self.pages.values() if self._is_detected(p, now) and p.allowed_s() < stop_s]
-            others = [p for p in others if p.source_id not in self._in_flight and p.source_id not in ranked]
-            self._rank(ranked, [(p, Reason.SPEND, p.demands.detecting[0]) for p in others], now_s)
+            self._candidates.spend_on((p for s, p in self.pages.items() if s not in self._in_flight), ranked, now)
         return ranked.values()
 
-    def _interval_candidates(self, pages: Iterable[Page], now: Chronon) -> dict[str, _Candidate]:
-        """Pages whose interval cannot wait longer if all are to be served, and fixed probes that are due."""
-        planned = [page for page in pages if not self.is_pushed(page, now)]
-        waiting = [(page, d, d.pending(now)) for page in planned for d in page.demands.intervals if d.rate_per_s > 0]
-        jobs = [job for job in waiting if job[2].deadline <= now + LOOKAHEAD_CHRONONS]
-        slots = latest_slots([job[2] for job in jobs], self._open_capacity(now), now=now)
-        ranked: dict[str, _Candidate] = {}
-        for (page, demand, interval), slot in zip(jobs, slots, strict=True):
-            due = interval.start <= now if slot is None else slot <= now
-            if due and _sooner(interval, ranked.get(page.source_id)):
-                reason = Reason.FEEDBACK if demand.has_feedback else Reason.INTERVAL
-                rank = _deadline_rank(interval, page)
-                ranked[page.source_id] = _Candidate(rank, page, reason, demand.rule)
-        for page in pages:
-            asked = [(d.pending(now), Reason.FIXED, d.rule) for d in page.demands.fixed]
-            asked += [(d.pending, Reason.INTERVAL, d.rule) for d in page.demands.once]
-            for interval, reason, rule in asked:
-                if interval.start <= now and _sooner(interval, ranked.get(page.source_id)):
-                    ranked[page.source_id] = _Candidate(_deadline_rank(interval, page), page, reason, rule)
-        return ranked
-
-    def _open_capacity(self, now: Chronon) -> Callable[[Chronon], int]:
-        """Return ``C_j`` from ``now`` on, none before."""
-        return lambda chronon: self.capacity(chronon) if chronon >= now else 0
-
-    def _other_candidate(self, page: Page, now: Chronon) -> _Candidate | None:
-        now_s = self.settings.grid.start_s(now)
-        if now_s + 1e-9 < page.demands.earliest_s:
-            return None
-        if page.last_seen_s is None:
-            reason = Reason.RETRY if page.log.starts_s else Reason.FIRST_CONTACT
-            return _Candidate((1, page.not_before_s, 0.0, page.source_id), page, reason, page.demands.first_rule)
-        if self.is_pushed(page, now):
-            is_due = now_s + 1e-9 >= self._safety_due_s(page)
-            rank = (2, 0.0, 0.0, page.source_id)
-            return _Candidate(rank, page, Reason.SAFETY, page.demands.first_rule) if is_due else None
-        return None
-
-    def _is_detected(self, page: Page, now: Chronon) -> bool:
-        return bool(page.demands.detecting) and page.last_seen_s is not None and not self.is_pushed(page, now)
-
-    def _rank(self, ranked: dict[str, _Candidate], due: Sequence[_Due], now_s: float) -> None:
-        """Add pages that nothing harder asks for, by what a probe of each would save over its price."""
-        planned = [page.source_id for page, _, _ in due if self.week is not None and page.source_id in self.week]
-        gains = dict(zip(planned, self.week.gains(planned, now_s), strict=True)) if self.week and planned else {}
-        for page, reason, rule in due:
-            gain = gains.get(page.source_id)
-            if gain is None:
-                waited_s = now_s - (page.last_seen_s or 0.0)
-                gain = detection.index(page.rate_per_s, waited_s, page.demands.weight) / self.price_item_s
-            rank = (_GROUPS.get(reason, 2), -float(gain), 0.0, page.source_id)
-            ranked[page.source_id] = _Candidate(rank, page, reason, rule)
-
-    def spare_per_s(self, times_s: Iterable[float], asked_per_s: float) -> list[float]:
-        """Return what intervals and numbers of probes leave of the budget at each time; at least a tenth of it."""
-        budget, zone = self.settings.budget, self.settings.budget_zone
-        most = (budget.rate_per_s(time_s, zone) for time_s in times_s)
-        return [max(0.1 * per_s, per_s - asked_per_s) for per_s in most]
+    def _is_pushed(self, page: Page, now: Chronon) -> bool:
+        return page.is_pushed(self.settings.grid.start_s(now))
 
     def _blocked_until_s(self, page: Page) -> float:
         return self._blocked_s.get(page.throttle_scope or page.host, -inf)
 
-    def _take(self, candidate: _Candidate, now: Chronon, at_s: float) -> PlannedProbe:
+    def _take(self, candidate: Candidate, now: Chronon, at_s: float) -> PlannedProbe:
         page = candidate.page
         is_first = page.last_seen_s is None and not page.log.starts_s
         self._in_flight[page.source_id] = now
@@ -569,12 +428,3 @@ class Planner:
         page.postponed[constraint] = page.postponed.get(constraint, 0) + 1
         self._unseen.looked_at(page.source_id, self.limit)
         self._due.looked_at(page.source_id, self.limit)
-
-
-def _deadline_rank(interval: PlannedInterval, page: Page) -> tuple[int, float, float, str]:
-    """Rank by deadline; of equal ones the source unseen for longest goes first, or the others would starve it."""
-    return 0, float(interval.deadline), page.last_seen_s or 0.0, page.source_id
-
-
-def _sooner(interval: PlannedInterval, other: _Candidate | None) -> bool:
-    return other is None or interval.deadline < other.rank[1]

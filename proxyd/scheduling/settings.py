@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
-from proxyd.model.chronon import ChrononGrid
+from proxyd.model.chronon import Chronon, ChrononGrid
 from proxyd.politeness import PolitenessBudget
 from proxyd.scheduling.budget import Budget
 
@@ -46,6 +47,15 @@ class PlannerSettings:
     overflow: float = 0.01
     host_probes: int | None = None
     host_window_s: float = 0.0
+
+    def capacity(self, chronon: Chronon) -> int:
+        """Return ``C_j``, the most probes that may start in a chronon."""
+        return self.budget.capacity(chronon, self.grid, self.budget_zone)
+
+    def spare_per_s(self, times_s: Iterable[float], asked_per_s: float) -> list[float]:
+        """Return what intervals and numbers of probes leave of the budget at each time; at least a tenth of it."""
+        most = (self.budget.rate_per_s(time_s, self.budget_zone) for time_s in times_s)
+        return [max(0.1 * per_s, per_s - asked_per_s) for per_s in most]
 
     @property
     def host_budget(self) -> PolitenessBudget:

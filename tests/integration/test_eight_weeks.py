@@ -96,7 +96,7 @@ def result(times_s: Times, policies: Sequence[str], faults: Mapping[str, Sequenc
     epoch = Epoch(grid.chronon_at(START_S), grid.chronon_at(STOP_S))
     rehearsed = rehearse(found, Origins(times_s, window=SHOWN, faults=faults), epoch, plan_every_s=DAY_S)
     for chronon, count in Counter(planned.probe.chronon for planned in rehearsed.probes).items():
-        assert count <= found.planner.capacity(chronon)
+        assert count <= found.planner.settings.capacity(chronon)
     delays_s = rehearsed.delays_s(times_s, start_s=START_S, stop_s=STOP_S)
     shown = [times[times < START_S][-SHOWN:] for times in times_s.values()]
     terms = Terms(

@@ -128,7 +128,7 @@ def fleets(draw: st.DrawFn) -> Fleet:
 def assert_within_budgets(fleet: Fleet, found: Decider, starts: list[tuple[float, str]]) -> None:
     grid = found.settings.grid
     for chronon, used in Counter(grid.chronon_at(at_s) for at_s, _ in starts).items():
-        assert used <= found.planner.capacity(chronon)
+        assert used <= found.planner.settings.capacity(chronon)
     for source_id, page in found.planner.pages.items():
         assert_source_within(page.log.budget, source_id, starts)
     hosts = {name: urlsplit(declared.url).hostname for name, declared in found.compiled.sources.items()}
