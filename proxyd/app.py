@@ -379,6 +379,7 @@ async def serve(settings: Settings, *, started: Callable[[Daemon], None] | None 
                 started(daemon)
             async with serve_api(control, api_settings(settings)):
                 await daemon.run()
+    log.info("stopped")
 
 
 async def create_token(settings: Settings, name: str, scope: Scope, *, expires_in_s: float | None) -> str:

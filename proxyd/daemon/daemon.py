@@ -106,7 +106,6 @@ class Daemon:
                 feeding.cancel()
                 lag.cancel()
             self._store.writer.close()
-        log.info("stopped")
 
     async def _drain(self) -> None:
         log.info("draining")
