@@ -180,7 +180,7 @@ def build(
     declarations.tell_declared(notifying.wake_pings)
     planning = Planning(decider, parts.clock, metrics, every_s=settings.plan_every)
     data = None if settings.database_path is None else settings.database_path.parent
-    chores = Chores(settings.retention, settings.backup, data, settings.drain_timeout)
+    chores = Chores(settings.retention, settings.backup, data)
     daemon = Daemon(
         declarations,
         parts.store,
@@ -379,6 +379,7 @@ async def serve(settings: Settings, *, started: Callable[[Daemon], None] | None 
                 started(daemon)
             async with serve_api(control, api_settings(settings)):
                 await daemon.run()
+    log.info("stopped")
 
 
 async def create_token(settings: Settings, name: str, scope: Scope, *, expires_in_s: float | None) -> str:

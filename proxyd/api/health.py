@@ -26,7 +26,7 @@ async def serve_health(
 
     Raises as ``serve_api`` does.
     """
-    async with listening(_app(readiness, metrics), _app(readiness, metrics), settings):
+    async with listening(_app(readiness, metrics), _app(readiness, metrics), settings, serves="health"):
         yield
 
 

@@ -43,13 +43,13 @@ async def serve_api(control: Control, settings: ApiSettings) -> AsyncIterator[No
         The address is taken or not ours.
     """
     public = make_app(control, trusted=False, quota=settings.quota)
-    async with listening(public, make_app(control, trusted=True), settings):
+    async with listening(public, make_app(control, trusted=True), settings, serves="the API"):
         yield
 
 
 @asynccontextmanager
 async def listening(
-    public_app: web.Application, local_app: web.Application, settings: ApiSettings
+    public_app: web.Application, local_app: web.Application, settings: ApiSettings, *, serves: str
 ) -> AsyncIterator[None]:
     """Listen while the context is open; raises as ``serve_api`` does."""
     public = web.AppRunner(public_app, access_log=None, shutdown_timeout=2.0)
@@ -62,7 +62,8 @@ async def listening(
             await web.TCPSite(public, settings.host, settings.port).start()
         except OSError as error:
             raise ConfigError([f"listen: {settings.host}:{settings.port}: {error.strerror or error}"]) from error
-        log.info("listening", addresses=[f"{address[0]}:{address[1]}" for address in public.addresses])
+        addresses = [f"{address[0]}:{address[1]}" for address in public.addresses]
+        log.info("listening", serves=serves, addresses=addresses)
         yield
     finally:
         await public.cleanup()

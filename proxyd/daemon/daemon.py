@@ -9,7 +9,7 @@ import structlog
 
 from proxyd.clock import sleep_or_wake
 from proxyd.daemon.declarations import Declarations
-from proxyd.daemon.housekeeping import Chores, housekeeping
+from proxyd.daemon.housekeeping import Chores, Housekeeping
 from proxyd.daemon.notifying import Notifying
 from proxyd.daemon.planning import Planning
 from proxyd.daemon.probing import ProbeLoop
@@ -64,6 +64,7 @@ class Daemon:
         self._metrics = metrics
         self._settings = settings
         self._supervisor = supervisor
+        self._housekeeping = Housekeeping(store, clock, metrics, settings.chores)
         self._stopping = asyncio.Event()
         self._look = asyncio.Event()
         self._forced = False
@@ -94,7 +95,7 @@ class Daemon:
                 lag = running.create_task(measure_lag(self._clock, self._metrics), name="lag")
                 declared = self._declarations.current
                 log.info("running", rules=len(declared.rules), sources=len(declared.sources))
-                async with housekeeping(self._store, self._clock, self._metrics, self._settings.chores):
+                async with self._housekeeping.running():
                     for role in self._settings.roles:
                         self._metrics.role_active.labels(role).set(1)
                     self._supervisor.ready(self._status())
@@ -105,7 +106,6 @@ class Daemon:
                 feeding.cancel()
                 lag.cancel()
             self._store.writer.close()
-        log.info("stopped")
 
     async def _drain(self) -> None:
         log.info("draining")
@@ -113,7 +113,8 @@ class Daemon:
         loops, timeout_s = self._loops, self._settings.drain_timeout_s
         loops.pushes.stop()
         loops.planning.stop()
-        await asyncio.gather(self._end_probes(timeout_s), loops.notifying.drain(timeout_s))
+        keeping = self._housekeeping.drain(timeout_s)
+        await asyncio.gather(self._end_probes(timeout_s), loops.notifying.drain(timeout_s), keeping)
 
     async def _end_probes(self, timeout_s: float) -> None:
         """Wait for the probes under way, where anybody makes them; what is reported later is the next planner's."""

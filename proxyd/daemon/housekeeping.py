@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
@@ -16,7 +17,7 @@ from proxyd.daemon.vitals import measure_disk
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock
 from proxyd.rules import iso_time
-from proxyd.store import SqlStore, check_file
+from proxyd.store import SqlStore, check_copy
 from proxyd.store.sqlite import sync
 
 _KEPT_BACKUPS = 7
@@ -26,54 +27,79 @@ log = structlog.get_logger("housekeeping")
 
 @dataclass(frozen=True, slots=True)
 class Chores:
-    """What is looked after: ``backup`` is where copies go, ``data`` lies on the disk that must not fill up.
-
-    ``patience_s`` is how long the end waits for what is under way.
-    """
+    """What is looked after: ``backup`` is where copies go, ``data`` lies on the disk that must not fill up."""
 
     retention_s: float
     backup: Path | None = None
     data: Path | None = None
-    patience_s: float = 10.0
 
 
-@asynccontextmanager
-async def housekeeping(store: SqlStore, clock: Clock, metrics: Metrics, chores: Chores) -> AsyncIterator[None]:
-    """Run the chores while the context is open; leaving waits a while for the one under way."""
+class Housekeeping:
+    """The chores, one at a time."""
 
-    async def expire() -> None:
-        deleted = await store.expire(clock.time_s(), retention_s=chores.retention_s)
+    def __init__(self, store: SqlStore, clock: Clock, metrics: Metrics, chores: Chores) -> None:
+        self._store = store
+        self._clock = clock
+        self._metrics = metrics
+        self._chores = chores
+        self._turn = asyncio.Lock()
+        self._ending = asyncio.Event()
+        self._scheduler = make_scheduler()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run the chores while the context is open; leaving cancels the one under way: ``drain`` before."""
+        await self._look()
+        await self._note_newest()
+        scheduler = self._scheduler
+        scheduler.add_job(self._in_turn(self._store.upkeep.checkpoint), "interval", seconds=60, id="checkpoint")
+        scheduler.add_job(self._look, "interval", seconds=60, id="disk")
+        scheduler.add_job(self._in_turn(self._expire), "interval", hours=1, id="expiry")
+        scheduler.add_job(self._in_turn(self._copy), "cron", hour=3, minute=17, id="backup")
+        scheduler.add_job(self._in_turn(self._store.upkeep.vacuum), "cron", hour=4, minute=17, id="vacuum")
+        scheduler.start()
+        try:
+            yield
+        finally:
+            scheduler.shutdown(wait=False)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Begin nothing more; break off a copy, and wait a while for any other chore."""
+        self._scheduler.pause()
+        self._ending.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._turn.acquire()
+
+    def _in_turn(self, chore: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+        async def run() -> None:
+            async with self._turn:
+                await chore()
+
+        return run
+
+    # -- chores
+
+    async def _look(self) -> None:
+        if self._chores.data is not None:
+            await measure_disk(self._chores.data, self._metrics)
+
+    async def _note_newest(self) -> None:
+        if self._chores.backup is not None:
+            newest_s = await asyncio.to_thread(newest_backup_s, self._chores.backup)
+            self._metrics.backup_s.set(self._clock.time_s() if newest_s is None else newest_s)
+
+    async def _expire(self) -> None:
+        deleted = await self._store.expire(self._clock.time_s(), retention_s=self._chores.retention_s)
         log.info("expired", rows=deleted)
 
-    async def copy() -> None:
-        if chores.backup is not None:
-            await back_up(store, chores.backup, clock.time_s())
-            metrics.backup_s.set(clock.time_s())
-
-    async def look() -> None:
-        if chores.data is not None:
-            await measure_disk(chores.data, metrics)
-
-    await look()
-    if chores.backup is not None:
-        newest_s = await asyncio.to_thread(newest_backup_s, chores.backup)
-        metrics.backup_s.set(clock.time_s() if newest_s is None else newest_s)
-    turn = asyncio.Lock()
-    scheduler = make_scheduler()
-    scheduler.add_job(_in_turn(turn, store.upkeep.checkpoint), "interval", seconds=60, id="checkpoint")
-    scheduler.add_job(look, "interval", seconds=60, id="disk")
-    scheduler.add_job(_in_turn(turn, expire), "interval", hours=1, id="expiry")
-    scheduler.add_job(_in_turn(turn, copy), "cron", hour=3, minute=17, id="backup")
-    scheduler.add_job(_in_turn(turn, store.upkeep.vacuum), "cron", hour=4, minute=17, id="vacuum")
-    scheduler.start()
-    try:
-        yield
-    finally:
-        scheduler.pause()
-        with suppress(TimeoutError):  # shutting down cancels a chore in the middle
-            async with asyncio.timeout(chores.patience_s):
-                await turn.acquire()
-        scheduler.shutdown(wait=False)
+    async def _copy(self) -> None:
+        if self._chores.backup is None:
+            return
+        if await _unless(self._ending, back_up(self._store, self._chores.backup, self._clock.time_s())):
+            self._metrics.backup_s.set(self._clock.time_s())
+        else:
+            log.warning("backup broken off", remedy="make one with `proxyd backup FILE`, or wait for the next night's")
 
 
 def make_scheduler() -> AsyncIOScheduler:
@@ -82,27 +108,42 @@ def make_scheduler() -> AsyncIOScheduler:
     return AsyncIOScheduler(timezone=UTC, job_defaults=defaults)
 
 
-def _in_turn(turn: asyncio.Lock, chore: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-    async def run() -> None:
-        async with turn:
-            await chore()
-
-    return run
+async def _unless(ending: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
+    """Return whether some work was done before ``ending`` was set; else it was broken off."""
+    working, waiting = asyncio.ensure_future(work), asyncio.ensure_future(ending.wait())
+    try:
+        await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+        working.cancel()
+    await asyncio.wait((working,))
+    return not working.cancelled() and bool(working.result())
 
 
 async def back_up(store: SqlStore, folder: Path, now_s: float) -> Path:
-    """Write a copy of the database to ``folder``, keep the newest few and return its path."""
+    """Write a copy of the database to ``folder``, keep the newest few and return its path.
+
+    Where that fails, or is broken off, nothing is left of it.
+    """
     target = folder / datetime.fromtimestamp(now_s, UTC).strftime(_STAMP)
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
     unchecked = target.with_suffix(".part")  # a copy that was broken off must not count as one
     await asyncio.to_thread(unchecked.unlink, missing_ok=True)
-    await store.upkeep.backup(unchecked)
-    await asyncio.to_thread(check_file, unchecked)
-    await asyncio.to_thread(unchecked.replace, target)
+    try:
+        await store.upkeep.backup(unchecked)
+        await check_copy(unchecked)
+        await asyncio.to_thread(unchecked.replace, target)
+    except BaseException:
+        _remove(unchecked)
+        raise
     await asyncio.to_thread(sync, folder)
     await asyncio.to_thread(_prune, folder)
     log.info("backup written", path=str(target), at=iso_time(now_s))
     return target
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
 
 
 def newest_backup_s(folder: Path) -> float | None:

@@ -1,7 +1,7 @@
 """What the daemon remembers, in one transaction per observation."""
 
 from proxyd.store.access import KEPT_ANSWERS_S
-from proxyd.store.backups import back_up, check_file, restore, vacuum
+from proxyd.store.backups import back_up, check_copy, restore, vacuum
 from proxyd.store.engine import StoreConnections
 from proxyd.store.opening import copy_database, is_postgresql, migrate_database, open_store, owner_lock
 from proxyd.store.past import read_past
@@ -13,7 +13,7 @@ __all__ = [
     "StoreConnections",
     "StoredText",
     "back_up",
-    "check_file",
+    "check_copy",
     "copy_database",
     "is_postgresql",
     "migrate_database",

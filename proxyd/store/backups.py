@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 
 from sqlalchemy import Connection, NullPool, create_engine
 
 from proxyd.errors import ConflictError, NotFoundError, StoreError
 from proxyd.store.copying import copy_from_file
-from proxyd.store.engine import migrate, sqlite_url, store_errors, upgrade
+from proxyd.store.engine import breakable, migrate, sqlite_url, store_errors, upgrade
 from proxyd.store.opening import is_postgresql, open_connections, owned_connections, owner_lock
-from proxyd.store.sqlite import copy_file, sync
+from proxyd.store.sqlite import copy_file, end_when, sync
 from proxyd.store.tables import metadata
 
 
@@ -39,8 +40,9 @@ async def back_up(database: str | Path, target: Path) -> None:
             async with open_connections(database) as connections:
                 await connections.upkeep.backup(target)
         else:
-            await asyncio.to_thread(_copy_beside_daemon, Path(database), target)
-        await asyncio.to_thread(check_file, target)
+            over = Event()
+            await breakable(asyncio.to_thread(_copy_beside_daemon, Path(database), target, over), over.set)
+        await check_copy(target)
     except BaseException:
         _remove(target)  # half a copy is none
         raise
@@ -57,11 +59,17 @@ def _remove(target: Path) -> None:
     target.unlink(missing_ok=True)
 
 
-def _copy_beside_daemon(database: Path, target: Path) -> None:
+async def check_copy(path: Path) -> None:
+    """Return where a copy is sound, as ``check_file`` does; a cancellation breaks it off."""
+    over = Event()
+    await breakable(asyncio.to_thread(check_file, path, over), over.set)
+
+
+def _copy_beside_daemon(database: Path, target: Path, over: Event) -> None:
     if not database.is_file():
         raise NotFoundError(f"{database}: no such database")
     with store_errors():
-        copy_file(database, target)
+        copy_file(database, target, over)
 
 
 async def restore(database: str | Path, source: Path, *, stamp: str, replaces: bool = False) -> Path | None:
@@ -171,11 +179,15 @@ def _fill(target: Connection, source: Path, *, replaces: bool) -> None:
     copy_from_file(source, target)
 
 
-def check_file(path: Path) -> None:
-    """Return where a file is a sound database of proxyd; raise ``NotFoundError`` or ``StoreError`` where not."""
+def check_file(path: Path, over: Event | None = None) -> None:
+    """Return where a file is a sound database of proxyd; raise ``NotFoundError`` or ``StoreError`` where not.
+
+    Fails once ``over`` is set.
+    """
     if not path.is_file():
         raise NotFoundError(f"{path}: no such file")
     with store_errors(), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        end_when(over, connection)
         said = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if said != "ok":
             raise StoreError(f"{path} is damaged: {said}")

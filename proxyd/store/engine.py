@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -65,7 +66,10 @@ class Upkeep(Protocol):
         """
 
     async def backup(self, target: Path) -> None:
-        """Write a consistent copy to ``target``, which must not exist; others go on meanwhile."""
+        """Write a consistent copy to ``target``, which must not exist; others go on meanwhile.
+
+        A cancellation breaks it off, and waits until it has ended; half a copy may be left.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,17 @@ class StoreConnections:
     readers: Connections
     people: Connections
     upkeep: Upkeep
+
+
+async def breakable(work: Coroutine[Any, Any, T], break_off: Callable[[], object]) -> T:
+    """Return what is done in a thread; a cancellation calls ``break_off`` and waits for the end of the thread."""
+    working = asyncio.create_task(work, name="thread")
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        break_off()
+        await asyncio.gather(working, return_exceptions=True)
+        raise
 
 
 async def migrate(writer: Connections, revision: str = "head") -> None:

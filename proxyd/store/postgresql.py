@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from proxyd.errors import StoreError, StoreUnreachableError
 from proxyd.store.copying import copy_to_file
-from proxyd.store.engine import LOCKS, StoreConnections, store_errors
+from proxyd.store.engine import LOCKS, StoreConnections, breakable, store_errors
 from proxyd.store.tables import metadata
 
 LOCK_OF = {"planner": 2, "notifier": 3}
@@ -143,7 +143,19 @@ class PostgresUpkeep:
 
         It is made on a loop of its own, in a thread, for SQLite's side of it would hold up this one.
         """
-        await asyncio.to_thread(lambda: asyncio.run(_copy(self._engine.url, target)))
+        runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        loop = runner.get_loop()
+        copying = loop.create_task(_copy(self._engine.url, target), name="copy")
+
+        def run() -> None:
+            with runner:
+                loop.run_until_complete(copying)
+
+        def break_off() -> None:
+            with suppress(RuntimeError):  # it has just ended, and its loop with it
+                loop.call_soon_threadsafe(copying.cancel)
+
+        await breakable(asyncio.to_thread(run), break_off)
 
 
 async def _copy(url: URL, target: Path) -> None:

@@ -12,12 +12,13 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
+from threading import Event
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 
 from proxyd.errors import StoreError
-from proxyd.store.engine import StoreConnections, sqlite_url, store_errors
+from proxyd.store.engine import StoreConnections, breakable, sqlite_url, store_errors
 
 # SQLite before 3.51.3 can damage a WAL when two connections write or checkpoint at once; Debian 12 ships 3.40. So only
 # the writer's one connection writes, and only it checkpoints. A commit is on the disk before anything is sent out: even
@@ -25,6 +26,7 @@ from proxyd.store.engine import StoreConnections, sqlite_url, store_errors
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=5000", "wal_autocheckpoint=0")
 _READ_PRAGMAS = ("query_only=ON", "busy_timeout=5000")
 _READERS, _PEOPLE = 4, 2
+_STEPS = 100_000  # of SQLite's machine, some milliseconds: so often it looks whether it is to break off
 
 T = TypeVar("T")
 
@@ -74,7 +76,14 @@ class SqliteUpkeep:
 
     async def backup(self, target: Path) -> None:
         """Write a consistent copy of the database to ``target``, which must not exist; writes go on meanwhile."""
-        await self._people.call_bare(lambda engine: copy_file(Path(engine.url.database or ""), target))
+        over = Event()
+        copying = self._people.call_bare(lambda engine: copy_file(Path(engine.url.database or ""), target, over))
+        await breakable(copying, over.set)
+
+
+def end_when(over: Event | None, connection: sqlite3.Connection) -> None:
+    """Let what a connection does fail once ``over`` is set."""
+    connection.set_progress_handler(None if over is None else over.is_set, _STEPS)
 
 
 @contextmanager
@@ -165,13 +174,14 @@ def _run(engine: Engine, statement: str) -> None:
         connection.connection.cursor().execute(statement).close()
 
 
-def copy_file(source: Path, target: Path) -> None:
+def copy_file(source: Path, target: Path, over: Event | None = None) -> None:
     """Copy a database, as it is at one moment, to a file that does not exist; on a connection of its own.
 
-    On return the copy is on the disk, which VACUUM INTO does not see to.
+    Fails once ``over`` is set. On return the copy is on the disk, which VACUUM INTO does not see to.
     """
     uri = f"{source.absolute().as_uri()}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+        end_when(over, connection)
         target.touch(0o600, exist_ok=False)  # it holds secrets; SQLite fills it
         connection.execute("VACUUM INTO ?", (str(target),))
     sync(target)

@@ -151,8 +151,12 @@ async def test_a_profiles_directory_that_is_not_there_is_said(tmp_path: Path) ->
         assert "Traceback" not in daemon.log
 
 
-async def test_the_log_is_json_where_nobody_looks(tmp_path: Path) -> None:
-    async with world(tmp_path) as w:
+async def test_the_log_is_json_where_nobody_looks_and_says_each_step_once(tmp_path: Path, database: str | Path) -> None:
+    async with world(tmp_path, database=str(database)) as w:
         await w.daemon.start()
         await w.daemon.stop()
-        assert {"listening", "running", "draining"} <= {json.loads(line)["event"] for line in w.daemon.log.splitlines()}
+        lines = [json.loads(line) for line in w.daemon.log.splitlines()]
+    serving = [line["serves"] for line in lines if line["event"] == "listening"]
+    assert serving == (["the API"] if isinstance(database, Path) else ["health", "the API"])  # then it leads
+    for step in ("running", "draining", "stopped"):
+        assert [line["event"] for line in lines].count(step) == 1

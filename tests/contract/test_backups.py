@@ -7,6 +7,8 @@ import shutil
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from sqlite3 import OperationalError
+from threading import Event
 from typing import Any
 
 import pytest
@@ -17,6 +19,8 @@ from proxyd.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.ports import Wanted
 from proxyd.rules import Notification, Observation, SourceState
 from proxyd.store import SqlStore, back_up, copy_database, open_store, owner_lock, restore, vacuum
+from proxyd.store.backups import check_file
+from proxyd.store.sqlite import copy_file
 from tests.contract.test_store import ENDPOINT
 from tests.servers import PostgresServer
 
@@ -46,6 +50,20 @@ async def test_a_backup_made_while_a_daemon_writes_is_one_state_of_it(
     assert backup.stat().st_mode & 0o777 == 0o600
     with pytest.raises(ConflictError, match="is there already"):
         await back_up(database, backup)
+
+
+async def test_copies_of_a_file_and_checks_of_them_can_be_broken_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database, over = tmp_path / "p.db", Event()
+    monkeypatch.setattr("proxyd.store.sqlite._STEPS", 1)
+    async with open_store(database, GRID) as store, store.writer.running():
+        await put(store, "kept")
+    over.set()
+    with pytest.raises(StoreError, match="interrupted"):
+        check_file(database, over)
+    with pytest.raises(OperationalError, match="interrupted"):
+        copy_file(database, tmp_path / "copy.db", over)
 
 
 async def test_a_restored_database_is_what_was_backed_up(

@@ -15,17 +15,17 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from proxyd.api import Quota, StreamSettings, make_app, new_token
 from proxyd.app import Parts, build
-from proxyd.config import SecretStore, load
+from proxyd.config import SecretStore, Settings, load
 from proxyd.daemon import DaemonControl, PushParts
 from proxyd.errors import DeliveryError, FetchError
 from proxyd.fleet import LocalTransport
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.model.profile import MailDelivery, PageClass
-from proxyd.ports import Message, Scope
+from proxyd.ports import Clock, Message, Prober, Scope
 from proxyd.probing.feed_items import ParsedFeed
 from proxyd.rules import Notification, Observation, SourceState, iso_time
-from proxyd.store import open_store
+from proxyd.store import SqlStore, open_store
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, PoissonOrigin, rule, source
 
@@ -91,6 +91,19 @@ def told(name: str, *, rule_name: str = "r", at_s: float = T0, **data: Any) -> N
     return Notification(name, rule_name, "s", at_s, at_s, False, json.dumps(body).encode(), ())
 
 
+def offline_parts(settings: Settings, store: SqlStore, clock: Clock, prober: Prober) -> Parts:
+    """Return what a daemon is made of that delivers nothing and has no hubs."""
+    return Parts(
+        clock=clock,
+        store=store,
+        transport=LocalTransport(prober),
+        pushes=PushParts(NoHub(), NoParser(), ""),
+        channel=RefusingChannel(),
+        secrets=SecretStore(settings, {"SECRET_A": "x"}),
+        rng=np.random.default_rng(1),
+    )
+
+
 @asynccontextmanager
 async def running_api(
     folder: Path, streams: StreamSettings | None = None, quota: Quota | None = None
@@ -103,15 +116,7 @@ async def running_api(
     settings = load(environ={}, profiles=profiles)
     clock = FakeClock(T0)
     async with open_store(folder / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
-        parts = Parts(
-            clock=clock,
-            store=store,
-            transport=LocalTransport(PoissonOrigin({}, clock.time_s)),
-            pushes=PushParts(NoHub(), NoParser(), ""),
-            channel=RefusingChannel(),
-            secrets=SecretStore(settings, {"SECRET_A": "x"}),
-            rng=np.random.default_rng(1),
-        )
+        parts = offline_parts(settings, store, clock, PoissonOrigin({}, clock.time_s))
         _, control = build(settings, parts)
         await control.declarations.start()
         app = make_app(control, trusted=False, stream_settings=streams or StreamSettings(), quota=quota)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, text
 
-from proxyd.daemon.housekeeping import Chores, back_up, housekeeping, make_scheduler, newest_backup_s
+from proxyd.daemon.housekeeping import Chores, Housekeeping, back_up, make_scheduler, newest_backup_s
 from proxyd.metrics import Metrics
 from proxyd.model.chronon import ChrononGrid
 from proxyd.store import SqlStore, open_store
@@ -47,7 +47,7 @@ async def test_a_job_that_is_an_hour_late_still_runs_once() -> None:
 
 
 async def test_housekeeping_starts_and_ends_with_its_context(store: SqlStore) -> None:
-    async with housekeeping(store, FakeClock(), Metrics(), Chores(1.0)):
+    async with Housekeeping(store, FakeClock(), Metrics(), Chores(1.0)).running():
         await store.ping()
 
 
@@ -62,8 +62,33 @@ async def test_a_chore_that_hangs_does_not_hold_up_the_end(store: SqlStore, monk
     monkeypatch.setattr(scheduler, "add_job", partial(scheduler.add_job, next_run_time=datetime.now(UTC)))
     monkeypatch.setattr("proxyd.daemon.housekeeping.make_scheduler", lambda: scheduler)
     async with asyncio.timeout(30.0):
-        async with housekeeping(store, FakeClock(), Metrics(), Chores(1e9, patience_s=0.01)):
+        keeping = Housekeeping(store, FakeClock(), Metrics(), Chores(1e9))
+        async with keeping.running():
             await begun.wait()
+            await keeping.drain(0.01)
+
+
+async def test_the_end_breaks_off_a_copy_however_long_it_might_wait(
+    store: SqlStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, scheduler, folder = asyncio.Event(), make_scheduler(), tmp_path / "backups"
+
+    async def begin(_upkeep: object, target: Path) -> None:
+        await asyncio.to_thread(target.write_text, "half")
+        begun.set()
+        await asyncio.Future()
+
+    monkeypatch.setattr(type(store.upkeep), "backup", begin)
+    monkeypatch.setattr(scheduler, "add_job", partial(scheduler.add_job, next_run_time=datetime.now(UTC)))
+    monkeypatch.setattr("proxyd.daemon.housekeeping.make_scheduler", lambda: scheduler)
+    metrics = Metrics()
+    keeping = Housekeeping(store, FakeClock(1e9), metrics, Chores(1e9, folder))
+    async with asyncio.timeout(30.0), keeping.running():
+        metrics.backup_s.set(5.0)
+        await begun.wait()
+        await keeping.drain(1e9)
+    assert list(folder.iterdir()) == []
+    assert metrics.registry.get_sample_value("proxyd_last_backup_timestamp_seconds") == 5.0
 
 
 async def test_only_the_newest_backups_are_kept(store: SqlStore, tmp_path: Path) -> None:
@@ -78,7 +103,7 @@ async def test_only_the_newest_backups_are_kept(store: SqlStore, tmp_path: Path)
 
 async def sample(store: SqlStore, chores: Chores, name: str) -> float | None:
     metrics = Metrics()
-    async with housekeeping(store, FakeClock(1e9), metrics, chores):
+    async with Housekeeping(store, FakeClock(1e9), metrics, chores).running():
         return metrics.registry.get_sample_value(name)
 
 

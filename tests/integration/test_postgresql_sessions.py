@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,30 @@ async def test_both_sides_of_every_session_notice_when_the_other_machine_is_gone
             await each.call(look)
         await connections.upkeep.backup(tmp_path / "copy.db")
     assert found == [["30", "10", "3"]] * 4
+
+
+async def test_a_backup_that_is_cancelled_has_ended_then(
+    postgresql: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, begun, ended = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def take_long(source: Connection, _target: Path) -> None:
+        try:
+            loop.call_soon_threadsafe(begun.set)
+            source.execute(text("SELECT pg_sleep(20)"))
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(module, "copy_to_file", take_long)
+    async with open_connections(postgresql.create()) as connections:
+        copying = asyncio.create_task(connections.upkeep.backup(tmp_path / "copy.db"))
+        await begun.wait()
+        copying.cancel()
+        begun_s = loop.time()
+        await asyncio.wait([copying])
+    assert copying.cancelled()
+    assert ended.is_set()
+    assert loop.time() - begun_s < 10.0
 
 
 async def test_a_backup_does_not_wait_for_a_server_that_takes_connections_and_says_nothing(
