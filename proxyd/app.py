@@ -21,6 +21,7 @@ from aiohttp import ClientSession
 from proxyd.api import ApiSettings, Quota, new_token, serve_api
 from proxyd.clock import SystemClock
 from proxyd.config import SecretStore, Settings, Supervision, socket_address, supervision
+from proxyd.config.profiles import check_settings, read_directory
 from proxyd.daemon import (
     Bell,
     Chores,
@@ -36,12 +37,11 @@ from proxyd.daemon import (
     Pushes,
     PushParts,
     Supervisor,
-    read_directory,
 )
 from proxyd.errors import ConfigError, NotFoundError, ProfileError
 from proxyd.estimation import Cycle
 from proxyd.fleet import LocalTransport
-from proxyd.language import CheckSettings, check
+from proxyd.language import check
 from proxyd.metrics import ROLES, Metrics
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.outcome import ProbeOutcome, ProbeRequest
@@ -63,7 +63,6 @@ from proxyd.notify import (
     MailSettings,
     Pings,
     WebhookChannel,
-    is_installed,
 )
 from proxyd.politeness import EndpointLimits
 from proxyd.ports import Channel, Clock, Scope, Transport
@@ -77,18 +76,6 @@ _MALLOC = {-8: 2, -3: 2**20, -1: 2**20}  # M_ARENA_MAX, M_MMAP_THRESHOLD and M_T
 _YOUNG_OBJECTS = 50_000
 _THREAD_TURN_S = 0.0002
 log = structlog.get_logger("app")
-
-
-def check_settings(settings: Settings) -> CheckSettings:
-    """Return what the language's checker needs of the settings."""
-    return CheckSettings(
-        secret_env_prefix=settings.secret_env_prefix,
-        chronon_s=settings.chronon,
-        can_subscribe=bool(settings.public_url),
-        can_mail=bool(settings.smtp and settings.mail_from),
-        channel_schemes=frozenset(settings.channel_schemes),
-        has_channels=is_installed(),
-    )
 
 
 def decider_settings(settings: Settings) -> DeciderSettings:

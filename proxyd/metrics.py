@@ -17,8 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from proxyd import __version__
 from proxyd.model.outcome import OutcomeKind
-from proxyd.model.schedule import Reason
-from proxyd.scheduling import CONSTRAINTS
+from proxyd.model.schedule import Constraint, Reason
 
 ROLES = ("planner", "prober", "notifier")
 SHARES = (0.5, 0.9, 0.99)
@@ -44,7 +43,7 @@ class Metrics:
         self.postponed = Counter(
             "proxyd_postponed_probes", "Probes that were due and held back, by constraint.", ["constraint"], registry=r
         )
-        for constraint in CONSTRAINTS:
+        for constraint in Constraint:
             self.postponed.labels(constraint)
         self.dropped = Counter("proxyd_dropped_probes", "Planned probes whose chronon passed in a stall.", registry=r)
         self.lost = Counter(

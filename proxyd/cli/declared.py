@@ -10,7 +10,7 @@ from proxyd.cli.printing import counted, print_json, print_lines
 from proxyd.cli.tables import print_table
 from proxyd.client import ApiError
 from proxyd.client.types import ChangesMade, CostShown, ProfileListed, Rule
-from proxyd.daemon import read_text
+from proxyd.config.profiles import read_text
 from proxyd.net import visible
 
 

@@ -6,10 +6,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from proxyd import app
 from proxyd.cli.printing import print_text
 from proxyd.config import load
-from proxyd.daemon import read_directory
+from proxyd.config.profiles import check_settings, read_directory
 from proxyd.errors import ConfigError, ProfileError
 from proxyd.language import SourceText, check, listing_texts, opml, read_listing
 from proxyd.net import for_xml
@@ -25,7 +24,7 @@ def import_feeds(options: argparse.Namespace) -> int:
     texts = listing_texts(listed, options.name, pages=options.pages)
     paths = _paths(options.out or Path("imported.profile"), len(texts))
     named = [SourceText(str(path), text) for path, text in zip(paths, texts, strict=True)]
-    checked = check(named, app.check_settings(load(options.config)))
+    checked = check(named, check_settings(load(options.config)))
     if checked.errors:
         raise ProfileError(checked.errors)
     if options.out is None:
@@ -43,7 +42,7 @@ def import_feeds(options: argparse.Namespace) -> int:
 def export(options: argparse.Namespace) -> int:
     """Print the sources of the profiles as OPML."""
     settings = load(options.config)
-    checked = check(read_directory(settings.profiles), app.check_settings(settings))
+    checked = check(read_directory(settings.profiles), check_settings(settings))
     if checked.declaration is None:
         raise ProfileError(checked.errors)
     print(opml({for_xml(source.source_id): source.url for source in checked.declaration.sources.values()}))

@@ -6,12 +6,11 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from proxyd import app
 from proxyd.cli.asking import socket_of
 from proxyd.cli.printing import counted, print_json, print_lines, print_text
 from proxyd.client import Client
 from proxyd.config import Settings, load
-from proxyd.daemon import read_directory, read_text
+from proxyd.config.profiles import check_settings, read_directory, read_text
 from proxyd.errors import ConfigError, ProfileError, ProxydError, RuleError
 from proxyd.language import Checked, SourceText, format_parsed, parse
 from proxyd.language import check as check_texts
@@ -22,7 +21,7 @@ from proxyd.net import visible
 def check(options: argparse.Namespace) -> int:
     """Check profiles as one declaration and print every error with its place."""
     texts, settings = _texts(options.paths), load(options.config)
-    checked = check_texts(texts, app.check_settings(settings))
+    checked = check_texts(texts, check_settings(settings))
     declared = checked.declaration
     restarting = [] if declared is None else asyncio.run(_restarting(declared, settings))
     if options.json:

@@ -39,7 +39,7 @@ from proxyd.config.values import (
     without_credentials,
 )
 from proxyd.errors import ConfigError
-from proxyd.scheduling.budget import Budget
+from proxyd.model.budget import Budget
 
 
 class Settings(BaseModel):

@@ -11,7 +11,7 @@ from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
-from proxyd.scheduling.budget import Budget, BudgetHours
+from proxyd.model.budget import Budget, BudgetHours
 
 _DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _RATE_PERIODS = {

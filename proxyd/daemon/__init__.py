@@ -2,7 +2,7 @@
 
 from proxyd.daemon.control import Bell, DaemonControl
 from proxyd.daemon.daemon import Daemon, DaemonSettings, Loops
-from proxyd.daemon.declarations import Declarations, read_directory, read_text
+from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.housekeeping import Chores
 from proxyd.daemon.notifying import DistantNotifier, Notifier, Notifying
 from proxyd.daemon.planning import Planning
@@ -26,6 +26,4 @@ __all__ = [
     "PushParts",
     "Pushes",
     "Supervisor",
-    "read_directory",
-    "read_text",
 ]

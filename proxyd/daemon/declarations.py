@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 import structlog
 
+from proxyd.config.profiles import read_directory
 from proxyd.errors import (
     ChangedError,
     ConfigError,
@@ -18,7 +19,6 @@ from proxyd.errors import (
     NotFoundError,
     ProfileError,
     RuleError,
-    RuleSyntaxError,
 )
 from proxyd.estimation import MOST_CHANGES
 from proxyd.language import (
@@ -46,39 +46,6 @@ from proxyd.store import SqlStore, StoredText
 log = structlog.get_logger("profiles")
 _API_TEXT = "api"
 _NOTHING: Mapping[SourceText, Parsed] = MappingProxyType({})
-
-
-def read_directory(folder: Path) -> list[SourceText]:
-    """Return the ``*.profile`` texts of a directory in name order.
-
-    Raises
-    ------
-    ConfigError
-        There is no such directory, or a file of it cannot be read.
-    ProfileError
-        A file is not UTF-8.
-    """
-    if not folder.is_dir():
-        raise ConfigError([f"profiles: there is no directory {folder}; make it, or name another one"])
-    return [read_text(path) for path in sorted(folder.glob("*.profile"))]
-
-
-def read_text(path: Path) -> SourceText:
-    """Return one profile text, named by its path."""
-    try:
-        return SourceText(str(path), path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        text = path.read_bytes().decode("utf-8", errors="replace")
-        start = text.find("\ufffd")
-        raise ProfileError(
-            [
-                RuleSyntaxError(
-                    "not UTF-8; save the file as UTF-8", text=text, start=start, stop=start + 1, file=str(path)
-                )
-            ]
-        ) from error
-    except OSError as error:
-        raise ConfigError([f"{path}: {error.strerror or error}"]) from error
 
 
 class Declarations:

@@ -1,9 +1,9 @@
-"""Probes that were planned, each with its reason."""
+"""Probes that were planned, each with its reason, and why others were not."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 
 from proxyd.model.chronon import Chronon
 
@@ -25,6 +25,18 @@ class Reason(Enum):
     SPEND = "spare budget"
     RETRY = "retry"
     SAFETY = "safety"  # the source's hub pushes; does it push everything?
+
+
+class Constraint(StrEnum):
+    """Why a probe that is wanted is not made now."""
+
+    BACK_OFF = "back-off"
+    SOURCE_POLITENESS = "source politeness"
+    HOST_POLITENESS = "host politeness"
+    HOST_THROTTLED = "throttled host"
+    BUDGET = "budget"
+    OVERLOAD = "overload"  # this machine manages no more in a chronon
+    FRESHNESS = "freshness"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """From the outbox to where people are."""
 
-from proxyd.notify.channel import AppriseChannel, is_installed
+from proxyd.notify.channel import AppriseChannel
 from proxyd.notify.channels import Channels
 from proxyd.notify.dispatcher import Dispatcher, DispatcherSettings
 from proxyd.notify.mail import MailChannel, MailSettings
@@ -17,6 +17,5 @@ __all__ = [
     "MailSettings",
     "Pings",
     "WebhookChannel",
-    "is_installed",
     "known_secret",
 ]

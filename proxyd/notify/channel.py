@@ -7,18 +7,13 @@ import logging
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
-from importlib.util import find_spec
 
+from proxyd.config.profiles import has_channels
 from proxyd.errors import DeliveryError
 from proxyd.notify.messages import plain_text, subject
 from proxyd.ports import Message
 
 _THREADS = 4
-
-
-def is_installed() -> bool:
-    """Return whether messages can be sent to channels."""
-    return find_spec("apprise") is not None
 
 
 class AppriseChannel:
@@ -60,7 +55,7 @@ class AppriseChannel:
         if scheme not in self._schemes:
             message = f"the setting channel_schemes does not allow {scheme}://: add it, restart and replay"
             raise DeliveryError(message, retryable=False)
-        if not is_installed():
+        if not has_channels():
             raise DeliveryError("proxyd[apprise] is not installed: install it, restart and replay", retryable=False)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from proxyd.estimation import HOUR_S
 from proxyd.model.chronon import Chronon, Epoch
 from proxyd.model.profile import Source
+from proxyd.model.schedule import Constraint
 from proxyd.rules.compiled import Compiled
 from proxyd.rules.demands import explained_policy
 from proxyd.rules.estimates import Estimates, Misfit, zone_s
@@ -46,7 +47,7 @@ class Explanation:
     blocked_by: str | None
     earliest_s: float | None
     rules: tuple[str, ...]
-    postponed: Mapping[str, int]
+    postponed: Mapping[Constraint, int]
     unmet_intervals: int
     state: SourceState
     moved_url: str | None = None

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from proxyd.model.chronon import Chronon, Epoch
 from proxyd.model.interval import ExecutionInterval
-from proxyd.scheduling.page import OVER_BUDGET, Page
+from proxyd.model.schedule import Constraint
+from proxyd.scheduling.page import Page
 from proxyd.scheduling.planner import Planner
 from proxyd.scheduling.starts import PlannedProbe
 
@@ -20,7 +21,7 @@ class Unmet:
 
     Examples
     --------
-    >>> Unmet(ExecutionInterval("s", "r", 3, 5), OVER_BUDGET).constraint
+    >>> str(Unmet(ExecutionInterval("s", "r", 3, 5), Constraint.BUDGET).constraint)
     'budget'
     """
 
@@ -134,4 +135,4 @@ class _Watch:
         grid = planner.settings.grid
         if page.pushed_until_s > grid.start_s(interval.start):
             return PUSHED
-        return planner.blocked_by(page, grid.start_s(deadline)) or OVER_BUDGET
+        return planner.blocked_by(page, grid.start_s(deadline)) or Constraint.BUDGET

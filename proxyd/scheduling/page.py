@@ -6,15 +6,10 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 from proxyd.model.chronon import Chronon
+from proxyd.model.schedule import Constraint
 from proxyd.politeness import ProbeLog
 from proxyd.scheduling.demand import Demands
 from proxyd.scheduling.fleet import WeekPlan
-
-BACK_OFF, SOURCE_POLITENESS, HOST_POLITENESS = "back-off", "source politeness", "host politeness"
-FRESHNESS = "freshness"
-HOST_THROTTLED = "throttled host"
-OVER_BUDGET, OVERLOAD = "budget", "overload"  # what leaves no room for more in a chronon
-CONSTRAINTS = (BACK_OFF, SOURCE_POLITENESS, HOST_POLITENESS, HOST_THROTTLED, OVER_BUDGET, OVERLOAD, FRESHNESS)
 
 
 @dataclass(slots=True)
@@ -46,7 +41,7 @@ class Page:
     >>> from proxyd.politeness import PolitenessBudget
     >>> page = Page("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
     >>> page.log.record(100.0)
-    >>> page.allowed_s(), page.blocked_by(120.0)
+    >>> page.allowed_s(), str(page.blocked_by(120.0))
     (160.0, 'source politeness')
     """
 
@@ -64,7 +59,7 @@ class Page:
     window: int | None = None
     dispersion: float = 1.0
     wake: Chronon = 0
-    postponed: dict[str, int] = field(default_factory=dict)
+    postponed: dict[Constraint, int] = field(default_factory=dict)
 
     @property
     def priced_weight(self) -> float:
@@ -108,10 +103,10 @@ class Page:
         """Whether a hub pushes what is new."""
         return self.last_seen_s is not None and self.pushed_until_s > now_s
 
-    def blocked_by(self, now_s: float) -> str | None:
+    def blocked_by(self, now_s: float) -> Constraint | None:
         """Return the constraint of the source that forbids a start at ``now_s``."""
         if self.not_before_s > now_s:
-            return BACK_OFF
+            return Constraint.BACK_OFF
         if self.log.earliest_s() > now_s:
-            return SOURCE_POLITENESS
-        return FRESHNESS if self.fresh_until_s > now_s else None
+            return Constraint.SOURCE_POLITENESS
+        return Constraint.FRESHNESS if self.fresh_until_s > now_s else None

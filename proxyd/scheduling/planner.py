@@ -13,12 +13,12 @@ from operator import attrgetter
 import numpy as np
 
 from proxyd.model.chronon import Chronon, Epoch
-from proxyd.model.schedule import Probe, Reason
+from proxyd.model.schedule import Constraint, Probe, Reason
 from proxyd.politeness import HostBudgets
 from proxyd.scheduling.candidates import LOOKAHEAD_CHRONONS, Candidate, Candidates
 from proxyd.scheduling.dues import Dues
 from proxyd.scheduling.fleet import WeekPlan
-from proxyd.scheduling.page import HOST_POLITENESS, HOST_THROTTLED, OVER_BUDGET, OVERLOAD, Page
+from proxyd.scheduling.page import Page
 from proxyd.scheduling.parts import parted
 from proxyd.scheduling.settings import PlannerSettings
 from proxyd.scheduling.sleeping import Sleeping
@@ -59,9 +59,9 @@ class Planner:
         self.hosts = HostBudgets(settings.host_budget)
         self._blocked_s: dict[str, float] = {}
         self._in_flight: dict[str, Chronon] = {}
-        self.held_back: list[tuple[str, str]] = []
+        self.held_back: list[tuple[str, Constraint]] = []
         self.passed_over = 0
-        self.limit = OVER_BUDGET
+        self.limit = Constraint.BUDGET
         self._sleeping = Sleeping()
         self._awake: set[str] = set()
         self._unseen, self._due = Waiting(), Waiting()
@@ -187,7 +187,7 @@ class Planner:
         start_s = self.settings.grid.start_s(now)
         stop_s = self.settings.grid.start_s(now + 1)
         capacity = self.settings.capacity(now)
-        self.limit = OVERLOAD if most < capacity else OVER_BUDGET
+        self.limit = Constraint.OVERLOAD if most < capacity else Constraint.BUDGET
         pace = Pace(start_s, stop_s - start_s, int(min(capacity, most)))
         chosen: list[PlannedProbe] = []
         hard = sorted(self._wanted(now), key=attrgetter("rank"))
@@ -196,7 +196,7 @@ class Planner:
             page = candidate.page
             earliest_s = max(start_s, self.earliest_s(page))
             if earliest_s >= stop_s - _ROUNDING_S:
-                self._postpone(page, self.blocked_by(page, stop_s - _ROUNDING_S) or HOST_POLITENESS)
+                self._postpone(page, self.blocked_by(page, stop_s - _ROUNDING_S) or Constraint.HOST_POLITENESS)
             elif (at_s := pace.take(earliest_s)) is None:
                 self._postpone(page, self.limit)
             else:
@@ -324,13 +324,13 @@ class Planner:
         """Return the earliest start that the page and its host allow, in unix seconds."""
         return max(page.allowed_s(), self.hosts.earliest_s(page.host), self._blocked_until_s(page))
 
-    def blocked_by(self, page: Page, now_s: float) -> str | None:
+    def blocked_by(self, page: Page, now_s: float) -> Constraint | None:
         """Return the constraint that forbids a start of the page at ``now_s``."""
         if (own := page.blocked_by(now_s)) is not None:
             return own
         if self._blocked_until_s(page) > now_s:
-            return HOST_THROTTLED
-        return HOST_POLITENESS if self.earliest_s(page) > now_s else None
+            return Constraint.HOST_THROTTLED
+        return Constraint.HOST_POLITENESS if self.earliest_s(page) > now_s else None
 
     # -- how
 
@@ -395,7 +395,7 @@ class Planner:
             if page.source_id not in self._in_flight:
                 yield self._candidates.detecting(page, gain)
 
-    def postponed(self, source_id: str) -> dict[str, int]:
+    def postponed(self, source_id: str) -> dict[Constraint, int]:
         """Return how often each constraint held back a page's probes."""
         page = self.pages[source_id]
         return dict(Counter(page.postponed) + self._unseen.passed_over(source_id) + self._due.passed_over(source_id))
@@ -423,7 +423,7 @@ class Planner:
         probe = Probe(page.source_id, now, reason, candidate.rule, page.rate_per_s * 86400.0)
         return PlannedProbe(probe, at_s)
 
-    def _postpone(self, page: Page, constraint: str) -> None:
+    def _postpone(self, page: Page, constraint: Constraint) -> None:
         self.held_back.append((page.source_id, constraint))
         page.postponed[constraint] = page.postponed.get(constraint, 0) + 1
         self._unseen.looked_at(page.source_id, self.limit)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
+from proxyd.model.budget import Budget
 from proxyd.model.chronon import Chronon, ChrononGrid
 from proxyd.politeness import PolitenessBudget
-from proxyd.scheduling.budget import Budget
 
 
 @dataclass(frozen=True, slots=True)

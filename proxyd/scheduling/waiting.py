@@ -10,13 +10,14 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from proxyd.model.schedule import Constraint
 from proxyd.scheduling.fleet import WeekPlan
-from proxyd.scheduling.page import OVER_BUDGET, OVERLOAD, Page
+from proxyd.scheduling.page import Page
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Gains: TypeAlias = Callable[[Ints], Floats]
-_LIMITS = (OVER_BUDGET, OVERLOAD)
+_LIMITS = (Constraint.BUDGET, Constraint.OVERLOAD)
 _UNPLANNED = -1
 _FOUND = 2048  # gains found anew in a call
 _SHORT = 4096  # pages on a new short list
@@ -175,19 +176,19 @@ class Waiting:
 
     # -- how often there was no room
 
-    def pass_over(self, limit: str) -> int:
+    def pass_over(self, limit: Constraint) -> int:
         """Note that all but those ``looked_at`` since the last call were passed over once more; return how many."""
         passed, self._told = len(self) - self._told, 0
         self._calls[_LIMITS.index(limit)] += 1
         return passed
 
-    def looked_at(self, source_id: str, limit: str) -> None:
+    def looked_at(self, source_id: str, limit: Constraint) -> None:
         """Note that a page was held back for a reason of its own; does nothing where it does not wait."""
         if (place := self._place.get(source_id)) is not None:
             self._kept[place, 3 + _LIMITS.index(limit)] += 1
             self._told += 1
 
-    def passed_over(self, source_id: str) -> Counter[str]:
+    def passed_over(self, source_id: str) -> Counter[Constraint]:
         """Return how often a page was passed over since it was put, by what left no room."""
         place = self._place.get(source_id)
         if place is None:

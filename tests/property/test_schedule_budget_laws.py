@@ -22,9 +22,10 @@ from proxyd.fleet import LocalTransport
 from proxyd.metrics import Metrics
 from proxyd.model.chronon import Epoch
 from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
+from proxyd.model.schedule import Constraint
 from proxyd.politeness import PolitenessBudget
 from proxyd.rules import Decider
-from proxyd.scheduling import CONSTRAINTS, Budget, PlannedProbe, outlook
+from proxyd.scheduling import Budget, PlannedProbe, outlook
 from proxyd.scheduling.fleet import WeekPlan
 from proxyd.simulate.rehearsal import Origins, rehearse
 from tests.fakes import FakeClock, settle
@@ -363,7 +364,7 @@ def test_every_interval_of_a_rule_is_planned_for_or_a_constraint_stands_against_
                 key = (name, demand.rule, interval.start)
                 met = any((name, at) in probed for at in range(interval.start, interval.deadline + 1))
                 assert met != (key in unmet)
-                assert met or unmet[key].constraint in CONSTRAINTS
+                assert met or unmet[key].constraint in set(Constraint)
     assert asked == len(coming.intervals)
 
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxyd.model.schedule import Constraint
 from proxyd.politeness import PolitenessBudget, ProbeLog
-from proxyd.scheduling import OVER_BUDGET, Demands, Page
+from proxyd.scheduling import Demands, Page
 from proxyd.scheduling.detection import index
 from proxyd.scheduling.waiting import Waiting
 
@@ -42,7 +43,7 @@ def step(waiting: Waiting, pages: list[Page], now_s: float, taken: int) -> list[
     for each in found:
         waiting.remove(each.source_id)
         pages.remove(each)
-    waiting.pass_over(OVER_BUDGET)
+    waiting.pass_over(Constraint.BUDGET)
     return found
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import subprocess
+import sys
 from importlib import import_module
 
 import pytest
@@ -118,3 +120,12 @@ def test_wrong_usage_exits_2(arguments: list[str], capsys: pytest.CaptureFixture
         main(arguments)
     assert ended.value.code == 2
     assert capsys.readouterr().err.startswith("usage: proxyd")
+
+
+def test_verbs_that_ask_a_daemon_or_read_texts_alone_load_no_store_and_no_science() -> None:
+    light = sorted(ASKING | {"check", "fmt", "import", "export"})
+    modules = sorted({ALL[verb].get_default("run").rpartition(".")[0] for verb in light})
+    said = f"import sys; {'; '.join(f'import proxyd.cli.{each}' for each in modules)}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", said], capture_output=True, check=True, text=True).stdout.split()
+    assert {"proxyd.client", "proxyd.language"} <= set(loaded)
+    assert set(loaded) & {"sqlalchemy", "scipy", "numba", "proxyd.daemon"} == set()

@@ -7,6 +7,7 @@ import asyncio
 from proxyd.daemon import ProbeLoop
 from proxyd.fleet import LocalTransport
 from proxyd.metrics import Metrics
+from proxyd.model.schedule import Constraint
 from proxyd.scheduling import Budget
 from tests.fakes import FakeClock, settle
 from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, rule, source
@@ -34,6 +35,6 @@ async def test_what_a_machine_that_fell_behind_leaves_out_is_not_laid_to_the_bud
     left_out = SOURCES - started - (2 * started + 16)
     assert (held_back(metrics, "overload"), held_back(metrics, "budget")) == (left_out, 0)
     explained = [found.planner.postponed(name) for name in names]
-    assert sum(counts.get("overload", 0) for counts in explained) == left_out
+    assert sum(counts.get(Constraint.OVERLOAD, 0) for counts in explained) == left_out
     await asyncio.gather(loop.drain(0.0), clock.advance(CHRONON_S))
     await task
