@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all verbs."""
-    parser = Parser(
+    parser: argparse.ArgumentParser = Parser(
         prog="proxyd",
         description="A monitoring proxy.",
         epilog=_EPILOG,

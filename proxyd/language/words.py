@@ -9,6 +9,8 @@ from functools import cache
 from lark import Lark
 from lark.lexer import PatternStr
 
+from proxyd.errors import NotFoundError
+
 START_RULES = ("statement_head", "source_option", "profile_option", "clause", "select", "trigger")
 
 AGGREGATES = frozenset({"COUNT", "SUM", "MIN", "MAX", "AVG"})
@@ -135,6 +137,7 @@ def expected(terminals: Collection[str], extra: Iterable[str] = ()) -> str:
 
 _CUTOFF, _SHORT_CUTOFF = 0.75, 0.6  # one wrong letter of three is two thirds alike
 _SHORT = 4
+_MOST_COMPARED = 2000
 
 
 def nearest(written: str, known: Iterable[str]) -> str | None:
@@ -159,6 +162,16 @@ def did_you_mean(written: str, known: Iterable[str]) -> str:
     """
     close = nearest(written, known)
     return f" Did you mean {close}?" if close is not None else ""
+
+
+def no_such(kind: str, name: str, known: Collection[str]) -> NotFoundError:
+    """Return the error that nothing is called so, with the nearest name, which among very many is not looked for.
+
+    >>> print(no_such("source", "pyhton", ["python", "kernel"]))
+    there is no source 'pyhton'. Did you mean python?
+    """
+    close = nearest(name, known) if len(known) <= _MOST_COMPARED else None
+    return NotFoundError(f"there is no {kind} {name!r}" + (f". Did you mean {close}?" if close is not None else ""))
 
 
 def suggest_keyword(written: str, terminals: Collection[str]) -> str:
