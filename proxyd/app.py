@@ -41,7 +41,7 @@ from proxyd.daemon import (
 from proxyd.errors import ConfigError, NotFoundError, ProfileError
 from proxyd.estimation import Cycle
 from proxyd.fleet import LocalTransport
-from proxyd.language import check
+from proxyd.language import check, did_you_mean
 from proxyd.metrics import ROLES, Metrics
 from proxyd.model.chronon import ChrononGrid
 from proxyd.model.outcome import ProbeOutcome, ProbeRequest
@@ -307,7 +307,10 @@ def request_of(settings: Settings, target: str) -> ProbeRequest:
         raise ProfileError(checked.errors)
     source = checked.declaration.sources.get(target)
     if source is None:
-        raise NotFoundError(f"{target!r} is no address such as https://example.org/feed, and no source of the profiles")
+        hint = did_you_mean(target, checked.declaration.sources)
+        raise NotFoundError(
+            f"{target!r} is no source of the profiles; an address begins with https:// or http://.{hint}"
+        )
     return probe_request(source, checked.declaration)
 
 

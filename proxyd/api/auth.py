@@ -19,6 +19,8 @@ from proxyd.ports import Control, Scope, Token
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 BEARER = web.RequestKey("bearer", Token)
 """The token of a request; there is none where none is asked for."""
+_NO_TOKEN = "send Authorization: Bearer TOKEN; `proxyd token create` makes one"
+_WRONG_TOKEN = "this token is wrong, has expired or was dropped; `proxyd token create` makes another one"
 _FORM = re.compile(r"pxd_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 
 
@@ -56,11 +58,11 @@ def require(endpoint: Endpoint, control: Control, quotas: Quotas | None, handler
 
     async def guarded(request: web.Request) -> web.StreamResponse:
         header = request.headers.get("Authorization")
-        if header is None and endpoint.token_in_query:
-            header = f"Bearer {request.query.get('token', '')}"
+        if header is None and endpoint.token_in_query and "token" in request.query:
+            header = f"Bearer {request.query['token']}"
         token = await token_of(control, header or "")
         if token is None:
-            answer = problem(401, "Unauthorized", "send Authorization: Bearer TOKEN; `proxyd token create` makes one")
+            answer = problem(401, "Unauthorized", _WRONG_TOKEN if header else _NO_TOKEN)
             answer.headers["WWW-Authenticate"] = 'Bearer realm="proxyd"'
             return answer
         if quotas is not None:

@@ -31,8 +31,8 @@ from proxyd.api.models import (
 from proxyd.api.problems import BadRequestError, problem
 from proxyd.api.queries import InOrder, known_declaration, part_of
 from proxyd.api.written import written
-from proxyd.errors import NotFoundError, ProfileError
-from proxyd.language import listing_texts, opml, read_listing
+from proxyd.errors import ProfileError
+from proxyd.language import listing_texts, no_such, opml, read_listing
 from proxyd.net import for_xml
 from proxyd.ports import Changes, Control, OnlyIf
 
@@ -65,7 +65,7 @@ class Declared:
         name = request.match_info["name"]
         declared = declaration.profiles.get(name)
         if declared is None:
-            raise NotFoundError(f"there is no profile {name!r}")
+            raise no_such("profile", name, declaration.profiles)
         text = self._control.text_of(name)
         members = payloads.profile(declared, declaration, self._control)
         shown = ProfileShown(text=text, declared=written(self._control.statements_of(name)), **members)
@@ -142,9 +142,10 @@ class Declared:
     async def get_rule(self, request: web.Request) -> Rule:
         """Show one rule."""
         name = request.match_info["name"]
-        declared = known_declaration(self._control).rules.get(name)
+        rules = known_declaration(self._control).rules
+        declared = rules.get(name)
         if declared is None:
-            raise NotFoundError(f"there is no rule {name!r}")
+            raise no_such("rule", name, rules)
         return payloads.rule(declared, self._control)
 
     async def list_domains(self, request: web.Request) -> Page[DomainShown]:
@@ -166,10 +167,10 @@ class Declared:
     async def explain(self, request: web.Request) -> Explained:
         """Say why and when a source is probed next."""
         name = request.match_info["name"]
-        known_declaration(self._control)  # raises while the daemon starts
+        sources = known_declaration(self._control).sources  # raises while the daemon starts
         found = self._control.explain(name)
         if found is None:
-            raise NotFoundError(f"there is no source {name!r}")
+            raise no_such("source", name, sources)
         return payloads.explanation(found)
 
     async def reload(self, request: web.Request) -> Reloaded | web.Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -61,7 +62,7 @@ async def listening(
         try:
             await web.TCPSite(public, settings.host, settings.port).start()
         except OSError as error:
-            raise ConfigError([f"listen: {settings.host}:{settings.port}: {error.strerror or error}"]) from error
+            raise ConfigError([f"listen: {settings.host}:{settings.port}: {_why(error)}"]) from error
         addresses = [f"{address[0]}:{address[1]}" for address in public.addresses]
         log.info("listening", serves=serves, addresses=addresses)
         yield
@@ -69,6 +70,13 @@ async def listening(
         await public.cleanup()
         await local.cleanup()
         settings.socket.unlink(missing_ok=True)
+
+
+def _why(error: OSError) -> str:
+    """Return why an address cannot be listened on; the loop's own words name it once more."""
+    if error.errno == errno.EADDRINUSE:
+        return "the address is taken; end what listens there, or set another `listen` (PROXYD_LISTEN)"
+    return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error.strerror or error)
 
 
 async def _listen_locally(runner: web.AppRunner, settings: ApiSettings) -> None:

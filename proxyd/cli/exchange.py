@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from proxyd.cli.printing import print_text
+from proxyd.cli.printing import counted, print_text
 from proxyd.config import load
 from proxyd.config.profiles import check_settings, read_directory
 from proxyd.errors import ConfigError, ProfileError
@@ -35,7 +35,9 @@ def import_feeds(options: argparse.Namespace) -> int:
     for path, text in zip(paths, texts, strict=True):
         _write(path, text)
     where = " ".join(map(str, paths))
-    print(f"{len(listed)} sources in {where}; `proxyd check {options.out.parent}` checks them with the others")
+    print(
+        f"{counted(len(listed), 'source')} in {where}; `proxyd check {options.out.parent}` checks them with the others"
+    )
     return 0
 
 

@@ -13,6 +13,7 @@ from proxyd import __version__
 from proxyd.cli.daemon_arguments import add_daemon_verbs
 from proxyd.cli.local_arguments import add_local_verbs
 from proxyd.cli.science.arguments import add_science_verbs
+from proxyd.cli.verbs import Parser
 from proxyd.errors import ProxydError, UnreachableError
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all verbs."""
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = Parser(
         prog="proxyd",
         description="A monitoring proxy.",
         epilog=_EPILOG,

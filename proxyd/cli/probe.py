@@ -14,12 +14,14 @@ from proxyd.cli.printing import print_json, print_lines
 from proxyd.config import load
 from proxyd.language.quoting import quote_name, quote_text
 from proxyd.model.item import Item
-from proxyd.model.outcome import ProbeOutcome, ProbeRequest
+from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.net import visible, visible_line
 from proxyd.probing import HIDDEN, Exchange, Trip
 
 _SHOWN = 10
 _LINE = 160
+_PAGES_TOO = """What is no feed can be followed as a page: `proxyd import LIST --pages` takes addresses of whole pages,
+and a class with FROM CSS, XPATH or JSON reads values or rows of one."""
 _SECRET_HEADERS = frozenset({"set-cookie"})
 
 
@@ -86,6 +88,8 @@ def _print(request: ProbeRequest, outcome: ProbeOutcome, trip: Trip, *, debug: b
         print(f"  and {len(outcome.items) - _SHOWN} more")
     if outcome.items and request.page_class is None:
         print(visible(_statement(outcome)))
+    if outcome.kind is OutcomeKind.NOT_A_FEED and request.page_class is None:
+        print(_PAGES_TOO)
 
 
 def _line(item: Item) -> str:
@@ -128,7 +132,8 @@ def _statement(outcome: ProbeOutcome) -> str:
     span_days = (outcome.finished_s - times[0]) / 86400 if times else 0.0
     rate = len(times) / span_days if span_days > 0.5 else 0.0
     expect = f" EXPECT {max(1, round(rate * 7))} PER WEEK" if rate > 0 else ""
-    return f"CREATE SOURCE {quote_name(name)} OF RSS AT {quote_text(outcome.source_id)}{expect};"
+    url = outcome.permanent_url or outcome.source_id
+    return f"CREATE SOURCE {quote_name(name)} OF RSS AT {quote_text(url)}{expect};"
 
 
 def _time(time_s: float | None) -> str | None:

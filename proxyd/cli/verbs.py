@@ -3,11 +3,38 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
+from proxyd.model.nearest import nearest
+
 Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no public name
+
+
+class Parser(argparse.ArgumentParser):
+    """Names the nearest verb, option or choice where one is misspelt, below the usage of the verb it was given to."""
+
+    def parse_known_args(  # type: ignore[override]  # overloaded for other namespaces
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Return what was given; what no argument takes is an error here already."""
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            hint = _hint(unknown[0].partition("=")[0], self._option_string_actions)
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return options, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            choices = [str(each) for each in action.choices]
+            hint = _hint(str(value), choices) or f"; choose from {', '.join(choices)}"
+            raise argparse.ArgumentError(action, f"there is no {str(value)!r}{hint}")
+
+
+def _hint(written: str, known: Iterable[str]) -> str:
+    close = nearest(written, known)
+    return f"; did you mean {close}?" if close else ""
 
 
 def add_verb(verbs: Verbs, name: str, run: str | None, text: str, *examples: str) -> argparse.ArgumentParser:

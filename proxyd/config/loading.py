@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,17 @@ from pydantic import ValidationError
 
 from proxyd.config.settings import Settings
 from proxyd.errors import ConfigError
+from proxyd.model.nearest import nearest
 
 PREFIX = "PROXYD_"
 TOKEN = PREFIX + "TOKEN"
 _NO_SETTINGS = frozenset({PREFIX + "CONFIG", TOKEN, TOKEN + "_FILE"})
 _SECRETS_OF = {"proxy": "@", "nats": "@", "database": "//[^@?]*:[^@?]*@"}  # who the database knows us as is no secret
+_PLAIN = {
+    "bool_parsing": "must be true or false",
+    "int_parsing": "must be a whole number",
+    "float_parsing": "must be a number",
+}
 DEFAULT_FILE = Path("proxyd.toml")
 
 
@@ -31,45 +37,64 @@ def load(file: Path | None = None, *, environ: Mapping[str, str] | None = None, 
     """
     env = os.environ if environ is None else environ  # noqa: TID251 - this is the one place
     problems: list[str] = []
-    values = _from_file(file, env, problems)
-    values |= _from_environment(env, problems)
-    values |= {key: value for key, value in overrides.items() if value is not None}
+    named = file or (Path(env[PREFIX + "CONFIG"]) if PREFIX + "CONFIG" in env else None)
+    path = named or DEFAULT_FILE
+    from_file = _from_file(path, problems) if named is not None or path.exists() else {}
+    from_environment = _from_environment(env, problems)
+    given = {key: value for key, value in overrides.items() if value is not None}
+    places = {key: f"{path}: {key}" for key in from_file}
+    places |= {key: _variable(key, env) for key in from_environment} | {key: key for key in given}
     try:
-        settings = Settings.model_validate(values)
+        settings = Settings.model_validate(from_file | from_environment | given)
     except ValidationError as error:
-        problems += [_describe(dict(item)) for item in error.errors()]
+        problems += [_describe(dict(item), places) for item in error.errors()]
         raise ConfigError(problems) from error
     if problems:
         raise ConfigError(problems)
     return settings
 
 
-def _describe(item: Mapping[str, Any]) -> str:
-    key = ".".join(str(part) for part in item["loc"]) or "settings"
+def _variable(key: str, env: Mapping[str, str]) -> str:
+    name = PREFIX + key.upper()
+    return name if name in env else f"{name}_FILE"
+
+
+def _describe(item: Mapping[str, Any], places: Mapping[str, str]) -> str:
+    """Return where a value was given and what is wrong with it, without the value: it may be secret."""
+    key, *within = (str(part) for part in item["loc"]) if item["loc"] else ("settings",)
+    where = ".".join([places.get(key, key), *within])
     if item["type"] == "extra_forbidden":
-        return f"{key}: no such setting; `proxyd config` lists them"
-    return f"{key}: {item['msg'].removeprefix('Value error, ')}"
+        return f"{where}: {_unknown(key, Settings.model_fields)}"
+    said = _PLAIN.get(item["type"]) or item["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    return f"{where}: {said}"
 
 
-def _from_file(file: Path | None, env: Mapping[str, str], problems: list[str]) -> dict[str, Any]:
-    named = file or (Path(env[PREFIX + "CONFIG"]) if PREFIX + "CONFIG" in env else None)
-    path = named or DEFAULT_FILE
+def _unknown(name: str, known: Iterable[str]) -> str:
+    close = nearest(name, known)
+    return f"no such setting; did you mean {close}?" if close else "no such setting; `proxyd config` lists them"
+
+
+def _from_file(path: Path, problems: list[str]) -> dict[str, Any]:
+    """Return what a settings file says; numbers as texts, as variables have them: a duration must name its unit."""
     if not path.exists():
-        if named is not None:
-            problems.append(f"{path}: no such settings file")
+        problems.append(f"{path}: no such settings file")
         return {}
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        problems.append(f"{path}: it cannot be read ({error.strerror or error})")
+        return {}
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         problems.append(f"{path}: {error}")
         return {}
     for key, secret in _SECRETS_OF.items():
         if re.search(secret, str(values.get(key, ""))):
             name = PREFIX + key.upper()
-            problems.append(f"{key}: credentials belong in {name} or {name}_FILE, not in the settings file")
+            problems.append(f"{path}: {key}: credentials belong in {name} or {name}_FILE, not in the settings file")
     if values.get("smtp_password"):
-        problems.append("smtp_password: it belongs in PROXYD_SMTP_PASSWORD or PROXYD_SMTP_PASSWORD_FILE, not here")
-    return values
+        name = PREFIX + "SMTP_PASSWORD"
+        problems.append(f"{path}: smtp_password: it belongs in {name} or {name}_FILE, not here")
+    return {key: str(value) if type(value) in {int, float} else value for key, value in values.items()}
 
 
 def _from_environment(env: Mapping[str, str], problems: list[str]) -> dict[str, Any]:
@@ -81,12 +106,14 @@ def _from_environment(env: Mapping[str, str], problems: list[str]) -> dict[str, 
         if key.endswith("_file") and key.removesuffix("_file") in Settings.model_fields:
             try:
                 values.setdefault(key.removesuffix("_file"), Path(value).read_text(encoding="utf-8").strip())
-            except (OSError, UnicodeDecodeError) as error:
-                problems.append(f"{name}: {error}")
+            except OSError as error:
+                problems.append(f"{name}: {value} cannot be read ({error.strerror or error})")
+            except UnicodeDecodeError as error:
+                problems.append(f"{name}: {value}: {error}")
         elif key in Settings.model_fields:
             values[key] = value
         else:
-            problems.append(f"{name}: no such setting; `proxyd config` lists them")
+            problems.append(f"{name}: {_unknown(name, (PREFIX + key.upper() for key in Settings.model_fields))}")
     return values
 
 

@@ -31,18 +31,24 @@ _SECRETS_IN_QUERIES = {"password", "passfile", "dsn"}
 
 
 def parse_duration(value: object) -> float:
-    """Return seconds of ``200ms``, ``10s``, ``5m``, ``1h30m``, ``4w`` or a bare number of seconds.
+    """Return seconds of ``200ms``, ``10s``, ``5m``, ``1h30m`` or ``4w``; a number that is no text has seconds already.
 
-    >>> parse_duration("200ms"), parse_duration("1h30m"), parse_duration(5)
-    (0.2, 5400.0, 5.0)
+    A text without a unit is refused, but for 0: ``90`` may be meant as days.
+
+    >>> parse_duration("200ms"), parse_duration("1h30m"), parse_duration("0"), parse_duration(5)
+    (0.2, 5400.0, 0.0, 5.0)
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
         if not 0 <= value < inf:
             raise ValueError(f"{value} is not a duration")
         return float(value)
     text = str(value).strip()
+    if re.fullmatch(r"0+(\.0+)?", text):
+        return 0.0
     if re.fullmatch(r"\d+(\.\d+)?", text):
-        return float(text)
+        raise ValueError(
+            f"{text!r} is not a duration: it lacks a unit, such as in {text}s, {text}m, {text}h or {text}d"
+        )
     parts = re.findall(r"(\d+(?:\.\d+)?)(ms|[smhdw])", text)
     if not parts or "".join(n + u for n, u in parts) != text:
         raise ValueError(f"{text!r} is not a duration; write it like 200ms, 10s, 5m, 2h or 4w")
@@ -127,8 +133,20 @@ def check_networks(values: list[str]) -> list[str]:
         try:
             ip_network(value)
         except ValueError as error:
-            raise ValueError(f"{value!r} is not a network such as 10.0.0.0/8 or ::1/128") from error
+            raise ValueError(f"{value!r} is not a network such as {_network_of(value)}") from error
     return values
+
+
+def _network_of(value: str) -> str:
+    """Return the network that an address with a mask lies in, else two for an example.
+
+    >>> _network_of("10.1.2.3/8"), _network_of("home")
+    ('10.0.0.0/8', '10.0.0.0/8 or ::1/128')
+    """
+    try:
+        return str(ip_network(value, strict=False))
+    except ValueError:
+        return "10.0.0.0/8 or ::1/128"
 
 
 def _address(value: str, schemes: set[str]) -> SplitResult | None:
@@ -197,7 +215,7 @@ def check_public_url(value: str) -> str:
 
 def check_server(value: str) -> str:
     """Return host:port, or nothing; raise where it is none."""
-    return check_listen(value) if value else value
+    return _check_host_and_port(value, "mail.example.org:587") if value else value
 
 
 def check_mail_address(value: str) -> str:
@@ -221,9 +239,13 @@ def check_zone(value: str) -> str:
 
 def check_listen(value: str) -> str:
     """Return host:port; raise where it is none."""
+    return _check_host_and_port(value, "127.0.0.1:8080")
+
+
+def _check_host_and_port(value: str, example: str) -> str:
     match = re.fullmatch(r"(.+):(\d{1,5})", value)
     if match is None or int(match[2]) > 65535:
-        raise ValueError(f"{value!r} is not host:port, such as 127.0.0.1:8080")
+        raise ValueError(f"{value!r} is not host:port, such as {example}")
     return value
 
 

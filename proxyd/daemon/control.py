@@ -16,7 +16,7 @@ from proxyd.daemon.notifying import Notifying
 from proxyd.daemon.probing import ProbeLoop
 from proxyd.daemon.pushes import Pushes
 from proxyd.errors import BusyError, DeliveryError, NotFoundError, StoreError
-from proxyd.language import Statement
+from proxyd.language import Statement, no_such
 from proxyd.metrics import Metrics
 from proxyd.model.profile import Declaration, Delivery, WebhookDelivery, shown_endpoint
 from proxyd.notify import known_secret
@@ -157,7 +157,7 @@ class DaemonControl:
         """Return the execution intervals of a rule that were decided in the last days, newest first."""
         self._must_have_started()
         if rule not in self.declaration.rules:
-            raise NotFoundError(f"there is no rule {rule!r}")
+            raise no_such("rule", rule, self.declaration.rules)
         return await self.store.intervals(rule, self.clock.time_s() - days * _DAY_S, limit=limit)
 
     def _must_have_started(self) -> None:
@@ -167,7 +167,7 @@ class DaemonControl:
     def _known_source(self, source_id: str) -> None:
         self._must_have_started()
         if source_id not in self.declaration.sources:
-            raise NotFoundError(f"there is no source {source_id!r}")
+            raise no_such("source", source_id, self.declaration.sources)
 
     def fates(self, rules: Iterable[str]) -> Fates:
         """Return what became of the execution intervals of some rules."""
@@ -202,7 +202,7 @@ class DaemonControl:
         """Send a test message to every webhook, mail address and channel of a rule."""
         declared = self.declaration.rules.get(rule)
         if declared is None:
-            raise NotFoundError(f"there is no rule {rule!r}")
+            raise no_such("rule", rule, self.declaration.rules)
         return [await self._test(delivery, rule) for delivery in declared.deliveries]
 
     async def _test(self, delivery: Delivery, rule: str) -> DeliveryTest:
@@ -264,7 +264,7 @@ class DaemonControl:
     async def drop_token(self, name: str) -> None:
         """Let a token open nothing any more."""
         if not await self.store.access.drop_token(name):
-            raise NotFoundError(f"there is no token {name!r}")
+            raise NotFoundError(f"there is no token {name!r}; `proxyd token list` shows them")
 
     async def find_answer(self, bearer: str, key: str) -> StoredAnswer | None:
         """Return what was answered to a key within the last day."""

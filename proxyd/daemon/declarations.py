@@ -34,6 +34,7 @@ from proxyd.language import (
     Statement,
     check_parsed,
     format_statements,
+    no_such,
     parse,
 )
 from proxyd.metrics import Metrics
@@ -257,7 +258,7 @@ class Declarations:
     async def _drop_profile(self, name: str) -> Changes:
         self._refuse_owned(Kind.PROFILE, name)
         if _key(Kind.PROFILE, name) not in self._api:
-            raise NotFoundError(f"there is no profile {name!r}")
+            raise no_such("profile", name, self.current.profiles)
         gone = {_key(Kind.PROFILE, name)}
         for origin, statement in self._statements:
             if isinstance(statement, InsertNotification) and {p.value for p in statement.profiles} == {name}:

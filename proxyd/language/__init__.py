@@ -32,6 +32,7 @@ from proxyd.language.printer import (
 from proxyd.language.quoting import quote_name, quote_text
 from proxyd.language.settings import CheckSettings
 from proxyd.language.values import During, parse_during
+from proxyd.language.words import did_you_mean, no_such
 
 __all__ = [
     "FEED_PATHS",
@@ -55,6 +56,7 @@ __all__ = [
     "Statement",
     "check",
     "check_parsed",
+    "did_you_mean",
     "format_expression",
     "format_options",
     "format_parsed",
@@ -63,6 +65,7 @@ __all__ = [
     "format_statements",
     "format_trigger",
     "listing_texts",
+    "no_such",
     "opml",
     "parse",
     "parse_during",

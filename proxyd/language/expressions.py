@@ -201,7 +201,7 @@ class ExpressionChecker:
         resolved = replace(call, arguments=tuple(each.expression for each in arguments))
         function = FUNCTIONS.get(call.function)
         if function is None:
-            suggestion = did_you_mean(call.function, FUNCTIONS)
+            suggestion = did_you_mean(call.function, FUNCTIONS) or f" There are {', '.join(sorted(FUNCTIONS))}."
             self._reporter.error(f"there is no function {call.function}.{suggestion}", call.span)
             return Typed(resolved, None)
         if not function.takes(len(arguments)):

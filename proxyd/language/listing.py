@@ -139,9 +139,11 @@ def _opml(body: bytes, where: str) -> list[Listed]:
         raise ListingError(f"{where}:{error.lineno}: not well-formed XML") from error
     if root.getroottree().docinfo.internalDTD is not None:
         raise ListingError(f"{where} has a DOCTYPE, which is not safe to read; remove it")
-    outlines = ({str(k).lower(): str(v) for k, v in each.attrib.items()} for each in root.iter("outline"))
-    feeds = (outline for outline in outlines if outline.get("xmlurl", "").strip())
-    return [Listed(o.get("title") or o.get("text") or "", _address(o["xmlurl"], where)) for o in feeds]
+    outlines = ((each.sourceline, {k.lower(): str(v) for k, v in each.attrib.items()}) for each in root.iter("outline"))
+    feeds = ((line, outline) for line, outline in outlines if outline.get("xmlurl", "").strip())
+    return [
+        Listed(o.get("title") or o.get("text") or "", _address(o["xmlurl"], f"{where}:{line}")) for line, o in feeds
+    ]
 
 
 def _lines(body: bytes, where: str) -> list[Listed]:
@@ -162,7 +164,7 @@ def _address(text: str, where: str) -> str:
     except ValueError:
         parts = urlsplit("")
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ListingError(f"{where}: {text.strip()[:80]!r} is no http or https address")
+        raise ListingError(f"{where}: {text.strip()[:80]!r} is no http or https address; mend it, or leave it out")
     return url
 
 

@@ -21,8 +21,9 @@ from proxyd.language.nodes import (
 )
 from proxyd.language.pieces import Complaint, More, Piece, complain, read_piece
 from proxyd.language.scanner import Comment, RawToken, Shape, scan, scan_inner
-from proxyd.language.words import get_keyword, nearest
+from proxyd.language.words import get_keyword
 from proxyd.model.expression import Span
+from proxyd.model.nearest import nearest
 
 MAX_BYTES = 65_536
 MAX_ERRORS = 100

@@ -142,8 +142,17 @@ def complain(tokens: Sequence[RawToken], at: int, terminals: frozenset[str], ext
     suggestion = suggest_keyword(token.value, known) if token.shape is Shape.WORD else ""
     if not suggestion and before.shape is Shape.WORD and get_keyword(before.value) is None:
         suggestion = suggest_keyword(before.value, known).replace("?", f" where {show(before)} stands?")
-    message = f"{expected(terminals, extra)}; found {show(token)}.{suggestion}"
+    message = f"{expected(terminals, extra)}; found {show(token)}.{suggestion or _habit(token, before)}"
     return Complaint(message, token.start, token.stop)
+
+
+def _habit(token: RawToken, before: RawToken) -> str:
+    """Return what is written otherwise here than in languages that people may come from."""
+    if token.value == before.value == "=":
+        return " A single = compares."
+    if before.shape is Shape.QUOTED and before.stop == token.start and token.shape is not Shape.END:
+        return " Texts inside of QUERY and TRIGGER stand in single quotes."
+    return ""
 
 
 def show(token: RawToken) -> str:

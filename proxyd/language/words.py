@@ -1,13 +1,15 @@
-"""The words of the language: which are keywords, what users call them, and which known word is nearest."""
+"""The words of the language: which are keywords, what users call them, and hints at what was meant."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from difflib import get_close_matches
 from functools import cache
 
 from lark import Lark
 from lark.lexer import PatternStr
+
+from proxyd.errors import NotFoundError
+from proxyd.model.nearest import nearest
 
 START_RULES = ("statement_head", "source_option", "profile_option", "clause", "select", "trigger")
 
@@ -133,22 +135,7 @@ def expected(terminals: Collection[str], extra: Iterable[str] = ()) -> str:
     return f"expected {shown[0]}" if len(shown) == 1 else f"expected one of: {', '.join(shown)}"
 
 
-_CUTOFF, _SHORT_CUTOFF = 0.75, 0.6  # one wrong letter of three is two thirds alike
-_SHORT = 4
-
-
-def nearest(written: str, known: Iterable[str]) -> str | None:
-    """Return the known name closest to what was written, whatever their cases, or ``None``.
-
-    >>> nearest("channel.item.titel", ["channel.item.title", "channel.item.link"])
-    'channel.item.title'
-    """
-    by_folded: dict[str, str] = {}
-    for name in known:
-        by_folded.setdefault(name.casefold(), name)
-    folded = written[:200].casefold()
-    close = get_close_matches(folded, by_folded, n=1, cutoff=_CUTOFF if len(folded) > _SHORT else _SHORT_CUTOFF)
-    return by_folded[close[0]] if close else None
+_MOST_COMPARED = 2000
 
 
 def did_you_mean(written: str, known: Iterable[str]) -> str:
@@ -159,6 +146,16 @@ def did_you_mean(written: str, known: Iterable[str]) -> str:
     """
     close = nearest(written, known)
     return f" Did you mean {close}?" if close is not None else ""
+
+
+def no_such(kind: str, name: str, known: Collection[str]) -> NotFoundError:
+    """Return the error that nothing is called so, with the nearest name, which among very many is not looked for.
+
+    >>> print(no_such("source", "pyhton", ["python", "kernel"]))
+    there is no source 'pyhton'. Did you mean python?
+    """
+    close = nearest(name, known) if len(known) <= _MOST_COMPARED else None
+    return NotFoundError(f"there is no {kind} {name!r}" + (f". Did you mean {close}?" if close is not None else ""))
 
 
 def suggest_keyword(written: str, terminals: Collection[str]) -> str:

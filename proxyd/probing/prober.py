@@ -214,7 +214,8 @@ def _asked_delay(trip: Trip) -> str:
 
 
 def _changed_detail(document: ParsedDocument) -> str:
-    parts = [f"{document.version}, {len(document.items)} items"]
+    count = len(document.items)
+    parts = [f"{document.version}, {count} {'item' if count == 1 else 'items'}"]
     if document.truncated:
         parts.append("more were left out")
     if isinstance(document, ParsedPage) and document.misfits:

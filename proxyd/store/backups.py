@@ -188,7 +188,12 @@ def check_file(path: Path, over: Event | None = None) -> None:
         raise NotFoundError(f"{path}: no such file")
     with store_errors(), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
         end_when(over, connection)
-        said = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        try:
+            said = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
+                raise
+            raise StoreError(f"{path} is no database of proxyd") from error
         if said != "ok":
             raise StoreError(f"{path} is damaged: {said}")
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone():

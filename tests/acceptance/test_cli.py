@@ -94,7 +94,7 @@ async def test_unknown_settings_and_verbs_are_refused(tmp_path: Path) -> None:
             typo = await daemon.cli(verb, PROXYD_BUGDET="1/s", PROXYD_CHRONON="soon")
             assert (typo.code, typo.out) == (1, "")
             assert "PROXYD_BUGDET: no such setting" in typo.err
-            assert "chronon: 'soon' is not a duration" in typo.err
+            assert "PROXYD_CHRONON: 'soon' is not a duration" in typo.err
             assert "Traceback" not in typo.err
         (tmp_path / "proxyd.toml").write_text("chronom = '1s'\n")
         typo = await daemon.cli("config")

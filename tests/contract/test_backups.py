@@ -251,7 +251,7 @@ async def test_a_damaged_file_takes_the_place_of_nothing(tmp_path: Path) -> None
     with pytest.raises(StoreError, match=r"backup.db is damaged|malformed"):
         await restore(database, backup, stamp="now")
     (tmp_path / "diary.db").write_bytes(b"my diary")
-    with pytest.raises(StoreError, match="not a database"):
+    with pytest.raises(StoreError, match=r"diary.db is no database of proxyd$"):
         await restore(database, tmp_path / "diary.db", stamp="now")
     with pytest.raises(NotFoundError, match="no such file"):
         await restore(database, tmp_path / "none.db", stamp="now")

@@ -54,9 +54,14 @@ async def test_every_route_asks_for_its_scope(running: Running, method: str, pat
         async with running.client.request(method, path, headers=await running.token(held)) as answer:
             allowed = ("read", "write", "admin").index(held) >= ("read", "write", "admin").index(scope)
             assert (answer.status != 403) == allowed
-    for header in ({}, {"Authorization": "Bearer pxd_000000000000_" + "x" * 43}, {"Authorization": "Basic eDp4"}):
+    wrong = ({"Authorization": "Bearer pxd_000000000000_" + "x" * 43}, {"Authorization": "Basic eDp4"})
+    for header, said in (
+        ({}, "send Authorization"),
+        (wrong[0], "this token is wrong"),
+        (wrong[1], "this token is wrong"),
+    ):
         async with running.client.request(method, path, headers=header) as answer:
-            assert answer.status == 401
+            assert (answer.status, (await answer.json())["detail"].startswith(said)) == (401, True)
             assert answer.headers["WWW-Authenticate"].startswith("Bearer")
             assert answer.content_type == "application/problem+json"
 
@@ -304,7 +309,7 @@ async def test_a_report_compares_what_was_found_with_what_was_predicted(running:
 async def test_a_taken_port_is_a_clear_error(running: Running, tmp_path: Path) -> None:
     port = running.client.port
     assert port is not None
-    with pytest.raises(ConfigError, match=f"listen: 127.0.0.1:{port}"):
+    with pytest.raises(ConfigError, match=f"^listen: 127.0.0.1:{port}: the address is taken; .*another `listen`"):
         async with serve_api(running.control, ApiSettings("127.0.0.1", port, tmp_path / "s", str(tmp_path / "s"))):
             pass
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any, cast
@@ -305,6 +306,20 @@ async def test_sources_come_in_parts(browser: Browser) -> None:
     following = re.search(r'rel="next" href="([^"]+)"', text)
     assert following is not None
     assert ">s<" in (await browser.get(unescape(following[1])))[1]
+
+
+async def test_failing_sources_are_counted_and_shown_with_what_is_wrong(browser: Browser) -> None:
+    await browser.sign_in()
+    assert "Failing sources</dt><dd>0</dd>" in (await browser.get("/"))[1]
+    assert "No source fails." in (await browser.get("/sources?failing=true"))[1]
+    decider = browser.api.control.decider
+    state = decider._state(decider.compiled.declaration.sources["s"])
+    decider.states["s"] = replace(state, failures=2, last_detail="status 404")
+    assert '<dd>1</dd><dd class="sub"><a href="/sources?failing=true">' in (await browser.get("/"))[1]
+    _, failing = await browser.get("/sources?failing=true")
+    assert "2 in a row" in failing
+    assert "status 404" in failing
+    assert ">a/b c<" not in failing
 
 
 # -- what can be done

@@ -144,7 +144,7 @@ async def test_a_page_class_is_read_from_its_page() -> None:
     outcome = await probe_once(answering(body=b"<h1>New</h1>"), page_class=PageClass("C", "D", fields))
     assert outcome.kind is OutcomeKind.CHANGED
     assert outcome.items[0].fields == {"heading": "New", "number": None}
-    assert outcome.detail == "html, 1 items; values that do not fit their type: number 1"
+    assert outcome.detail == "html, 1 item; values that do not fit their type: number 1"
 
 
 async def test_a_feed_is_changed_with_its_items_validators_and_hash() -> None:

@@ -66,8 +66,10 @@ def test_a_declared_source_is_read_as_its_class(
     shown = capsys.readouterr().out
     assert f"text=Hi, feed={origin}/feed" in shown
     assert "CREATE SOURCE" not in shown
-    assert main(["probe", "ho"]) == 1
-    assert "no source of the profiles" in capsys.readouterr().err
+    assert main(["probe", "hii"]) == 1
+    assert "no source of the profiles; an address begins with https:// or http://. Did you mean hi?" in (
+        capsys.readouterr().err
+    )
 
 
 def test_a_feed_is_shown_with_the_statement_that_declares_it(origin: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,6 +93,18 @@ def test_every_hop_is_shown_and_secrets_are_not(origin: str, capsys: pytest.Capt
     assert f"> GET {origin}/feed" in shown
     assert "< Set-Cookie: [hidden]" in shown
     assert "secret" not in shown
+
+
+def test_a_feed_that_moved_for_good_is_declared_where_it_is(origin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["probe", f"{origin}/moved"]) == 0
+    assert f"OF RSS AT '{origin}/feed'" in capsys.readouterr().out
+
+
+def test_a_page_that_is_no_feed_can_be_followed_otherwise(origin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["probe", f"{origin}/page"]) == 1
+    assert "`proxyd import LIST --pages`" in capsys.readouterr().out
+    assert main(["probe", f"{origin}/none"]) == 1
+    assert "--pages" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("path", "says"), [("/page", "it links to the feeds"), ("/none", "status 404")])

@@ -54,6 +54,7 @@ class Pages:
             report=report,
             charts=_report_charts(report),
             fates=self._control.fates(self._control.declaration.rules),
+            failing=len(self._control.failing()),
             values=samples.values,
             delays=[
                 ("Published to seen, items", samples.delays("proxyd_item_delay_seconds")),

@@ -56,6 +56,7 @@ class Renderer:
         )
         self._templates.filters |= {
             "shown": text.shown,
+            "code": text.code,
             "verbatim": text.verbatim,
             "part": text.part,
             "duration": text.duration,

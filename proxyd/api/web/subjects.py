@@ -17,7 +17,7 @@ from proxyd.api.web.pages import titles_of
 from proxyd.api.web.pictures import heat_map
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.web.timelines import histogram, lanes, probe_kind, time_line
-from proxyd.errors import NotFoundError
+from proxyd.language import no_such
 from proxyd.model.profile import shown_endpoint
 from proxyd.ports import Control
 
@@ -52,7 +52,7 @@ class Subjects:
         name, days = request.match_info["name"], read_query(request, _Back).days
         found = self._control.explain(name)
         if found is None:
-            raise NotFoundError(f"there is no source {name!r}")
+            raise no_such("source", name, known_declaration(self._control).sources)
         declared = known_declaration(self._control).sources[name]  # now: what is awaited may take it away
         planned = await self._control.plan_of(name, limit=_MOST_PLANNED)
         return self._render(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -25,6 +26,20 @@ def shown(value: object, most: int = 160) -> Markup:
         return Markup("<bdi>{}</bdi>").format(visible(text))
     cut = Markup('<bdi>{}…</bdi> <span class="cut">({} characters)</span>')
     return cut.format(visible(text[:most]), f"{len(text):,}")
+
+
+def code(text: str) -> Markup:
+    """Return a text with what stands between backticks as code.
+
+    >>> code("from after ``Last-Event-ID`` <on>")
+    Markup('from after <code>Last-Event-ID</code> &lt;on&gt;')
+    """
+    parts = re.split(r"(`+)(.+?)\1", visible(text))
+    spans = zip(parts[::3], [*parts[2::3], None], strict=True)
+    return Markup().join(
+        Markup("{}<code>{}</code>").format(plain, span) if span is not None else Markup("{}").format(plain)
+        for plain, span in spans
+    )
 
 
 def verbatim(text: str) -> Markup:

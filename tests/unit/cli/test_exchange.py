@@ -81,7 +81,10 @@ def test_a_list_of_pages_tells_what_changes_on_them(tmp_path: Path, capsys: pyte
         ("<opml><body>", "in.opml:1: not well-formed XML"),
         ('<!DOCTYPE o [<!ENTITY a "b">]><opml/>', "has a DOCTYPE"),
         ("ftp://example.org/a", "in.opml:1: 'ftp://example.org/a' is no http or https address"),
-        ('<opml><outline xmlUrl="javascript:alert(1)"/></opml>', "'javascript:alert(1)' is no http or https address"),
+        (
+            '<opml><outline xmlUrl="javascript:alert(1)"/></opml>',
+            "in.opml:1: 'javascript:alert(1)' is no http or https",
+        ),
     ],
     ids=["empty", "no outline", "cut off", "entities", "ftp", "script"],
 )

@@ -129,3 +129,25 @@ def test_verbs_that_ask_a_daemon_or_read_texts_alone_load_no_store_and_no_scienc
     loaded = subprocess.run([sys.executable, "-c", said], capture_output=True, check=True, text=True).stdout.split()
     assert {"proxyd.client", "proxyd.language"} <= set(loaded)
     assert set(loaded) & {"sqlalchemy", "scipy", "numba", "proxyd.daemon"} == set()
+
+
+@pytest.mark.parametrize(
+    ("typed", "program", "said"),
+    [
+        ("explian x", "proxyd", "there is no 'explian'; did you mean explain?"),
+        ("token lits", "proxyd token", "there is no 'lits'; did you mean list?"),
+        ("token create --name x --scope root", "proxyd token create", "'root'; choose from read, write, admin"),
+        ("sources --faling", "proxyd sources", "unrecognized arguments: --faling; did you mean --failing?"),
+        ("backup x.db --jsno=1", "proxyd backup", "unrecognized arguments: --jsno=1; did you mean --json?"),
+        ("export nowhere", "proxyd export", "unrecognized arguments: nowhere"),
+    ],
+)
+def test_what_is_misspelt_is_told_the_nearest_word_by_the_verb_it_was_given_to(
+    typed: str, program: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        make_parser().parse_args(typed.split())
+    usage, *_, last = capsys.readouterr().err.splitlines()
+    assert (ended.value.code, usage.startswith(f"usage: {program} [-h]")) == (2, True)
+    assert last.startswith(f"{program}: error: ")
+    assert last.endswith(said)
