@@ -228,7 +228,7 @@ def _summary(found: Explanation) -> list[str]:
     state = found.state
     known = "estimated" if state.rate.as_of_s is not None else "expected, nothing learned yet"
     low, high = found.rate_range_per_day
-    between = f"four to one between {_amount(low, 2)} and {_amount(high, 2)}"
+    between = f"80 % sure: {_amount(low, 2)} to {_amount(high, 2)}"
     rate = f"{_amount(found.rate_per_day, 3)} items a day ({known}; {between})"
     lines = [f"{found.source_id}  {found.url}", f"rate: {rate}"]
     lines += [f"rule {rule}: {name} ({why})" for rule, (name, why) in sorted(found.policies.items())]

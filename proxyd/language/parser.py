@@ -309,7 +309,7 @@ def parse(text: str, file: str = "<text>") -> Parsed:
     """Return the statements and errors of a text; never raises for what is written in it."""
     source = SourceText(file, text)
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        message = f"a text may have {MAX_BYTES} bytes at most"
+        message = f"a text may have {MAX_BYTES} bytes at most; write what is more into another one"
         error = RuleSyntaxError(message, text=text, start=0, stop=1, file=file)
         return Parsed(source, (), (error,), broken=tuple(Broken(kind, None) for kind in Kind))
     if found := _UNSTORABLE.search(text):
