@@ -55,13 +55,21 @@ def read_directory(folder: Path) -> list[SourceText]:
     Raises
     ------
     ConfigError
-        There is no such directory, or a file of it cannot be read.
+        There is no such directory, or it or a file of it cannot be read.
     ProfileError
         A file is not UTF-8.
     """
     if not folder.is_dir():
         raise ConfigError([f"profiles: there is no directory {folder}; make it, or name another one"])
-    return [read_text(path) for path in sorted(folder.glob("*.profile"))]
+    try:
+        return [read_text(path) for path in _profiles_of(folder)]
+    except OSError as error:
+        raise ConfigError([f"profiles: {folder} cannot be read ({error.strerror or error})"]) from error
+
+
+def _profiles_of(folder: Path) -> list[Path]:
+    """Return the files of profiles; raises ``OSError`` where ``glob`` says that a folder it may not read is empty."""
+    return sorted(path for path in folder.iterdir() if path.match("*.profile"))
 
 
 def read_text(path: Path) -> SourceText:
