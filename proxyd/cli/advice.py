@@ -25,7 +25,8 @@ def advise(options: argparse.Namespace) -> int:
 def _print_trade(answer: AdviceShown) -> None:
     allowed, planned = answer["budget_per_hour"], answer["planned_per_hour"]
     if planned is None:
-        print(f"The budget allows {allowed:g} probes an hour. What others would buy is known after the first plan.")
+        print(f"The budget allows {allowed:g} probes an hour. What others would buy is known after the first plan,")
+        print("minutes after the first start (an eighth of the setting plan_every).")
         return
     print(f"The budget allows {allowed:g} probes an hour; detection uses {planned:g} of them at the present price.")
     rows = []

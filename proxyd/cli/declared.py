@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from proxyd.cli.asking import ask
 from proxyd.cli.printing import counted, print_json, print_lines
@@ -11,6 +13,7 @@ from proxyd.cli.tables import print_table
 from proxyd.client import ApiError
 from proxyd.client.types import ChangesMade, CostShown, ProfileListed, Rule
 from proxyd.config.profiles import read_text
+from proxyd.errors import ConfigError
 from proxyd.net import visible
 
 
@@ -54,12 +57,24 @@ def show(options: argparse.Namespace) -> int:
 def declare(options: argparse.Namespace) -> int:
     """Declare what a file holds, or say what that would change and cost."""
     text = read_text(options.file).text
-    changes = ask(options, lambda client: client.declare(text, dry_run=options.dry_run))
+    try:
+        changes = ask(options, lambda client: client.declare(text, dry_run=options.dry_run))
+    except ApiError as error:
+        raise ConfigError([_of_file(str(error), options.file)]) from error
     if options.json:
         print_json(changes)
     else:
         print_lines(_change_lines(changes))
     return 0
+
+
+def _of_file(said: str, file: Path) -> str:
+    r"""Return what the daemon said of a text, with the places in it by its file; the daemon knows it as api.
+
+    >>> _of_file("1 error\napi:2:1: expected FROM", Path("my.profile"))
+    '1 error\nmy.profile:2:1: expected FROM'
+    """
+    return re.sub(r"(?m)^api(?=:\d+:\d+: )", lambda _: str(file), said)
 
 
 def drop(options: argparse.Namespace) -> int:

@@ -39,6 +39,8 @@ def _print(checked: Checked, files: int, restarting: list[str]) -> None:
     if checked.declaration is None:
         print(counted(len(checked.errors), "error"))
         return
+    if not files:
+        print("no file there ends with .profile")
     for name in restarting:
         said = f"note: rule {name} will start afresh: its sources or its condition differ from the running ones"
         print_lines([said])

@@ -33,13 +33,16 @@ def read_directory(folder: Path) -> list[SourceText]:
     Raises
     ------
     ConfigError
-        There is no such directory, or a file of it cannot be read.
+        There is no such directory, or it or a file of it cannot be read.
     ProfileError
         A file is not UTF-8.
     """
     if not folder.is_dir():
         raise ConfigError([f"profiles: there is no directory {folder}; make it, or name another one"])
-    return [read_text(path) for path in sorted(folder.glob("*.profile"))]
+    try:  # glob says that a folder which may not be read is empty
+        return [read_text(path) for path in sorted(each for each in folder.iterdir() if each.match("*.profile"))]
+    except OSError as error:
+        raise ConfigError([f"profiles: {folder} cannot be read ({error.strerror or error})"]) from error
 
 
 def read_text(path: Path) -> SourceText:

@@ -29,6 +29,7 @@ _MIGRATION = 1  # roles follow
 _REMEDIES = {
     sqlite3.SQLITE_BUSY: "end the other program that holds it, then start proxyd again",
     sqlite3.SQLITE_READONLY: "let proxyd write the file and its folder",
+    sqlite3.SQLITE_CANTOPEN: "let proxyd read and write the file and its folder",
     sqlite3.SQLITE_FULL: "make room on its disk, then start proxyd again",
     sqlite3.SQLITE_IOERR: "see to its disk, then start proxyd again",
     sqlite3.SQLITE_CORRUPT: "put a backup in its place with `proxyd restore FILE`",

@@ -36,6 +36,11 @@ PAGES = {
     "missing": "sources/nowhere",
     "lost": "no/such/page",
 }
+_HEADER_OVERLAPS = """(() => {
+  const last = document.querySelector("nav li:last-child").getBoundingClientRect();
+  const who = document.querySelector(".who").getBoundingClientRect();
+  return last.right > who.left && last.top < who.bottom && last.bottom > who.top;
+})()"""
 PATIENCE_MS = 30_000
 _ALL = Wanted()
 _FOCUSED = """(() => {
@@ -292,6 +297,17 @@ async def check_forms(page: Page, base: str, scheme: str) -> None:
     await expect(page.get_by_text("A test message was sent")).to_be_visible()
     await check(page, f"tested, {scheme}")
     assert await too_wide(page) == []
+
+
+async def test_pages_fit_into_windows_of_every_width(chromium: Browser, tmp_path: Path) -> None:
+    async with lived(tmp_path, 3.0, "admin") as (_, base, token), opened(chromium) as page:
+        await sign_in(page, base, token)
+        for name, path in PAGES.items():
+            await page.goto(f"{base}/{path}")
+            for width in (320, 700, 800, 900, 1000, 1120, 1280):
+                await page.set_viewport_size({"width": width, "height": 800})
+                assert await too_wide(page) == [], (name, width)
+                assert not await page.evaluate(_HEADER_OVERLAPS), (name, width)
 
 
 async def too_wide(page: Page) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import errno
+import os
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -132,3 +134,19 @@ async def test_history_that_comes_in_while_it_is_replayed_fires_once(world: Worl
     listed = await world.store.find_notifications(Wanted(rules=frozenset({"early"})), before=None, limit=9)
     assert len(listed) == len({row["notification_id"] for row in listed}) == 3
     assert world.rung == [T0]
+
+
+async def test_a_directory_that_may_not_be_read_any_more_is_not_an_empty_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declarations, found = world.fresh()
+    await declarations.start()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "iterdir", _refuse)  # root, as whom tests may run, may read everything
+        assert await declarations.reload() == (f"profiles: {world.folder} cannot be read (Permission denied)",)
+        assert list(found.compiled.declaration.rules) == ["r"]
+    assert await declarations.reload() == ()
+
+
+def _refuse(folder: Path) -> Iterator[Path]:
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))

@@ -87,8 +87,34 @@ async def test_a_text_with_errors_is_refused_with_their_places(shell: Shell, tmp
     file.write_text("CREATE NOTHING;\n", encoding="utf-8")
     code, out, err = await shell("profile", "declare", str(file))
     assert (code, out) == (1, "")
-    assert ":1:8: " in err
+    assert f"\n{file}:1:8: " in err
     assert (await shell("profile", "declare", str(tmp_path / "missing.profile")))[0] == 1
+
+
+async def test_a_token_of_90_is_not_taken_for_one_of_90_seconds(
+    shell: Shell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        await shell("token", "create", "--name", "reader", "--scope", "read", "--expires", "90")
+    assert "it lacks a unit" in capsys.readouterr().err
+    _, out, _ = await shell("token", "list")
+    assert "reader" not in out
+
+
+async def test_what_is_misspelt_is_told_the_nearest_name(shell: Shell) -> None:
+    for arguments, said in (
+        (["explain", "a/bc"], "there is no source 'a/bc'. Did you mean a/b c?"),
+        (["webhook", "test", "rr"], "there is no rule 'rr'"),
+        (["profile", "show", "PP"], "there is no profile 'PP'. Did you mean P?"),
+        (["profile", "show", "quite another"], "there is no profile 'quite another'"),
+    ):
+        code, _, err = await shell(*arguments)
+        assert (code, err.startswith(f"proxyd: {said}")) == (1, True), err
+
+
+def test_a_folder_without_profiles_is_not_passed_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "no file there ends with .profile"
 
 
 async def test_tokens_are_made_listed_and_dropped(shell: Shell) -> None:
