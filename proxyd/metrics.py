@@ -198,22 +198,34 @@ class Delays:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """The samples of the metrics: gauges and counters by name, histograms as cumulated counts by upper bound."""
+    """The samples of the metrics: gauges and counters by name, histograms as cumulated counts by upper bound.
+
+    ``roles`` are those that the process does.
+    """
 
     values: dict[str, float]
     buckets: dict[str, list[tuple[float, float]]]
+    roles: frozenset[str] = frozenset()
 
     @classmethod
     def read(cls, text: str) -> Samples:
         """Return the samples of Prometheus' text format."""
         values: dict[str, float] = {}
         buckets: dict[str, list[tuple[float, float]]] = {}
+        roles = set()
         for sample in (each for family in text_string_to_metric_families(text) for each in family.samples):
             if not sample.labels:
                 values[sample.name] = sample.value
             elif set(sample.labels) == {"le"}:
                 buckets.setdefault(sample.name, []).append((float(sample.labels["le"]), sample.value))
-        return cls(values, buckets)
+            elif sample.name == "proxyd_role_active" and sample.value:
+                roles.add(sample.labels["role"])
+        return cls(values, buckets, frozenset(roles))
+
+    @property
+    def is_delivered_elsewhere(self) -> bool:
+        """Whether another process delivers what this one plans, and counts it."""
+        return "planner" in self.roles and "notifier" not in self.roles
 
     def delays(self, name: str) -> Delays:
         """Return the percentiles of a histogram."""

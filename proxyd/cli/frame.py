@@ -67,7 +67,7 @@ def health_lines(samples: Samples) -> list[str]:
     return [
         f"completeness {completeness}   utility {utility}   budget used {used}",
         f"published to seen       {_delays(samples, 'proxyd_item_delay_seconds')}",
-        f"published to delivered  {_delays(samples, 'proxyd_notification_delay_seconds')}",
+        f"published to delivered  {_delivered(samples)}",
         f"sources {sources}   rules {rules}   outbox: {waiting} waiting, {held} held, {dead} given up",
     ]
 
@@ -78,6 +78,12 @@ def _share(value: float | None) -> str:
 
 def _count(value: float | None) -> str:
     return "-" if value is None or not isfinite(value) else f"{value:,.0f}"
+
+
+def _delivered(samples: Samples) -> str:
+    if samples.is_delivered_elsewhere:
+        return "the notifier counts them: see /metrics of its machine"
+    return _delays(samples, "proxyd_notification_delay_seconds")
 
 
 def _delays(samples: Samples, name: str) -> str:

@@ -20,11 +20,15 @@ _SWEEP_AT = 1024
 
 @dataclass(slots=True)
 class _Lane:
-    """One host: who holds the lock is next; ``users`` counts who runs, the holder and the queue."""
+    """One host: who holds the lock is next, and ``leaving`` until its request was sent.
+
+    ``users`` counts who runs, the holder and the queue.
+    """
 
     slots: asyncio.Semaphore
     log: ProbeLog
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    leaving: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
 
     @property
@@ -38,19 +42,32 @@ class _Lane:
         self.users -= 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Turn:
     """A place at a host, given back when its ``with`` block ends."""
 
     lane: _Lane
     clock: Clock
+    is_leaving: bool = False
 
     def sent(self) -> None:
         """Note that the request left now: the next one's spacing counts from here, however long connecting took.
 
-        Where a host is asked by several at once, the token of the newest is moved.
+        Until then no other turn gets its token. Where a request is sent again, the token of the newest is moved.
         """
         self.lane.log.move_last(self.clock.monotonic_s())
+        self.let_next()
+
+    def let_next(self) -> None:
+        """Let the next turn get its token."""
+        if self.is_leaving:
+            self.is_leaving = False
+            self.lane.leaving.release()
+
+    def leave(self) -> None:
+        """Give the place back."""
+        self.let_next()
+        self.lane.leave()
 
     def __enter__(self) -> Self:
         """Return itself: the place is taken already."""
@@ -59,7 +76,7 @@ class Turn:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.lane.leave()
+        self.leave()
 
 
 class HostTokens:
@@ -117,7 +134,8 @@ class HostTokens:
     async def enter(self, host: str, spacing_s: float = 0.0) -> Turn:
         """Wait for a place at ``host`` and its token; the place is held until the turn's ``with`` block ends.
 
-        Nobody may wait for another turn inside the block: two callers would wait for each other.
+        Nobody may wait for another turn inside the block: two callers would wait for each other. The next one waits for
+        its token until this request was ``sent``, or two that are slow to connect would leave together.
         """
         lane = self._lane(_canonical(host))
         lane.users += 1
@@ -126,17 +144,21 @@ class HostTokens:
         except BaseException:
             lane.users -= 1
             raise
+        turn = Turn(lane, self._clock)
         try:
+            await lane.leaving.acquire()
+            turn.is_leaving = True
             await self.take(host, spacing_s)
         except BaseException:
-            lane.leave()
+            turn.leave()
             raise
-        return Turn(lane, self._clock)
+        return turn
 
     @asynccontextmanager
     async def turn(self, host: str, spacing_s: float = 0.0) -> AsyncIterator[None]:
-        """Hold a turn at ``host`` while the block runs."""
-        with await self.enter(host, spacing_s):
+        """Hold a turn at ``host`` while the block runs; the next one's spacing counts from the beginning of this."""
+        with await self.enter(host, spacing_s) as turn:
+            turn.let_next()
             yield
 
     async def _wait(self, lane: _Lane, spacing_s: float) -> None:

@@ -60,6 +60,7 @@ class Pages:
                 ("Published to seen, items", samples.delays("proxyd_item_delay_seconds")),
                 ("Published to accepted, deliveries", samples.delays("proxyd_notification_delay_seconds")),
             ],
+            is_delivered_elsewhere=samples.is_delivered_elsewhere,
             shares=SHARES,
             checks=await self._control.readiness(),
             webhooks=(await self._notified.list_webhooks(request)).items,

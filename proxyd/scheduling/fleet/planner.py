@@ -17,7 +17,7 @@ from proxyd.scheduling.frequency.policies import largest
 from proxyd.scheduling.turns import turns
 
 _ROUNDS, _FOLLOWING_ROUNDS = 32, 8
-_VARIANTS = 8
+_VARIANTS = 8  # of which the rounds are multiples
 _SAMPLE = 10_000  # sources that stand for a larger fleet while the slots' prices are sought
 _STEP = 0.5
 _ALL = slice(None)
@@ -229,7 +229,6 @@ class FleetPlanner:
             self._build(limits, rates)
             self._capacity, self._curve_of = limits.capacity, self.shape_of
             self._costs = WeekCosts(self.shapes, self.importance)
-            self._gaps = np.array([table.gaps for table in self.tables])
         self.prices = allocate(
             self.tables,
             self.table_of,
@@ -297,21 +296,26 @@ class FleetPlanner:
         weighted: Floats = self.rate_per_s[sources] * self.weights[sources]
         return weighted
 
-    def _timetables(self, slot_price: Floats | None) -> list[Timetable]:
+    def _timetables(self, slot_price: Floats | None, into: Floats) -> list[Timetable]:
+        """Return the timetables of all shapes; their gaps are put ``into`` one array, shape (shapes, levels, slots)."""
         importance = self.importance
         return [
             Timetable.build(
                 shape,
                 importance=importance if importance is None or importance.ndim == 1 else importance[number],
                 slot_price=slot_price,
+                into=into[number],
             )
             for number, shape in enumerate(self.shapes)
         ]
 
     def _build(self, limits: FleetLimits, rates: Floats) -> None:
         """Make the timetables; under a capacity, find the extra price of each slot and keep the last timetables."""
+        variants = 1 if limits.capacity is None else _VARIANTS
+        gaps = np.empty((len(self.shapes), variants, len(LEVELS), self.grid.slots))
+        self._gaps = gaps.reshape(-1, len(LEVELS), self.grid.slots)
         if limits.capacity is None:
-            self.tables = self._timetables(None)
+            self.tables = self._timetables(None, gaps[:, 0])
             self.table_of = self.shape_of
             return
         sample = limits.sampled(rates, self.shape_of)
@@ -319,7 +323,7 @@ class FleetPlanner:
         rounds = _ROUNDS if self.slot_factor is None else _FOLLOWING_ROUNDS
         factor = np.ones(self.grid.slots) if self.slot_factor is None else self.slot_factor
         for number in range(rounds):
-            tables = self._timetables(factor)
+            tables = self._timetables(factor, gaps[:, number % _VARIANTS])  # where the oldest were
             prices = allocate(
                 tables,
                 sample.shape_of,

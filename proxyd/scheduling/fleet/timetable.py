@@ -58,7 +58,12 @@ class Timetable:
 
     @classmethod
     def build(
-        cls, shape: ArrayLike, *, importance: ArrayLike | None = None, slot_price: ArrayLike | None = None
+        cls,
+        shape: ArrayLike,
+        *,
+        importance: ArrayLike | None = None,
+        slot_price: ArrayLike | None = None,
+        into: Floats | None = None,
     ) -> Timetable:
         """Return the timetable of a week shape.
 
@@ -73,6 +78,8 @@ class Timetable:
             What an item's waiting costs in each slot, shape (slots,); scaled to mean 1, even by default.
         slot_price
             Factor of the price of a probe in each slot, shape (slots,), 1 by default: above 1 where many would come.
+        into
+            Where its gaps are to be, shape (levels, slots): an array of their own where ``None``.
 
         Raises
         ------
@@ -96,7 +103,7 @@ class Timetable:
         factors = _mean_one(shape, "a week shape")
         weights = _mean_one(even if importance is None else importance, "an importance")
         prices = even if slot_price is None else np.asarray(slot_price, dtype=np.float64)
-        gaps = np.array([_gaps(factors, weights, float(price) * prices) for price in 2.0**LEVELS])
+        gaps = np.stack([_gaps(factors, weights, float(price) * prices) for price in 2.0**LEVELS], out=into)
         dense = float(np.sqrt(factors * weights / (2 * prices)).mean())
         return cls(gaps, *_orbits(gaps, *prefix_sums(factors, weights)), dense)
 

@@ -81,6 +81,15 @@ def test_figures_come_from_the_daemons_own_metrics() -> None:
     assert "outbox: 1,234 waiting, 0 held, 0 given up" in last
 
 
+def test_beside_a_notifier_elsewhere_it_is_said_who_counts_deliveries() -> None:
+    metrics, said = Metrics(), []
+    for roles in (("planner",), ("planner", "prober", "notifier"), ()):  # the last one has just begun, or ends
+        metrics.take_roles(*roles)
+        said.append(health_lines(Samples.read(metrics.render().decode()))[2])
+    nothing = "published to delivered  nothing yet"
+    assert said == ["published to delivered  the notifier counts them: see /metrics of its machine", nothing, nothing]
+
+
 def test_lists_are_no_longer_than_asked_and_rows_stay_on_their_line() -> None:
     probe = seen().plan[0]
     many = [ComingProbe(**{**probe, "source": f"source-{number:03} " + "x" * 300}) for number in range(50)]

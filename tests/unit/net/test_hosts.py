@@ -142,6 +142,40 @@ async def test_several_turns_at_once_where_they_are_allowed() -> None:
     assert log == ["a", "b", "c"]
 
 
+async def test_turns_at_once_are_spaced_by_when_their_requests_leave_however_slowly_they_connect() -> None:
+    clock, sent = FakeClock(monotonic_s=0.0), list[float]()
+    tokens = HostTokens(clock, 5.0, concurrency=3)
+
+    async def ask(connect_s: float) -> None:
+        with await tokens.enter("h") as turn:
+            await clock.sleep(connect_s)
+            turn.sent()
+            sent.append(clock.monotonic_s())
+            await clock.sleep(100.0)  # they are answered while others are sent
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ask(20.0))
+        group.create_task(ask(18.0))
+        group.create_task(ask(1.0))
+        await clock.advance(60.0)
+        assert sent == [20.0, 43.0, 49.0]
+        await clock.advance(200.0)
+
+
+async def test_a_request_that_never_leaves_lets_the_next_one_go() -> None:
+    tokens = HostTokens(FakeClock(), 0.0, concurrency=2)
+    with pytest.raises(ZeroDivisionError), await tokens.enter("h"):
+        raise ZeroDivisionError
+    with await tokens.enter("h"):
+        waiting = asyncio.create_task(tokens.enter("h"), name="waits for the request to leave")
+        await settle()
+        waiting.cancel()
+    with await tokens.enter("h") as turn:
+        turn.sent()
+        with await tokens.enter("h"):
+            pass
+
+
 async def test_a_token_alone_does_not_wait_for_turns() -> None:
     tokens, log, release = HostTokens(FakeClock(), 0.0), list[str](), asyncio.Event()
     holding = asyncio.create_task(_hold(tokens, "h", log, "holder", release), name="holder")

@@ -171,6 +171,15 @@ def test_a_capacity_may_come_later() -> None:
     assert np.array_equal(late.due_s, first.due_s)
 
 
+@pytest.mark.parametrize("capacity", [None, np.full(GRID.slots, 3.0)], ids=["an average alone", "a capacity"])
+def test_the_gaps_of_all_timetables_are_held_once(capacity: Floats | None) -> None:
+    fleet = FleetPlanner(GRID, np.array([OFFICE, 1.1 - OFFICE]), np.arange(20) % 2)
+    fleet.start(some_rates(20) / SLOT_S, now_s=MONDAY_S)
+    fleet.reprice(FleetLimits(2.0, capacity), now_s=MONDAY_S)
+    for table, gaps in zip(fleet.tables, fleet._gaps, strict=True):
+        assert table.gaps.ctypes.data == gaps.ctypes.data
+
+
 def test_a_sample_of_a_large_fleet_has_every_kind_however_they_are_ordered() -> None:
     sample = FleetLimits(100.0).sampled(np.ones(40_000), np.arange(40_000) % 4)
     assert np.bincount(sample.shape_of, minlength=4).min() > 2_400
