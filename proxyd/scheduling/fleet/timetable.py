@@ -19,7 +19,6 @@ _LOWEST, _HIGHEST = -6, 32
 LEVELS: Floats = np.arange(_LOWEST * PER_OCTAVE, _HIGHEST * PER_OCTAVE + 1) / PER_OCTAVE
 _LONG_WEEKS = 2.0  # from this gap on a probe comes every whole number of weeks, at the best slot
 _GAPS_AHEAD = 6.0
-_ORBIT_GAPS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,25 +158,25 @@ def _whole_weeks(factors: Floats, weights: Floats, prices: Floats) -> Floats:
 
 @kernel
 def _orbits(gaps: Floats, L: Floats, A: Floats, G: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return frequency, cost and visits of each row in the long run, by following it for some weeks."""
+    """Return frequency, cost and visits of each row in the long run: over one round of the probes it leads to."""
     levels, slots = gaps.shape
     frequency, cost, visits = np.zeros(levels), np.zeros(levels), np.zeros((levels, slots))
     for row in range(levels):
-        at, passed, probes, counting = 0.0, 0.0, 0, False
-        total = 0.0
+        slot = 0
+        for _ in range(slots):  # whatever way leads to the round is over by then
+            slot = int(slot + max(1.0, gaps[row, slot])) % slots
+        first, probes, passed, total = slot, 0, 0.0, 0.0
         while True:
-            slot = int(at + 1e-9) % slots
-            if not counting and probes >= 4 and passed >= 2 * slots:
-                counting, probes, passed = True, 0, 0.0
-            if counting and probes >= _ORBIT_GAPS and passed >= 4 * slots:
-                break
             gap = gaps[row, slot]
-            if counting:
-                visits[row, slot] += 1.0
-                total += _cost(at, at + gap, L, A, G)
-            probes += 1
-            passed += gap
-            at = (at + gap) % slots
+            several = max(1, int(np.rint(1 / gap)))  # in one slot, which they fill
+            for number in range(several):
+                total += _cost(slot + number * gap, slot + (number + 1) * gap, L, A, G)
+            probes += several
+            passed += several * gap
+            visits[row, slot] += several
+            slot = int(slot + np.rint(several * gap)) % slots
+            if slot == first:
+                break
         frequency[row] = probes / passed
         cost[row] = total / passed
         visits[row] *= slots / passed
