@@ -174,7 +174,8 @@ class Machine:
     # -- leading
 
     async def _attend(self, role: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Do a role's work whenever this machine leads, until ``stop``."""
+        """Do a role's work whenever this machine leads, until ``stop``; what keeps it from that is said once."""
+        said = ""
         while not self.stopping.is_set():
             try:
                 await work()
@@ -182,7 +183,10 @@ class Machine:
                 return
             except (StoreUnreachableError, ExceptionGroup) as error:
                 _raise_others(error)
-                log.warning("the database is away, or another machine leads", role=role, error=str(_first(error)))
+                trouble = str(_first(error))
+                if trouble != said:
+                    log.warning("the database is away, or another machine leads", role=role, error=trouble)
+                said = trouble
             finally:
                 self.stores.pop(role, None)
                 self._note(role, active=False)
