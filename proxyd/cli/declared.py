@@ -60,6 +60,8 @@ def declare(options: argparse.Namespace) -> int:
     try:
         changes = ask(options, lambda client: client.declare(text, dry_run=options.dry_run))
     except ApiError as error:
+        if not error.problem.get("errors"):
+            raise
         raise ConfigError([_of_file(str(error), options.file)]) from error
     if options.json:
         print_json(changes)

@@ -24,6 +24,7 @@ _PLAIN = {
     "int_parsing": "must be a whole number",
     "float_parsing": "must be a number",
 }
+_TIMES = {key for key, field in Settings.model_fields.items() if field.annotation is float}
 DEFAULT_FILE = Path("proxyd.toml")
 
 
@@ -39,7 +40,7 @@ def load(file: Path | None = None, *, environ: Mapping[str, str] | None = None, 
     problems: list[str] = []
     named = file or (Path(env[PREFIX + "CONFIG"]) if PREFIX + "CONFIG" in env else None)
     path = named or DEFAULT_FILE
-    from_file = _from_file(path, problems) if named is not None or path.exists() else {}
+    from_file = _from_file(path, problems, is_named=named is not None)
     from_environment = _from_environment(env, problems)
     given = {key: value for key, value in overrides.items() if value is not None}
     places = {key: f"{path}: {key}" for key in from_file}
@@ -74,13 +75,14 @@ def _unknown(name: str, known: Iterable[str]) -> str:
     return f"no such setting; did you mean {close}?" if close else "no such setting; `proxyd config` lists them"
 
 
-def _from_file(path: Path, problems: list[str]) -> dict[str, Any]:
-    """Return what a settings file says; numbers as texts, as variables have them: a duration must name its unit."""
-    if not path.exists():
-        problems.append(f"{path}: no such settings file")
-        return {}
+def _from_file(path: Path, problems: list[str], *, is_named: bool) -> dict[str, Any]:
+    """Return what a settings file says; durations as texts, as variables have them: they must name their unit."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if is_named:
+            problems.append(f"{path}: no such settings file")
+        return {}
     except OSError as error:
         problems.append(f"{path}: it cannot be read ({error.strerror or error})")
         return {}
@@ -94,7 +96,9 @@ def _from_file(path: Path, problems: list[str]) -> dict[str, Any]:
     if values.get("smtp_password"):
         name = PREFIX + "SMTP_PASSWORD"
         problems.append(f"{path}: smtp_password: it belongs in {name} or {name}_FILE, not here")
-    return {key: str(value) if type(value) in {int, float} else value for key, value in values.items()}
+    return {
+        key: str(value) if key in _TIMES and type(value) in {int, float} else value for key, value in values.items()
+    }
 
 
 def _from_environment(env: Mapping[str, str], problems: list[str]) -> dict[str, Any]:

@@ -37,9 +37,9 @@ def read_directory(folder: Path) -> list[SourceText]:
     ProfileError
         A file is not UTF-8.
     """
-    if not folder.is_dir():
-        raise ConfigError([f"profiles: there is no directory {folder}; make it, or name another one"])
     try:  # glob says that a folder which may not be read is empty
+        if not folder.is_dir():
+            raise ConfigError([f"profiles: there is no directory {folder}; make it, or name another one"])
         return [read_text(path) for path in sorted(each for each in folder.iterdir() if each.match("*.profile"))]
     except OSError as error:
         raise ConfigError([f"profiles: {folder} cannot be read ({error.strerror or error})"]) from error

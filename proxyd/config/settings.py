@@ -178,7 +178,9 @@ class Settings(BaseModel):
     retention: PositiveSeconds = Field(90 * 86400.0, description="how long items, intervals and notifications are kept")
     backup: Path | None = Field(None, description="folder for a nightly copy of the database")
     reload_interval: PositiveSeconds = Field(1.0, description="how often the profiles directory is looked at")
-    drain_timeout: Seconds = Field(10.0, description="how long SIGTERM waits for probes and deliveries under way")
+    drain_timeout: Seconds = Field(
+        10.0, description="how long SIGTERM waits for probes, deliveries and chores under way"
+    )
     traces: Annotated[str, AfterValidator(check_collector)] = Field(
         "", description="address of an OTLP/HTTP collector, e.g. http://collector.example:4318; empty: no traces"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -362,12 +363,11 @@ class Declarations:
 
     def _snapshot(self) -> tuple[tuple[str, int, int], ...]:
         found = []
-        for path in sorted(self._folder.glob("*.profile")):
-            try:
-                stat = path.stat()
-            except OSError:
-                continue
-            found.append((path.name, stat.st_mtime_ns, stat.st_size))
+        with suppress(OSError):  # reading the folder says why
+            for path in sorted(self._folder.glob("*.profile")):
+                with suppress(OSError):
+                    stat = path.stat()
+                    found.append((path.name, stat.st_mtime_ns, stat.st_size))
         return tuple(found)
 
 

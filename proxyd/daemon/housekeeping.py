@@ -74,7 +74,8 @@ class Housekeeping:
     def _in_turn(self, chore: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         async def run() -> None:
             async with self._turn:
-                await chore()
+                if not self._ending.is_set():
+                    await chore()
 
         return run
 
@@ -110,13 +111,14 @@ def make_scheduler() -> AsyncIOScheduler:
 
 async def _unless(ending: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
     """Return whether some work was done before ``ending`` was set; else it was broken off."""
-    working, waiting = asyncio.ensure_future(work), asyncio.ensure_future(ending.wait())
+    working = asyncio.create_task(work, name="chore")
+    waiting = asyncio.create_task(ending.wait(), name="end of chores")
     try:
         await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
     finally:
         waiting.cancel()
         working.cancel()
-    await asyncio.wait((working,))
+        await asyncio.wait((working,))
     return not working.cancelled() and bool(working.result())
 
 

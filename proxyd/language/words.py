@@ -154,8 +154,8 @@ def no_such(kind: str, name: str, known: Collection[str]) -> NotFoundError:
     >>> print(no_such("source", "pyhton", ["python", "kernel"]))
     there is no source 'pyhton'. Did you mean python?
     """
-    close = nearest(name, known) if len(known) <= _MOST_COMPARED else None
-    return NotFoundError(f"there is no {kind} {name!r}" + (f". Did you mean {close}?" if close is not None else ""))
+    hint = did_you_mean(name, known) if len(known) <= _MOST_COMPARED else ""
+    return NotFoundError(f"there is no {kind} {name!r}" + (f".{hint}" if hint else ""))
 
 
 def suggest_keyword(written: str, terminals: Collection[str]) -> str:

@@ -136,17 +136,21 @@ async def test_history_that_comes_in_while_it_is_replayed_fires_once(world: Worl
     assert world.rung == [T0]
 
 
+@pytest.mark.parametrize("refused", ["iterdir", "is_dir", "glob"], ids=["it", "its parent", "the files"])
 async def test_a_directory_that_may_not_be_read_any_more_is_not_an_empty_one(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, refused: str
 ) -> None:
     declarations, found = world.fresh()
     await declarations.start()
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "iterdir", _refuse)  # root, as whom tests may run, may read everything
-        assert await declarations.reload() == (f"profiles: {world.folder} cannot be read (Permission denied)",)
+        patch.setattr(Path, refused, _refuse)  # root, as whom tests may run, may read everything
+        if refused == "glob":
+            await declarations.reload_if_changed()
+        else:
+            assert await declarations.reload() == (f"profiles: {world.folder} cannot be read (Permission denied)",)
         assert list(found.compiled.declaration.rules) == ["r"]
     assert await declarations.reload() == ()
 
 
-def _refuse(folder: Path) -> Iterator[Path]:
+def _refuse(folder: Path, *_: object) -> Iterator[Path]:
     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))

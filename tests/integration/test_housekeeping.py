@@ -91,6 +91,32 @@ async def test_the_end_breaks_off_a_copy_however_long_it_might_wait(
     assert metrics.registry.get_sample_value("proxyd_last_backup_timestamp_seconds") == 5.0
 
 
+async def test_what_waited_for_its_turn_is_not_begun_at_the_end(
+    store: SqlStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, order = asyncio.Event(), []
+
+    async def copy(_upkeep: object, _target: Path) -> None:
+        begun.set()
+        await asyncio.Future()
+
+    async def vacuum(_upkeep: object) -> None:
+        order.append("vacuum")
+
+    monkeypatch.setattr(type(store.upkeep), "backup", copy)
+    monkeypatch.setattr(type(store.upkeep), "vacuum", vacuum)
+    keeping = Housekeeping(store, FakeClock(1e9), Metrics(), Chores(1e9, tmp_path / "backups"))
+    async with asyncio.timeout(30.0), keeping.running():
+        copying = asyncio.ensure_future(keeping._in_turn(keeping._copy)())
+        await begun.wait()
+        waiting = asyncio.ensure_future(keeping._in_turn(store.upkeep.vacuum)())
+        await asyncio.sleep(0)
+        await keeping.drain(1e9)
+        waiting.cancel()
+        await asyncio.wait((copying, waiting))
+    assert order == []
+
+
 async def test_only_the_newest_backups_are_kept(store: SqlStore, tmp_path: Path) -> None:
     folder = tmp_path / "backups"
     for day in range(9):

@@ -66,6 +66,7 @@ class NatsTransport:
         self._taking: set[tuple[str, int]] = set()  # reports that are not recorded yet
         self._recorded: deque[tuple[str, int]] = deque(maxlen=_REMEMBERED)
         self._mending = asyncio.Lock()
+        self._are_made = asyncio.Event()  # the streams
         self._tasks: asyncio.TaskGroup | None = None
         self._stopped = asyncio.Event()
 
@@ -99,6 +100,7 @@ class NatsTransport:
             await self._link.until_up()
             try:
                 await self._link.ensure()
+                self._are_made.set()
                 await self._link.announce(self._term)
                 await self._wait_for_batches(self._clock.monotonic_s() + self._link.settings.lease_s)
                 break
@@ -204,8 +206,10 @@ class NatsTransport:
     # -- reports
 
     async def _take_reports(self, take_stray: TakeStray) -> None:
+        await self._are_made.wait()
         async with asyncio.TaskGroup() as tasks:
             while True:
+                await self._link.until_up()
                 try:
                     async with self._link.pulling_reports() as pulled:
                         while True:
