@@ -84,7 +84,7 @@ async def test_a_scheme_that_is_not_allowed_is_given_up_without_a_secret_in_sigh
 
 
 async def test_without_apprise_it_is_given_up_and_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "find_spec", lambda _name: None)
+    monkeypatch.setattr(channel, "has_channels", lambda: False)
     async with served(lambda _title, _body: True) as opened:
         with pytest.raises(DeliveryError, match=r"proxyd\[apprise\] is not installed") as caught:
             await opened.deliver(message())
