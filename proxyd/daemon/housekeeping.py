@@ -17,7 +17,7 @@ from proxyd.daemon.vitals import measure_disk
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock
 from proxyd.rules import iso_time
-from proxyd.store import SqlStore, check_copy
+from proxyd.store import SqlStore, check_copy, whole_or_nothing
 from proxyd.store.sqlite import sync
 
 _KEPT_BACKUPS = 7
@@ -131,21 +131,14 @@ async def back_up(store: SqlStore, folder: Path, now_s: float) -> Path:
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
     unchecked = target.with_suffix(".part")  # a copy that was broken off must not count as one
     await asyncio.to_thread(unchecked.unlink, missing_ok=True)
-    try:
+    with whole_or_nothing(unchecked):
         await store.upkeep.backup(unchecked)
         await check_copy(unchecked)
         await asyncio.to_thread(unchecked.replace, target)
-    except BaseException:
-        _remove(unchecked)
-        raise
     await asyncio.to_thread(sync, folder)
     await asyncio.to_thread(_prune, folder)
     log.info("backup written", path=str(target), at=iso_time(now_s))
     return target
-
-
-def _remove(path: Path) -> None:
-    path.unlink(missing_ok=True)
 
 
 def newest_backup_s(folder: Path) -> float | None:

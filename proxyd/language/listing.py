@@ -44,6 +44,7 @@ class _Kind:
 
 NOTHING_DECLARED: Mapping[str, str | None] = MappingProxyType({})
 _MOST_LISTED = 100_000
+_MOST_SHOWN = 20  # addresses that cannot be read
 _FEEDS = _Kind(
     "FEED",
     "(channel.item.title:String, channel.item.link:URL, channel.item.pubDate:Timestamp)",
@@ -141,31 +142,39 @@ def _opml(body: bytes, where: str) -> list[Listed]:
         raise ListingError(f"{where} has a DOCTYPE, which is not safe to read; remove it")
     outlines = ((each.sourceline, {k.lower(): str(v) for k, v in each.attrib.items()}) for each in root.iter("outline"))
     feeds = ((line, outline) for line, outline in outlines if outline.get("xmlurl", "").strip())
-    return [
-        Listed(o.get("title") or o.get("text") or "", _address(o["xmlurl"], f"{where}:{line}")) for line, o in feeds
-    ]
+    return _checked(((line or 0, o.get("title") or o.get("text") or "", o["xmlurl"]) for line, o in feeds), where)
 
 
 def _lines(body: bytes, where: str) -> list[Listed]:
     lines = body.decode("utf-8-sig", "replace").splitlines()
-    return [
-        Listed("", _address(line, f"{where}:{number}"))
-        for number, line in enumerate(lines, 1)
-        if line.strip() and not line.lstrip().startswith("#")
-    ]
+    named = ((number, "", line) for number, line in enumerate(lines, 1))
+    return _checked((each for each in named if each[2].strip() and not each[2].lstrip().startswith("#")), where)
 
 
-def _address(text: str, where: str) -> str:
-    """Return an address; feed: is what some programs write for http:."""
+def _checked(found: Iterable[tuple[int, str, str]], where: str) -> list[Listed]:
+    """Return the feeds of lines with titles and addresses; the error names every line whose address is none."""
+    listed: list[Listed] = []
+    wrong: list[str] = []
+    for line, title, text in found:
+        if (url := _address(text)) is None:
+            wrong.append(f"{where}:{line}: {text.strip()[:80]!r} is no http or https address; mend it, or leave it out")
+        else:
+            listed.append(Listed(title, url))
+    if wrong:
+        more = [f"{where}: and {len(wrong) - _MOST_SHOWN} more"] if len(wrong) > _MOST_SHOWN else []
+        raise ListingError("\n".join(wrong[:_MOST_SHOWN] + more))
+    return listed
+
+
+def _address(text: str) -> str | None:
+    """Return an address, ``None`` where there is none; feed: is what some programs write for http:."""
     url = text.strip()
     url = f"http{url[4:]}" if url.startswith("feed://") else url.removeprefix("feed:")
     try:
         parts = urlsplit(url)
     except ValueError:
-        parts = urlsplit("")
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ListingError(f"{where}: {text.strip()[:80]!r} is no http or https address; mend it, or leave it out")
-    return url
+        return None
+    return url if parts.scheme in {"http", "https"} and parts.hostname else None
 
 
 class _Names:

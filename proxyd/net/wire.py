@@ -102,6 +102,8 @@ def describe(error: BaseException) -> str:
         return one_line(f"{error.status}, {error.message}")
     if isinstance(error, aiohttp.InvalidURL):
         return "the address cannot be read"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return one_line(f"{error.host}: {error.os_error.strerror or error.os_error}")
     if isinstance(error, aiohttp.ClientConnectorError):
         return one_line(f"{error.host}: {error.os_error}")
     return one_line(str(error)) or type(error).__name__

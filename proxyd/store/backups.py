@@ -35,7 +35,7 @@ async def back_up(database: str | Path, target: Path) -> None:
         The database cannot be read, or the copy is damaged, as the database is then.
     """
     _must_be_new(target)
-    try:
+    with whole_or_nothing(target):
         if is_postgresql(database):
             async with open_connections(database) as connections:
                 await connections.upkeep.backup(target)
@@ -43,9 +43,6 @@ async def back_up(database: str | Path, target: Path) -> None:
             over = Event()
             await breakable(asyncio.to_thread(_copy_beside_daemon, Path(database), target, over), over.set)
         await check_copy(target)
-    except BaseException:
-        _remove(target)  # half a copy is none
-        raise
 
 
 def _must_be_new(target: Path) -> None:
@@ -55,8 +52,14 @@ def _must_be_new(target: Path) -> None:
         raise NotFoundError(f"{target.parent}: no such folder")
 
 
-def _remove(target: Path) -> None:
-    target.unlink(missing_ok=True)
+@contextmanager
+def whole_or_nothing(target: Path) -> Iterator[None]:
+    """Remove what is at ``target`` where the context ends with an error, or is broken off: half a copy is none."""
+    try:
+        yield
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
 
 
 async def check_copy(path: Path) -> None:

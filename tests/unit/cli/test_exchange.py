@@ -85,8 +85,10 @@ def test_a_list_of_pages_tells_what_changes_on_them(tmp_path: Path, capsys: pyte
             '<opml><outline xmlUrl="javascript:alert(1)"/></opml>',
             "in.opml:1: 'javascript:alert(1)' is no http or https",
         ),
+        ("a\nhttps://b.example/\nc", "in.opml:3: 'c' is no http or https address"),
+        ("a\n" * 30, "in.opml: and 10 more"),
     ],
-    ids=["empty", "no outline", "cut off", "entities", "ftp", "script"],
+    ids=["empty", "no outline", "cut off", "entities", "ftp", "script", "a later line", "many"],
 )
 def test_what_cannot_be_imported_is_named(
     text: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

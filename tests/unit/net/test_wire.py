@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import socket
+
 import aiohttp
 import pytest
+from aiohttp.client_reqrep import ConnectionKey
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
@@ -59,3 +62,6 @@ def test_what_went_wrong_is_described_without_the_address() -> None:
     info = aiohttp.RequestInfo(url, "GET", headers, url)
     assert describe(aiohttp.ClientResponseError(info, (), status=400, message="bad header")) == "400, bad header"
     assert describe(aiohttp.InvalidURL(url)) == "the address cannot be read"
+    key = ConnectionKey("a.example", 80, is_ssl=False, ssl=True, proxy=None, proxy_auth=None, proxy_headers_hash=None)
+    unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    assert describe(aiohttp.ClientConnectorDNSError(key, unknown)) == "a.example: Name or service not known"
