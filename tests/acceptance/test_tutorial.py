@@ -65,11 +65,25 @@ class Shell:
 
 def is_shown(printed: str, shown: str) -> bool:
     """Return whether something was printed as shown: ``...`` stands for anything, blanks for any number of them."""
-    pattern = "".join(
-        ".*?" if piece == "..." else r"\s+" if piece.isspace() else re.escape(piece)
-        for piece in re.findall(r"\.\.\.|\s+|(?:(?!\.\.\.)\S)+", shown.strip())
-    )
+    pieces = [re.sub(r"(\\\s)+", r"\\s+", re.escape(piece)) for piece in shown.strip().split("...")]
+    *others, last = (f".*?{piece}" if place else piece for place, piece in enumerate(pieces))
+    pattern = "".join(f"(?>{piece})" for piece in others) + last  # atomic: what is not as shown is seen at once
     return re.fullmatch(pattern, printed.strip(), re.DOTALL) is not None
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown", "expected"),
+    [
+        ("1 feed,  2\nitems", "1 feed, 2 items", True),
+        ("1 feed, 2 items", "1 feed, 2 item", False),
+        ("made 2 of 3 in 4 s, 0 lost", "made ... in ... s, 0 lost", True),
+        ("made 2 of 3 in 4 s, 10 lost", "made ... in ... s, 0 lost", False),
+        ("made 2 of 3 in 4 s, 0 lost", "made ...", True),
+        ("a " * 5000 + "b", "a ... " * 50 + "c", False),
+    ],
+)
+def test_what_is_shown_is_found(printed: str, shown: str, expected: bool) -> None:
+    assert is_shown(printed, shown) == expected
 
 
 def repeat(shell: Shell, block: Block, shown: Block) -> None:

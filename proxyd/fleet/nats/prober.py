@@ -180,7 +180,8 @@ class FleetProber:
                 with self._metrics.prober_hosts.track_inprogress():
                     await self._make_all(batch)
         except (TimeoutError, FleetError) as error:
-            log.warning("a batch was given up: the other machines cannot be reached", host=batch.host, error=str(error))
+            why = str(error) or "its lease could not be extended in time"
+            log.warning("a batch was given up: the other machines cannot be reached", host=batch.host, error=why)
             self._count("given_up")
             return False
         self._count("made")
