@@ -1,15 +1,17 @@
-"""``proxyd serve`` with what only its own process can know: how late the loop turns, and where memory is held.
+"""``proxyd serve`` with what only its own process can know: how late the loop turns, and what memory is held where.
 
-SIGUSR1 writes both to the next file of a folder. Allocations are traced on demand, at half of the speed. Run it by
+SIGUSR1 writes that to the next file of a folder. Allocations are traced on demand, at half of the speed. Run it by
 ``python -c``: parser processes import the main module again, where it is a file.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import itertools
 import json
+import os
 import signal
 import time
 import tracemalloc
@@ -18,6 +20,7 @@ from pathlib import Path
 from proxyd import app, log
 from proxyd.config import Settings, load
 from proxyd.daemon import Daemon
+from tests.soak.measures import resident
 
 EVERY_S = 0.01
 WORST_MS = 1000
@@ -47,16 +50,23 @@ def sites() -> dict[str, int]:
     """Return the bytes that each line of code holds; nothing where allocations are not traced."""
     if not tracemalloc.is_tracing():
         return {}
-    gc.collect()
     mine = (tracemalloc.Filter(False, tracemalloc.__file__), tracemalloc.Filter(False, __file__))
     held = tracemalloc.take_snapshot().filter_traces(mine).statistics("lineno")
     return {f"{each.traceback[0].filename}:{each.traceback[0].lineno}": each.size for each in held}
 
 
+def held() -> int:
+    """Return the bytes of memory without what is garbage, and without what glibc keeps of what was freed."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    return resident(os.getpid())
+
+
 def write(lags: Lags, target: Path) -> None:
     """Write a file whole at once."""
     new = target.with_suffix(".new")
-    new.write_text(json.dumps({"at_s": time.monotonic(), "late_ms": lags.take(), "sites": sites()}))
+    found = {"at_s": time.monotonic(), "late_ms": lags.take(), "held": held(), "sites": sites()}
+    new.write_text(json.dumps(found))
     new.replace(target)
 
 

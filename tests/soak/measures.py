@@ -28,11 +28,12 @@ class Sample:
 def sample(pid: int, at_s: float) -> Sample:
     """Return what a process holds now; a child that has just ended holds nothing."""
     return Sample(
-        at_s, _resident(pid), sum(map(_resident, _descendants(pid))), len(list(Path(f"/proc/{pid}/fd").iterdir()))
+        at_s, resident(pid), sum(map(resident, _descendants(pid))), len(list(Path(f"/proc/{pid}/fd").iterdir()))
     )
 
 
-def _resident(pid: int) -> int:
+def resident(pid: int) -> int:
+    """Return the bytes of memory of a process; one that has ended has none."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
     except OSError:

@@ -27,7 +27,7 @@ from tests.soak.measures import MIB, Sample, grows, growth_per_h, sample, share_
 
 SOAK_S = float(os.environ.get("SOAK_S", "300"))
 SETTLED = 0.4  # of the time: by then every cache has filled and every kernel is compiled
-DUMPS = 10
+DUMPS = 20
 MOST_PER_H = 10 * MIB
 SITE_PER_H = 2 * MIB
 LATE_MS = 50
@@ -104,9 +104,15 @@ async def both(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Soaked]:
 
 async def test_the_memory_of_the_daemon_does_not_grow(both: dict[str, Soaked]) -> None:
     plain = both["plain"]
-    growth = growth_per_h(plain.times_s, [each.bytes for each in plain.samples])
+    growth = growth_per_h([dump["at_s"] for dump in plain.dumps], [dump["held"] for dump in plain.dumps])
     assert plain.asked > 5 * SOAK_S
     assert growth < MOST_PER_H
+
+
+async def test_the_memory_that_comes_and_goes_does_not_grow(both: dict[str, Soaked]) -> None:
+    sizes = [each.bytes for each in both["plain"].samples]
+    third = len(sizes) // 3
+    assert max(sizes[-third:]) < max(sizes[:third]) + 10 * MIB
 
 
 async def test_the_memory_of_the_parsers_does_not_grow(both: dict[str, Soaked]) -> None:
