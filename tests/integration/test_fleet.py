@@ -126,7 +126,7 @@ async def test_a_batch_that_takes_longer_than_its_lease_stays_where_it_is(tmp_pa
         asked = asyncio.create_task(ended(fleet.transport, ProbeRequest("s", "https://a.example/")))
         await eventually(lambda: slow.begun["a.example"] == 1, "the host is asked")
         await fleet.prober(other)
-        await asyncio.wait([asked], timeout=1.3 * 15.0)
+        await asyncio.wait([asked], timeout=1.3 * fleet.settings.lease_s)
         assert not asked.done()
         slow.release.set()
         assert isinstance(await asked, ProbeOutcome)
