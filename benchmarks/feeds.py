@@ -14,8 +14,8 @@ from time import perf_counter
 
 import feedparser
 
-from proxyd.probing.fast_feeds import parse_clean_feed
-from proxyd.probing.feeds import parse_any_feed
+from proxyd.probing.feeds.fast_feeds import parse_clean_feed
+from proxyd.probing.feeds.feed_parser import parse_any_feed
 
 Line = dict[str, object]
 

@@ -30,8 +30,12 @@ import numpy as np
 from aiohttp import web
 from sqlalchemy import Table
 
-from proxyd.estimation import RateEvidence, WeekCounts
-from proxyd.rules import Account, SourceState, StreamState, Total, iso_time
+from proxyd.core.model.field_values import iso_time
+from proxyd.core.rates.rate_blend import RateEvidence
+from proxyd.core.rates.week_counts import WeekCounts
+from proxyd.core.rules.programs.aggregate_values import Total
+from proxyd.core.rules.stages.calibration import Account
+from proxyd.core.rules.state import SourceState, StreamState
 from proxyd.store import rows
 from proxyd.store import tables as t
 

@@ -19,16 +19,23 @@ from time import perf_counter, process_time
 
 import numpy as np
 
-from proxyd import app, log
+from proxyd import log
+from proxyd.app import wiring as app
 from proxyd.clock import SystemClock
+from proxyd.core.language import CheckSettings, SourceText, check
+from proxyd.core.model.budget import Budget
+from proxyd.core.model.chronon import Chronon, ChrononGrid
+from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.planning.policies.demand import Demands
+from proxyd.core.politeness import PolitenessBudget, ProbeLog
+from proxyd.core.rates.week_bins import WEEK_S
+from proxyd.core.rates.week_counts import WeekCounts
+from proxyd.core.rules.compiled import Compiled
+from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.daemon import Planning
-from proxyd.estimation import WEEK_S, WeekCounts
-from proxyd.language import CheckSettings, SourceText, check
 from proxyd.metrics import Metrics
-from proxyd.model.chronon import Chronon, ChrononGrid
-from proxyd.politeness import PolitenessBudget, ProbeLog
-from proxyd.rules import Compiled, Decider, DeciderSettings
-from proxyd.scheduling import Budget, Demands, Page, PlannerSettings
 
 Line = dict[str, object]
 

@@ -27,14 +27,15 @@ from time import perf_counter
 import aiohttp
 import feedparser
 
-from proxyd import app, log
+from proxyd import log
+from proxyd.app import wiring as app
+from proxyd.cluster import LocalTransport
 from proxyd.config import Settings
+from proxyd.core.model.profile import PageClass
 from proxyd.daemon import DaemonControl
-from proxyd.fleet import LocalTransport
-from proxyd.model.profile import PageClass
 from proxyd.net import Guard, HostTokens, make_session, raise_open_files
 from proxyd.probing import Fetcher, HttpProber, ParsedFeed, ParserPool
-from proxyd.probing.feeds import parse_any_feed
+from proxyd.probing.feeds.feed_parser import parse_any_feed
 from proxyd.store import owner_lock
 
 Line = dict[str, object]

@@ -20,12 +20,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from proxyd import app, log
+from proxyd import log
+from proxyd.app import wiring as app
 from proxyd.config import SecretStore, Settings
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.model.profile import SecretRef, WebhookDelivery
+from proxyd.core.rules.engine import Observation
+from proxyd.core.rules.state import Notification, SourceState
 from proxyd.daemon import DaemonControl
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.model.profile import SecretRef, WebhookDelivery
-from proxyd.rules import Notification, Observation, SourceState
 from proxyd.store import SqlStore, owner_lock
 
 Line = dict[str, object]

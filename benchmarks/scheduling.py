@@ -17,16 +17,25 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.model.chronon import ChrononGrid, Epoch
-from proxyd.model.intensity import PiecewiseConstant
-from proxyd.model.interval import ExecutionInterval
-from proxyd.politeness import PolitenessBudget, ProbeLog
-from proxyd.scheduling import Budget, Demands, Page, Planner, PlannerSettings
-from proxyd.scheduling.capture import Capacity, edf, least_delay_arrays, most_weight, pareto, sup_arrays
-from proxyd.scheduling.compiled import HAS_NUMBA
-from proxyd.scheduling.fleet import FleetLimits, FleetPlanner, Timetable, WeekGrid
-from proxyd.scheduling.single.costs import Prefix
-from proxyd.scheduling.single.optimal import Grid, all_optimal, optimal
+from proxyd.core.model.budget import Budget
+from proxyd.core.model.chronon import ChrononGrid, Epoch
+from proxyd.core.model.intensity import PiecewiseConstant
+from proxyd.core.model.schedule import ExecutionInterval
+from proxyd.core.planning.allocation.probe_allocator import FleetLimits, FleetPlanner, WeekGrid
+from proxyd.core.planning.allocation.timetable import Timetable
+from proxyd.core.planning.capture.capacity import Capacity
+from proxyd.core.planning.capture.earliest_deadline import edf
+from proxyd.core.planning.capture.pareto import pareto
+from proxyd.core.planning.numba_kernels import HAS_NUMBA
+from proxyd.core.planning.one_source.costs import Prefix
+from proxyd.core.planning.one_source.optimal_schedule import Grid, all_optimal, optimal
+from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.planner import Planner
+from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.planning.policies.demand import Demands
+from proxyd.core.politeness import PolitenessBudget, ProbeLog
+from proxyd.lab.algorithms.overlapping_capture import most_weight
+from proxyd.lab.algorithms.sup import least_delay_arrays, sup_arrays
 
 Floats = NDArray[np.float64]
 Line = dict[str, object]

@@ -16,8 +16,8 @@ from prometheus_client import (
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxyd import __version__
-from proxyd.model.outcome import OutcomeKind
-from proxyd.model.schedule import Constraint, Reason
+from proxyd.core.model.outcome import OutcomeKind
+from proxyd.core.model.schedule import Constraint, Reason
 
 ROLES = ("planner", "prober", "notifier")
 SHARES = (0.5, 0.9, 0.99)

@@ -9,12 +9,19 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal, Protocol, TypeAlias
 
-from proxyd.language import Statement
-from proxyd.model.item import Item
-from proxyd.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.model.profile import Declaration, PageClass, SecretRef, WebhookDelivery
-from proxyd.rules import Account, Advice, Explanation, Fates, Known, Misfit, Needed, Observation, PlanCost
-from proxyd.scheduling import PlannedProbe
+from proxyd.core.language import Statement
+from proxyd.core.model.item import Item
+from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
+from proxyd.core.model.profile import Declaration, PageClass, SecretRef, WebhookDelivery
+from proxyd.core.planning.queue.probe_slots import PlannedProbe
+from proxyd.core.rules.advice import Advice
+from proxyd.core.rules.capture_counts import Fates
+from proxyd.core.rules.engine import Known, Observation
+from proxyd.core.rules.estimates import Misfit
+from proxyd.core.rules.explanation import Explanation
+from proxyd.core.rules.stages.calibration import Account
+from proxyd.core.rules.state import Needed
+from proxyd.core.rules.trial import PlanCost
 
 
 class Clock(Protocol):

@@ -8,13 +8,17 @@ from urllib.parse import quote
 
 import numpy as np
 
-from proxyd.language import CheckSettings, SourceText, check
-from proxyd.model.chronon import ChrononGrid
-from proxyd.model.item import EventKind, Item, Value
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
-from proxyd.model.profile import Declaration
-from proxyd.rules import NOTHING_KNOWN, Decider, DeciderSettings, HistoryNeeded, Known, Needed, Observation
-from proxyd.scheduling import Budget, PlannerSettings
+from proxyd.core.language import CheckSettings, SourceText, check
+from proxyd.core.model.budget import Budget
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.item import EventKind, Item, Value
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
+from proxyd.core.model.profile import Declaration
+from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.decider_settings import DeciderSettings
+from proxyd.core.rules.engine import NOTHING_KNOWN, Known, Observation
+from proxyd.core.rules.state import HistoryNeeded, Needed
 
 DOMAIN = """CREATE DOMAIN "D" AS CLASS::RSS(channel.item.title:String, channel.item.link:URL,
 channel.item.pubDate:Timestamp);

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from proxyd.api.endpoint import answered
-from proxyd.api.models import Health, Readiness
-from proxyd.api.problems import problem
+from proxyd.api.rest.endpoint import answered
+from proxyd.api.rest.problems import problem
 from proxyd.api.server import ApiSettings, listening
+from proxyd.api.wire import Health, Readiness
 
 _ELSEWHERE = (
     "this machine does not plan, so it does not answer the API: run the verb where the planner leads, or ask that "

@@ -13,7 +13,7 @@ import structlog
 from aiohttp import web
 
 from proxyd.api.quotas import Quota
-from proxyd.api.routes import make_app
+from proxyd.api.rest.routes import make_app
 from proxyd.errors import ConfigError
 from proxyd.ports import Control
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from proxyd.cli.verbs import Verbs, add_asking, add_json, add_url, add_verb, duration, whole
+from proxyd.terminal.arguments import Verbs, add_asking, add_json, add_url, add_verb, duration, whole
 
 _MOST = 500
 
@@ -22,44 +22,44 @@ def add_daemon_verbs(verbs: Verbs) -> None:
 
 def _add_source_verbs(verbs: Verbs) -> None:
     sources = add_verb(
-        verbs, "sources", "sources.sources", "list the sources and how their last probe ended",
+        verbs, "sources", "cli.sources.sources", "list the sources and how their last probe ended",
         "proxyd sources", "proxyd sources --failing --json",
     )  # fmt: skip
     sources.add_argument("--failing", action="store_true", help="only those whose last probe failed")
     add_asking(sources)
     text = "list the last probes of a source: why each was made and what came of it"
-    probes = add_verb(verbs, "probes", "sources.probes", text, "proxyd probes python --limit 5")
+    probes = add_verb(verbs, "probes", "cli.sources.probes", text, "proxyd probes python --limit 5")
     probes.add_argument("source", help="name of the source")
     probes.add_argument("--limit", type=whole(1, 10_000), default=20, help="how many (default 20)")
     add_asking(probes)
     text = "say when a source is probed next, and why"
-    explain = add_verb(verbs, "explain", "sources.explain", text, "proxyd explain python")
+    explain = add_verb(verbs, "explain", "cli.sources.explain", text, "proxyd explain python")
     explain.add_argument("source", help="name of the source")
     add_asking(explain)
 
 
 def _add_plan_verbs(verbs: Verbs) -> None:
     top = add_verb(
-        verbs, "top", "top.top", "show how the daemon does, live: health, coming probes, failing sources, news",
+        verbs, "top", "cli.top.top", "show how the daemon does, live: health, coming probes, failing sources, news",
         "proxyd top", "proxyd top --once",
     )  # fmt: skip
     top.add_argument("--once", action="store_true", help="print it once and end, as where there is no terminal")
     add_url(top)
     text = "print the coming probes of the running daemon"
-    plan = add_verb(verbs, "plan", "sources.plan", text, "proxyd plan --limit 10")
+    plan = add_verb(verbs, "plan", "cli.sources.plan", text, "proxyd plan --limit 10")
     plan.add_argument("--limit", type=whole(1, _MOST), default=50, help="how many (default 50)")
     add_asking(plan)
     text = "say what other budgets would buy, and which rules are not met"
-    add_asking(add_verb(verbs, "advise", "advice.advise", text, "proxyd advise"))
+    add_asking(add_verb(verbs, "advise", "cli.advice.advise", text, "proxyd advise"))
     text = "compare delay and completeness with what was predicted, by day"
-    report = add_verb(verbs, "report", "report.report", text, "proxyd report --days 7")
+    report = add_verb(verbs, "report", "cli.advice.report", text, "proxyd report --days 7")
     report.add_argument("--days", type=whole(1, 3660), default=14, metavar="N", help="the last N days (default 14)")
     add_asking(report)
 
 
 def _add_notification_verbs(verbs: Verbs) -> None:
     listing = add_verb(
-        verbs, "notifications", "notifications.notifications", "list notifications, newest first, or follow them",
+        verbs, "notifications", "cli.notifications.notifications", "list notifications, newest first, or follow them",
         "proxyd notifications --rule stable --since 2026-01-31T12:00:00Z", "proxyd notifications --follow --json",
     )  # fmt: skip
     for name in ("rule", "profile", "source"):
@@ -72,7 +72,7 @@ def _add_notification_verbs(verbs: Verbs) -> None:
     add_json(listing, "print JSON; with --follow, a line for each")
     actions = listing.add_subparsers(metavar="ACTION")
     show = add_verb(
-        actions, "show", "notifications.show", "say what led to a notification and what became of it",
+        actions, "show", "cli.notifications.show", "say what led to a notification and what became of it",
         "proxyd notifications show ntf_0123456789abcdef",
     )  # fmt: skip
     show.add_argument("id", help="id of the notification")
@@ -84,28 +84,28 @@ def _add_notification_verbs(verbs: Verbs) -> None:
 
 def _add_declared_verbs(verbs: Verbs) -> None:
     text = "list the rules, what they captured and what they missed"
-    add_asking(add_verb(verbs, "rules", "declared.rules", text, "proxyd rules"))
+    add_asking(add_verb(verbs, "rules", "cli.profile_verbs.rules", text, "proxyd rules"))
     text = "check the profiles and swap them in"
-    add_asking(add_verb(verbs, "reload", "declared.reload", text, "proxyd reload"))
+    add_asking(add_verb(verbs, "reload", "cli.profile_verbs.reload", text, "proxyd reload"))
     group = add_verb(
         verbs, "profile", None, "profiles of the running daemon",
         "proxyd profile list", "proxyd profile declare my.profile --dry-run",
     )  # fmt: skip
     actions = group.add_subparsers(required=True, metavar="ACTION")
-    add_asking(add_verb(actions, "list", "declared.profiles", "list the profiles", "proxyd profile list"))
+    add_asking(add_verb(actions, "list", "cli.profile_verbs.profiles", "list the profiles", "proxyd profile list"))
     text = "print a profile as text"
-    show = add_verb(actions, "show", "declared.show", text, "proxyd profile show Watch")
+    show = add_verb(actions, "show", "cli.profile_verbs.show", text, "proxyd profile show Watch")
     show.add_argument("name", metavar="NAME", help="name of the profile")
     add_asking(show)
     declare = add_verb(
-        actions, "declare", "declared.declare", "declare what a file holds, as the API does",
+        actions, "declare", "cli.profile_verbs.declare", "declare what a file holds, as the API does",
         "proxyd profile declare my.profile --dry-run", "proxyd profile declare my.profile",
     )  # fmt: skip
     declare.add_argument("file", type=Path, metavar="FILE", help="text in the rule language")
     declare.add_argument("--dry-run", action="store_true", help="change nothing, and say what it would cost")
     add_asking(declare)
     text = "remove a profile that was declared so"
-    drop = add_verb(actions, "drop", "declared.drop", text, "proxyd profile drop Watch")
+    drop = add_verb(actions, "drop", "cli.profile_verbs.drop", text, "proxyd profile drop Watch")
     drop.add_argument("name", metavar="NAME", help="name of the profile")
     add_asking(drop)
 
@@ -114,7 +114,7 @@ def _add_token_verbs(verbs: Verbs) -> None:
     group = add_verb(verbs, "token", None, "tokens of the API", "proxyd token create --name me --scope write")
     actions = group.add_subparsers(required=True, metavar="ACTION")
     create = add_verb(
-        actions, "create", "tokens.create", "make a token and print it, once",
+        actions, "create", "cli.tokens.create", "make a token and print it, once",
         "proxyd token create --name reader --scope read --expires 90d",
     )  # fmt: skip
     create.add_argument("--name", required=True, help="what it is for; unique")
@@ -122,9 +122,9 @@ def _add_token_verbs(verbs: Verbs) -> None:
     create.add_argument("--expires", type=duration, metavar="90d", help="lifetime (default: none)")
     add_asking(create)
     text = "list the tokens, without their secrets"
-    add_asking(add_verb(actions, "list", "tokens.tokens", text, "proxyd token list"))
+    add_asking(add_verb(actions, "list", "cli.tokens.tokens", text, "proxyd token list"))
     text = "let a token open nothing any more"
-    drop = add_verb(actions, "drop", "tokens.drop", text, "proxyd token drop reader")
+    drop = add_verb(actions, "drop", "cli.tokens.drop", text, "proxyd token drop reader")
     drop.add_argument("name", metavar="NAME", help="name of the token")
     add_asking(drop)
 
@@ -133,17 +133,17 @@ def _add_webhook_verbs(verbs: Verbs) -> None:
     group = add_verb(verbs, "webhook", None, "webhooks and other ways to deliver", "proxyd webhook test stable")
     actions = group.add_subparsers(required=True, metavar="ACTION")
     text = "list the webhooks, and whether they answered their ping"
-    add_asking(add_verb(actions, "list", "deliveries.webhooks", text, "proxyd webhook list"))
+    add_asking(add_verb(actions, "list", "cli.deliveries.webhooks", text, "proxyd webhook list"))
     text = "send a test message wherever a rule delivers"
-    test = add_verb(actions, "test", "deliveries.test", text, "proxyd webhook test stable")
+    test = add_verb(actions, "test", "cli.deliveries.test", text, "proxyd webhook test stable")
     test.add_argument("rule", help="name of the rule")
     add_asking(test)
     text = "list the deliveries that were given up, newest first"
-    dead = add_verb(actions, "dead", "deliveries.dead", text, "proxyd webhook dead")
+    dead = add_verb(actions, "dead", "cli.deliveries.dead", text, "proxyd webhook dead")
     dead.add_argument("--limit", type=whole(1, 100_000), default=50, help="how many (default 50)")
     add_asking(dead)
     replay = add_verb(
-        actions, "replay", "deliveries.replay", "send a notification again, or all that were given up",
+        actions, "replay", "cli.deliveries.replay", "send a notification again, or all that were given up",
         "proxyd webhook replay ntf_0123456789abcdef", "proxyd webhook replay --dead",
     )  # fmt: skip
     which = replay.add_mutually_exclusive_group(required=True)

@@ -6,7 +6,7 @@ import argparse
 
 from proxyd.cli.asking import ask
 from proxyd.cli.printing import print_json, print_lines
-from proxyd.cli.tables import print_table
+from proxyd.terminal.tables import print_table
 
 
 def webhooks(options: argparse.Namespace) -> int:

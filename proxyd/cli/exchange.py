@@ -8,9 +8,9 @@ from pathlib import Path
 
 from proxyd.cli.printing import counted, print_text
 from proxyd.config import load
-from proxyd.config.profiles import check_settings, read_directory
+from proxyd.config.profile_files import check_settings, read_directory
+from proxyd.core.language import SourceText, check, listing_texts, opml, read_listing
 from proxyd.errors import ConfigError, ProfileError
-from proxyd.language import SourceText, check, listing_texts, opml, read_listing
 from proxyd.net import for_xml
 
 

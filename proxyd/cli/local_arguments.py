@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proxyd.cli.verbs import Verbs, add_json, add_url, add_verb, duration
+from proxyd.terminal.arguments import Verbs, add_json, add_url, add_verb, duration
 
 _PATHS = "files, or directories of *.profile files"
 
@@ -14,14 +14,14 @@ def add_local_verbs(verbs: Verbs) -> None:
     _add_service_verbs(verbs)
     _add_profile_verbs(verbs)
     probe = add_verb(
-        verbs, "probe", "probe.probe", "probe an address or a source once, without a daemon",
+        verbs, "probe", "cli.probe.probe", "probe an address or a source once, without a daemon",
         "proxyd probe https://github.com/python/cpython/releases.atom", "proxyd probe python --debug",
     )  # fmt: skip
     probe.add_argument("target", help="address of a feed, or the name of a source in the profiles: read as its class")
     probe.add_argument("--debug", action="store_true", help="show every request and response head as well")
     add_json(probe)
     completion = add_verb(
-        verbs, "completion", "completion.completion", "print a script that completes verbs and options in a shell",
+        verbs, "completion", "cli.completion.completion", "print a script that completes verbs and options in a shell",
         "proxyd completion bash", "proxyd completion zsh",
     )  # fmt: skip
     completion.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="for which shell")
@@ -29,27 +29,29 @@ def add_local_verbs(verbs: Verbs) -> None:
 
 def _add_service_verbs(verbs: Verbs) -> None:
     run = add_verb(
-        verbs, "serve", "service.serve", "run the daemon until SIGTERM",
+        verbs, "serve", "cli.service.serve", "run the daemon until SIGTERM",
         "proxyd serve", "proxyd --config /etc/proxyd.toml serve", "proxyd serve --role prober",
     )  # fmt: skip
     text = "of several machines, what this one does (default: the setting role)"
     run.add_argument("--role", choices=("all", "planner", "prober", "notifier"), help=text)
     text = "run everything offline for a while and show what was measured"
-    demo = add_verb(verbs, "demo", "demo.demo", text, "proxyd demo --for 60s")
+    demo = add_verb(verbs, "demo", "cli.demo.demo", text, "proxyd demo --for 60s")
     demo.add_argument("--for", dest="duration_s", type=duration, default=60.0, metavar="60s", help="how long")
     demo.add_argument("--seed", type=int, default=1, help="of the feeds' rates and items")
     add_json(demo)
     text = "exit 0 if the daemon is ready, for containers"
-    health = add_verb(verbs, "healthcheck", "status.healthcheck", text, "proxyd healthcheck --timeout 2s")
+    health = add_verb(verbs, "healthcheck", "cli.status.healthcheck", text, "proxyd healthcheck --timeout 2s")
     health.add_argument("--timeout", type=duration, default=5.0, metavar="5s", help="longest wait")
     add_url(health)
     add_json(health)
     database = add_verb(verbs, "db", None, "look after the database", "proxyd db migrate")
     actions = database.add_subparsers(required=True, metavar="ACTION")
-    add_verb(actions, "migrate", "database.migrate", "bring the database to the newest schema", "proxyd db migrate")
+    add_verb(
+        actions, "migrate", "cli.database_verbs.migrate", "bring the database to the newest schema", "proxyd db migrate"
+    )
     text = "copy the whole database to an empty one, while no daemon runs"
     copy = add_verb(
-        actions, "copy", "database.copy", text, "proxyd db copy postgresql+asyncpg://proxyd@db.example/proxyd"
+        actions, "copy", "cli.database_verbs.copy", text, "proxyd db copy postgresql+asyncpg://proxyd@db.example/proxyd"
     )
     copy.add_argument(
         "target",
@@ -58,32 +60,37 @@ def _add_service_verbs(verbs: Verbs) -> None:
     )
     add_json(copy)
     text = "give the space of what was deleted back, while no daemon runs"
-    add_verb(actions, "vacuum", "database.tidy", text, "proxyd db vacuum")
+    add_verb(actions, "vacuum", "cli.database_verbs.tidy", text, "proxyd db vacuum")
     text = "write a copy of the database, beside a running daemon too"
-    backup = add_verb(verbs, "backup", "database.write_backup", text, "proxyd backup /var/backups/proxyd.db")
+    backup = add_verb(verbs, "backup", "cli.database_verbs.write_backup", text, "proxyd backup /var/backups/proxyd.db")
     backup.add_argument("file", type=Path, metavar="FILE", help="where to, a file that does not exist yet")
     add_json(backup)
     text = "put a backup in place of the database, while no daemon runs"
-    restore = add_verb(verbs, "restore", "database.put_back", text, "proxyd restore /var/backups/proxyd.db")
+    restore = add_verb(verbs, "restore", "cli.database_verbs.put_back", text, "proxyd restore /var/backups/proxyd.db")
     restore.add_argument("file", type=Path, metavar="FILE", help="what `proxyd backup` wrote")
     restore.add_argument("--replace", action="store_true", help="delete what PostgreSQL's database holds")
     add_json(restore)
     text = "print the settings in force"
-    add_json(add_verb(verbs, "config", "status.config", text, "proxyd config", "proxyd config --json"))
-    add_json(add_verb(verbs, "version", "status.version", "print the version", "proxyd version"))
+    add_json(add_verb(verbs, "config", "cli.status.config", text, "proxyd config", "proxyd config --json"))
+    add_json(add_verb(verbs, "version", "cli.status.version", "print the version", "proxyd version"))
+
+
+_CHECK_EXAMPLES = ("proxyd check profiles", "proxyd check a.profile --json")
 
 
 def _add_profile_verbs(verbs: Verbs) -> None:
     text = "check profiles; exit 1 and name every error"
-    check = add_verb(verbs, "check", "profiles.check", text, "proxyd check profiles", "proxyd check a.profile --json")
+    check = add_verb(
+        verbs, "check", "cli.local_profiles.check", text, "proxyd check profiles", "proxyd check a.profile --json"
+    )
     check.add_argument("paths", nargs="+", type=Path, metavar="PATH", help=_PATHS)
     add_json(check)
     text = "print profiles in the canonical layout"
-    fmt = add_verb(verbs, "fmt", "profiles.fmt", text, "proxyd fmt --write profiles")
+    fmt = add_verb(verbs, "fmt", "cli.local_profiles.fmt", text, "proxyd fmt --write profiles")
     fmt.add_argument("paths", nargs="+", type=Path, metavar="PATH", help=_PATHS)
     fmt.add_argument("--write", action="store_true", help="rewrite the files instead of printing")
     bring = add_verb(
-        verbs, "import", "exchange.import_feeds", "make a profile of an OPML file or a list of addresses",
+        verbs, "import", "cli.exchange.import_feeds", "make a profile of an OPML file or a list of addresses",
         "proxyd import feeds.opml --out profiles/feeds.profile",
     )  # fmt: skip
     bring.add_argument("file", type=Path, metavar="FILE", help="OPML, or text with an address on each line")
@@ -92,4 +99,4 @@ def _add_profile_verbs(verbs: Verbs) -> None:
         "--pages", action="store_true", help="they are whole pages, not feeds: tell what changes on them"
     )
     bring.add_argument("--out", type=Path, metavar="FILE.profile", help="write this file instead of printing")
-    add_verb(verbs, "export", "exchange.export", "print the sources of the profiles as OPML", "proxyd export")
+    add_verb(verbs, "export", "cli.exchange.export", "print the sources of the profiles as OPML", "proxyd export")

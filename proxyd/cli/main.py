@@ -12,9 +12,9 @@ from typing import TypeAlias
 from proxyd import __version__
 from proxyd.cli.daemon_arguments import add_daemon_verbs
 from proxyd.cli.local_arguments import add_local_verbs
-from proxyd.cli.science.arguments import add_science_verbs
-from proxyd.cli.verbs import Parser
 from proxyd.errors import ProxydError, UnreachableError
+from proxyd.lab.verbs.lab_arguments import add_science_verbs
+from proxyd.terminal.arguments import Parser
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]
 FAILED, UNREACHABLE, INTERRUPTED = 1, 3, 130
@@ -76,5 +76,5 @@ def _complain(said: str) -> None:
 def _load(name: str) -> Run:
     """Return the function of a verb, importing its module now: each verb loads what it needs and no more."""
     module, _, function = name.rpartition(".")
-    run: Run = getattr(import_module(f"proxyd.cli.{module}"), function)
+    run: Run = getattr(import_module(f"proxyd.{module}"), function)
     return run

@@ -8,9 +8,9 @@ from contextlib import aclosing
 
 from proxyd.cli.asking import ask
 from proxyd.cli.printing import first_row, print_json, print_lines
-from proxyd.cli.tables import print_table
 from proxyd.client import Client, StreamEvent
 from proxyd.client.types import NotificationListed
+from proxyd.terminal.tables import print_table
 
 
 def notifications(options: argparse.Namespace) -> int:

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
-from proxyd.app import probe_once, request_of
+from proxyd.app.wiring import probe_once, request_of
 from proxyd.cli.printing import print_json, print_lines
 from proxyd.config import load
-from proxyd.language.quoting import quote_name, quote_text
-from proxyd.model.item import Item
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
+from proxyd.core.language.quoting import quote_name, quote_text
+from proxyd.core.model.item import Item
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.net import visible, visible_line
 from proxyd.probing import HIDDEN, Exchange, Trip
 

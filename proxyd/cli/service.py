@@ -7,7 +7,8 @@ import asyncio
 import sys
 from collections.abc import Coroutine
 
-from proxyd import app, log
+from proxyd import log
+from proxyd.app import wiring as app
 from proxyd.cli.failures import leaves
 from proxyd.config import Settings, load
 from proxyd.errors import ProfileError, ProxydError, StoreError
@@ -41,6 +42,6 @@ def _served(settings: Settings) -> Coroutine[None, None, None]:
     """Return what runs the daemon: alone on its file, or as one of several machines."""
     if settings.database_path is not None and not settings.nats:
         return app.serve(settings)
-    from proxyd import roles  # it needs drivers that are extras
+    from proxyd.app import machine as roles  # it needs drivers that are extras
 
     return roles.serve(settings)

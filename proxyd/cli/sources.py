@@ -6,8 +6,8 @@ import argparse
 
 from proxyd.cli.asking import ask
 from proxyd.cli.printing import about, print_json, print_lines
-from proxyd.cli.tables import print_table
 from proxyd.client.types import ProbeMade, SourceListed
+from proxyd.terminal.tables import print_table
 
 
 def plan(options: argparse.Namespace) -> int:

@@ -7,11 +7,11 @@ import asyncio
 
 from proxyd.cli.asking import ask
 from proxyd.cli.printing import print_json, print_lines
-from proxyd.cli.tables import print_table
 from proxyd.client import UnreachableError
 from proxyd.client.types import TokenMade
 from proxyd.config import load
 from proxyd.errors import SilentError
+from proxyd.terminal.tables import print_table
 
 
 def create(options: argparse.Namespace) -> int:
@@ -30,7 +30,7 @@ def create(options: argparse.Namespace) -> int:
 
 
 def _made_in_database(options: argparse.Namespace) -> TokenMade:
-    from proxyd import app
+    from proxyd.app import wiring as app
 
     settings = load(options.config)
     token = asyncio.run(app.create_token(settings, options.name, options.scope, expires_in_s=options.expires))

@@ -4,10 +4,10 @@ Values are looked for in this order: keyword arguments (the command line), ``PRO
 value is the content of that file), the TOML file, the default. An unknown key or ``PROXYD_`` variable is an error.
 """
 
+from proxyd.config.environment import SecretStore, Supervision, socket_address, supervision
 from proxyd.config.loading import PREFIX, TOKEN, api_token, load
+from proxyd.config.setting_values import format_budget, format_duration, parse_budget, parse_duration
 from proxyd.config.settings import Settings
-from proxyd.config.surroundings import SecretStore, Supervision, socket_address, supervision
-from proxyd.config.values import format_budget, format_duration, parse_budget, parse_duration
 
 __all__ = [
     "PREFIX",

@@ -12,8 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from proxyd.config.settings import Settings
-from proxyd.errors import ConfigError
-from proxyd.model.nearest import nearest
+from proxyd.errors import ConfigError, nearest
 
 PREFIX = "PROXYD_"
 TOKEN = PREFIX + "TOKEN"

@@ -15,7 +15,7 @@ from pydantic import (
     PlainSerializer,
 )
 
-from proxyd.config.values import (
+from proxyd.config.setting_values import (
     POSTGRESQL,
     BudgetSetting,
     Network,
@@ -38,8 +38,8 @@ from proxyd.config.values import (
     read_list,
     without_credentials,
 )
+from proxyd.core.model.budget import Budget
 from proxyd.errors import ConfigError
-from proxyd.model.budget import Budget
 
 
 class Settings(BaseModel):

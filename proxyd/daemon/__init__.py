@@ -5,8 +5,8 @@ from proxyd.daemon.daemon import Daemon, DaemonSettings, Loops
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.housekeeping import Chores
 from proxyd.daemon.notifying import DistantNotifier, Notifier, Notifying
-from proxyd.daemon.planning import Planning
-from proxyd.daemon.probing import ProbeLoop
+from proxyd.daemon.plan_loop import Planning
+from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.daemon.pushes import Pushes, PushParts
 from proxyd.daemon.supervision import Supervisor
 

@@ -11,14 +11,21 @@ from itertools import islice
 from typing import Any
 
 from proxyd.config import SecretStore
+from proxyd.core.language import Statement, no_such
+from proxyd.core.model.field_values import iso_time
+from proxyd.core.model.profile import Declaration, Delivery, WebhookDelivery, shown_endpoint
+from proxyd.core.planning.queue.probe_slots import PlannedProbe
+from proxyd.core.rules.advice import Advice, advise
+from proxyd.core.rules.capture_counts import Fates
+from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.explanation import Explanation
+from proxyd.core.rules.trial import PlanCost
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.notifying import Notifying
-from proxyd.daemon.probing import ProbeLoop
+from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.daemon.pushes import Pushes
 from proxyd.errors import BusyError, DeliveryError, NotFoundError, StoreError
-from proxyd.language import Statement, no_such
 from proxyd.metrics import Metrics
-from proxyd.model.profile import Declaration, Delivery, WebhookDelivery, shown_endpoint
 from proxyd.notify import known_secret
 from proxyd.ports import (
     Changes,
@@ -34,8 +41,6 @@ from proxyd.ports import (
     Wanted,
     WebhookState,
 )
-from proxyd.rules import Advice, Decider, Explanation, Fates, PlanCost, advise, iso_time
-from proxyd.scheduling import PlannedProbe
 from proxyd.store import KEPT_ANSWERS_S, SqlStore
 
 _FRESH_CHRONONS = 10

@@ -9,13 +9,12 @@ import structlog
 
 from proxyd.clock import sleep_or_wake
 from proxyd.daemon.declarations import Declarations
-from proxyd.daemon.housekeeping import Chores, Housekeeping
+from proxyd.daemon.housekeeping import Chores, Housekeeping, measure_lag
 from proxyd.daemon.notifying import Notifying
-from proxyd.daemon.planning import Planning
-from proxyd.daemon.probing import ProbeLoop
+from proxyd.daemon.plan_loop import Planning
+from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.daemon.pushes import Pushes
 from proxyd.daemon.supervision import Supervisor
-from proxyd.daemon.vitals import measure_lag
 from proxyd.metrics import ROLES, Metrics
 from proxyd.ports import Clock, Transport
 from proxyd.store import SqlStore

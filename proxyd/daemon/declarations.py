@@ -12,17 +12,8 @@ from types import MappingProxyType
 
 import structlog
 
-from proxyd.config.profiles import read_directory
-from proxyd.errors import (
-    ChangedError,
-    ConfigError,
-    ConflictError,
-    NotFoundError,
-    ProfileError,
-    RuleError,
-)
-from proxyd.estimation import MOST_CHANGES
-from proxyd.language import (
+from proxyd.config.profile_files import read_directory
+from proxyd.core.language import (
     CheckSettings,
     CreateDomain,
     CreateProfile,
@@ -38,11 +29,15 @@ from proxyd.language import (
     no_such,
     parse,
 )
+from proxyd.core.model.profile import Declaration, WebhookDelivery
+from proxyd.core.rates.siblings import MOST_CHANGES
+from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.stages.streams import Backlog
+from proxyd.core.rules.state import MAX_PENDING, StoredEvent, StreamState
+from proxyd.core.rules.trial import PlanCost, Trial
+from proxyd.errors import ChangedError, ConfigError, ConflictError, NotFoundError, ProfileError, RuleError
 from proxyd.metrics import Metrics
-from proxyd.model.profile import Declaration, WebhookDelivery
 from proxyd.ports import Changes, Clock, OnlyIf, ResolveSecret
-from proxyd.rules import Backlog, Decider, PlanCost, Trial
-from proxyd.rules.state import MAX_PENDING, StoredEvent, StreamState
 from proxyd.store import SqlStore, StoredText
 
 log = structlog.get_logger("profiles")

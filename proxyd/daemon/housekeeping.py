@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from proxyd.daemon.vitals import measure_disk
+from proxyd.core.model.field_values import iso_time
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock
-from proxyd.rules import iso_time
 from proxyd.store import SqlStore, check_copy, whole_or_nothing
-from proxyd.store.sqlite import sync
+from proxyd.store.databases.sqlite import sync
 
 _KEPT_BACKUPS = 7
 _STAMP = "proxyd-%Y%m%dT%H%M%SZ.db"
@@ -157,3 +157,25 @@ def _prune(folder: Path) -> None:
         broken_off.unlink()
     for old in _copies(folder)[:-_KEPT_BACKUPS]:
         old.unlink()
+
+
+_SLEPT_S = 0.5
+
+
+async def measure_lag(clock: Clock, metrics: Metrics) -> NoReturn:
+    """Measure how late the event loop wakes who sleeps, until it is cancelled."""
+    while True:
+        asked_s = clock.monotonic_s() + _SLEPT_S
+        await clock.sleep(_SLEPT_S)
+        metrics.loop_lag.observe(max(0.0, clock.monotonic_s() - asked_s))
+
+
+async def measure_disk(folder: Path, metrics: Metrics) -> None:
+    """Measure the room on the disk of a folder; one that cannot be looked at has none."""
+    try:
+        found = await asyncio.to_thread(shutil.disk_usage, folder)
+    except OSError:
+        metrics.disk_free.set(0)
+    else:
+        metrics.disk_free.set(found.free)
+        metrics.disk_size.set(found.total)

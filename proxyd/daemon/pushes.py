@@ -13,14 +13,14 @@ from urllib.parse import urlsplit
 import structlog
 
 from proxyd.clock import sleep_or_wake
-from proxyd.daemon.probing import ProbeLoop
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.subscriptions import LEASE_S, Subscription, accepted, answer, asking
+from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.errors import BusyError, ProbeError
 from proxyd.metrics import Metrics
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.net import without_path
 from proxyd.ports import Clock, Hub, PushParser
-from proxyd.rules import Decider, Subscription
-from proxyd.rules.subscriptions import LEASE_S, accepted, answer, asking
 from proxyd.store import SqlStore
 
 log = structlog.get_logger("hubs")

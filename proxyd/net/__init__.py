@@ -1,14 +1,12 @@
 """What every connection to the outside goes through: the guard, the session and the host tokens."""
 
-from proxyd.net.addresses import read_url, without_path
-from proxyd.net.descriptors import raise_open_files, room_for_connections
 from proxyd.net.guard import Guard, GuardedResolver, RefusedConnectionError, refusal, refusal_in
-from proxyd.net.hosts import HostTokens, Turn
-from proxyd.net.links import Link, absolute, read_links
-from proxyd.net.scopes import ThrottleScopes
-from proxyd.net.session import SessionLimits, make_session, user_agent
-from proxyd.net.text import for_xml, one_line, visible, visible_line
-from proxyd.net.wire import describe, fresh_for_s, http_date_s, read_some, retry_after_s
+from proxyd.net.host_turns import HostTokens, Turn
+from proxyd.net.http_values import describe, fresh_for_s, http_date_s, read_some, retry_after_s
+from proxyd.net.links import Link, absolute, read_links, read_url, without_path
+from proxyd.net.safe_text import for_xml, one_line, visible, visible_line
+from proxyd.net.session import SessionLimits, make_session, raise_open_files, room_for_connections, user_agent
+from proxyd.net.throttle_scopes import ThrottleScopes
 
 __all__ = [
     "Guard",

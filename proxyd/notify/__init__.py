@@ -1,11 +1,11 @@
 """From the outbox to where people are."""
 
-from proxyd.notify.channel import AppriseChannel
-from proxyd.notify.channels import Channels
+from proxyd.notify.channels.apprise_channel import AppriseChannel
+from proxyd.notify.channels.channel_routing import Channels
+from proxyd.notify.channels.mail import MailChannel, MailSettings
+from proxyd.notify.channels.webhook import EndpointGoneError, WebhookChannel, known_secret
 from proxyd.notify.dispatcher import Dispatcher, DispatcherSettings
-from proxyd.notify.mail import MailChannel, MailSettings
 from proxyd.notify.pings import Pings
-from proxyd.notify.webhook import EndpointGoneError, WebhookChannel, known_secret
 
 __all__ = [
     "AppriseChannel",

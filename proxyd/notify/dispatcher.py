@@ -10,13 +10,13 @@ import numpy as np
 import structlog
 
 from proxyd.clock import sleep_or_wake
+from proxyd.core.model.profile import SecretRef, shown_endpoint
+from proxyd.core.politeness import EndpointLimits, Endpoints, retry_after_s
 from proxyd.errors import DeliveryError
 from proxyd.metrics import Metrics
-from proxyd.model.profile import SecretRef, shown_endpoint
 from proxyd.net import without_path
-from proxyd.notify.messages import digest
-from proxyd.notify.webhook import EndpointGoneError, MissingSecretError, known_secret
-from proxyd.politeness import EndpointLimits, Endpoints, retry_after_s
+from proxyd.notify.channels.webhook import EndpointGoneError, MissingSecretError, known_secret
+from proxyd.notify.message_forms import digest
 from proxyd.ports import Channel, Clock, Delivery, Message, Outbox, ResolveSecret
 
 _IDLE_S = 3600.0

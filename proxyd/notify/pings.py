@@ -11,13 +11,13 @@ from itertools import count
 import numpy as np
 import structlog
 
+from proxyd.core.model.field_values import iso_time
+from proxyd.core.model.profile import WebhookDelivery
+from proxyd.core.politeness import retry_after_s
 from proxyd.errors import DeliveryError
-from proxyd.model.profile import WebhookDelivery
 from proxyd.net import without_path
-from proxyd.notify.webhook import known_secret
-from proxyd.politeness import retry_after_s
+from proxyd.notify.channels.webhook import known_secret
 from proxyd.ports import Channel, Clock, Message, ResolveSecret, UnconfirmedWebhook, Webhooks, WebhookState
-from proxyd.rules import iso_time
 
 _FIRST_AT_ONCE, _AGAIN_AT_ONCE = 64, 16
 _LONGEST_S = 3600.0

@@ -7,20 +7,20 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
+from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.errors import ProbeError
-from proxyd.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.net import absolute, one_line, read_links
-from proxyd.probing.failures import NoSecretError, kind_of
-from proxyd.probing.feed_items import ParsedFeed
-from proxyd.probing.fetcher import THROTTLING, FetchRequest, FetchResponse, Trip
-from proxyd.probing.page_values import ParsedPage
+from proxyd.probing.feeds.feed_items import ParsedFeed
+from proxyd.probing.http.fetcher import THROTTLING, FetchRequest, FetchResponse, Trip
+from proxyd.probing.pages.page_values import ParsedPage
+from proxyd.probing.probe_failures import NoSecretError, kind_of
 from proxyd.tracing import NO_TRACES, Tracer
 
 if TYPE_CHECKING:
-    from proxyd.model.profile import Auth, PageClass
+    from proxyd.core.model.profile import Auth, PageClass
     from proxyd.ports import Clock, ResolveSecret
-    from proxyd.probing.fetcher import Fetch, Gate
-    from proxyd.probing.pages import ParsedDocument
+    from proxyd.probing.document_parser import ParsedDocument
+    from proxyd.probing.http.fetcher import Fetch, Gate
 
 _READABLE = frozenset({200, 203, 204, 205})
 _MOST_HUBS = 10

@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import Select, Table, literal, select, union_all
 
-from proxyd.model.item import EventKind
-from proxyd.model.values import parse_iso
+from proxyd.core.model.field_values import parse_iso
+from proxyd.core.model.item import EventKind
 from proxyd.ports import Wanted
 from proxyd.store import tables as t
 

@@ -23,13 +23,13 @@ from sqlalchemy import (
     update,
 )
 
+from proxyd.core.model.profile import NotificationRule, shown_endpoint
 from proxyd.errors import NotFoundError
-from proxyd.model.profile import NotificationRule, shown_endpoint
 from proxyd.ports import Delivery, Gathered
 from proxyd.store import rows
 from proxyd.store import tables as t
-from proxyd.store.engine import Reader
-from proxyd.store.webhooks import SqlWebhooks, held, state_of
+from proxyd.store.databases.connections import Reader
+from proxyd.store.webhook_states import SqlWebhooks, held, state_of
 from proxyd.store.writer import Writer, drained
 
 WAITING = ("pending", "held", "gathering", "gathered")

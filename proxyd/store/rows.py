@@ -10,14 +10,20 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Row
 
-from proxyd.estimation import NO_FIT, ModelFit, RateEvidence, WeekCounts
-from proxyd.model.chronon import ChrononGrid
-from proxyd.model.item import EventKind, Item, UpdateEvent, Value
-from proxyd.model.outcome import Validators
-from proxyd.model.profile import Delivery, WebhookDelivery
-from proxyd.model.schedule import Probe
-from proxyd.rules import Account, JointInterval, Observation, Obtained, Subscription, SubscriptionStatus, Total
-from proxyd.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value
+from proxyd.core.model.outcome import Validators
+from proxyd.core.model.profile import Delivery, WebhookDelivery
+from proxyd.core.model.schedule import Probe
+from proxyd.core.rates.model_fit import NO_FIT, ModelFit
+from proxyd.core.rates.rate_blend import RateEvidence
+from proxyd.core.rates.week_counts import WeekCounts
+from proxyd.core.rules.engine import Observation
+from proxyd.core.rules.programs.aggregate_values import Total
+from proxyd.core.rules.stages.calibration import Account
+from proxyd.core.rules.stages.joint_intervals import JointInterval, Obtained
+from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
+from proxyd.core.rules.subscriptions import Subscription, SubscriptionStatus
 
 MOST_DETAIL = 1000  # characters
 DAY_S = 86400.0

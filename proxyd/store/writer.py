@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 from sqlalchemy import Connection
 
 from proxyd.errors import ProxydError, StoreError, StoreUnreachableError
-from proxyd.store.engine import Connections
+from proxyd.store.databases.connections import Connections
 
 T = TypeVar("T")
 Write: TypeAlias = Callable[[Connection], T]

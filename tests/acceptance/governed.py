@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import proxyd.app
+import proxyd.app.wiring
 from proxyd.cli.main import main as run
 from proxyd.clock import SystemClock
 from tests.acceptance.support import Daemon
@@ -36,7 +36,7 @@ def main() -> None:
     """Run the daemon in the folder of the world's file."""
     world = Path(_WORLD).absolute()
     socket.getaddrinfo = functools.partial(_look_up, world, socket.getaddrinfo)
-    vars(proxyd.app)["SystemClock"] = lambda: SystemClock(lambda: time.time() + _read(world)["ahead_s"])
+    vars(proxyd.app.wiring)["SystemClock"] = lambda: SystemClock(lambda: time.time() + _read(world)["ahead_s"])
     sys.exit(run(["serve"]))
 
 

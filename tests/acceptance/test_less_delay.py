@@ -13,9 +13,10 @@ import pytest
 from proxyd.cli.demo.origin import Origin
 from proxyd.cli.demo.workload import WEEK_FACTORS
 from proxyd.clock import SystemClock
-from proxyd.model.measures import Times, delays_s
-from proxyd.simulate import Week, poisson_events, uniform_probes, zipf_rates
-from proxyd.simulate.models import MONDAY_S
+from proxyd.core.model.measures import Times, delays_s
+from proxyd.lab.replay.reference_schedules import uniform_probes
+from proxyd.lab.traces.synthetic import Week, poisson_events, zipf_rates
+from proxyd.lab.traces.update_models import MONDAY_S
 from tests.acceptance.support import Daemon, eventually
 
 ORIGINS = 300

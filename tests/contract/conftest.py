@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proxyd.model.chronon import ChrononGrid
+from proxyd.core.model.chronon import ChrononGrid
 from proxyd.store import SqlStore, open_store
 
 

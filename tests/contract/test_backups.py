@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.rules.engine import Observation
+from proxyd.core.rules.state import Notification, SourceState
 from proxyd.errors import ConflictError, NotFoundError, StoreError
-from proxyd.model.chronon import ChrononGrid
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.ports import Wanted
-from proxyd.rules import Notification, Observation, SourceState
 from proxyd.store import SqlStore, back_up, copy_database, open_store, owner_lock, restore, vacuum
-from proxyd.store.backups import check_file
-from proxyd.store.sqlite import copy_file
+from proxyd.store.databases.backups import check_file
+from proxyd.store.databases.sqlite import copy_file
 from tests.contract.test_store import ENDPOINT
 from tests.servers import PostgresServer
 
@@ -56,7 +57,7 @@ async def test_copies_of_a_file_and_checks_of_them_can_be_broken_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database, over = tmp_path / "p.db", Event()
-    monkeypatch.setattr("proxyd.store.sqlite._STEPS", 1)
+    monkeypatch.setattr("proxyd.store.databases.sqlite._STEPS", 1)
     async with open_store(database, GRID) as store, store.writer.running():
         await put(store, "kept")
     over.set()

@@ -5,30 +5,24 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import pairwise
+from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
 import pytest
 
-import proxyd.estimation
-from proxyd.estimation import (
-    BitRate,
-    ChangedBit,
-    CountIntensity,
-    DriftDetector,
-    Evidence,
-    GammaRate,
-    ItemCount,
-    ItemTimes,
-    RatePrior,
-    WeekBins,
-    WeeklyIntensity,
-    fit_bits,
-    fit_counts,
-    fit_weekly,
-    scan_drift,
-)
+import proxyd.core.rates
+import proxyd.lab.estimators
+from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
+from proxyd.core.rates.gamma_poisson import GammaRate
+from proxyd.core.rates.week_bins import WeekBins
+from proxyd.lab.estimators.change_indicators import BitRate, fit_bits
+from proxyd.lab.estimators.drift import DriftDetector, scan_drift
+from proxyd.lab.estimators.level_counts import CountIntensity, fit_counts
+from proxyd.lab.estimators.rate_prior import RatePrior
+from proxyd.lab.estimators.weekly_intensity import WeeklyIntensity, fit_weekly
 
 BINS = WeekBins([0.0, 10.0, 40.0, 70.0, 100.0], [0, 1, 0, 2], anchor_s=3.0)
 HALF_LIFE_S = 4_000.0  # the last 580 items count
@@ -136,9 +130,16 @@ def told(case: Case, evidence: Sequence[Evidence]) -> float:
 
 
 def test_every_estimator_is_held_to_the_contract() -> None:
-    classes = {getattr(proxyd.estimation, name) for name in proxyd.estimation.__all__}
+    modules = [
+        import_module(f"{package.__name__}.{found.name}")
+        for package in (proxyd.core.rates, proxyd.lab.estimators)
+        for found in iter_modules(package.__path__)
+    ]
     estimators = {
-        one for one in classes if isinstance(one, type) and hasattr(one, "rate_per_s") and hasattr(one, "update")
+        one
+        for module in modules
+        for name, one in vars(module).items()
+        if not name.startswith("_") and isinstance(one, type) and hasattr(one, "rate_per_s") and hasattr(one, "update")
     }
     assert estimators == {type(case.start()) for case in CASES.values()}
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from proxyd.model.chronon import ChrononGrid
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.model.profile import ChannelDelivery, Delivery, MailDelivery, SecretRef, WebhookDelivery, WebhookForm
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.model.profile import ChannelDelivery, Delivery, MailDelivery, SecretRef, WebhookDelivery, WebhookForm
+from proxyd.core.rules.engine import Observation
+from proxyd.core.rules.state import Notification, SourceState
 from proxyd.ports import Gathered, Wanted, WebhookState
-from proxyd.rules import Notification, Observation, SourceState
 from proxyd.store import SqlStore, open_store
 from tests.fleets import WEBHOOK, declaration, rule, source
 

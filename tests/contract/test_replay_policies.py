@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from proxyd.model.chronon import ChrononGrid, Epoch
-from proxyd.simulate.peers import PEERS, WaitingPolicy
-from proxyd.simulate.registry import LEARNING
-from proxyd.simulate.replay import ProbesMade, ReplayPolicy, Terms, achieved, replay
+from proxyd.core.model.chronon import ChrononGrid, Epoch
+from proxyd.lab.replay.peers import PEERS, WaitingPolicy
+from proxyd.lab.replay.policy_registry import LEARNING
+from proxyd.lab.replay.replay import ProbesMade, ReplayPolicy, Terms, achieved, replay
 
 Floats = NDArray[np.float64]
 DAY_S, WEEK_S = 86400.0, 7 * 86400.0

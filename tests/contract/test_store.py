@@ -10,25 +10,18 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, select, update
 
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.item import EventKind, Item
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, Validators
+from proxyd.core.model.profile import SecretRef, WebhookDelivery
+from proxyd.core.rates.model_fit import ModelFit
+from proxyd.core.rules.engine import Observation
+from proxyd.core.rules.programs.aggregate_values import Total
+from proxyd.core.rules.stages.calibration import Account
+from proxyd.core.rules.state import IntervalRecord, Needed, Notification, SourceState, StoredEvent, StreamState
+from proxyd.core.rules.subscriptions import Subscription
 from proxyd.errors import ConflictError, NotFoundError, StoreError
-from proxyd.estimation import ModelFit
-from proxyd.model.chronon import ChrononGrid
-from proxyd.model.item import EventKind, Item
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome, Validators
-from proxyd.model.profile import SecretRef, WebhookDelivery
 from proxyd.ports import Token, Wanted
-from proxyd.rules import (
-    Account,
-    IntervalRecord,
-    Needed,
-    Notification,
-    Observation,
-    SourceState,
-    StoredEvent,
-    StreamState,
-    Subscription,
-    Total,
-)
 from proxyd.store import SqlStore, StoredText, copy_database, open_store, owner_lock
 from proxyd.store.tables import metadata, sources
 from proxyd.store.writer import MAX_BATCH

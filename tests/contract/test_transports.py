@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from proxyd.clock import SystemClock
-from proxyd.fleet import LocalTransport
-from proxyd.fleet.nats import FleetProber, FleetSettings, NatsTransport, ProberSettings, open_link
+from proxyd.cluster import LocalTransport
+from proxyd.cluster.batch_prober import FleetProber, ProberSettings
+from proxyd.cluster.link import FleetSettings, open_link
+from proxyd.cluster.nats_transport import NatsTransport
+from proxyd.core.model.item import Item, Value
+from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.metrics import Metrics
-from proxyd.model.item import Item, Value
-from proxyd.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.ports import Prober, Transport
 from tests.servers import nats_server
 

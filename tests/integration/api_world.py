@@ -14,17 +14,19 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from proxyd.api import Quota, StreamSettings, make_app, new_token
-from proxyd.app import Parts, build
+from proxyd.app.wiring import Parts, build
+from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, Settings, load
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.field_values import iso_time
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.model.profile import MailDelivery, PageClass
+from proxyd.core.rules.engine import Observation
+from proxyd.core.rules.state import Notification, SourceState
 from proxyd.daemon import DaemonControl, PushParts
 from proxyd.errors import DeliveryError, FetchError
-from proxyd.fleet import LocalTransport
-from proxyd.model.chronon import ChrononGrid
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.model.profile import MailDelivery, PageClass
 from proxyd.ports import Clock, Message, Prober, Scope
-from proxyd.probing.feed_items import ParsedFeed
-from proxyd.rules import Notification, Observation, SourceState, iso_time
+from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.store import SqlStore, open_store
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, PoissonOrigin, rule, source

@@ -12,12 +12,12 @@ import numpy as np
 from aiohttp import ClientResponse
 from numpy.typing import NDArray
 
-from proxyd.daemon.planning import in_parts
-from proxyd.estimation import WEEK_S
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
+from proxyd.core.rates.week_bins import WEEK_S
+from proxyd.daemon.plan_loop import in_parts
+from proxyd.lab.traces.synthetic import STEADY, Week
+from proxyd.lab.traces.update_models import MONDAY_S, model_trace, working_week
 from proxyd.ports import Scope
-from proxyd.simulate.models import MONDAY_S, model_trace, working_week
-from proxyd.simulate.synthetic import STEADY, Week
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, changed, item, rule, source, unchanged
 from tests.integration.api_world import T0, Running

@@ -16,12 +16,15 @@ from yarl import URL
 from proxyd.api import ApiSettings, Streams, StreamSettings, endpoints, serve_api
 from proxyd.client import ApiError, Client
 from proxyd.config import socket_address
+from proxyd.core.model.field_values import iso_time
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.model.schedule import Probe, Reason
+from proxyd.core.rates.model_fit import ModelFit
+from proxyd.core.rules.engine import Observation
+from proxyd.core.rules.stages.calibration import Account
+from proxyd.core.rules.state import SourceState
 from proxyd.errors import ConfigError
-from proxyd.estimation import ModelFit
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.model.schedule import Probe, Reason
 from proxyd.ports import Control
-from proxyd.rules import Account, Observation, SourceState, iso_time
 from tests.fleets import DOMAIN, changed, item, rule, source
 from tests.integration.api_world import T0, Running, running_api
 

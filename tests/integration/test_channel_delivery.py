@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from proxyd.errors import DeliveryError
-from proxyd.notify import AppriseChannel, channel
+from proxyd.notify import AppriseChannel
+from proxyd.notify.channels import apprise_channel as channel
 from proxyd.ports import Message
 
 apprise = pytest.importorskip("apprise")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from proxyd.core.language import CheckSettings
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.rules.decider import Decider
 from proxyd.daemon import Declarations
-from proxyd.language import CheckSettings
 from proxyd.metrics import Metrics
-from proxyd.model.chronon import ChrononGrid
 from proxyd.ports import Wanted
-from proxyd.rules import Decider
 from proxyd.store import SqlStore, open_store
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, changed, decider, declaration, item, rule, source

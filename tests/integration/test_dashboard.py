@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from proxyd.api import Streams, StreamSettings, make_app
 from proxyd.api.web import Dashboard
-from proxyd.api.web.sessions import SESSION_S, Sessions
+from proxyd.api.web.gate import SESSION_S, Sessions
 from proxyd.ports import Control, Scope
 from tests.fakes import FakeClock
 from tests.integration.api_world import Running, running_api, told

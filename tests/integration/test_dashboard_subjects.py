@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 from sqlalchemy import insert, text
 
-from proxyd.api.web.text import part
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.model.schedule import Probe, Reason
+from proxyd.api.web.page_texts import part
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.model.schedule import Probe, Reason
 from proxyd.store import tables
 from proxyd.store.history import intervals_of_rule
 from tests.fakes import FakeClock

@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from proxyd.core.language import CheckSettings
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.item import EventKind
+from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.engine import Known
+from proxyd.core.rules.state import Needed
 from proxyd.daemon import Declarations
-from proxyd.language import CheckSettings
 from proxyd.metrics import Metrics
-from proxyd.model.chronon import ChrononGrid
-from proxyd.model.item import EventKind
 from proxyd.ports import Wanted
-from proxyd.rules import Decider, Known, Needed
 from proxyd.store import SqlStore, open_store
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, changed, decider, declaration, item, rule, source

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.model.profile import MailDelivery
+from proxyd.core.rules.engine import Observation
+from proxyd.core.rules.state import Notification, SourceState
 from proxyd.metrics import Metrics
-from proxyd.model.chronon import ChrononGrid
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.model.profile import MailDelivery
 from proxyd.notify import Dispatcher, DispatcherSettings
 from proxyd.ports import Message
-from proxyd.rules import Notification, Observation, SourceState
 from proxyd.store import open_store
 from tests.fakes import FakeClock
 from tests.fleets import declaration, rule, source

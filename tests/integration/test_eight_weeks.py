@@ -12,15 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from proxyd.estimation import WEEK_S
-from proxyd.model.chronon import Epoch
-from proxyd.model.outcome import OutcomeKind
-from proxyd.scheduling import Budget
-from proxyd.simulate.models import MONDAY_S, model_trace, working_week
-from proxyd.simulate.registry import run
-from proxyd.simulate.rehearsal import Origins, rehearse
-from proxyd.simulate.replay import Fault, Terms
-from proxyd.simulate.synthetic import STEADY, Week
+from proxyd.core.model.budget import Budget
+from proxyd.core.model.chronon import Epoch
+from proxyd.core.model.outcome import OutcomeKind
+from proxyd.core.rates.week_bins import WEEK_S
+from proxyd.lab.replay.policy_registry import run
+from proxyd.lab.replay.rehearsal import Origins, rehearse
+from proxyd.lab.replay.replay import Fault, Terms
+from proxyd.lab.traces.synthetic import STEADY, Week
+from proxyd.lab.traces.update_models import MONDAY_S, model_trace, working_week
 from tests.fleets import decider, declaration, rule, source
 
 WEEKS, BEFORE, SHOWN, CHRONON_S = 8, 2, 100, 1800.0

@@ -15,12 +15,13 @@ import structlog
 from nats.js.object_store import ObjectStore
 
 from proxyd.clock import SystemClock
+from proxyd.cluster.batch_prober import FleetProber, ProberSettings
+from proxyd.cluster.batches import BATCHES, REPORTS, Batch, Report
+from proxyd.cluster.link import FleetSettings, Link, open_link, partition
+from proxyd.cluster.nats_transport import NatsTransport
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.errors import FleetError
-from proxyd.fleet.nats import FleetProber, FleetSettings, Link, NatsTransport, ProberSettings, open_link
-from proxyd.fleet.nats.link import partition
-from proxyd.fleet.nats.wire import BATCHES, REPORTS, Batch, Report
 from proxyd.metrics import Metrics
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.ports import Transport, Unmade
 from tests.acceptance.support import eventually
 from tests.contract.test_transports import Hosts

@@ -17,17 +17,11 @@ import pytest
 import pytest_asyncio
 from aiohttp.abc import AbstractResolver
 
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.errors import DeliveryError
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.net import Guard, HostTokens, SessionLimits, make_session
-from proxyd.notify.webhook import WebhookChannel
-from proxyd.probing import (
-    Fetcher,
-    FetchLimits,
-    HttpProber,
-    Robots,
-    robots_limits,
-)
+from proxyd.notify.channels.webhook import WebhookChannel
+from proxyd.probing import Fetcher, FetchLimits, HttpProber, Robots, robots_limits
 from tests.addresses import NAMES, REFUSED, NamesResolver, RebindingResolver
 from tests.fakes import FakeClock
 from tests.origin import InlineParser

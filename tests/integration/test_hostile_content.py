@@ -23,10 +23,10 @@ from yarl import URL
 
 from proxyd import log
 from proxyd.cli.main import main
-from proxyd.language.quoting import quote_name
+from proxyd.core.language.quoting import quote_name
 from proxyd.net import for_xml, one_line, visible
-from proxyd.notify.mail import compose
-from proxyd.notify.messages import cloudevent, plain_text, subject
+from proxyd.notify.channels.mail import compose
+from proxyd.notify.message_forms import cloudevent, plain_text, subject
 from proxyd.ports import Message
 from tests.fleets import DOMAIN, rule, source
 from tests.hostile import ALL, NO_UTF8, SHORT, hidden_in

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, text
 
+from proxyd.core.model.chronon import ChrononGrid
 from proxyd.daemon.housekeeping import Chores, Housekeeping, back_up, make_scheduler, newest_backup_s
 from proxyd.metrics import Metrics
-from proxyd.model.chronon import ChrononGrid
 from proxyd.store import SqlStore, open_store
-from proxyd.store.sqlite import sqlite_connections
+from proxyd.store.databases.sqlite import sqlite_connections
 from tests.fakes import FakeClock
 
 

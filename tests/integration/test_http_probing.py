@@ -17,11 +17,11 @@ import pytest
 from aiohttp import ThreadedResolver, web
 from aiohttp.abc import ResolveResult
 
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest, Validators
-from proxyd.model.profile import Extraction, Field, FieldType, PageClass, Reader
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest, Validators
+from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
 from proxyd.net import Guard, HostTokens, SessionLimits, make_session
 from proxyd.probing import Fetcher, FetchLimits, FetchRequest, HttpProber, ParsedDocument, parse_document
-from proxyd.probing.failures import ParserFailedError
+from proxyd.probing.probe_failures import ParserFailedError
 from tests.fakes import FakeClock, settle
 
 FEED = (

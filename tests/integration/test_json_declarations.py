@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from proxyd.api.composing import compose
-from proxyd.api.models.written import DeclarationWritten
+from proxyd.api.wire.json_profiles import compose
+from proxyd.api.wire.statement_models import DeclarationWritten
 from tests.integration.api_world import Running, running_api
 
 LIFETIMES = itertools.count(9.0)  # tokens are named by them

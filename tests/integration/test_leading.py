@@ -10,14 +10,14 @@ import pytest
 from alembic import command
 from sqlalchemy import text
 
-from proxyd.app import create_token
+from proxyd.app.wiring import create_token
 from proxyd.clock import SystemClock
 from proxyd.config import Settings
 from proxyd.errors import StoreError, StoreUnreachableError
-from proxyd.store.engine import StoreConnections, is_newest, migration_config
-from proxyd.store.leading import hold, leading
-from proxyd.store.opening import open_connections
-from proxyd.store.postgresql import answered, session_of
+from proxyd.store.databases.connections import StoreConnections, is_newest, migration_config
+from proxyd.store.databases.leading import hold, leading
+from proxyd.store.databases.opening import open_connections
+from proxyd.store.databases.postgresql import answered, session_of
 from tests.servers import PostgresServer
 
 CLOCK = SystemClock()

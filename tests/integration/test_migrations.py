@@ -13,8 +13,8 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, insert, inspect, select, text
 
 from proxyd.errors import StoreError
-from proxyd.store.engine import migrate, migration_config, migrations_folder
-from proxyd.store.opening import open_connections
+from proxyd.store.databases.connections import migrate, migration_config, migrations_folder
+from proxyd.store.databases.opening import open_connections
 from proxyd.store.tables import metadata
 from tests.servers import PostgresServer
 

@@ -13,18 +13,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from proxyd.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
-from proxyd.model.profile import Auth, SecretRef
+from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
+from proxyd.core.model.profile import Auth, SecretRef
 from proxyd.net import Guard, HostTokens, make_session
-from proxyd.probing import (
-    Fetcher,
-    FetchLimits,
-    HttpProber,
-    ParserPool,
-    Robots,
-    Trip,
-    robots_limits,
-)
+from proxyd.probing import Fetcher, FetchLimits, HttpProber, ParserPool, Robots, Trip, robots_limits
 from tests.fakes import FakeClock, settle
 from tests.origin import FEED, HUB, InlineParser, Origin, playing
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.errors import DeliveryError
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.net import Guard, HostTokens, make_session
-from proxyd.notify.webhook import WebhookChannel
+from proxyd.notify.channels.webhook import WebhookChannel
 from proxyd.probing import Fetcher, FetchLimits, HttpProber, Robots, Trip
 from tests.addresses import REFUSED, NamesResolver
 from tests.fakes import FakeClock

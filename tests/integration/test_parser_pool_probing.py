@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from proxyd.model.profile import Extraction, Field, FieldType, PageClass, Reader
+from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
 from proxyd.probing import ParsedFeed, ParserPool
-from proxyd.probing.failures import EmptyDocumentError, NotAFeedError, ParserFailedError
+from proxyd.probing.probe_failures import EmptyDocumentError, NotAFeedError, ParserFailedError
 
 
 def play(

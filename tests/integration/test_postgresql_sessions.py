@@ -11,9 +11,9 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from proxyd.errors import StoreUnreachableError
-from proxyd.store import postgresql as module
-from proxyd.store.opening import open_connections, owned_connections
-from proxyd.store.postgresql import PostgresUpkeep
+from proxyd.store.databases import postgresql as module
+from proxyd.store.databases.opening import open_connections, owned_connections
+from proxyd.store.databases.postgresql import PostgresUpkeep
 from tests.servers import PostgresServer
 
 TIMEOUTS = ("idle_session_timeout", "idle_in_transaction_session_timeout")

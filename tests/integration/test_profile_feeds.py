@@ -14,8 +14,8 @@ from aiohttp import ClientSession
 from structlog.testing import capture_logs
 
 from proxyd.api import ApiSettings, serve_api
-from proxyd.api.feeds import Changes
-from proxyd.probing.json_feed import parse_json_feed
+from proxyd.api.rest.profile_feeds import Changes
+from proxyd.probing.feeds.json_feed import parse_json_feed
 from tests.fleets import rule
 from tests.integration.api_world import T0, Running, running_api, told
 

@@ -11,15 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.model.profile import MailDelivery
+from proxyd.core.politeness.endpoints import JITTER, LADDER_S
+from proxyd.core.rules.engine import Observation
+from proxyd.core.rules.state import Notification, SourceState
 from proxyd.errors import DeliveryError
 from proxyd.metrics import Metrics
-from proxyd.model.chronon import ChrononGrid
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.model.profile import MailDelivery
 from proxyd.notify import Dispatcher, DispatcherSettings
-from proxyd.politeness.retry import JITTER, LADDER_S
 from proxyd.ports import Message
-from proxyd.rules import Notification, Observation, SourceState
 from proxyd.store import SqlStore, open_store
 from tests.fakes import FakeClock
 from tests.fleets import declaration, rule, source

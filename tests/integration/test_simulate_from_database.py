@@ -15,11 +15,11 @@ from alembic import command
 from sqlalchemy import Connection, text
 
 from proxyd.cli.main import main
+from proxyd.core.model.chronon import ChrononGrid
 from proxyd.errors import NotFoundError
-from proxyd.model.chronon import ChrononGrid
 from proxyd.store import open_store, owner_lock, read_past
-from proxyd.store.engine import migration_config
-from proxyd.store.sqlite import sqlite_connections
+from proxyd.store.databases.connections import migration_config
+from proxyd.store.databases.sqlite import sqlite_connections
 from tests.fleets import Drive, changed, decider, declaration, item, source
 
 DAY_S, HOUR_S = 86400.0, 3600.0

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from proxyd.api import new_token
-from proxyd.model.chronon import ChrononGrid
+from proxyd.core.model.chronon import ChrononGrid
 from proxyd.store import open_store, owner_lock
 
 

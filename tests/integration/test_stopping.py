@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from proxyd.app import build
+from proxyd.app.wiring import build
 from proxyd.clock import SystemClock
 from proxyd.config import load
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.daemon.housekeeping import make_scheduler
-from proxyd.model.chronon import ChrononGrid
-from proxyd.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.store import open_store
 from tests.fleets import DOMAIN, rule, source
 from tests.integration.api_world import offline_parts

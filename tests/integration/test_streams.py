@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientResponse
 
-from proxyd.api import ApiSettings, StreamSettings, serve_api, streams
+from proxyd.api import ApiSettings, StreamSettings, serve_api
+from proxyd.api.rest import streams
 from proxyd.client import ApiError, Client, StreamEvent, UnreachableError
 from proxyd.client.events import EventReader
 from proxyd.config import socket_address

@@ -17,11 +17,11 @@ from aiohttp import web
 from standardwebhooks import Webhook
 
 from proxyd.clock import SystemClock
+from proxyd.core.model.profile import WebhookForm
 from proxyd.errors import DeliveryError
-from proxyd.model.profile import WebhookForm
 from proxyd.net import Guard, HostTokens, make_session
 from proxyd.notify import AppriseChannel, Channels, MailChannel, MailSettings
-from proxyd.notify.webhook import EndpointGoneError, WebhookChannel
+from proxyd.notify.channels.webhook import EndpointGoneError, WebhookChannel
 from proxyd.ports import Message
 from tests.fakes import FakeClock
 

@@ -19,22 +19,22 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer, unused_port
 
 from proxyd.api import make_app
-from proxyd.app import Parts, build
+from proxyd.app.wiring import Parts, build
 from proxyd.clock import SystemClock
+from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, load
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.item import Item
+from proxyd.core.model.outcome import HubLinks
+from proxyd.core.model.profile import PageClass
+from proxyd.core.model.schedule import Reason
+from proxyd.core.planning.queue.probe_slots import PlannedProbe
+from proxyd.core.rules.subscriptions import Subscription, SubscriptionStatus
 from proxyd.daemon import DaemonControl, Declarations, PushParts
-from proxyd.fleet import LocalTransport
-from proxyd.model.chronon import ChrononGrid
-from proxyd.model.item import Item
-from proxyd.model.outcome import HubLinks
-from proxyd.model.profile import PageClass
-from proxyd.model.schedule import Reason
 from proxyd.net import Guard, HostTokens, make_session
 from proxyd.ports import Wanted
 from proxyd.probing import HubClient
-from proxyd.probing.pages import ParsedDocument, parse_document
-from proxyd.rules import Subscription, SubscriptionStatus
-from proxyd.scheduling import PlannedProbe
+from proxyd.probing.document_parser import ParsedDocument, parse_document
 from proxyd.store import SqlStore, open_store
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, PoissonOrigin, changed, item, rule, source

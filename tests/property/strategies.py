@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from proxyd.language.nodes import (
+from proxyd.core.language.nodes import (
     ClassDeclaration,
     CreateDomain,
     CreateProfile,
@@ -20,7 +20,7 @@ from proxyd.language.nodes import (
     Statement,
     TimeSpec,
 )
-from proxyd.model.expression import (
+from proxyd.core.model.expression import (
     Aggregate,
     Between,
     Binary,
@@ -40,8 +40,8 @@ from proxyd.model.expression import (
     Unary,
     Unit,
 )
-from proxyd.model.item import EventKind
-from proxyd.model.profile import (
+from proxyd.core.model.item import EventKind
+from proxyd.core.model.profile import (
     Anchor,
     Auth,
     ChannelDelivery,

@@ -13,19 +13,14 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_flow
 
+from proxyd.core.model.chronon import Epoch
+from proxyd.core.model.schedule import ExecutionInterval
+from proxyd.core.planning.capture.capacity import Capacity
+from proxyd.core.planning.capture.earliest_deadline import edf
+from proxyd.core.planning.capture.pareto import epsilon_cover, pareto
+from proxyd.core.planning.capture.spans import CaptureSchedule
 from proxyd.errors import InvalidScheduleError
-from proxyd.model.chronon import Epoch
-from proxyd.model.interval import ExecutionInterval
-from proxyd.scheduling.capture import (
-    Capacity,
-    CaptureSchedule,
-    edf,
-    epsilon_cover,
-    greedy_capture,
-    lp_bound,
-    most_weight,
-    pareto,
-)
+from proxyd.lab.algorithms.overlapping_capture import greedy_capture, lp_bound, most_weight
 
 CHRONONS = 6
 capacities = st.lists(st.sampled_from([1, 0, 2]), min_size=CHRONONS, max_size=CHRONONS).map(

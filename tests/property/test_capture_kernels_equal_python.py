@@ -9,10 +9,14 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from proxyd.model.chronon import Epoch
-from proxyd.model.interval import ExecutionInterval
-from proxyd.scheduling.capture import Capacity, edf, greedy_capture, least_delay_sup, most_weight, pareto, sup
-from proxyd.scheduling.compiled import HAS_NUMBA
+from proxyd.core.model.chronon import Epoch
+from proxyd.core.model.schedule import ExecutionInterval
+from proxyd.core.planning.capture.capacity import Capacity
+from proxyd.core.planning.capture.earliest_deadline import edf
+from proxyd.core.planning.capture.pareto import pareto
+from proxyd.core.planning.numba_kernels import HAS_NUMBA
+from proxyd.lab.algorithms.overlapping_capture import greedy_capture, most_weight
+from proxyd.lab.algorithms.sup import least_delay_sup, sup
 
 MODULES = ("kernels", "overlapping", "sup")
 
@@ -25,7 +29,7 @@ def without_compiler() -> Iterator[int]:
     replaced = 0
     with pytest.MonkeyPatch.context() as patch:
         for name in MODULES:
-            module = import_module(f"proxyd.scheduling.capture.{name}")
+            module = import_module(f"proxyd.core.planning.capture.{name}")
             for attribute, value in list(vars(module).items()):
                 if hasattr(value, "py_func"):
                     patch.setattr(module, attribute, value.py_func)

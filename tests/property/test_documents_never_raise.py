@@ -8,10 +8,10 @@ from contextlib import suppress
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
 from proxyd.errors import ProbeError
-from proxyd.model.profile import Extraction, Field, FieldType, PageClass, Reader
 from proxyd.probing import parse_document, parse_page
-from proxyd.probing.texts import LONGEST_FIELD, LONGEST_ID, MOST_ITEMS
+from proxyd.probing.document_texts import LONGEST_FIELD, LONGEST_ID, MOST_ITEMS
 from tests.golden.documents.case import URL, Case
 from tests.golden.documents.corpus import GROUPS
 

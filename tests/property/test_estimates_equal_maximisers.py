@@ -12,18 +12,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 
-from proxyd.estimation import (
-    ChangedBit,
-    CountIntensity,
-    Evidence,
-    ItemCount,
-    ItemTimes,
-    RatePrior,
-    WeekBins,
-    fit_counts,
-    irregular_rate,
-)
-from proxyd.estimation.poisson import log_at_least, mean_at_least
+from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
+from proxyd.core.rates.week_bins import WeekBins
+from proxyd.lab.estimators.change_indicators import irregular_rate
+from proxyd.lab.estimators.level_counts import CountIntensity, fit_counts
+from proxyd.lab.estimators.level_fit import log_at_least, mean_at_least
+from proxyd.lab.estimators.rate_prior import RatePrior
 
 BINS = WeekBins([0.0, 1.0, 2.5, 4.0, 5.0], [0, 1, 2, 1], anchor_s=0.5)
 PRIOR = RatePrior(1.5, events=1.0)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.estimation import ChangedBit, Evidence, GammaRate, ItemCount, ItemTimes, PopulationPrior
+from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
+from proxyd.core.rates.gamma_poisson import GammaRate, PopulationPrior
 
 HALF_LIFE_S = 1000.0
 DECAY = log(2) / HALF_LIFE_S

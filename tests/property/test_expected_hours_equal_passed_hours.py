@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.estimation.weeks import HOUR_S, HOURS, expected_hours, passed_hours
+from proxyd.core.rates.week_shapes import HOUR_S, HOURS, expected_hours, passed_hours
 
 times = st.floats(0.0, 2e9) | st.integers(0, 500_000).map(lambda hours: hours * HOUR_S)
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from proxyd.errors import ProbeError
-from proxyd.probing.fast_feeds import parse_clean_feed
-from proxyd.probing.feed_items import ParsedFeed
-from proxyd.probing.feeds import parse_any_feed
+from proxyd.probing.feeds.fast_feeds import parse_clean_feed
+from proxyd.probing.feeds.feed_items import ParsedFeed
+from proxyd.probing.feeds.feed_parser import parse_any_feed
 from tests.golden.documents.case import URL, Case
 from tests.golden.documents.corpus import GROUPS
 from tests.property.test_documents_never_raise import mutated

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxyd.core.planning.policies.detection_frequencies import paper_bound, tight_bound
 from proxyd.errors import SchedulingError
-from proxyd.scheduling.frequency.detection import paper_bound, tight_bound
-from proxyd.scheduling.frequency.robot import (
+from proxyd.lab.algorithms.probe_cycles import GOLDEN, IDLE, cycle_of_powers, golden, improved_powers, powers_of_two
+from proxyd.lab.algorithms.robot_frequencies import (
     AccessTime,
     EmpiricalAccess,
     GammaAccess,
@@ -19,7 +20,6 @@ from proxyd.scheduling.frequency.robot import (
     evenly_spaced,
     randomised,
 )
-from proxyd.scheduling.frequency.sequences import GOLDEN, IDLE, cycle_of_powers, golden, improved_powers, powers_of_two
 
 rates = st.lists(st.sampled_from([0.0, 0.01, 0.1, 0.5, 1.0, 3.0, 20.0]), min_size=1, max_size=8).filter(any)
 

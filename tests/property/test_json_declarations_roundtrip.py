@@ -7,11 +7,11 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.api.composing import compose
-from proxyd.api.models.written import DeclarationWritten
-from proxyd.api.written import written
-from proxyd.language import Kind, Statement, parse
-from proxyd.language.nodes import CreateDomain, CreateProfile, CreateSource, DropStatement
+from proxyd.api.wire.json_profiles import compose
+from proxyd.api.wire.json_statements import written
+from proxyd.api.wire.statement_models import DeclarationWritten
+from proxyd.core.language import Kind, Statement, parse
+from proxyd.core.language.nodes import CreateDomain, CreateProfile, CreateSource, DropStatement
 from tests.property.strategies import statements
 
 

@@ -18,11 +18,11 @@ from aiohttp import ClientResponse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxyd.api.models import Fault, Problem
-from proxyd.api.written import written
-from proxyd.language import format_statements, parse
-from proxyd.language.quoting import quote_name
-from proxyd.model.profile import Declaration
+from proxyd.api.wire import Fault, Problem
+from proxyd.api.wire.json_statements import written
+from proxyd.core.language import format_statements, parse
+from proxyd.core.language.quoting import quote_name
+from proxyd.core.model.profile import Declaration
 from tests.fleets import rule, source
 from tests.hostile import ALL, SHORT, hidden_in
 from tests.integration.api_world import Running, running_api

@@ -10,12 +10,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from proxyd.core.model.intensity import PiecewiseConstant
+from proxyd.core.planning.one_source.costs import Prefix
+from proxyd.core.planning.one_source.optimal_schedule import Grid, all_optimal, optimal, optimal_cycle
 from proxyd.errors import InvalidScheduleError
-from proxyd.model.intensity import PiecewiseConstant
-from proxyd.scheduling.single.costs import Prefix
-from proxyd.scheduling.single.cyclic import optimal_cycle
-from proxyd.scheduling.single.improve import algorithm_10, improve_exactly
-from proxyd.scheduling.single.optimal import Grid, all_optimal, optimal
+from proxyd.lab.algorithms.off_grid import algorithm_10, improve_exactly
 
 
 @dataclass(frozen=True)

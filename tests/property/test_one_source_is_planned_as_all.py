@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.estimation import WEEK_S
-from proxyd.scheduling.fleet import FleetLimits, FleetPlanner, WeekGrid
+from proxyd.core.planning.allocation.probe_allocator import FleetLimits, FleetPlanner, WeekGrid
+from proxyd.core.rates.week_bins import WEEK_S
 
 SOURCES = 6
 rates_per_s = st.just(0.0) | st.floats(-40.0, 3.0).map(lambda power: 2.0**power)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxyd.language import SourceText, check, format_parsed, format_statements, parse
-from proxyd.language.nodes import InsertNotification, Statement
-from proxyd.language.printer import format_expression
-from proxyd.model.expression import Expression
+from proxyd.core.language import SourceText, check, format_parsed, format_statements, parse
+from proxyd.core.language.nodes import InsertNotification, Statement
+from proxyd.core.language.printer import format_expression
+from proxyd.core.model.expression import Expression
 from tests.property.strategies import expressions, statements
 
 _SOUP = """

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxyd.language import CheckSettings, SourceText, check
-from proxyd.model.item import Value
-from proxyd.rules.expression import Row
-from proxyd.rules.query import compile_query
+from proxyd.core.language import CheckSettings, SourceText, check
+from proxyd.core.model.item import Value
+from proxyd.core.rules.programs.expression_compiler import Row
+from proxyd.core.rules.programs.query_program import compile_query
 
 CLASSES = """CREATE DOMAIN "D" AS
 CLASS::A EACH JSON '$[*]' KEY t (t:String FROM JSON '$.t', u:String FROM JSON '$.u', n:Integer FROM JSON '$.n',

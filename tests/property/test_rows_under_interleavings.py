@@ -8,13 +8,16 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxyd.language import CheckSettings, SourceText, check
-from proxyd.model.chronon import ChrononGrid
-from proxyd.model.item import EventKind, Item
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.model.profile import Declaration
-from proxyd.rules import Decider, DeciderSettings, Needed
-from proxyd.scheduling import Budget, PlannerSettings
+from proxyd.core.language import CheckSettings, SourceText, check
+from proxyd.core.model.budget import Budget
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.item import EventKind, Item
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.model.profile import Declaration
+from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.decider_settings import DeciderSettings
+from proxyd.core.rules.state import Needed
 from tests.fleets import Drive, RecordingMemory, changed
 
 T0 = 1_000_000_000.0

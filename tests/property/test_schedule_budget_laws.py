@@ -16,18 +16,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxyd.cluster import LocalTransport
+from proxyd.core.model.budget import Budget
+from proxyd.core.model.chronon import Epoch
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
+from proxyd.core.model.schedule import Constraint
+from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.planning.plan_forecast import outlook
+from proxyd.core.planning.queue.probe_slots import PlannedProbe
+from proxyd.core.politeness import PolitenessBudget
+from proxyd.core.rates.week_bins import Cycle
+from proxyd.core.rules.decider import Decider
 from proxyd.daemon import Planning, ProbeLoop
-from proxyd.estimation import Cycle
-from proxyd.fleet import LocalTransport
+from proxyd.lab.replay.rehearsal import Origins, rehearse
 from proxyd.metrics import Metrics
-from proxyd.model.chronon import Epoch
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
-from proxyd.model.schedule import Constraint
-from proxyd.politeness import PolitenessBudget
-from proxyd.rules import Decider
-from proxyd.scheduling import Budget, PlannedProbe, outlook
-from proxyd.scheduling.fleet import WeekPlan
-from proxyd.simulate.rehearsal import Origins, rehearse
 from tests.fakes import FakeClock, settle
 from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, rule, source, unchanged
 

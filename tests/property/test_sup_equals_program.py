@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from proxyd.model.interval import ExecutionInterval
-from proxyd.scheduling.capture import least_delay_arrays, least_delay_sup, sup, sup_arrays
+from proxyd.core.model.schedule import ExecutionInterval
+from proxyd.lab.algorithms.sup import least_delay_arrays, least_delay_sup, sup, sup_arrays
 
 Columns = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 

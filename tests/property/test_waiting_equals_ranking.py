@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.model.schedule import Constraint
-from proxyd.politeness import PolitenessBudget, ProbeLog
-from proxyd.scheduling import Demands, Page
-from proxyd.scheduling.detection import index
-from proxyd.scheduling.waiting import Waiting
+from proxyd.core.model.schedule import Constraint
+from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.policies.demand import Demands
+from proxyd.core.planning.policies.detection import index
+from proxyd.core.planning.queue.ready_queue import Waiting
+from proxyd.core.politeness import PolitenessBudget, ProbeLog
 
 TURN = 8  # gains found anew in a call, in place of thousands
 MOST = 60
@@ -52,9 +53,9 @@ def test_none_is_taken_before_one_whose_gain_was_larger_two_rounds_ago(
     script: list[tuple[list[float], int, int]], seed: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("proxyd.scheduling.waiting._FOUND", TURN)
-        patch.setattr("proxyd.scheduling.waiting._SHORT", TURN)
-        patch.setattr("proxyd.scheduling.waiting._RUN", 4)
+        patch.setattr("proxyd.core.planning.queue.ready_queue._FOUND", TURN)
+        patch.setattr("proxyd.core.planning.queue.ready_queue._SHORT", TURN)
+        patch.setattr("proxyd.core.planning.queue.ready_queue._RUN", 4)
         waiting, pages, number = Waiting(), list[Page](), 0
         for call, (rates, leaving, taken) in enumerate(script):
             now_s = 100.0 + call
@@ -71,9 +72,9 @@ def test_none_is_taken_before_one_whose_gain_was_larger_two_rounds_ago(
 
 
 def test_one_that_was_left_out_comes_once_it_has_overtaken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxyd.scheduling.waiting._FOUND", TURN)
-    monkeypatch.setattr("proxyd.scheduling.waiting._SHORT", TURN)
-    monkeypatch.setattr("proxyd.scheduling.waiting._RUN", 4)
+    monkeypatch.setattr("proxyd.core.planning.queue.ready_queue._FOUND", TURN)
+    monkeypatch.setattr("proxyd.core.planning.queue.ready_queue._SHORT", TURN)
+    monkeypatch.setattr("proxyd.core.planning.queue.ready_queue._RUN", 4)
     waiting = Waiting()
     for each in (page(0, 1.0, 999.0), *(page(number, 0.001, 0.0) for number in range(1, 30))):
         waiting.put(each, None)
@@ -97,7 +98,7 @@ def test_some_thousand_are_taken_in_their_order(rates: list[float], taken: int) 
 
 def test_a_new_plan_has_all_ranked_by_its_own_price_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("_FOUND", TURN), ("_SHORT", TURN), ("_RUN", 4)):
-        monkeypatch.setattr(f"proxyd.scheduling.waiting.{name}", value)
+        monkeypatch.setattr(f"proxyd.core.planning.queue.ready_queue.{name}", value)
     waiting, pages = Waiting(), [page(number, 0.01, 0.0) for number in range(200)]
     for each in pages:
         waiting.put(each, None)

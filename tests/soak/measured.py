@@ -17,7 +17,8 @@ import time
 import tracemalloc
 from pathlib import Path
 
-from proxyd import app, log
+from proxyd import log
+from proxyd.app import wiring as app
 from proxyd.config import Settings, load
 from proxyd.daemon import Daemon
 from tests.soak.measures import resident

@@ -16,8 +16,8 @@ from proxyd.config import (
     parse_duration,
     socket_address,
 )
+from proxyd.core.model.profile import SecretRef
 from proxyd.errors import ConfigError
-from proxyd.model.profile import SecretRef
 
 
 def problems(**environ: str) -> tuple[str, ...]:

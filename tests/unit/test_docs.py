@@ -12,9 +12,9 @@ from proxyd.cli.completion import parsers
 from proxyd.cli.main import FAILED, INTERRUPTED, UNREACHABLE, make_parser
 from proxyd.client import SyncClient
 from proxyd.config import Settings, load
-from proxyd.language import CheckSettings, SourceText, check
+from proxyd.core.language import CheckSettings, SourceText, check
+from proxyd.core.politeness.endpoints import LADDER_S
 from proxyd.metrics import Metrics
-from proxyd.politeness.retry import LADDER_S
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -51,7 +51,7 @@ def test_the_profiles_that_are_shipped_are_valid() -> None:
 
 
 def test_the_route_table_names_every_route() -> None:
-    routes = re.findall(r'\("(?:GET|POST|DELETE)", "(/[^"{]*)', read("proxyd/api/routes.py"))
+    routes = re.findall(r'\("(?:GET|POST|DELETE)", "(/[^"{]*)', read("proxyd/api/rest/routes.py"))
     page = read("docs/api.md")
     assert len(routes) > 10
     assert [route for route in routes if route.rstrip("/") not in page] == []

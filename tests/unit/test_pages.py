@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proxyd.cli.main import main, make_parser
-from proxyd.language import CheckSettings, SourceText, check
+from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.store.tables import metadata
 from tests.pages import PAGES, ROOT, Block, anchors, blocks, commands, links
 

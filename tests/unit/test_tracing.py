@@ -13,17 +13,17 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from proxyd import __version__
-from proxyd.app import open_tracer
+from proxyd.app.wiring import open_tracer
+from proxyd.cluster import LocalTransport
 from proxyd.config import load
+from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.daemon import ProbeLoop
 from proxyd.errors import ConfigError, DeliveryError, FetchError
-from proxyd.fleet import LocalTransport
 from proxyd.metrics import Metrics
-from proxyd.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.notify import Channels
 from proxyd.ports import Message
 from proxyd.probing import HttpProber, ParserPool
-from proxyd.probing.fetcher import FetchRequest, FetchResponse, Trip
+from proxyd.probing.http.fetcher import FetchRequest, FetchResponse, Trip
 from proxyd.tracing import NO_TRACES
 from proxyd.tracing.otlp import OtlpTracer, make_provider
 from tests.fakes import FakeClock, settle
@@ -189,7 +189,8 @@ async def test_without_a_collector_nothing_is_traced() -> None:
 
 
 def test_nothing_of_opentelemetry_is_loaded_by_the_daemons_modules() -> None:
-    code = "import sys, proxyd.app, proxyd.cli.main; print([m for m in sys.modules if m.startswith('opentelemetry')])"
+    found = "[m for m in sys.modules if m.startswith('opentelemetry')]"
+    code = f"import sys, proxyd.app.wiring, proxyd.cli.main; print({found})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "[]\n"
 

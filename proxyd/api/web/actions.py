@@ -5,10 +5,10 @@ from __future__ import annotations
 from aiohttp import web
 from yarl import URL
 
-from proxyd.api.declared import Declared
-from proxyd.api.notified import Notified
+from proxyd.api.rest.delivery_handlers import Notified
+from proxyd.api.rest.profile_handlers import Declared
 from proxyd.api.web.gate import SIGNED
-from proxyd.api.web.text import part
+from proxyd.api.web.page_texts import part
 from proxyd.ports import Control
 
 

@@ -11,18 +11,16 @@ from typing import Any
 from aiohttp import web
 
 from proxyd.api.auth import token_of
-from proxyd.api.endpoint import pattern
-from proxyd.api.streams import Streams
+from proxyd.api.rest.endpoint import pattern
+from proxyd.api.rest.streams import Streams
 from proxyd.api.web.actions import Actions
 from proxyd.api.web.editor import Editor
-from proxyd.api.web.forms import read_form
-from proxyd.api.web.gate import COOKIE, SIGNED, Gate, WebRoute, came_by_https
+from proxyd.api.web.gate import COOKIE, SESSION_S, SIGNED, Gate, Sessions, WebRoute, came_by_https, read_form
 from proxyd.api.web.pages import Pages
 from proxyd.api.web.reference import sections
 from proxyd.api.web.rendering import Renderer, static_files
-from proxyd.api.web.sessions import SESSION_S, Sessions
 from proxyd.api.web.subjects import Subjects
-from proxyd.api.web.tokens import TokenPages
+from proxyd.api.web.token_pages import TokenPages
 from proxyd.ports import Control
 
 _SIGN_IN_COOKIE = "proxyd_sign_in"

@@ -10,15 +10,14 @@ from typing import Any, Self
 from aiohttp import web
 from yarl import URL
 
-from proxyd.api import payloads
-from proxyd.api.declared import Declared, etag_of
-from proxyd.api.models import CostShown, Fault, Problem, ProfileListed
-from proxyd.api.problems import EXPECTED, BadRequestError, answer_to
-from proxyd.api.queries import known_declaration
-from proxyd.api.web.forms import read_form
-from proxyd.api.web.gate import SIGNED
+from proxyd.api.rest.problems import EXPECTED, BadRequestError, answer_to
+from proxyd.api.rest.profile_handlers import Declared, etag_of
+from proxyd.api.rest.query_readers import known_declaration
+from proxyd.api.web.gate import SIGNED, read_form
+from proxyd.api.web.page_texts import part
 from proxyd.api.web.rendering import Renderer
-from proxyd.api.web.text import part
+from proxyd.api.wire import CostShown, Fault, Problem, ProfileListed
+from proxyd.api.wire import converters as payloads
 from proxyd.errors import ChangedError, NotFoundError
 from proxyd.ports import Changes, Control, OnlyIf
 

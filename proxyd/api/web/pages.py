@@ -7,13 +7,11 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from proxyd.api import payloads
-from proxyd.api.declared import Declared
-from proxyd.api.endpoint import read_query
-from proxyd.api.models import AdviceShown, Day, Found, NotificationListed, ReportShown
-from proxyd.api.notified import Notified
-from proxyd.api.planned import Planned
-from proxyd.api.web.pictures import (
+from proxyd.api.rest.delivery_handlers import Notified
+from proxyd.api.rest.endpoint import read_query
+from proxyd.api.rest.plan_handlers import Planned
+from proxyd.api.rest.profile_handlers import Declared
+from proxyd.api.web.charts.line_charts import (
     Chart,
     Frame,
     Points,
@@ -25,10 +23,12 @@ from proxyd.api.web.pictures import (
     round_times,
     week_picture,
 )
+from proxyd.api.web.page_texts import duration, number, percent
 from proxyd.api.web.rendering import Renderer
-from proxyd.api.web.text import duration, number, percent
+from proxyd.api.wire import AdviceShown, Day, Found, NotificationListed, ReportShown
+from proxyd.api.wire import converters as payloads
+from proxyd.core.model.field_values import parse_iso
 from proxyd.metrics import SHARES, Samples
-from proxyd.model.values import parse_iso
 from proxyd.ports import Control
 
 _MOST_COMING = 200

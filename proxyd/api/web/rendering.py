@@ -12,10 +12,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from proxyd import __version__
 from proxyd.api.auth import SCOPES
-from proxyd.api.models import Fault, NotificationListed, Problem
-from proxyd.api.web import text
+from proxyd.api.web import page_texts as text
 from proxyd.api.web.gate import SIGNED
-from proxyd.model.values import iso_time, parse_iso
+from proxyd.api.wire import Fault, NotificationListed, Problem
+from proxyd.core.model.field_values import iso_time, parse_iso
 from proxyd.ports import Control
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}

@@ -7,18 +7,18 @@ from typing import Annotated, Any
 from aiohttp import web
 from pydantic import Field
 
-from proxyd.api import payloads
-from proxyd.api.declared import Declared
-from proxyd.api.endpoint import read_query
-from proxyd.api.models import Found, IntervalOfRule, ItemSeen, ProbeMade, TestResult, Wire
-from proxyd.api.notified import Notified
-from proxyd.api.queries import known_declaration
+from proxyd.api.rest.delivery_handlers import Notified
+from proxyd.api.rest.endpoint import read_query
+from proxyd.api.rest.profile_handlers import Declared
+from proxyd.api.rest.query_readers import known_declaration
+from proxyd.api.web.charts.line_charts import heat_map
+from proxyd.api.web.charts.timelines import histogram, lanes, probe_kind, time_line
 from proxyd.api.web.pages import titles_of
-from proxyd.api.web.pictures import heat_map
 from proxyd.api.web.rendering import Renderer
-from proxyd.api.web.timelines import histogram, lanes, probe_kind, time_line
-from proxyd.language import no_such
-from proxyd.model.profile import shown_endpoint
+from proxyd.api.wire import Found, IntervalOfRule, ItemSeen, ProbeMade, TestResult, Wire
+from proxyd.api.wire import converters as payloads
+from proxyd.core.language import no_such
+from proxyd.core.model.profile import shown_endpoint
 from proxyd.ports import Control
 
 _DAY_S = 86400.0

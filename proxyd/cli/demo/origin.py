@@ -10,7 +10,7 @@ from email.utils import format_datetime
 import numpy as np
 from aiohttp import web
 
-from proxyd.model.measures import Times
+from proxyd.core.model.measures import Times
 from proxyd.ports import Clock
 
 LOOPBACK = ("127.0.0.1",)

@@ -10,9 +10,9 @@ import numpy as np
 
 from proxyd.cli.demo.receiver import Receiver
 from proxyd.cli.demo.workload import FEEDS, WINDOW, Workload
-from proxyd.model.chronon import ChrononGrid, Epoch
-from proxyd.model.measures import Measures, Times, found_s, measure
-from proxyd.simulate import clairvoyant_probes, uniform_probes
+from proxyd.core.model.chronon import ChrononGrid, Epoch
+from proxyd.core.model.measures import Measures, Times, found_s, measure
+from proxyd.lab.replay.reference_schedules import clairvoyant_probes, uniform_probes
 
 _ROWS = {
     "proxyd": "as it ran: real requests to the origin",

@@ -17,18 +17,19 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from proxyd import app, log
+from proxyd import log
+from proxyd.app import wiring as app
 from proxyd.cli.demo.origin import Origin
 from proxyd.cli.demo.receiver import Receiver
 from proxyd.cli.demo.results import Results, make_results, readable_items
 from proxyd.cli.demo.workload import FEEDS, WEEK_S, WINDOW, Workload, make_workload
 from proxyd.cli.failures import proxyd_errors
 from proxyd.config import Settings
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.measures import Times
+from proxyd.core.rules.decider import Decider
 from proxyd.errors import ProxydError
-from proxyd.model.chronon import ChrononGrid
-from proxyd.model.measures import Times
 from proxyd.ports import Clock
-from proxyd.rules import Decider
 from proxyd.store import owner_lock
 
 CHRONON_S = 0.2

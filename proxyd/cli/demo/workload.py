@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from proxyd.model.measures import Times
-from proxyd.simulate import STEADY, Week, poisson_events, zipf_rates
+from proxyd.core.model.measures import Times
+from proxyd.lab.traces.synthetic import STEADY, Week, poisson_events, zipf_rates
 
 FEEDS = 60
 EXPONENT = 1.2

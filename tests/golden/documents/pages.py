@@ -6,7 +6,7 @@ import codecs
 import gzip
 import json
 
-from proxyd.model.profile import Extraction, Field, FieldType, PageClass, Reader
+from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
 from tests.golden.documents.case import Case
 
 

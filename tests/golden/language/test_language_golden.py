@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from proxyd.language import SourceText, check, format_parsed, parse
-from proxyd.model.expression import Span
+from proxyd.core.language import SourceText, check, format_parsed, parse
+from proxyd.core.model.expression import Span
 
 HERE = Path(__file__).parent
 Golden = Callable[[Path, str], None]

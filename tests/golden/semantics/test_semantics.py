@@ -12,12 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proxyd.language import CheckSettings, SourceText, check
-from proxyd.model.chronon import ChrononGrid
-from proxyd.model.item import Item
-from proxyd.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.rules import NOTHING_KNOWN, Decider, DeciderSettings, Notification
-from proxyd.scheduling import Budget, PlannerSettings
+from proxyd.core.language import CheckSettings, SourceText, check
+from proxyd.core.model.budget import Budget
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.item import Item
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.decider_settings import DeciderSettings
+from proxyd.core.rules.engine import NOTHING_KNOWN
+from proxyd.core.rules.state import Notification
 from tests.fleets import RecordingMemory
 
 TEXT = Path(__file__).parents[3] / "docs" / "semantics.md"

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.api.feed_documents import Entry, Feed, atom, entry, json_feed
+from proxyd.api.rest.feed_documents import Entry, Feed, atom, entry, json_feed
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=40)

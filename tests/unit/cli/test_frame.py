@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from proxyd.cli.frame import Seen, frame, health_lines
-from proxyd.cli.top import Part
+from proxyd.cli.top import Part, Seen, frame, health_lines
 from proxyd.client.types import ComingProbe, NotificationListed, SourceListed
 from proxyd.metrics import Metrics, Samples
 

@@ -11,7 +11,7 @@ from importlib import import_module
 import pytest
 
 from proxyd.cli.main import main, make_parser
-from proxyd.cli.verbs import address, whole
+from proxyd.terminal.arguments import address, whole
 
 WITHOUT_JSON = {
     "serve",
@@ -71,7 +71,7 @@ def test_a_verb_has_examples_and_they_parse(name: str) -> None:
         assert program == "proxyd"
         options = make_parser().parse_args(arguments)
         module, _, function = options.run.rpartition(".")
-        assert callable(getattr(import_module(f"proxyd.cli.{module}"), function))
+        assert callable(getattr(import_module(f"proxyd.{module}"), function))
     words = [word for word in shlex.split(shown[0])[1:] if not word.startswith("-") and word != "/etc/proxyd.toml"]
     assert " ".join(words).startswith(name)
 
@@ -94,7 +94,7 @@ def test_what_asks_a_daemon_can_ask_one_elsewhere() -> None:
 def test_what_is_given_before_a_verb_of_a_verb_holds_for_it() -> None:
     for arguments in (["--url", "http://a", "--json", "show", "x"], ["show", "x", "--url", "http://a", "--json"]):
         options = make_parser().parse_args(["notifications", *arguments])
-        assert (options.url, options.json, options.run) == ("http://a", True, "notifications.show")
+        assert (options.url, options.json, options.run) == ("http://a", True, "cli.notifications.show")
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_wrong_usage_exits_2(arguments: list[str], capsys: pytest.CaptureFixture
 def test_verbs_that_ask_a_daemon_or_read_texts_alone_load_no_store_and_no_science() -> None:
     light = sorted(ASKING | {"check", "fmt", "import", "export"})
     modules = sorted({ALL[verb].get_default("run").rpartition(".")[0] for verb in light})
-    said = f"import sys; {'; '.join(f'import proxyd.cli.{each}' for each in modules)}; print(*sys.modules)"
+    said = f"import sys; {'; '.join(f'import proxyd.{each}' for each in modules)}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", said], capture_output=True, check=True, text=True).stdout.split()
-    assert {"proxyd.client", "proxyd.language"} <= set(loaded)
+    assert {"proxyd.client", "proxyd.core.language"} <= set(loaded)
     assert set(loaded) & {"sqlalchemy", "scipy", "numba", "proxyd.daemon"} == set()
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from proxyd.cluster import LocalTransport
+from proxyd.core.model.budget import Budget
+from proxyd.core.model.schedule import Constraint
 from proxyd.daemon import ProbeLoop
-from proxyd.fleet import LocalTransport
 from proxyd.metrics import Metrics
-from proxyd.model.schedule import Constraint
-from proxyd.scheduling import Budget
 from tests.fakes import FakeClock, settle
 from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, rule, source
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from proxyd.core.model.schedule import Reason
+from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.planning.chunks import PART
+from proxyd.core.rules.decider import Decider
 from proxyd.daemon import Planning
 from proxyd.metrics import Metrics
-from proxyd.model.schedule import Reason
-from proxyd.rules import Decider
-from proxyd.scheduling.fleet import WeekPlan
-from proxyd.scheduling.parts import PART
 from tests.fakes import FakeClock, settle
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 

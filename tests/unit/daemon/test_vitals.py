@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from proxyd.daemon.vitals import measure_lag
+from proxyd.daemon.housekeeping import measure_lag
 from proxyd.metrics import Metrics, Samples
 from tests.fakes import FakeClock, settle
 

@@ -12,7 +12,7 @@ from kubernetes_validate import ValidationError, validate
 
 from proxyd import __version__
 from proxyd.cli.main import make_parser
-from proxyd.language import CheckSettings, SourceText, check
+from proxyd.core.language import CheckSettings, SourceText, check
 from tests.deployment import DEPLOY, documents, unknown_settings
 
 FOLDER = DEPLOY / "kubernetes"

@@ -10,11 +10,11 @@ from dataclasses import replace
 import numpy as np
 from structlog.testing import capture_logs
 
+from proxyd.core.model.profile import SecretRef
+from proxyd.core.politeness import EndpointLimits
 from proxyd.errors import DeliveryError
 from proxyd.metrics import Metrics
-from proxyd.model.profile import SecretRef
 from proxyd.notify import Dispatcher, DispatcherSettings, EndpointGoneError
-from proxyd.politeness import EndpointLimits
 from proxyd.ports import Channel, Delivery, Gathered, Message
 from tests.fakes import FakeClock, settle
 

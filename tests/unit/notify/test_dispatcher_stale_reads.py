@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
+from proxyd.core.model.profile import SecretRef
 from proxyd.metrics import Metrics
-from proxyd.model.profile import SecretRef
 from proxyd.notify import Dispatcher, DispatcherSettings
 from proxyd.ports import Delivery, Gathered, Message
 from tests.fakes import FakeClock, settle

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxyd.notify.messages import digest, plain_text, subject
+from proxyd.notify.message_forms import digest, plain_text, subject
 from proxyd.ports import Gathered
 
 

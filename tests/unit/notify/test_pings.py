@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from proxyd.core.model.profile import SecretRef, WebhookDelivery
 from proxyd.errors import DeliveryError
-from proxyd.model.profile import SecretRef, WebhookDelivery
 from proxyd.notify import Pings
 from proxyd.ports import Message, UnconfirmedWebhook, WebhookState
 from tests.fakes import FakeClock, settle

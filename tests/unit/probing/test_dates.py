@@ -4,7 +4,7 @@ import calendar
 
 import pytest
 
-from proxyd.probing.dates import time_s
+from proxyd.probing.feeds.feed_dates import time_s
 
 NOON_S = float(calendar.timegm((2026, 3, 1, 12, 0, 0)))
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from proxyd.errors import FetchError
-from proxyd.probing.decoding import Decoder, read_decoded
-from proxyd.probing.failures import DecompressionBombError, TooLargeError
+from proxyd.probing.http.body_decoding import Decoder, read_decoded
+from proxyd.probing.probe_failures import DecompressionBombError, TooLargeError
 
 TEXT = b"".join(hashlib.sha256(b"%d" % number).hexdigest().encode() for number in range(16_000))
 

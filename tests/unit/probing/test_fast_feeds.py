@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from proxyd.probing.fast_feeds import parse_clean_feed
-from proxyd.probing.feeds import parse_any_feed, parse_feed
+from proxyd.probing.feeds.fast_feeds import parse_clean_feed
+from proxyd.probing.feeds.feed_parser import parse_any_feed, parse_feed
 
 URL = "https://example.org/blog/feed.xml"
 _DC = 'xmlns:dc="http://purl.org/dc/elements/1.1/"'

@@ -7,9 +7,9 @@ from pathlib import Path
 import feedparser
 import pytest
 
-from proxyd.probing.failures import EmptyDocumentError, NotAFeedError, UnsafeDocumentError
-from proxyd.probing.feeds import parse_feed
-from proxyd.probing.texts import LONGEST_FIELD, MOST_ITEMS
+from proxyd.probing.document_texts import LONGEST_FIELD, MOST_ITEMS
+from proxyd.probing.feeds.feed_parser import parse_feed
+from proxyd.probing.probe_failures import EmptyDocumentError, NotAFeedError, UnsafeDocumentError
 
 URL = "https://example.org/blog/feed.xml"
 NOON_S = float(calendar.timegm((2026, 3, 1, 12, 0, 0)))

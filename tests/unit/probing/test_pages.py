@@ -4,13 +4,13 @@ import pickle
 
 import pytest
 
-from proxyd.model.item import Item
-from proxyd.model.profile import Extraction, Field, FieldType, PageClass, Reader
+from proxyd.core.model.item import Item
+from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
 from proxyd.probing import ParsedFeed, ParsedPage, parse_document, parse_page
-from proxyd.probing.failures import SelectorError, UnreadableDocumentError
-from proxyd.probing.pages import LONGEST_PAGE
-from proxyd.probing.sitemaps import parse_sitemap
-from proxyd.probing.texts import LONGEST_FIELD, LONGEST_ID, MOST_ITEMS
+from proxyd.probing.document_parser import LONGEST_PAGE
+from proxyd.probing.document_texts import LONGEST_FIELD, LONGEST_ID, MOST_ITEMS
+from proxyd.probing.feeds.sitemaps import parse_sitemap
+from proxyd.probing.probe_failures import SelectorError, UnreadableDocumentError
 
 URL = "https://example.org/"
 FEED = b"<rss version='2.0'><channel><item><guid>1</guid></item></channel></rss>"

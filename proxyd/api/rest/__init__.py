@@ -1,0 +1,1 @@
+"""The REST API: routes, endpoints and handlers."""

@@ -1,0 +1,156 @@
+"""Endpoints: what a route asks for and answers, as models, and the handler between them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+from aiohttp import web
+from pydantic import ValidationError
+
+from proxyd.api.rest.problems import BadRequestError, FaultsError
+from proxyd.api.wire import Fault, Wire
+from proxyd.ports import Scope
+
+Answer: TypeAlias = Wire | web.StreamResponse
+Read = TypeVar("Read", bound=Wire)
+
+
+MOST_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A route of the API.
+
+    Parameters
+    ----------
+    path
+        With its parameters in braces; they are never empty, and slashes in them are written as %2F.
+    scope
+        What a token must have; ``None`` where nobody is asked for one.
+    answer
+        The model of what is answered with ``status``, or its media type where it is no JSON of ours.
+    query, body
+        Models of what is asked; ``texts`` are the media types of a body that is not JSON.
+    is_keyed
+        Whether an ``Idempotency-Key`` counts: what is answered is kept, so that it must hold no secret.
+    is_tagged, is_conditional
+        Whether it answers with an ``ETag``, and whether it honours ``If-Match``.
+    most_bytes
+        How large a body may be.
+    also
+        Other statuses with the same answer.
+    raises
+        Statuses of problems beyond those that every endpoint may answer with.
+
+    Examples
+    --------
+    >>> async def health(request: web.Request) -> Answer:
+    ...     return Wire()
+    >>> Endpoint("GET", "/healthz", None, health, Wire).status
+    200
+    """
+
+    method: str
+    path: str
+    scope: Scope | None
+    handler: Callable[[web.Request], Awaitable[Answer]]
+    answer: type[Wire] | str
+    query: type[Wire] | None = None
+    body: type[Wire] | None = None
+    texts: tuple[str, ...] = ()
+    status: int = 200
+    also: tuple[int, ...] = ()
+    raises: tuple[int, ...] = ()
+    token_in_query: bool = False
+    is_keyed: bool = False
+    most_bytes: int = MOST_BYTES
+    is_tagged: bool = False
+    is_conditional: bool = False
+
+    async def respond(self, request: web.Request) -> web.StreamResponse:
+        """Run the handler and write its answer; a query where there is none to ask is an error."""
+        if self.query is None and request.query and self.scope is not None:  # monitors add queries of their own
+            raise BadRequestError(f"this takes no query; {', '.join(sorted(request.query))} is not known")
+        answer = await self.handler(request)
+        if not isinstance(answer, Wire):
+            return answer
+        return answered(answer, self.status)
+
+
+def answered(model: Wire, status: int = 200) -> web.Response:
+    """Return a model as a JSON answer.
+
+    >>> answered(Wire()).body
+    b'{}'
+    """
+    body = model.model_dump_json(by_alias=True).encode()
+    return web.Response(status=status, body=body, content_type="application/json")
+
+
+def read_query(request: web.Request, model: type[Read]) -> Read:
+    """Return what the query of a request asks; raises ``FaultsError`` naming each parameter that is wrong."""
+    given = {name: request.query[name] for name in request.query if name != "token"}
+    if repeated := sorted(name for name in given if len(request.query.getall(name)) > 1):
+        raise BadRequestError(f"{repeated[0]} is given more than once")
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        faults = [Fault(detail=_said(each), parameter=_parameter(each)) for each in error.errors()]
+        raise FaultsError(400, "Bad request", faults) from error
+
+
+async def read_body(request: web.Request, model: type[Read]) -> Read:
+    """Return what the JSON body of a request says; raises ``FaultsError`` with a pointer to each wrong member."""
+    return checked_body(await read_json(request), model)
+
+
+async def read_json(request: web.Request) -> Any:
+    """Return the JSON value in the body of a request."""
+    try:
+        return json.loads((await request.read()).decode("utf-8"), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise BadRequestError(f"the body is not JSON: {error}") from error
+
+
+def checked_body(value: Any, model: type[Read]) -> Read:
+    """Return a JSON value as a model."""
+    try:
+        return model.model_validate(value, strict=True)
+    except ValidationError as error:
+        faults = [Fault(detail=_said(each), pointer=pointer(each["loc"])) for each in error.errors()]
+        raise FaultsError(422, "The body does not fit", faults) from error
+
+
+def pattern(path: str) -> str:
+    """Return a path as the router takes it: of itself it finds no name with a brace in it.
+
+    >>> pattern("/rules/{name}/test")
+    '/rules/{name:[^/]+}/test'
+    """
+    return re.sub(r"\{(\w+)\}", r"{\1:[^/]+}", path)
+
+
+def pointer(place: tuple[str | int, ...]) -> str:
+    """Return a JSON pointer (RFC 6901).
+
+    >>> pointer(("a/b", 0))
+    '/a~1b/0'
+    """
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in place)
+
+
+def _parameter(error: Any) -> str:
+    return str(error["loc"][0]) if error["loc"] else ""
+
+
+def _said(error: Any) -> str:
+    return str(error["msg"])
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")

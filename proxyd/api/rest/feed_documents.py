@@ -1,0 +1,182 @@
+"""Notifications as Atom 1.0 (RFC 4287) and as JSON Feed 1.1. Pure: what items said is text, never markup."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import NAMESPACE_URL, uuid5
+from xml.etree import ElementTree
+
+from proxyd.core.model.field_values import iso_time
+from proxyd.net import for_xml
+
+_ATOM = "http://www.w3.org/2005/Atom"
+_TITLES = ("title", "headline", "name", "subject")
+_LINKS = ("link", "url")
+_MOST_ROWS = 50
+_LONGEST_TITLE = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A notification for people; ``content`` is HTML in which everything from outside is escaped."""
+
+    notification_id: str
+    title: str
+    link: str | None
+    published: str
+    updated: str
+    rule: str
+    source: str
+    late: bool
+    content: str
+
+    @property
+    def urn(self) -> str:
+        """The id as an IRI that stays the same."""
+        return _urn(f"notification\0{self.notification_id}")
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """The newest notifications of a profile, or of one rule of it; ``address`` names no token."""
+
+    profile: str
+    rule: str | None
+    address: str
+    entries: tuple[Entry, ...]
+
+    @property
+    def title(self) -> str:
+        """What readers show."""
+        return self.profile if self.rule is None else f"{self.profile}: {self.rule}"
+
+    @property
+    def updated(self) -> str:
+        """When the newest was made; in a feed without any, long ago."""
+        return max((entry.updated for entry in self.entries), default=iso_time(0.0))
+
+
+def entry(row: Mapping[str, Any]) -> Entry:
+    """Return a stored notification as an entry."""
+    data: dict[str, Any] = json.loads(row["body"])["data"]
+    items: Sequence[Mapping[str, Any]] = data["items"]
+    first = items[0] if items else {}
+    link = _text_of(first, _LINKS)
+    return Entry(
+        notification_id=row["notification_id"],
+        title=for_xml(_text_of(first, _TITLES) or row["rule"])[:_LONGEST_TITLE],
+        link=next((each for each in (link, data.get("url")) if each and _is_web(each)), None),
+        published=iso_time(row["event_s"]),
+        updated=iso_time(row["created_s"]),
+        rule=for_xml(row["rule"]),
+        source=for_xml(row["source_id"]),
+        late=row["late"],
+        content=_content(row, items),
+    )
+
+
+def atom(feed: Feed) -> bytes:
+    """Return the feed as an Atom document."""
+    root = ElementTree.Element("feed", xmlns=_ATOM)
+    _element(root, "id", _urn(f"feed\0{feed.profile}\0{feed.rule or ''}"))
+    _element(root, "title", for_xml(feed.title))
+    _element(root, "updated", feed.updated)
+    _element(root, "link", rel="self", type="application/atom+xml", href=feed.address)
+    _element(_element(root, "author"), "name", "proxyd")
+    _element(root, "generator", "proxyd")
+    for each in feed.entries:
+        _atom_entry(_element(root, "entry"), each)
+    found: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return found
+
+
+def _atom_entry(parent: ElementTree.Element, each: Entry) -> None:
+    _element(parent, "id", each.urn)
+    _element(parent, "title", each.title, type="text")
+    _element(parent, "published", each.published)
+    _element(parent, "updated", each.updated)
+    if each.link is not None:
+        _element(parent, "link", rel="alternate", href=each.link)
+    _element(parent, "category", term=each.rule)
+    _element(parent, "content", each.content, type="html")
+
+
+def _element(parent: ElementTree.Element, tag: str, text: str | None = None, **attributes: str) -> ElementTree.Element:
+    made = ElementTree.SubElement(parent, tag, attributes)
+    made.text = text
+    return made
+
+
+def json_feed(feed: Feed) -> bytes:
+    """Return the feed as a JSON Feed document."""
+    document = {
+        "version": "https://jsonfeed.org/version/1.1",
+        "title": for_xml(feed.title),
+        "feed_url": feed.address,
+        "authors": [{"name": "proxyd"}],
+        "items": [_json_item(each) for each in feed.entries],
+    }
+    return json.dumps(document, ensure_ascii=False).encode()
+
+
+def _json_item(each: Entry) -> dict[str, Any]:
+    link = {} if each.link is None else {"url": each.link}
+    return link | {
+        "id": each.notification_id,
+        "title": each.title,
+        "content_html": each.content,
+        "date_published": each.published,
+        "date_modified": each.updated,
+        "tags": [each.rule],
+        "_proxyd": {"rule": each.rule, "source": each.source, "late": each.late},
+    }
+
+
+def _content(row: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> str:
+    """Return the rows as HTML."""
+    late = ", late" if row["late"] else ""
+    head = f"<p>{_escaped(row['rule'])} on {_escaped(row['source_id'])}{late} ({_escaped(row['notification_id'])})</p>"
+    shown = "".join(_row(item) for item in items[:_MOST_ROWS])
+    more = f"<p>and {len(items) - _MOST_ROWS} more</p>" if len(items) > _MOST_ROWS else ""
+    return head + shown + more
+
+
+def _row(item: Mapping[str, Any]) -> str:
+    fields = [f"<dt>{_escaped(name)}</dt><dd>{_escaped(_shown(value))}</dd>" for name, value in item.items()]
+    return f"<dl>{''.join(fields)}</dl>" if fields else ""
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _escaped(text: str) -> str:
+    return escape(for_xml(text))
+
+
+def _text_of(item: Mapping[str, Any], names: Iterable[str]) -> str | None:
+    """Return a text of ``item`` whose field ends in one of ``names``: of an item rather than of its channel."""
+    paths = sorted(item, key=lambda path: ".item." in path)
+    last = {path.rpartition(".")[2].lower(): item[path] for path in paths}
+    found = (last.get(name) for name in names)
+    texts = (" ".join(value.split()) for value in found if isinstance(value, str))
+    return next((text for text in texts if text), None)
+
+
+def _is_web(address: str) -> bool:
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.hostname) and address.isprintable() and " " not in address
+
+
+def _urn(name: str) -> str:
+    return uuid5(NAMESPACE_URL, f"proxyd\0{name}").urn

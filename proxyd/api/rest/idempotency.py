@@ -1,0 +1,75 @@
+"""Requests with an ``Idempotency-Key``: done once, and answered alike when they are sent again."""
+
+from __future__ import annotations
+
+import hashlib
+
+from aiohttp import web
+
+from proxyd.api.auth import BEARER
+from proxyd.api.rest.problems import BadRequestError, Handler, problem
+from proxyd.ports import Control, StoredAnswer
+
+HEADER = "Idempotency-Key"
+REPLAYED = "Idempotent-Replayed"
+_LONGEST = 255
+_NOBODY = "socket"
+
+
+class Idempotency:
+    """Answers to keys, each of one bearer, kept in the store for a day.
+
+    Notes
+    -----
+    Source: draft-ietf-httpapi-idempotency-key-header: 409 while the first request is under way, 422 where a key comes
+    with another request. Refusals are not kept: what they name may be mended, and the request tried again.
+    """
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+        self._under_way: set[tuple[str, str]] = set()
+
+    def keyed(self, handler: Handler) -> Handler:
+        """Return what answers as the handler does, or did before to the same key."""
+
+        async def once(request: web.Request) -> web.StreamResponse:
+            return await self._answer(request, handler)
+
+        return once
+
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        key = request.headers.get(HEADER)
+        if key is None:
+            return await handler(request)
+        if not 1 <= len(key) <= _LONGEST or not (key.isascii() and key.isprintable()):
+            raise BadRequestError(f"{HEADER} has 1 to {_LONGEST} printable characters")
+        token = request.get(BEARER)
+        whose = _NOBODY if token is None else token.token_id, key
+        if whose in self._under_way:
+            return problem(409, "Conflict", f"the first request with this {HEADER} is still being answered")
+        self._under_way.add(whose)
+        try:
+            return await self._once(request, whose, handler)
+        finally:
+            self._under_way.discard(whose)
+
+    async def _once(self, request: web.Request, whose: tuple[str, str], handler: Handler) -> web.StreamResponse:
+        asked = await _digest(request)
+        known = await self._control.find_answer(*whose)
+        if known is not None and known.request != asked:
+            return problem(422, "Another request", f"this {HEADER} was sent with another request; take a new one")
+        if known is not None:
+            headers = {REPLAYED: "true", "Content-Type": known.content_type}
+            return web.Response(status=known.status, body=known.body, headers=headers)
+        answer = await handler(request)
+        if isinstance(answer, web.Response) and isinstance(answer.body, bytes) and answer.status < 400:
+            told = StoredAnswer(*whose, asked, answer.status, answer.content_type, answer.body, self._control.time_s())
+            await self._control.keep_answer(told)
+        return answer
+
+
+async def _digest(request: web.Request) -> str:
+    """Return a hash of what a request asks: method, address, media type, condition and body."""
+    condition = request.headers.get("If-Match", "")
+    head = "\n".join((request.method, request.path_qs, request.content_type, *([condition] if condition else [])))
+    return hashlib.sha256(head.encode() + b"\0" + await request.read()).hexdigest()

@@ -1,0 +1,105 @@
+"""What led to a notification and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from proxyd.api.wire import NotificationTraced
+from proxyd.api.wire import converters as payloads
+from proxyd.core.model.field_values import iso_time
+from proxyd.core.model.item import EventKind
+from proxyd.core.model.outcome import OutcomeKind
+
+_MOST_SHOWN = 20
+
+
+def trace(row: dict[str, Any]) -> NotificationTraced:
+    """Return a notification with its interval on every page, the probe, the attempts, and a summary in words."""
+    found = payloads.notification_members(row)
+    data = found["body"].get("data", {})
+    found |= {
+        "intervals": [_interval(each) for each in row["intervals"]],
+        "probe": _probe(data, row),
+        "rows": data.get("items", []),
+        "attempts": [_attempt(each) for each in row["attempts"]],
+    }
+    return NotificationTraced(summary=[*_origin_lines(found, data), *_outcome_lines(found)], **found)
+
+
+def _interval(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "source": row["source_id"],
+        "start": iso_time(row["start_s"]),
+        "end": payloads.time_or_none(row["deadline_s"]),
+        "probed": iso_time(row["probed_s"]) if row["seen"] else None,
+        "captured": row["captured"],
+        "exact": row["exact"],
+        "delay_s": row["delay_s"],
+        "utility": row["utility"],
+    }
+
+
+def _probe(data: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the probe, or push, that found the event: a page that went may have been missing, else it changed."""
+    event = data.get("event", {})
+    is_gone = event.get("kind") == EventKind.DELETE.value
+    return {
+        "source": row["source_id"],
+        "url": data.get("url"),
+        "finished": event.get("seen"),
+        "outcome": None if is_gone else OutcomeKind.CHANGED.value,
+        "found": [
+            {"kind": each["kind"], "item": each["item_id"], "event": iso_time(each["event_s"])}
+            for each in row["findings"]
+        ],
+    }
+
+
+def _attempt(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an attempt; of times its own alone is in ISO 8601."""
+    return {"at": iso_time(row["attempted_s"])} | {name: row[name] for name in row if name != "attempted_s"}
+
+
+def _origin_lines(found: dict[str, Any], data: Mapping[str, Any]) -> Iterator[str]:
+    marks = [name for name in ("late", "partial") if data.get(name)]
+    marks += [f"supplement to {data['supplement_to']}"] if "supplement_to" in data else []
+    yield f"{found['id']}{''.join(f', {mark}' for mark in marks)}"
+    yield f"rule: {found['rule']} of profile {', '.join(data.get('profiles', []))}, made {found['created']}"
+    kind = data.get("event", {}).get("kind", "event")
+    yield f"event: {kind} at {found['event']} on {found['source']}"
+    for each in found["intervals"]:
+        yield _interval_line(each)
+    if not found["intervals"]:
+        yield "interval: no longer stored"
+    probe = found["probe"]
+    items = [each["item"] for each in probe["found"]]
+    yield f"probe: of {probe['url']}, finished {probe['finished']}, {probe['outcome'] or 'item gone'}"
+    yield from (f"  it found {item}" for item in items[:_MOST_SHOWN])
+    if len(items) > _MOST_SHOWN:
+        yield f"  and {len(items) - _MOST_SHOWN} more"
+
+
+def _interval_line(each: Mapping[str, Any]) -> str:
+    end = f"to {each['end']}" if each["end"] else "until the next update"
+    if each["probed"] is None:
+        return f"interval: {each['source']} from {each['start']} {end}: missed, given up before any probe"
+    fate = "captured" if each["captured"] else "missed"
+    bound = "" if each["exact"] else ", the event's time is a bound"
+    delay = f"{each['delay_s']:.3f} s after the event"
+    return f"interval: {each['source']} from {each['start']} {end}: {fate}, {delay}{bound}"
+
+
+def _outcome_lines(found: dict[str, Any]) -> Iterator[str]:
+    for row in found["rows"][:_MOST_SHOWN]:
+        yield "row: " + ", ".join(f"{name}={value!r}" for name, value in row.items())
+    if len(found["rows"]) > _MOST_SHOWN:
+        yield f"and {len(found['rows']) - _MOST_SHOWN} more rows"
+    for each in found["deliveries"]:
+        when = f", next {each.next}" if each.next else f", {each.done}" if each.done else ""
+        yield f"delivery: {each.endpoint}: {each.state}{when}"
+    if not found["deliveries"]:
+        yield "delivery: not sent anywhere"
+    for each in found["attempts"]:
+        detail = f" ({each['detail']})" if each["detail"] else ""
+        yield f"attempt: {each['at']} {each['endpoint']}: {each['result']}{detail}"

@@ -1,0 +1,143 @@
+"""The OpenAPI 3.1 document, from the endpoints and their models."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from pydantic.json_schema import models_json_schema
+
+from proxyd.api.rest.endpoint import Endpoint
+from proxyd.api.rest.idempotency import HEADER
+from proxyd.api.wire import Problem, Wire
+
+_PARAMETER = re.compile(r"\{(\w+)\}")
+_REF = "#/components/schemas/{model}"
+_ALWAYS = (400,)
+_WITH_TOKEN = (401, 403, 429)
+_LIMITS = {
+    "RateLimit-Policy": {"description": "requests (`q`) in a window of `w` seconds", "schema": {"type": "string"}},
+    "RateLimit": {"description": "requests left (`r`) for the next `t` seconds", "schema": {"type": "string"}},
+}
+
+
+def document(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
+    """Return the document as JSON values."""
+    models = {model: None for endpoint in endpoints for model in _models(endpoint)}
+    schemas, definitions = models_json_schema(
+        [(model, "validation" if model in _asked(endpoints) else "serialization") for model in models],
+        ref_template=_REF,
+    )
+    names: dict[Any, str] = {model: reference["$ref"] for (model, _), reference in schemas.items()}
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, names)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "proxyd",
+            "version": version,
+            "summary": "A monitoring proxy: plans when to probe sources, notices what is new, tells who wants to know.",
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "paths": paths,
+        "components": {
+            "schemas": definitions["$defs"],
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "pxd_<id>_<secret>"},
+                "query": {"type": "apiKey", "in": "query", "name": "token"},
+            },
+        },
+    }
+
+
+def _models(endpoint: Endpoint) -> Iterable[type[Wire]]:
+    yield Problem
+    yield from (each for each in (endpoint.answer, endpoint.body) if isinstance(each, type))
+
+
+def _asked(endpoints: Sequence[Endpoint]) -> set[type[Wire]]:
+    return {endpoint.body for endpoint in endpoints if endpoint.body is not None}
+
+
+def _operation(endpoint: Endpoint, names: dict[Any, str]) -> dict[str, Any]:
+    said = inspect.getdoc(endpoint.handler) or ""
+    summary, _, description = said.partition("\n")
+    operation: dict[str, Any] = {
+        "operationId": endpoint.handler.__name__.strip("_"),
+        "summary": summary,
+        "parameters": [*_path_parameters(endpoint), *_query_parameters(endpoint), *_headers(endpoint)],
+        "responses": _responses(endpoint, names),
+    }
+    if description.strip():
+        operation["description"] = inspect.cleandoc(description)
+    if content := _content(endpoint, names):
+        operation["requestBody"] = {"required": True, "content": content}
+    if endpoint.scope is not None:
+        operation["security"] = [{"bearer": []}, *([{"query": []}] if endpoint.token_in_query else [])]
+        operation["x-scope"] = endpoint.scope
+    return operation
+
+
+def _path_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
+    schema = {"type": "string", "minLength": 1}
+    return [
+        {"name": name, "in": "path", "required": True, "schema": schema} for name in _PARAMETER.findall(endpoint.path)
+    ]
+
+
+def _query_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
+    if endpoint.query is None:
+        return []
+    schema = endpoint.query.model_json_schema()
+    found = []
+    for name, each in schema["properties"].items():
+        options = [option for option in each.pop("anyOf", []) if option != {"type": "null"}]
+        plain = {key: value for key, value in {**each, **(options[0] if options else {})}.items() if value is not None}
+        plain.pop("title", None)
+        described = {"description": said} if (said := plain.pop("description", None)) else {}
+        found.append({"name": name, "in": "query", **described, "schema": plain})
+    return found
+
+
+def _headers(endpoint: Endpoint) -> list[dict[str, Any]]:
+    found = []
+    if endpoint.is_keyed:
+        said = "a new one for each request; sent again with it, the request is not done again but answered alike"
+        schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"}
+        found.append({"name": HEADER, "in": "header", "description": said, "schema": schema})
+    if endpoint.is_conditional:
+        said = "the `ETag` of the profile as it was read, or `*` for whatever there is; 412 where it is another one now"
+        found.append({"name": "If-Match", "in": "header", "description": said, "schema": {"type": "string"}})
+    return found
+
+
+def _responses(endpoint: Endpoint, names: dict[Any, str]) -> dict[str, Any]:
+    if isinstance(endpoint.answer, str):
+        content = {endpoint.answer: {"schema": {} if endpoint.answer.endswith("json") else {"type": "string"}}}
+    else:
+        content = {"application/json": {"schema": {"$ref": names[endpoint.answer]}}}
+    tag = {"ETag": {"description": "of the profile's text: for `If-Match`", "schema": {"type": "string"}}}
+    limits = {} if endpoint.scope is None else _LIMITS
+    headers = {"headers": limits | (tag if endpoint.is_tagged else {})} if limits else {}
+    responses: dict[str, Any] = {
+        str(status): {"description": HTTPStatus(status).phrase, **headers, "content": content}
+        for status in (endpoint.status, *endpoint.also)
+    }
+    problems = {*_ALWAYS, *endpoint.raises, *(_WITH_TOKEN if endpoint.scope is not None else ())}
+    for status in sorted(problems):
+        responses[str(status)] = {
+            "description": HTTPStatus(status).phrase,
+            "content": {"application/problem+json": {"schema": {"$ref": names[Problem]}}},
+        }
+    return responses
+
+
+def _content(endpoint: Endpoint, names: dict[Any, str]) -> dict[str, Any]:
+    content: dict[str, Any] = {media: {"schema": {"type": "string"}} for media in endpoint.texts}
+    if endpoint.body is not None:
+        content["application/json"] = {"schema": {"$ref": names[endpoint.body]}}
+    return content

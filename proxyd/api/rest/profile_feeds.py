@@ -1,0 +1,94 @@
+"""A feed of every profile, so that any feed reader can follow it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from math import floor
+
+from aiohttp import web
+
+from proxyd.api.rest.endpoint import read_query
+from proxyd.api.rest.feed_documents import Feed, atom, entry, json_feed
+from proxyd.api.rest.query_readers import wanted_rules
+from proxyd.api.wire import FeedOf
+from proxyd.errors import NotFoundError
+from proxyd.ports import Control, Wanted
+
+_NEWEST = 100
+_HEADERS = {
+    "Cache-Control": "private, no-cache",
+    "Referrer-Policy": "no-referrer",  # the address may hold a token
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Changes:
+    """When what is served changed: notifications have no time at which they were recorded that could be used for it.
+
+    Two versions never share a second, in which ``Last-Modified`` could not tell them apart.
+    """
+
+    def __init__(self) -> None:
+        self._served: dict[tuple[str, ...], tuple[str, int]] = {}
+
+    def changed_s(self, name: tuple[str, ...], etag: str, now_s: float) -> int:
+        """Return the second since which ``name`` has been served with this tag.
+
+        >>> changes = Changes()
+        >>> [changes.changed_s(("a",), tag, 5.7) for tag in ("x", "x", "y")]
+        [5, 5, 6]
+        """
+        served = self._served.get(name)
+        if served is None or served[0] != etag:
+            served = etag, floor(now_s) if served is None else max(floor(now_s), served[1] + 1)
+            self._served[name] = served
+        return served[1]
+
+
+class Feeds:
+    """Handlers of the feeds."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+        self._changes = Changes()
+
+    async def atom(self, request: web.Request) -> web.Response:
+        """Return the newest notifications as Atom 1.0."""
+        return await self._answer(request, atom, "application/atom+xml")
+
+    async def json(self, request: web.Request) -> web.Response:
+        """Return the newest notifications as JSON Feed 1.1."""
+        return await self._answer(request, json_feed, "application/feed+json")
+
+    async def _answer(self, request: web.Request, write: Callable[[Feed], bytes], content_type: str) -> web.Response:
+        profile, rule = request.match_info["name"], read_query(request, FeedOf).rule
+        rules = wanted_rules(self._control, profile, rule)
+        if rule is not None and not rules:
+            raise NotFoundError(f"there is no rule {rule!r} in profile {profile!r}")
+        rows = await self._control.notifications(Wanted(rules), before=None, limit=_NEWEST)
+        body = write(Feed(profile, rule, _address(request, rule), tuple(entry(row) for row in rows)))
+        etag = hashlib.sha256(body).hexdigest()[:32]
+        changed_s = self._changes.changed_s((content_type, profile, rule or ""), etag, self._control.time_s())
+        unchanged = _has(request, etag, changed_s)
+        answer = web.Response(status=304, headers=_HEADERS) if unchanged else web.Response(body=body, headers=_HEADERS)
+        if not unchanged:
+            answer.headers["Content-Type"] = f"{content_type}; charset=utf-8"
+        answer.etag = etag
+        answer.last_modified = changed_s
+        return answer
+
+
+def _has(request: web.Request, etag: str, changed_s: int) -> bool:
+    """Return whether the client has this version; its tag decides where it sends one (RFC 9110, 13.2.2)."""
+    if request.if_none_match is not None:
+        return any(known.value in {etag, "*"} for known in request.if_none_match)
+    since = request.if_modified_since
+    return since is not None and since >= datetime.fromtimestamp(changed_s, UTC)
+
+
+def _address(request: web.Request, rule: str | None) -> str:
+    """Return the feed's own address, without the token that may have been in it."""
+    plain = request.url.with_query({} if rule is None else {"rule": rule})
+    return str(plain)

@@ -1,0 +1,222 @@
+"""Handlers of what is declared: profiles, rules, domains and sources."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from aiohttp import ETag, web
+
+from proxyd.api.rest.endpoint import answered, read_body, read_query
+from proxyd.api.rest.problems import BadRequestError, problem
+from proxyd.api.rest.query_readers import InOrder, known_declaration, part_of
+from proxyd.api.wire import (
+    ChangesMade,
+    CostShown,
+    DeclarationWritten,
+    DomainShown,
+    DryRun,
+    Explained,
+    Listing,
+    Page,
+    ProfileListed,
+    ProfileShown,
+    Reloaded,
+    Rule,
+    SourceListed,
+    SourcesWindow,
+    Window,
+)
+from proxyd.api.wire import converters as payloads
+from proxyd.api.wire.json_profiles import compose, faults_of
+from proxyd.api.wire.json_statements import written
+from proxyd.core.language import listing_texts, no_such, opml, read_listing
+from proxyd.errors import ProfileError
+from proxyd.net import for_xml
+from proxyd.ports import Changes, Control, OnlyIf
+
+TEXTS = ("text/plain", "application/octet-stream")
+LISTINGS = (*TEXTS, "text/x-opml", "text/xml", "application/xml")
+MOST_LISTED = 8 * 1024 * 1024  # bytes of a list of feeds
+
+
+class Declared:
+    """What the running declaration holds, and how it is changed."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+        self._source_names = InOrder()
+
+    async def list_profiles(self, request: web.Request) -> Page[ProfileListed]:
+        """List the profiles, by name."""
+        declaration = self._control.declaration
+        names, next_cursor = part_of(sorted(declaration.profiles), read_query(request, Window))
+        found = [payloads.profile(declaration.profiles[name], declaration, self._control) for name in names]
+        return Page[ProfileListed](items=[ProfileListed(**each) for each in found], next_cursor=next_cursor)
+
+    async def get_profile(self, request: web.Request) -> web.Response:
+        """Show one profile, with its text.
+
+        The `ETag` is that of the text, whatever its rules achieve; send it as `If-Match` to replace or remove the
+        profile only where nobody changed it.
+        """
+        declaration = known_declaration(self._control)
+        name = request.match_info["name"]
+        declared = declaration.profiles.get(name)
+        if declared is None:
+            raise no_such("profile", name, declaration.profiles)
+        text = self._control.text_of(name)
+        members = payloads.profile(declared, declaration, self._control)
+        shown = ProfileShown(text=text, declared=written(self._control.statements_of(name)), **members)
+        answer = answered(shown)
+        answer.etag = etag_of(text)
+        return answer
+
+    async def declare(self, request: web.Request) -> ChangesMade | web.Response:
+        """Declare a text of the rule language, or the same structure as JSON.
+
+        What it declares replaces what the API declared by the same names; DROP removes. With `If-Match` the text must
+        declare exactly one profile, which is replaced only where nobody changed it since its `ETag` was read.
+        """
+        asked = read_query(request, DryRun)
+        if request.content_type in TEXTS:
+            return await self._declare(await _text_of(request), request, dry_run=asked.dry_run)
+        if request.content_type != "application/json":
+            return problem(415, "Unsupported media type", "send text/plain in the rule language, or application/json")
+        composed = compose(await read_body(request, DeclarationWritten))
+        try:
+            return await self._declare(composed.text, request, dry_run=asked.dry_run)
+        except ProfileError as error:
+            raise faults_of(composed, error) from error
+
+    async def _declare(self, text: str, request: web.Request, *, dry_run: bool) -> ChangesMade | web.Response:
+        if not text.strip():
+            raise BadRequestError("nothing is declared; send at least one statement")
+        only_if = _only_if(request)
+        if dry_run:
+            return await self._try_out(text, only_if=only_if)
+        return _made(await self._control.declare(text, only_if=only_if))
+
+    async def _try_out(self, *texts: str, only_if: OnlyIf | None = None) -> web.Response:
+        changes, cost = await self._control.try_out(*texts, only_if=only_if)
+        return answered(_made(changes, payloads.cost(cost)))
+
+    async def import_feeds(self, request: web.Request) -> ChangesMade | web.Response:
+        """Declare the feeds of an OPML document, or of a list with an address on each line.
+
+        They become sources of one domain and one profile, with a rule that fires with every item, or change of a page.
+        """
+        asked = read_query(request, Listing)
+        if request.content_type not in LISTINGS:
+            return problem(415, "Unsupported media type", "send OPML as text/x-opml, or addresses as text/plain")
+        body, known = await request.read(), known_declaration(self._control).sources.values()
+        declared = {each.source_id: each.url if each.domain == asked.name else None for each in known}
+        texts = await asyncio.to_thread(_listing_texts, body, asked, declared)
+        return await self._try_out(*texts) if asked.dry_run else _made(await self._control.declare(*texts))
+
+    async def export_feeds(self, request: web.Request) -> web.Response:
+        """Return every source as OPML."""
+        declared = known_declaration(self._control).sources
+        addresses = {for_xml(name): declared[name].url for name in self._source_names.of(declared)}
+        text = await asyncio.to_thread(opml, addresses)
+        return web.Response(text=text, content_type="text/x-opml")
+
+    async def drop_profile(self, request: web.Request) -> ChangesMade:
+        """Remove a profile of the API, and the rules that are in no other.
+
+        With `If-Match` it is removed only where nobody changed it since its `ETag` was read.
+        """
+        known_declaration(self._control)  # raises while the daemon starts
+        only_if = _only_if(request)
+        takes = None if only_if is None else only_if.takes
+        return _made(await self._control.drop_profile(request.match_info["name"], only_if=takes))
+
+    async def list_rules(self, request: web.Request) -> Page[Rule]:
+        """List the rules, by name, and what became of their execution intervals."""
+        declaration = self._control.declaration
+        names, next_cursor = part_of(sorted(declaration.rules), read_query(request, Window))
+        rules = [payloads.rule(declaration.rules[name], self._control) for name in names]
+        return Page[Rule](items=rules, next_cursor=next_cursor)
+
+    async def get_rule(self, request: web.Request) -> Rule:
+        """Show one rule."""
+        name = request.match_info["name"]
+        rules = known_declaration(self._control).rules
+        declared = rules.get(name)
+        if declared is None:
+            raise no_such("rule", name, rules)
+        return payloads.rule(declared, self._control)
+
+    async def list_domains(self, request: web.Request) -> Page[DomainShown]:
+        """List the domains, by name, with their page classes."""
+        domains = self._control.declaration.domains
+        names, next_cursor = part_of(sorted(domains), read_query(request, Window))
+        return Page[DomainShown](items=[payloads.domain(domains[name]) for name in names], next_cursor=next_cursor)
+
+    async def list_sources(self, request: web.Request) -> Page[SourceListed]:
+        """List the sources, by name: state, rate, next probe and its reason."""
+        declaration = self._control.declaration
+        asked = read_query(request, SourcesWindow)
+        wanted = sorted(self._control.failing()) if asked.failing else self._source_names.of(declaration.sources)
+        names, next_cursor = part_of(wanted, asked)
+        found = [self._control.explain(name) for name in names]
+        items = [payloads.source(declaration, each) for each in found if each is not None]
+        return Page[SourceListed](items=items, next_cursor=next_cursor)
+
+    async def explain(self, request: web.Request) -> Explained:
+        """Say why and when a source is probed next."""
+        name = request.match_info["name"]
+        sources = known_declaration(self._control).sources  # raises while the daemon starts
+        found = self._control.explain(name)
+        if found is None:
+            raise no_such("source", name, sources)
+        return payloads.explanation(found)
+
+    async def reload(self, request: web.Request) -> Reloaded | web.Response:
+        """Check the files and swap them in."""
+        if errors := await self._control.reload():
+            said = f"{errors[0]}; nothing was changed (`proxyd check` and the log name every error)"
+            return problem(422, "The profiles have errors", said)
+        return Reloaded()
+
+
+def _listing_texts(body: bytes, asked: Listing, declared: Mapping[str, str | None]) -> list[str]:
+    return listing_texts(read_listing(body, "the list"), asked.name, pages=asked.pages, declared=declared)
+
+
+async def _text_of(request: web.Request) -> str:
+    try:
+        return (await request.read()).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadRequestError("the text is not UTF-8") from error
+
+
+def etag_of(text: str) -> str:
+    """Return the tag of a profile's text.
+
+    >>> etag_of("a") == etag_of("a") != etag_of("b")
+    True
+    """
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _made(changes: Changes, cost: CostShown | None = None) -> ChangesMade:
+    return ChangesMade(
+        added=list(changes.added),
+        removed=list(changes.removed),
+        restarted=list(changes.restarted),
+        dry_run=cost is not None,
+        cost=cost,
+    )
+
+
+def _only_if(request: web.Request) -> OnlyIf | None:
+    """Return what ``If-Match`` asks of the text of a profile."""
+    tags = request.if_match
+    return None if tags is None else OnlyIf(lambda text: bool(text) and _matches(tags, text))
+
+
+def _matches(tags: Sequence[ETag], text: str) -> bool:
+    tag = etag_of(text)
+    return any(not each.is_weak and each.value in {tag, "*"} for each in tags)

@@ -1,0 +1,196 @@
+"""Server-sent events: each stream reads the store from its own position, so that nothing is missed or sent twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import structlog
+from aiohttp import web
+
+from proxyd.api.auth import BEARER
+from proxyd.api.rest.endpoint import read_query
+from proxyd.api.rest.problems import later
+from proxyd.api.rest.query_readers import known_declaration, position, wanted
+from proxyd.api.wire import Followed, Which
+from proxyd.errors import NotFoundError
+from proxyd.ports import Control, Wanted
+
+_HEADERS = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-store",
+    "X-Accel-Buffering": "no",
+    "X-Content-Type-Options": "nosniff",
+}
+log = structlog.get_logger("api")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """Bounds of streams.
+
+    Parameters
+    ----------
+    most
+        Streams open at once.
+    batch
+        Notifications read at once for a client: all that waits for it in memory.
+    write_timeout_s
+        How long a client may take before it takes more; then it is disconnected, and resumes where it was.
+    heartbeat_s
+        Pause after which a comment is sent, and the store is read whether or not anything was told.
+    """
+
+    most: int = 100
+    batch: int = 50
+    write_timeout_s: float = 30.0
+    heartbeat_s: float = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Listener:
+    """Who gets what: ``until_s`` is when the token that the stream was opened with expires; unix seconds."""
+
+    response: web.StreamResponse
+    which: Callable[[], Wanted]
+    until_s: float
+    token_id: str | None = None
+
+
+class Streams:
+    """The streams of one listener."""
+
+    def __init__(self, control: Control, settings: StreamSettings) -> None:
+        self._control = control
+        self._settings = settings
+        self._open = 0
+        self._ending = asyncio.Event()
+
+    async def end(self, app: web.Application) -> None:
+        """End every stream once it has sent what there is."""
+        self._ending.set()
+
+    async def follow(self, request: web.Request) -> web.StreamResponse:
+        """Send notifications as they are recorded, from after ``Last-Event-ID``, or from now on."""
+        if self._open >= self._settings.most or self._ending.is_set():
+            return later("too many streams are open")
+        asked = read_query(request, Followed)
+        _check_rule(self._control, asked.rule)
+        which = _which(self._control, asked)
+        self._open += 1
+        try:
+            return await self._follow(request, which, asked)
+        finally:
+            self._open -= 1
+
+    async def _follow(self, request: web.Request, which: Callable[[], Wanted], asked: Followed) -> web.StreamResponse:
+        last = _last_event(request.headers.get("Last-Event-ID") or asked.last_event_id)
+        if last is None:
+            last = await self._control.newest_position()
+        response = web.StreamResponse(headers=_HEADERS)
+        await response.prepare(request)
+        try:
+            await self._write(response, b"retry: 3000\nid: %d\n\n" % last)
+            await self._send_all(_listener(request, response, which), last)
+        except ConnectionResetError:  # the client went
+            pass
+        except TimeoutError:
+            log.warning("a stream's client is too slow: disconnected", client=request.remote)
+            if request.transport is not None:
+                request.transport.abort()
+        return response
+
+    async def _send_all(self, to: _Listener, last: int) -> None:
+        """Send until the daemon stops or the token expires; what is recorded while the store is read sets ``news``."""
+        while not self._has_expired(to) and not await self._is_dropped(to):
+            is_ending, news = self._ending.is_set(), self._control.next_news()
+            last = await self._send_new(to, last)
+            if is_ending:
+                return
+            if not await self._either(news, to.until_s):
+                await self._write(to.response, b": still there\nid: %d\n\n" % last)
+
+    async def _send_new(self, to: _Listener, last: int) -> int:
+        """Send what was recorded after ``last`` and return the position up to which that is.
+
+        Once the token has expired nothing more is sent.
+        """
+        newest = await self._control.newest_position()
+        if newest < last:  # never given out by this database, or all of it expired: it counts from the start again
+            last = 0
+        while last < newest and not await self._is_dropped(to):
+            rows = await self._control.notifications_between(to.which(), last, newest, limit=self._settings.batch)
+            for row in rows:
+                if self._has_expired(to):
+                    return last
+                await self._write(to.response, event_of(row))
+            last = rows[-1]["position"] if len(rows) == self._settings.batch else newest
+        return last
+
+    async def _write(self, response: web.StreamResponse, data: bytes) -> None:
+        async with asyncio.timeout(self._settings.write_timeout_s):
+            await response.write(data)
+
+    async def _is_dropped(self, to: _Listener) -> bool:
+        """Whether the token that the stream was opened with is gone."""
+        return to.token_id is not None and await self._control.find_token(to.token_id) is None
+
+    def _has_expired(self, listener: _Listener) -> bool:
+        return self._control.time_s() >= listener.until_s
+
+    async def _either(self, news: asyncio.Event, until_s: float) -> bool:
+        """Wait for news or for an end; return whether there was one of them before the heartbeat."""
+        waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(event.wait()) for event in (news, self._ending)]
+        if until_s < inf:
+            waiting.append(asyncio.ensure_future(self._control.wait_until(until_s)))
+        try:
+            done, _ = await asyncio.wait(
+                waiting, timeout=self._settings.heartbeat_s, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            for waiter in waiting:
+                waiter.cancel()
+        return bool(done)
+
+
+def event_of(row: dict[str, Any]) -> bytes:
+    r"""Return a notification as an event.
+
+    >>> event_of({"position": 7, "body": b'{"a": 1}'})
+    b'id: 7\nevent: notification\ndata: {"a": 1}\n\n'
+    """
+    lines = row["body"].splitlines() or [b""]
+    data = b"".join(b"data: " + line + b"\n" for line in lines)
+    return b"id: %d\nevent: notification\n%s\n" % (row["position"], data)
+
+
+def _listener(request: web.Request, response: web.StreamResponse, which: Callable[[], Wanted]) -> _Listener:
+    token = request.get(BEARER)
+    if token is None:
+        return _Listener(response, which, inf)
+    return _Listener(response, which, inf if token.expires_s is None else token.expires_s, token.token_id)
+
+
+def _last_event(text: str | None) -> int | None:
+    return position(text, "Last-Event-ID is not one that this API gave out") if text else None
+
+
+def _which(control: Control, asked: Which) -> Callable[[], Wanted]:
+    """Return what says which notifications are wanted: a profile's rules may change while a stream is open."""
+
+    def which() -> Wanted:
+        try:
+            return wanted(asked, control)
+        except NotFoundError:  # the profile was dropped meanwhile
+            return Wanted(frozenset())
+
+    wanted(asked, control)
+    return which
+
+
+def _check_rule(control: Control, rule: str | None) -> None:
+    if rule is not None and rule not in known_declaration(control).rules:
+        raise NotFoundError(f"there is no rule {rule!r}")

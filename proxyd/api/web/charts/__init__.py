@@ -1,0 +1,1 @@
+"""Charts as coordinates, which templates draw as SVG."""

@@ -1,0 +1,296 @@
+"""Time lines as coordinates: items and the probes that saw them, intervals and their fates, and classes of delay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from proxyd.api.web.charts.line_charts import Frame, Tick
+from proxyd.api.web.page_texts import duration
+from proxyd.api.wire import IntervalOfRule
+from proxyd.core.model.field_values import iso_time, parse_iso
+from proxyd.core.model.outcome import OutcomeKind
+
+_DAY_S, _HOUR_S = 86400.0, 3600.0
+_STEPS_S = tuple(each * _HOUR_S for each in (1, 3, 6, 12, 24, 48, 120, 240, 720, 2400, 7200))
+_NAMES = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_SUCCESSES = frozenset(each.value for each in OutcomeKind if each.is_success)
+ITEMS_Y, PROBES_Y = 40.0, 116.0
+LANE, MOST_LANES = 46.0, 12
+_BOUNDS_S = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 3 * 3600.0, 12 * 3600.0, 86400.0, 3 * 86400.0, 10 * 86400.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Marks of one kind: one path of SVG, and how many they are."""
+
+    name: str
+    kind: str
+    path: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLine:
+    """Items on one line, the probes on another, and lines between an item and the probe that saw it."""
+
+    width: float
+    height: float
+    left: float
+    right: float
+    ticks: tuple[Tick, ...]
+    marks: tuple[Marks, ...]
+    delays: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Execution intervals, a line for each page: their spans, and marks of their fates."""
+
+    width: float
+    height: float
+    left: float
+    right: float
+    ticks: tuple[Tick, ...]
+    pages: tuple[tuple[str, float], ...]
+    spans: str
+    lags: str
+    marks: tuple[Marks, ...]
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A class of a histogram and where it is drawn; ``name`` says from where to where."""
+
+    name: str
+    count: int
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How often a delay was in which class; ``ticks`` are the bounds between them."""
+
+    width: float
+    height: float
+    bottom: float
+    bars: tuple[Bar, ...]
+    ticks: tuple[Tick, ...]
+    median_s: float
+    nine_in_ten_s: float
+
+
+def time_ticks(begin_s: float, end_s: float, most: int = 9) -> list[Tick]:
+    """Return round times of UTC between two, few enough to be read: hours, days of the week, or dates.
+
+    >>> [tick.label for tick in time_ticks(0.0, 86400.0)]
+    ['Thu 01', '03:00', '06:00', '09:00', '12:00', '15:00', '18:00', '21:00', 'Fri 02']
+    >>> [tick.label for tick in time_ticks(3600.0, 4 * 86400.0, most=4)]
+    ['Fri 02', 'Sat 03', 'Sun 04', 'Mon 05']
+    """
+    step_s = next((each for each in _STEPS_S if (end_s - begin_s) / each <= most), _STEPS_S[-1])
+    first = ceil(begin_s / step_s)
+    times_s = [k * step_s for k in range(first, int(end_s // step_s) + 1)]
+    return [Tick(at_s, _label(at_s, step_s)) for at_s in times_s]
+
+
+def _label(at_s: float, step_s: float) -> str:
+    if at_s % _DAY_S:
+        return iso_time(at_s)[11:16]
+    if step_s > 2 * _DAY_S:
+        return iso_time(at_s)[5:10]
+    return f"{_NAMES[int(at_s // _DAY_S + 3) % 7]} {iso_time(at_s)[8:10]}"
+
+
+def probe_kind(outcome: str, items: int) -> str:
+    """Return what came of a probe: ``found``, ``unchanged`` or ``failed``.
+
+    >>> probe_kind("changed", 2), probe_kind("changed", 0), probe_kind("not_modified", 0), probe_kind("timeout", 0)
+    ('found', 'unchanged', 'unchanged', 'failed')
+    """
+    if outcome not in _SUCCESSES:
+        return "failed"
+    return "found" if items else "unchanged"
+
+
+def time_line(
+    begin_s: float, end_s: float, items: Sequence[tuple[float, float]], probes: Sequence[tuple[float, str]]
+) -> TimeLine:
+    """Return the picture of items (came, seen) and of probes (started, kind) of a time.
+
+    What came before the time begins at its edge.
+
+    >>> line = time_line(0.0, 100.0, [(10.0, 50.0)], [(50.0, "found"), (80.0, "unchanged")])
+    >>> [(marks.name, marks.count) for marks in line.marks]
+    [('unchanged', 1), ('failed', 0), ('found', 1), ('item', 1)]
+    >>> line.delays
+    'M110.0 40.0 L390.0 116.0'
+    """
+    frame = _frame(begin_s, end_s, 172.0)
+    lines = [(frame.x(max(came_s, begin_s)), frame.x(min(max(seen_s, begin_s), end_s))) for came_s, seen_s in items]
+    at = {kind: [frame.x(at_s) for at_s, its in probes if its == kind] for kind in ("unchanged", "failed", "found")}
+    return TimeLine(
+        frame.width,
+        frame.height,
+        frame.left,
+        frame.width - frame.right,
+        _ticks(frame),
+        (
+            _marks("unchanged", at["unchanged"], PROBES_Y, stroke),
+            _marks("failed", at["failed"], PROBES_Y, cross),
+            _marks("found", at["found"], PROBES_Y, dot),
+            _marks("item", [x for x, _ in lines], ITEMS_Y, diamond),
+        ),
+        " ".join(f"M{x} {ITEMS_Y} L{seen_x} {PROBES_Y}" for x, seen_x in lines),
+    )
+
+
+def lanes(begin_s: float, end_s: float, intervals: Sequence[IntervalOfRule]) -> Lanes:
+    """Return the picture of a rule's intervals, newest first: of the pages that had one last, by name.
+
+    Each is a span, up to its probe where nothing ended it, with a mark where it was probed; a line leads to a probe
+    that came after its end.
+
+    >>> times = {"start": "1970-01-01T00:00:10Z", "end": "1970-01-01T00:00:20Z", "probed": "1970-01-01T00:00:40Z"}
+    >>> late = IntervalOfRule(source="a", fate="late", exact=True, delay_s=30.0, utility=0.0, **times)
+    >>> found = lanes(0.0, 100.0, [late])
+    >>> found.pages, found.spans, found.lags, [marks.count for marks in found.marks]
+    ((('a', 38.0),), 'M110.0 33.0 H180.0 v10 H110.0 Z', 'M180.0 38.0 H320.0', [0, 1, 0])
+    """
+    newest = list(dict.fromkeys(each.source for each in intervals))
+    shown = sorted(newest[:MOST_LANES])
+    at = {source: LANE * (k + 1.0) - 8.0 for k, source in enumerate(shown)}
+    frame = _frame(begin_s, end_s, LANE * len(shown) + 36.0)
+    drawn = [_Drawn.of(frame, each, at[each.source]) for each in intervals if each.source in at]
+    return Lanes(
+        frame.width,
+        frame.height,
+        frame.left,
+        frame.width - frame.right,
+        _ticks(frame),
+        tuple(at.items()),
+        " ".join(each.span for each in drawn),
+        " ".join(each.lag for each in drawn if each.lag),
+        tuple(
+            Marks(fate, fate, " ".join(shape(*each.mark) for each in its), len(its))
+            for fate, shape in _FATES
+            for its in ([each for each in drawn if each.fate == fate],)
+        ),
+        len(newest) - len(shown),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """An interval as it is drawn."""
+
+    fate: str
+    span: str
+    lag: str
+    mark: tuple[float, float]
+
+    @classmethod
+    def of(cls, frame: Frame, each: IntervalOfRule, y: float) -> _Drawn:
+        def x(time: str | None, default: float) -> float:
+            at_s = None if time is None else parse_iso(time)
+            return default if at_s is None else frame.x(min(max(at_s, frame.x_low), frame.x_high))
+
+        start_x = x(each.start, frame.left)
+        end_x = x(each.end, x(each.probed, start_x))
+        mark_x = x(each.probed, end_x)
+        lag = f"M{end_x} {y} H{mark_x}" if mark_x > end_x else ""
+        span = f"M{start_x} {y - 5} H{max(end_x, start_x + 1.5):.1f} v10 H{start_x} Z"
+        return cls(each.fate, span, lag, (mark_x, y))
+
+
+def histogram(delays_s: Iterable[float]) -> Histogram | None:
+    """Return how often delays were in classes of equal factors, about, with round bounds; ``None`` without any.
+
+    >>> found = histogram([2.0, 30.0, 40.0, 100.0])
+    >>> [(bar.name, bar.count) for bar in found.bars]
+    [('1 s to 5 s', 1), ('5 s to 15 s', 0), ('15 s to 60 s', 2), ('60 s to 5 min', 1)]
+    >>> found.median_s, found.nine_in_ten_s
+    (30.0, 100.0)
+    """
+    ordered = sorted(delays_s)
+    if not ordered:
+        return None
+    class_of = [sum(delay_s >= bound_s for bound_s in _BOUNDS_S) for delay_s in ordered]
+    first, last = class_of[0], class_of[-1]
+    counts = [class_of.count(each) for each in range(first, last + 1)]
+    frame = Frame(0.0, float(len(counts)), float(max(counts)), height=190.0, left=26.0, top=22.0, right=26.0)
+    bars = tuple(_bar(frame, k, class_name(first + k), count) for k, count in enumerate(counts))
+    edges = [(k, first + k - 1) for k in range(len(counts) + 1) if 0 <= first + k - 1 < len(_BOUNDS_S)]
+    ticks = tuple(Tick(frame.x(float(k)), duration(_BOUNDS_S[bound])) for k, bound in edges[:: 1 + len(edges) // 9])
+    middle_s, late_s = rank(ordered, 0.5), rank(ordered, 0.9)
+    return Histogram(frame.width, frame.height, frame.height - frame.bottom, bars, ticks, middle_s, late_s)
+
+
+def class_name(number: int) -> str:
+    """Return what is in a class.
+
+    >>> class_name(0), class_name(12)
+    ('less than 1 s', '10 d or more')
+    """
+    if number == 0:
+        return f"less than {duration(_BOUNDS_S[0])}"
+    low = duration(_BOUNDS_S[number - 1])
+    return f"{low} or more" if number == len(_BOUNDS_S) else f"{low} to {duration(_BOUNDS_S[number])}"
+
+
+def rank(ordered: Sequence[float], share: float) -> float:
+    """Return the least value that such a share of the values does not exceed.
+
+    >>> rank([1.0, 2.0, 3.0, 4.0], 0.5), rank([1.0], 0.9)
+    (2.0, 1.0)
+    """
+    return ordered[max(0, ceil(share * len(ordered)) - 1)]
+
+
+def _bar(frame: Frame, number: int, name: str, count: int) -> Bar:
+    left, right, top = frame.x(number), frame.x(number + 1.0), frame.y(float(count))
+    height = round(frame.height - frame.bottom - top, 1)
+    return Bar(name, count, round(left + 1.0, 1), top, round(right - left - 2.0, 1), height)
+
+
+def _frame(begin_s: float, end_s: float, height: float) -> Frame:
+    return Frame(begin_s, end_s, 1.0, width=780.0, height=height, left=40.0, right=40.0)
+
+
+def _ticks(frame: Frame) -> tuple[Tick, ...]:
+    return tuple(Tick(frame.x(tick.at), tick.label) for tick in time_ticks(frame.x_low, frame.x_high))
+
+
+Shape = Callable[[float, float], str]
+
+
+def _marks(kind: str, at: Sequence[float], y: float, shape: Shape) -> Marks:
+    return Marks(kind, kind, " ".join(shape(x, y) for x in at), len(at))
+
+
+def stroke(x: float, y: float) -> str:
+    """Return a short upright line around a point."""
+    return f"M{x} {y - 6} v12"
+
+
+def cross(x: float, y: float) -> str:
+    """Return a cross around a point."""
+    return f"M{x - 4:.1f} {y - 4} l8 8 m0 -8 l-8 8"
+
+
+def dot(x: float, y: float) -> str:
+    """Return a disc around a point."""
+    return f"M{x - 4:.1f} {y} a4 4 0 1 0 8 0 a4 4 0 1 0 -8 0 Z"
+
+
+def diamond(x: float, y: float) -> str:
+    """Return a square on its corner around a point."""
+    return f"M{x} {y - 4.5} l4.5 4.5 l-4.5 4.5 l-4.5 -4.5 Z"
+
+
+_FATES: tuple[tuple[str, Shape], ...] = (("captured", dot), ("late", diamond), ("missed", cross))

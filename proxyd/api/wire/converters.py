@@ -1,0 +1,426 @@
+"""What goes over the wire, from values of the core."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from math import inf
+from typing import Any
+
+from proxyd.api.wire import (
+    AdviceShown,
+    ComingProbe,
+    CostShown,
+    Day,
+    DeadLetter,
+    DeliveryState,
+    DomainField,
+    DomainShown,
+    Explained,
+    IntervalOfRule,
+    ItemSeen,
+    ModelOff,
+    NotificationListed,
+    PageClassShown,
+    ParetoPoint,
+    PolicyUsed,
+    ProbeMade,
+    ReportShown,
+    Rule,
+    RuleOutlookShown,
+    SourceListed,
+    TokenShown,
+    TradeShown,
+    WebhookShown,
+)
+from proxyd.core.model.field_values import iso_time
+from proxyd.core.model.profile import Declaration, Domain, NotificationRule, PageClass, Profile
+from proxyd.core.planning.queue.probe_slots import PlannedProbe
+from proxyd.core.rules.advice import Advice, RuleOutlook
+from proxyd.core.rules.capture_counts import Fates
+from proxyd.core.rules.estimates import Misfit
+from proxyd.core.rules.explanation import Explanation
+from proxyd.core.rules.stages.calibration import Account
+from proxyd.core.rules.trial import PlanCost
+from proxyd.ports import Control, Report, Token
+
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_EVEN = 1.05
+_DAY_S = 86400.0
+
+
+def time_or_none(time_s: float | None) -> str | None:
+    """Return an ISO 8601 time; ``None`` for what never was."""
+    return None if not time_s else iso_time(time_s)
+
+
+def planned_probe(planned: PlannedProbe) -> ComingProbe:
+    """Return a coming probe."""
+    probe = planned.probe
+    return ComingProbe(
+        source=probe.source_id,
+        at=iso_time(planned.start_s),
+        reason=probe.reason.value,
+        rule=probe.rule,
+        rate_per_day=round(probe.rate_per_day, 6),
+    )
+
+
+def probe_made(row: Mapping[str, Any]) -> ProbeMade:
+    """Return a probe that was made."""
+    told = {name: row[name] for name in ("position", "reason", "rule", "outcome", "status", "detail", "items")}
+    delay_s = None if row["delay_s"] is None else round(row["delay_s"], 3)
+    duration_s = round(row["finished_s"] - row["started_s"], 3)
+    return ProbeMade(**told, started=iso_time(row["started_s"]), duration_s=duration_s, delay_s=delay_s)
+
+
+def item_seen(came_s: float, seen_s: float) -> ItemSeen:
+    """Return when an item came and was seen."""
+    return ItemSeen(came=iso_time(came_s), seen=iso_time(seen_s), delay_s=round(seen_s - came_s, 3))
+
+
+def interval(row: Mapping[str, Any]) -> IntervalOfRule:
+    """Return an execution interval and its fate."""
+    fate = "captured" if row["captured"] else "late" if row["seen"] else "missed"
+    return IntervalOfRule.model_validate(
+        {
+            "source": row["source_id"],
+            "start": iso_time(row["start_s"]),
+            "end": time_or_none(row["deadline_s"]),
+            "fate": fate,
+            "probed": iso_time(row["probed_s"]) if row["seen"] else None,
+            "exact": row["exact"],
+            "delay_s": round(row["delay_s"], 3) if row["seen"] else None,
+            "utility": round(row["utility"], 6),
+        }
+    )
+
+
+def advice(found: Advice) -> AdviceShown:
+    """Return what other budgets would buy, an hour instead of a second."""
+    per_hour = 3600.0
+    return AdviceShown(
+        budget_per_hour=round(found.budget_per_s * per_hour, 3),
+        planned_per_hour=None if found.planned_per_s is None else round(found.planned_per_s * per_hour, 3),
+        trade=[
+            TradeShown(
+                probes_per_hour=round(point.probes_per_s * per_hour, 3),
+                delay_s=round(point.delay_s, 3),
+                completeness=round(point.captured, 4),
+                price_item_hours=round(point.price_item_s / per_hour, 6),
+            )
+            for point in found.trade
+        ],
+        intervals_over_s=found.over_s,
+        rules=[_outlook(each) for each in found.rules],
+        pareto=[ParetoPoint(captured=captured, delay_s=round(delay_s, 3)) for captured, delay_s in found.front],
+        needed_per_hour=None if found.needed_per_s is None else round(found.needed_per_s * per_hour, 3),
+    )
+
+
+def cost(found: PlanCost) -> CostShown:
+    """Return what a declaration would ask of the budget, an hour instead of a second."""
+    return CostShown(
+        budget_per_hour=round(found.budget_per_s * 3600.0, 3),
+        asked_per_hour=round(found.after_per_s * 3600.0, 3),
+        asked_per_hour_before=round(found.before_per_s * 3600.0, 3),
+        sources_added=found.added,
+        sources_removed=found.removed,
+        unmet=[_outlook(each) for each in found.unmet],
+    )
+
+
+def _outlook(found: RuleOutlook) -> RuleOutlookShown:
+    return RuleOutlookShown(rule=found.rule, intervals=found.intervals, unmet=dict(found.unmet))
+
+
+def report(found: Report) -> ReportShown:
+    """Return what was found beside what was predicted, and what is off with whom."""
+    return ReportShown(
+        days=[_day(day, account) for day, account in found.days], off=[misfit(each) for each in found.off]
+    )
+
+
+def _day(day: int, account: Account) -> Day:
+    return Day(
+        day=iso_time(day * _DAY_S)[:10],
+        probes=account.probes,
+        items=account.items,
+        predicted_items=round(account.predicted_items, 3),
+        mean_delay_s=_share(account.mean_delay_s),
+        predicted_mean_delay_s=_share(account.predicted_mean_delay_s),
+        captured=account.captured,
+        missed=account.missed,
+        completeness=_share(account.completeness),
+        predicted_completeness=_share(account.predicted_completeness),
+    )
+
+
+def misfit(found: Misfit) -> ModelOff:
+    """Return what is off with a source's model, and what is done about it, with a summary in words."""
+    fit = found.fit
+    return ModelOff(
+        source=found.source_id,
+        rate_off_since=time_or_none(fit.rate_off_since_s),
+        found=round(fit.found, 3),
+        expected=round(fit.expected, 3),
+        week_off_since=time_or_none(fit.week_off_since_s),
+        week_score=round(fit.score, 3),
+        summary=_misfit_lines(found),
+    )
+
+
+def _misfit_lines(found: Misfit) -> list[str]:
+    fit = found.fit
+    lines = []
+    if fit.week_off_since_s is not None:
+        since = iso_time(fit.week_off_since_s)
+        lines.append(f"its week was off (score {fit.score:.1f} against an even one): planned evenly since {since}")
+    if fit.rate_off_since_s is not None:
+        way = "more" if fit.found > fit.expected else "fewer"
+        counts = f"{fit.found:.3g} items found, {fit.expected:.3g} expected, recent ones weighing most"
+        since = iso_time(fit.rate_off_since_s)
+        lines.append(f"its rate was off, {way} than expected ({counts}): learned anew since {since}")
+    return lines
+
+
+def explanation(found: Explanation) -> Explained:
+    """Return why a source is probed when it is, with a summary in words."""
+    return Explained(summary=_summary(found), **_state(found))
+
+
+def source(declaration: Declaration, found: Explanation) -> SourceListed:
+    """Return a source for a list."""
+    declared = declaration.sources[found.source_id]
+    return SourceListed(**_state(found), domain=declared.domain, **{"class": declared.page_class})
+
+
+def _state(found: Explanation) -> dict[str, Any]:
+    """Return what both say of a source."""
+    state = found.state
+    return {
+        "source": found.source_id,
+        "url": found.url,
+        "rate_per_day": round(found.rate_per_day, 6),
+        "rate_range_per_day": tuple(round(rate, 6) for rate in found.rate_range_per_day),
+        "policies": {
+            rule: PolicyUsed(policy=name, because=why) for rule, (name, why) in sorted(found.policies.items())
+        },
+        "intervals": {
+            rule: (iso_time(begin_s), time_or_none(end_s)) for rule, (begin_s, end_s) in sorted(found.intervals.items())
+        },
+        "host_free": time_or_none(found.host_free_s),
+        "fresh_until": time_or_none(found.fresh_until_s),
+        "next_probe": planned_probe(found.next_probe) if found.next_probe else None,
+        "blocked_by": found.blocked_by,
+        "earliest": time_or_none(found.earliest_s),
+        "rules": list(found.rules),
+        "postponed": dict(found.postponed),
+        "unmet_intervals": found.unmet_intervals,
+        "price_item_hours": None if found.price_item_s is None else round(found.price_item_s / 3600.0, 6),
+        "week": [round(factor, 4) for factor in found.week],
+        "off": None if found.misfit is None else misfit(found.misfit),
+        "first_contact": time_or_none(state.first_contact_s),
+        "last_probe": time_or_none(state.last_start_s),
+        "last_outcome": state.last_outcome,
+        "last_detail": state.last_detail,
+        "failures": state.failures,
+        "items_seen": state.next_seq - 1,
+        "items_lost_estimated": round(state.lost_items, 3),
+    }
+
+
+def _summary(found: Explanation) -> list[str]:
+    state = found.state
+    known = "estimated" if state.rate.as_of_s is not None else "expected, nothing learned yet"
+    low, high = found.rate_range_per_day
+    between = f"80 % sure: {_amount(low, 2)} to {_amount(high, 2)}"
+    rate = f"{_amount(found.rate_per_day, 3)} items a day ({known}; {between})"
+    lines = [f"{found.source_id}  {found.url}", f"rate: {rate}"]
+    lines += [f"rule {rule}: {name} ({why})" for rule, (name, why) in sorted(found.policies.items())]
+    if state.last_outcome is None:
+        lines.append("last probe: none yet")
+    else:
+        detail = f", {state.last_detail}" if state.last_detail else ""
+        at = "no request was ever sent" if state.last_start_s is None else iso_time(state.last_start_s)
+        lines.append(f"last probe: {at}, {state.last_outcome}{detail}")
+    if found.next_probe is None:
+        lines.append(f"next probe: none planned in this epoch ({found.blocked_by or 'nothing is due'})")
+    else:
+        probe = found.next_probe.probe
+        rule = f" for rule {probe.rule}" if probe.rule else ""
+        lines.append(f"next probe: {iso_time(found.next_probe.start_s)}, because of {probe.reason.value}{rule}")
+    lines += _constraint_lines(found)
+    lines += _week_lines(found)
+    lines += [] if found.misfit is None else _misfit_lines(found.misfit)
+    lines += _origin_lines(found)
+    if found.blocked_by and found.earliest_s:
+        lines.append(f"held back by {found.blocked_by} until {iso_time(found.earliest_s)}")
+    if found.unmet_intervals:
+        lines.append(f"planned intervals that ended without a probe: {found.unmet_intervals}")
+    if found.postponed:
+        counts = ", ".join(f"{name} {count} times" for name, count in sorted(found.postponed.items()))
+        lines.append(f"postponed so far by: {counts}")
+    return lines
+
+
+def _amount(value: float, digits: int) -> str:
+    """Return a number as people write it: 1,234 and not 1.2e+03."""
+    return f"{value:,.0f}" if 100 <= value < inf else f"{value:.{digits}g}"
+
+
+def _constraint_lines(found: Explanation) -> list[str]:
+    """Return the intervals that rules expect, and what a probe must keep to."""
+    lines = [
+        f"rule {rule} expects an interval from {iso_time(begin_s)} to {iso_time(end_s)}"
+        for rule, (begin_s, end_s) in sorted(found.intervals.items())
+    ]
+    if found.host_free_s is not None:
+        lines.append(f"its host's budget lets a probe start at {iso_time(found.host_free_s)}")
+    if found.fresh_until_s is not None:
+        lines.append(f"fresh until {iso_time(found.fresh_until_s)}, as its origin says")
+    return lines
+
+
+def _week_lines(found: Explanation) -> list[str]:
+    """Return what a probe must save, and when in the week the source is busy."""
+    if found.price_item_s is None:
+        return []
+    price = f"a probe for detection must save {found.price_item_s / 3600.0:.3g} item-hours of delay"
+    advice = "a lower probe_price, or POLICY UNIFORM, asks more often"
+    if found.is_host_bound:
+        advice = "more than others: its host bears no more probes, by host_spacing, host_budget or its robots.txt"
+    lines = [f"price: {price} ({advice})"]
+    if not found.week:
+        return lines
+    busiest = max(range(len(found.week)), key=lambda hour: found.week[hour])
+    if found.week[busiest] > _EVEN:
+        day, hour = divmod(busiest, 24)
+        lines.append(f"week: busiest on {DAYS[day]} at {hour}:00 UTC, {found.week[busiest]:.1f} times its mean")
+    return lines
+
+
+def _origin_lines(found: Explanation) -> list[str]:
+    """Return what was learned of the source's origin."""
+    state, subscription = found.state, found.subscription
+    lines = []
+    if found.moved_url is not None:
+        lines.append(f"moved for good, asked at: {found.moved_url}")
+    if state.distrust_until_s > (state.last_start_s or 0.0):
+        lines.append(f"its 304s are not believed until {iso_time(state.distrust_until_s)}: one was untrue")
+    if subscription is not None:
+        until = f" until {iso_time(subscription.lease_until_s)}" if subscription.lease_until_s else ""
+        pushes = f"{subscription.pushes} pushes so far"
+        lines.append(f"hub: {subscription.hub}, subscription {subscription.status.value}{until}, {pushes}")
+    return lines
+
+
+def profile(declared: Profile, declaration: Declaration, control: Control) -> dict[str, Any]:
+    """Return the members of a profile: who declared it, its rules, and what they achieved."""
+    rules = [r for r in declaration.rules.values() if declared.name in r.profiles]
+    return {
+        "name": declared.name,
+        "origin": control.origin(declared.file),
+        "domains": list(declared.domains),
+        "users": list(declared.users),
+        "rules": [rule(each, control) for each in rules],
+        **_fates(control.fates([r.name for r in rules])),
+    }
+
+
+def rule(declared: NotificationRule, control: Control) -> Rule:
+    """Return a rule and what it achieved."""
+    return Rule(
+        name=declared.name,
+        profiles=list(declared.profiles),
+        origin=control.origin(declared.file),
+        sources=list(declared.source_ids),
+        policy=declared.policy.name.value,
+        fingerprint=declared.fingerprint,
+        deliveries=len(declared.deliveries),
+        **_fates(control.fates([declared.name])),
+    )
+
+
+def _fates(fates: Fates) -> dict[str, Any]:
+    """Return what became of execution intervals; shares are 0 to 1, ``None`` where there was no interval."""
+    return {
+        "captured": fates.captured,
+        "missed": fates.missed,
+        "completeness": _share(fates.completeness),
+        "utility": _share(fates.utility),
+    }
+
+
+def _share(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
+
+
+def domain(declared: Domain) -> DomainShown:
+    """Return a domain and its classes."""
+    return DomainShown(name=declared.name, classes=[_page_class(each) for each in declared.classes.values()])
+
+
+def _page_class(declared: PageClass) -> PageClassShown:
+    fields = [DomainField(path=each.path, type=each.type.value) for each in declared.fields]
+    return PageClassShown(name=declared.name, is_feed=declared.is_feed, fields=fields, key=list(declared.key))
+
+
+def notification(row: Mapping[str, Any]) -> NotificationListed:
+    """Return a notification with its deliveries."""
+    return NotificationListed(**notification_members(row))
+
+
+def notification_members(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of a notification."""
+    return {
+        "id": row["notification_id"],
+        "position": row["position"],
+        "rule": row["rule"],
+        "source": row["source_id"],
+        "event": iso_time(row["event_s"]),
+        "created": iso_time(row["created_s"]),
+        "late": row["late"],
+        "body": json.loads(row["body"]),
+        "deliveries": [_delivery(each) for each in row["deliveries"]],
+    }
+
+
+def webhook(row: dict[str, Any]) -> WebhookShown:
+    """Return a webhook and whether it has shown that it is there."""
+    return WebhookShown(**row | {"since": iso_time(row.pop("since_s"))})
+
+
+def dead_letter(row: Mapping[str, Any]) -> DeadLetter:
+    """Return a delivery that was given up."""
+    return DeadLetter(
+        position=row["position"],
+        notification=row["notification_id"],
+        rule=row["rule"],
+        endpoint=row["endpoint"],
+        attempts=row["attempts"],
+        done=time_or_none(row["done_s"]),
+        last_error=row["last_error"],
+    )
+
+
+def _delivery(row: Mapping[str, Any]) -> DeliveryState:
+    return DeliveryState(
+        endpoint=row["endpoint"],
+        state=row["state"],
+        attempts=row["attempts"],
+        next=iso_time(row["next_s"]) if row["state"] in {"pending", "gathering"} else None,
+        done=time_or_none(row["done_s"]),
+        last_error=row["last_error"],
+    )
+
+
+def token(known: Token) -> TokenShown:
+    """Return a token without its secret."""
+    return TokenShown(
+        id=known.token_id,
+        name=known.name,
+        scope=known.scope,
+        created=iso_time(known.created_s),
+        expires=None if known.expires_s is None else iso_time(known.expires_s),
+    )

@@ -1,0 +1,162 @@
+"""Models of notifications and what becomes of them, and of tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from proxyd.api.wire.base_models import Count, Seconds, Text, Time, Wire
+from proxyd.ports import Scope
+
+
+class DeliveryState(Wire):
+    """A notification on its way to one endpoint."""
+
+    endpoint: str
+    state: str
+    attempts: Count
+    next: Time | None
+    done: Time | None
+    last_error: str | None
+
+
+class NotificationListed(Wire):
+    """A notification and its deliveries."""
+
+    id: str
+    position: int
+    rule: str
+    source: str
+    event: Time
+    created: Time
+    late: bool
+    body: dict[str, Any]
+    deliveries: list[DeliveryState]
+
+
+class IntervalShown(Wire):
+    """An execution interval on one page, and whether it was captured."""
+
+    source: str
+    start: Time
+    end: Time | None
+    probed: Time | None = Field(description="null where it was given up before any probe")
+    captured: bool
+    exact: bool
+    delay_s: float
+    utility: float
+
+
+class Finding(Wire):
+    """What a probe found."""
+
+    kind: str
+    item: str
+    event: Time
+
+
+class ProbeShown(Wire):
+    """The probe, or push, that found an event."""
+
+    source: str
+    url: str | None
+    finished: str | None
+    outcome: str | None
+    found: list[Finding]
+
+
+class Attempt(Wire):
+    """One attempt to deliver."""
+
+    at: Time
+    endpoint: str
+    digest_id: str | None
+    duration_s: Seconds
+    result: str
+    detail: str | None
+
+
+class NotificationTraced(NotificationListed):
+    """A notification with all that led to it and what became of it."""
+
+    intervals: list[IntervalShown]
+    probe: ProbeShown
+    rows: list[dict[str, Any]]
+    attempts: list[Attempt]
+    summary: list[str]
+
+
+class DeadLetter(Wire):
+    """A delivery that was given up; a replay sends it again."""
+
+    position: int
+    notification: str
+    rule: str
+    endpoint: str
+    attempts: Count
+    done: Time | None
+    last_error: str | None
+
+
+class Replayed(Wire):
+    """How many deliveries are due again."""
+
+    deliveries: Count
+
+
+class WebhookShown(Wire):
+    """A webhook and whether it has shown that it is there."""
+
+    endpoint: str
+    form: str
+    secret_name: str
+    state: str
+    since: Time
+    detail: str | None
+    refused: list[str]
+
+
+class TestWanted(Wire):
+    """The rule whose receivers get a test message."""
+
+    rule: Text
+
+
+class TestResult(Wire):
+    """How a receiver answered a test message; `error` is null where it accepted."""
+
+    endpoint: str
+    error: str | None
+
+
+class TokenWanted(Wire):
+    """A token to be made."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]+$")]
+    scope: Scope
+    expires_in_s: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | None = None
+
+
+class TokenMade(Wire):
+    """A new token; its text is in this answer alone."""
+
+    name: str
+    scope: Scope
+    token: str
+
+
+class Dropped(Wire):
+    """It is gone."""
+
+    dropped: Literal[True] = True
+
+
+class TokenShown(Wire):
+    """A token without its secret."""
+
+    id: str
+    name: str
+    scope: Scope
+    created: Time
+    expires: Time | None

@@ -1,0 +1,140 @@
+"""Statements as the models of JSON declarations; the other way is composing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from proxyd.api.wire.statement_models import (
+    AuthWritten,
+    ClassWritten,
+    DeclarationWritten,
+    DeliveryWritten,
+    DomainWritten,
+    DropWritten,
+    FieldWritten,
+    HeaderWritten,
+    NotificationWritten,
+    ProfileWritten,
+    ReaderWritten,
+    SecretWritten,
+    SourceWritten,
+)
+from proxyd.core.language import (
+    CreateDomain,
+    CreateProfile,
+    CreateSource,
+    InsertNotification,
+    Located,
+    Statement,
+    format_options,
+    format_select,
+    format_settings,
+    format_trigger,
+)
+from proxyd.core.language.nodes import ClassDeclaration, FieldDeclaration
+from proxyd.core.model.profile import Delivery, Extraction, MailDelivery, SecretRef, WebhookDelivery
+
+
+def written(statements: Iterable[Statement]) -> DeclarationWritten:
+    """Return what statements say; comments are not kept."""
+    found: dict[str, list[Any]] = {name: [] for name in DeclarationWritten.model_fields}
+    for statement in statements:
+        match statement:
+            case CreateDomain():
+                classes = [_class(each) for each in statement.classes]
+                found["domains"].append(DomainWritten(name=statement.name.value, classes=classes))
+            case CreateSource():
+                found["sources"].append(_source(statement))
+            case CreateProfile():
+                found["profiles"].append(_profile(statement))
+            case InsertNotification():
+                found["notifications"].append(_notification(statement))
+            case _:
+                found["drop"].append(DropWritten(kind=statement.kind.value, name=statement.name.value))
+    return DeclarationWritten(**found)
+
+
+def _values(located: Sequence[Located[str]]) -> list[str]:
+    return [each.value for each in located]
+
+
+def _class(declared: ClassDeclaration) -> ClassWritten:
+    return ClassWritten(
+        name=declared.name.value,
+        fields=[_field(each) for each in declared.fields],
+        each=_reader(declared.each),
+        key=_values(declared.key),
+    )
+
+
+def _field(declared: FieldDeclaration) -> FieldWritten:
+    return FieldWritten(path=declared.path.value, type=declared.type.value, found=_reader(declared.extraction))
+
+
+def _reader(extraction: Located[Extraction] | None) -> ReaderWritten | None:
+    if extraction is None:
+        return None
+    return ReaderWritten(reader=extraction.value.reader.value, selector=extraction.value.selector)
+
+
+def _source(source: CreateSource) -> SourceWritten:
+    options = _members(format_options(source), ("POLITENESS", "EXPECT", "FRESHNESS", "WEBSUB", "ROBOTS"))
+    auth = None if source.auth is None else source.auth.value
+    return SourceWritten(
+        **{"class": source.page_class.name},
+        name=source.name.value,
+        domain=source.page_class.domain,
+        url=source.url.value,
+        zone=None if source.zone is None else source.zone.value,
+        headers=[HeaderWritten(name=each.value[0], value=each.value[1]) for each in source.headers],
+        auth=None if auth is None else AuthWritten(user=auth.user, secret=_secret(auth.secret)),
+        **options,
+    )
+
+
+def _members(lines: Iterable[str], titles: Sequence[str]) -> dict[str, Any]:
+    """Return by member what is written after each of these titles."""
+    found = {}
+    for line in lines:
+        for title in titles:
+            if line.startswith(f"{title} "):
+                found[title.rpartition(" ")[2].lower()] = line.removeprefix(f"{title} ")
+    return found
+
+
+def _profile(profile: CreateProfile) -> ProfileWritten:
+    return ProfileWritten(
+        name=profile.name.value,
+        domains=_values(profile.domains),
+        languages=_values(profile.languages),
+        users=_values(profile.users),
+        deliveries=[_delivery(each.value) for each in profile.deliveries],
+    )
+
+
+def _notification(rule: InsertNotification) -> NotificationWritten:
+    titles = ("START", "END", *(f"SET {each}" for each in ("UTILITY", "LIFE", "IMPORTANCE", "POLICY", "DIGEST")))
+    deliveries = [_delivery(each.value) for each in rule.deliveries]
+    return NotificationWritten(
+        name=rule.name.value,
+        profiles=_values(rule.profiles),
+        sources=_values(rule.sources),
+        query=None if rule.query is None else format_select(rule.query),
+        trigger=None if rule.trigger is None else format_trigger(rule.trigger),
+        deliveries=deliveries if deliveries or rule.no_delivery else None,
+        **_members(format_settings(rule), titles),
+    )
+
+
+def _delivery(delivery: Delivery) -> DeliveryWritten:
+    if isinstance(delivery, WebhookDelivery):
+        secret = _secret(delivery.secret)
+        return DeliveryWritten(webhook=delivery.url, secret=secret, form=delivery.form.value)
+    if isinstance(delivery, MailDelivery):
+        return DeliveryWritten(mail=delivery.address)
+    return DeliveryWritten(channel=delivery.url)
+
+
+def _secret(secret: SecretRef) -> SecretWritten:
+    return SecretWritten(**{secret.kind: secret.name})

@@ -1,0 +1,1 @@
+"""Composition: what is built for each role of a machine."""

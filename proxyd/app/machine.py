@@ -1,0 +1,313 @@
+"""What one machine of several does: plans, probes, notifies, or all of it; and stands by where another one leads."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+import structlog
+
+from proxyd.api import serve_api, serve_health
+from proxyd.app import wiring as app
+from proxyd.clock import SystemClock
+from proxyd.cluster import LocalTransport
+from proxyd.config import SecretStore, Settings, supervision
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.daemon import Daemon, DistantNotifier, PushParts, Supervisor
+from proxyd.errors import ConfigError, FleetError, StoreUnreachableError
+from proxyd.metrics import ROLES, Metrics
+from proxyd.notify import Channels
+from proxyd.ports import Transport
+from proxyd.store import SqlStore, StoreConnections
+from proxyd.tracing import NO_TRACES, Tracer
+
+try:
+    from proxyd.cluster.batch_prober import FleetProber, ProberSettings
+    from proxyd.cluster.link import OUTBOX, FleetSettings, Link, open_link
+    from proxyd.cluster.nats_transport import NatsTransport
+    from proxyd.store.databases.leading import hold, leading
+except ModuleNotFoundError as error:  # the extra is not installed
+    raise ConfigError(
+        [f"this needs {error.name}: pip install '.[cluster]' in proxyd's folder (docs/scaling.md)"]
+    ) from error
+
+_LOOK_S = 2.0  # how often the notifier looks by itself
+_QUEUE_S = 30.0
+_PROBER_LEASES = 0.5  # of the planner's: both must be over before work goes on, within two of them
+log = structlog.get_logger("roles")
+
+
+class _StoppedError(Exception):
+    """The machine stops while it stands by."""
+
+
+@dataclass(slots=True)
+class Machine:
+    """The roles of a process, over the one network that they share."""
+
+    settings: Settings
+    clock: SystemClock
+    metrics: Metrics
+    network: app.Network
+    channels: Channels
+    link: Link | None
+    tracer: Tracer = NO_TRACES
+    name: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}")
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    stores: dict[str, SqlStore] = field(default_factory=dict)  # by the role that this machine leads in
+    active: set[str] = field(default_factory=set)
+    standby: AsyncExitStack = field(default_factory=AsyncExitStack)  # what answers while nobody plans here
+    is_standing_by: bool = False
+    daemon: Daemon | None = None
+
+    async def run(self) -> None:
+        """Do the roles of the settings until ``stop``: who plans ends before those do who work for the plan."""
+        role, works_on = self.settings.role, asyncio.Event()
+        async with self.standby, asyncio.TaskGroup() as tasks:
+            await self._stand_by()
+            if self.link is not None:
+                refused = tasks.create_task(self.link.fail_if_refused(), name="NATS")
+            supervisor = Supervisor(supervision(), self.clock, self._prove_alive)
+            feeding = tasks.create_task(supervisor.run(), name="watchdog")
+            supervisor.ready(f"role {role}")
+            if self.link is not None and role in {"all", "prober"}:
+                tasks.create_task(self._probe(self.link, works_on), name="prober")
+            if self.link is not None and role in {"all", "notifier"}:
+                tasks.create_task(self._attend("notifier", lambda: self._notify(works_on)), name="notifier")
+            if role in {"all", "planner"}:
+                await self._attend("planner", self._plan)
+            await self.stopping.wait()
+            supervisor.stopping()
+            feeding.cancel()
+            if self.link is not None:
+                refused.cancel()
+            works_on.set()
+
+    def stop(self) -> None:
+        """Drain and end; returns at once."""
+        self.stopping.set()
+        if self.daemon is not None:
+            self.daemon.stop()
+
+    def reload(self) -> None:
+        """Reload the profiles where this machine plans; returns at once."""
+        if self.daemon is not None:
+            self.daemon.reload_soon()
+
+    # -- roles
+
+    async def _plan(self) -> None:
+        """Plan as the leader until ``stop``."""
+        async with AsyncExitStack() as stack:
+            connections, term = await stack.enter_async_context(self._leading("planner"))
+            await self._step_up()
+            store = SqlStore(connections, ChrononGrid(self.settings.chronon))
+            distant = None if self.link is None else DistantNotifier(self.link.ring)
+            daemon, control = app.build(
+                self.settings, self._parts(store, self._transport(term)), metrics=self.metrics, notifying=distant
+            )
+            async with serve_api(control, app.api_settings(self.settings)):
+                await self._lead("planner", connections, store, lambda: self._run(daemon))
+
+    async def _run(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+        if self.stopping.is_set():
+            daemon.stop()
+        try:
+            await daemon.run()
+        finally:
+            self.daemon = None
+
+    async def _notify(self, works_on: asyncio.Event) -> None:
+        """Deliver as the leader until the planner has ended."""
+        async with self._leading("notifier") as (connections, _):
+            store = SqlStore(connections, ChrononGrid(self.settings.chronon))
+            parts = self._parts(store, LocalTransport(self.network.prober))
+            notifier = app.make_notifier(self.settings, parts, self.metrics)
+
+            async def deliver() -> None:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(store.writer.run(), name="writer")
+                    running = tasks.create_task(notifier.run(), name="notifying")
+                    looking = tasks.create_task(self._wake_often(notifier.wake, notifier.wake_pings), name="look")
+                    await works_on.wait()
+                    looking.cancel()
+                    await notifier.drain(self.settings.drain_timeout)
+                    await running
+                    store.writer.close()
+
+            await self._lead("notifier", connections, store, deliver)
+
+    async def _wake_often(self, *wakers: Callable[[], None]) -> None:
+        """Wake whenever the planner says so, and every now and then because that may not be heard."""
+        assert self.link is not None
+
+        def heard(_data: bytes) -> None:
+            for wake in wakers:
+                wake()
+
+        while True:
+            try:
+                async with self.link.heeding(OUTBOX, heard):
+                    while self.link.is_up:
+                        await self.clock.sleep(_LOOK_S)
+                        heard(b"")
+            except FleetError as error:
+                log.debug("hints are not heard", error=error.message)
+            await self.clock.sleep(_LOOK_S)
+            heard(b"")
+
+    async def _probe(self, link: Link, works_on: asyncio.Event) -> None:
+        """Make probes until the planner has ended."""
+        settings = ProberSettings(self.name, self.settings.prober_hosts, self.settings.drain_timeout)
+        prober = FleetProber(link, self.network.prober, self.clock, self.metrics, settings)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(prober.run(), name="batches")
+            self._note("prober", active=True)
+            await works_on.wait()
+            prober.stop()
+
+    # -- leading
+
+    async def _attend(self, role: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Do a role's work whenever this machine leads, until ``stop``; what keeps it from that is said once."""
+        said = ""
+        while not self.stopping.is_set():
+            try:
+                await work()
+            except _StoppedError:
+                return
+            except (StoreUnreachableError, ExceptionGroup) as error:
+                _raise_others(error)
+                trouble = str(_first(error))
+                if trouble != said:
+                    log.warning("the database is away, or another machine leads", role=role, error=trouble)
+                said = trouble
+            finally:
+                self.stores.pop(role, None)
+                self._note(role, active=False)
+            if role == "planner" and not self.stopping.is_set():
+                await self._stand_by()
+            with suppress(_StoppedError):
+                await self._wait(min(1.0, self.settings.lease / 5.0))
+
+    async def _stand_by(self) -> None:
+        """Answer who asks how we do, while the API is not served here."""
+        if not self.is_standing_by:
+            await self.standby.enter_async_context(self._health())
+            self.is_standing_by = True
+
+    async def _step_up(self) -> None:
+        """Make room for the API."""
+        await self.standby.aclose()
+        self.is_standing_by = False
+
+    def _leading(self, role: str) -> AbstractAsyncContextManager[tuple[StoreConnections, int]]:
+        settings = self.settings
+        return leading(
+            settings.database, role, lease_s=settings.lease, name=self.name, time_s=self.clock.time_s, wait=self._wait
+        )
+
+    async def _lead(
+        self, role: str, connections: StoreConnections, store: SqlStore, work: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Do a role's work while the session lives that makes this machine its leader."""
+        log.info("leading", role=role)
+        self._note(role, active=True)
+        self.stores[role] = store
+        async with asyncio.TaskGroup() as tasks:
+            holding = hold(connections, lease_s=self.settings.lease, wait=self.clock.sleep)
+            keeper = tasks.create_task(holding, name=f"lease of the {role}")
+            await work()
+            keeper.cancel()
+
+    def _note(self, role: str, *, active: bool) -> None:
+        """Show whether this machine does a role's work; who plans without others does all of it."""
+        roles = set(ROLES) if self.link is None else {role}
+        self.active = self.active | roles if active else self.active - roles
+        self.metrics.take_roles(*self.active)
+
+    async def _prove_alive(self) -> None:
+        """Return once everything that this machine leads in has committed something."""
+        for store in tuple(self.stores.values()):
+            await store.ping()
+
+    async def _wait(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.stopping.wait()
+        if self.stopping.is_set():
+            raise _StoppedError
+
+    # -- parts
+
+    def _transport(self, term: int) -> Transport:
+        if self.link is None:
+            return LocalTransport(self.network.prober)
+        patience_s = self.link.settings.queue_s + self.link.settings.lease_s + 3.0 * self.settings.probe_timeout
+        spacing_s = self.settings.host_spacing
+        return NatsTransport(self.link, self.clock, self.metrics, term=term, spacing_s=spacing_s, patience_s=patience_s)
+
+    def _parts(self, store: SqlStore, transport: Transport) -> app.Parts:
+        return app.Parts(
+            clock=self.clock,
+            store=store,
+            transport=transport,
+            pushes=PushParts(self.network.hubs, self.network.parser, self.settings.public_url),
+            channel=self.channels,
+            secrets=SecretStore(self.settings),
+            rng=np.random.default_rng(),  # noqa: TID251 - one of the two places that make one
+            tracer=self.tracer,
+        )
+
+    @asynccontextmanager
+    async def _health(self) -> AsyncIterator[None]:
+        def readiness() -> dict[str, bool]:
+            checks = {"serving": not self.stopping.is_set()}
+            if self.link is not None:
+                checks["transport"] = self.link.is_up
+            return checks | {"leading": False} if self.settings.role in {"all", "planner"} else checks
+
+        async with serve_health(readiness, self.metrics.render, app.api_settings(self.settings)):
+            yield
+
+
+async def serve(settings: Settings) -> None:
+    """Run the roles of the settings until SIGTERM or SIGINT."""
+    app.tune_interpreter()
+    clock, metrics = SystemClock(), Metrics()
+    async with AsyncExitStack() as stack:
+        link = await stack.enter_async_context(open_link(_fleet_settings(settings))) if settings.nats else None
+        tracer = await stack.enter_async_context(app.open_tracer(settings))
+        network = await stack.enter_async_context(app.open_network(settings, clock, tracer))
+        channels = await stack.enter_async_context(app.open_channels(settings, network, clock, tracer))
+        machine = Machine(settings, clock, metrics, network, channels, link, tracer)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, machine.stop)
+        loop.add_signal_handler(signal.SIGHUP, machine.reload)
+        await machine.run()
+    log.info("stopped")
+
+
+def _fleet_settings(settings: Settings) -> FleetSettings:
+    name = f"proxyd {settings.role} {socket.gethostname()}:{os.getpid()}"
+    return FleetSettings(settings.nats, name, _PROBER_LEASES * settings.lease, _QUEUE_S)
+
+
+def _raise_others(error: Exception) -> None:
+    """Raise what is no trouble with the database."""
+    if isinstance(error, ExceptionGroup):
+        others = error.split(StoreUnreachableError)[1]
+        if others is not None:
+            raise others
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

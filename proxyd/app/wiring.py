@@ -1,0 +1,398 @@
+"""The composition root: settings in, a running daemon out. The only module that knows every package."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from math import ceil
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import structlog
+from aiohttp import ClientSession
+
+from proxyd.api import ApiSettings, Quota, new_token, serve_api
+from proxyd.clock import SystemClock
+from proxyd.cluster import LocalTransport
+from proxyd.config import SecretStore, Settings, Supervision, socket_address, supervision
+from proxyd.config.profile_files import check_settings, read_directory
+from proxyd.core.language import check, did_you_mean
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
+from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.politeness import EndpointLimits
+from proxyd.core.rates.week_bins import Cycle
+from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.decider_settings import DeciderSettings
+from proxyd.core.rules.stages.redirects import probe_request
+from proxyd.daemon import (
+    Bell,
+    Chores,
+    Daemon,
+    DaemonControl,
+    DaemonSettings,
+    Declarations,
+    Loops,
+    Notifier,
+    Notifying,
+    Planning,
+    ProbeLoop,
+    Pushes,
+    PushParts,
+    Supervisor,
+)
+from proxyd.errors import ConfigError, NotFoundError, ProfileError
+from proxyd.metrics import ROLES, Metrics
+from proxyd.net import (
+    Guard,
+    HostTokens,
+    SessionLimits,
+    ThrottleScopes,
+    make_session,
+    raise_open_files,
+    room_for_connections,
+)
+from proxyd.notify import (
+    AppriseChannel,
+    Channels,
+    Dispatcher,
+    DispatcherSettings,
+    MailChannel,
+    MailSettings,
+    Pings,
+    WebhookChannel,
+)
+from proxyd.ports import Channel, Clock, Scope, Transport
+from proxyd.probing import Fetcher, FetchLimits, HttpProber, HubClient, ParserPool, Robots, Trip, robots_limits
+from proxyd.store import SqlStore, open_store, owner_lock
+from proxyd.tracing import NO_TRACES, Tracer
+
+_MALLOC = {-8: 2, -3: 2**20, -1: 2**20}  # M_ARENA_MAX, M_MMAP_THRESHOLD and M_TRIM_THRESHOLD, which no longer adapt
+_YOUNG_OBJECTS = 50_000
+_THREAD_TURN_S = 0.0002
+log = structlog.get_logger("app")
+
+
+def decider_settings(settings: Settings) -> DeciderSettings:
+    """Return what every decision depends on."""
+    host_probes, host_window_s = settings.host_window
+    planner = PlannerSettings(
+        grid=ChrononGrid(settings.chronon),
+        budget=settings.budget,
+        budget_zone=ZoneInfo(settings.budget_zone),
+        spend=settings.objective == "spend",
+        price_item_s=settings.probe_price * 3600.0,
+        overflow=settings.overflow,
+        host_spacing_s=settings.host_spacing,
+        host_probes=host_probes,
+        host_window_s=host_window_s,
+        safety_s=settings.websub_safety,
+    )
+    return DeciderSettings(
+        planner=planner,
+        epoch_s=settings.epoch,
+        source_spacing_s=settings.source_spacing,
+        freshness_cap_s=settings.freshness_cap,
+        subscribes=bool(settings.public_url),
+        cycle=Cycle(settings.cycle),
+        throttle_scope=ThrottleScopes(by_domain=settings.throttle_scope == "domain", groups=settings.groups),
+    )
+
+
+def dispatcher_settings(settings: Settings) -> DispatcherSettings:
+    """Return how deliveries are paced."""
+    limits = EndpointLimits(settings.endpoint_concurrency, *settings.endpoint_window)
+    return DispatcherSettings(settings.delivery_hold, settings.delivery_concurrency, limits)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The edges a daemon acts through; tests put their own in."""
+
+    clock: Clock
+    store: SqlStore
+    transport: Transport
+    pushes: PushParts
+    channel: Channel
+    secrets: SecretStore
+    rng: np.random.Generator
+    supervision: Supervision | None = None
+    tracer: Tracer = NO_TRACES
+
+
+def make_notifier(settings: Settings, parts: Parts, metrics: Metrics) -> Notifier:
+    """Return what delivers, and asks new webhooks first."""
+    dispatcher = Dispatcher(
+        parts.store,
+        parts.channel,
+        parts.secrets.resolve,
+        parts.clock,
+        parts.rng,
+        metrics,
+        dispatcher_settings(settings),
+    )
+    pings = Pings(
+        parts.store.webhooks,
+        parts.channel,
+        parts.secrets.resolve,
+        parts.clock,
+        parts.rng,
+        dispatcher.wake,
+        asks=settings.ping_webhooks,
+    )
+    return Notifier(dispatcher, pings)
+
+
+def build(
+    settings: Settings, parts: Parts, *, metrics: Metrics | None = None, notifying: Notifying | None = None
+) -> tuple[Daemon, DaemonControl]:
+    """Return a daemon over ``parts``, and what the API asks of it; it delivers itself unless told who does."""
+    metrics = metrics or Metrics()
+    decider = Decider(decider_settings(settings), parts.rng)
+    declarations = Declarations(
+        settings.profiles, parts.store, decider, parts.clock, check_settings(settings), metrics, parts.secrets.resolve
+    )
+    notifying = notifying or make_notifier(settings, parts, metrics)
+    bell = Bell()
+    probes = ProbeLoop(decider, parts.transport, parts.store, parts.clock, metrics, parts.tracer)
+    for teller in (declarations, probes):
+        teller.tell(notifying.wake)
+        teller.tell(bell.ring)
+    pushes = Pushes(decider, probes, parts.store, parts.clock, metrics, parts.pushes)
+    declarations.tell_declared(notifying.wake_pings)
+    planning = Planning(decider, parts.clock, metrics, every_s=settings.plan_every)
+    data = None if settings.database_path is None else settings.database_path.parent
+    chores = Chores(settings.retention, settings.backup, data)
+    daemon = Daemon(
+        declarations,
+        parts.store,
+        Loops(probes, pushes, notifying, planning, parts.transport),
+        parts.clock,
+        metrics,
+        DaemonSettings(settings.reload_interval, settings.drain_timeout, chores, ROLES if data else ()),
+        Supervisor(parts.supervision, parts.clock, parts.store.ping),
+    )
+    control = DaemonControl(
+        decider,
+        declarations,
+        parts.store,
+        notifying,
+        probes,
+        pushes,
+        parts.transport,
+        parts.channel,
+        parts.secrets,
+        parts.clock,
+        metrics,
+        bell,
+    )
+    return daemon, control
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What speaks to the world: the guarded session, and the prober over it."""
+
+    guard: Guard
+    session: ClientSession
+    prober: HttpProber
+    parser: ParserPool
+    hubs: HubClient
+
+
+def session_limits(settings: Settings, open_files: int) -> SessionLimits:
+    """Return what the session may use at once: all open files but a few, for slow origins must not hold up others.
+
+    Warns where origins that answer nothing could use them up: what comes next would be taken for unreachable.
+    """
+    limits = SessionLimits(room_for_connections(open_files), connections_per_host=max(8, settings.host_concurrency))
+    most_per_s = max([settings.budget.per_s, *(hours.per_s for hours in settings.budget.hours)])
+    open_at_most = most_per_s * (settings.probe_timeout + limits.keepalive_s)
+    if open_at_most > limits.connections:
+        advice = "raise the limit of open files, or lower budget or probe_timeout"
+        log.warning("too few open files for the budget", open_files=open_files, needed=ceil(open_at_most), do=advice)
+    return limits
+
+
+@asynccontextmanager
+async def open_tracer(settings: Settings) -> AsyncIterator[Tracer]:
+    """Open what traces are sent with; nothing of it is loaded where there are to be none."""
+    if not settings.traces:
+        yield NO_TRACES
+        return
+    try:
+        otlp = import_module("proxyd.tracing.otlp")
+    except ModuleNotFoundError as error:
+        raise ConfigError(["traces: proxyd[tracing] is not installed; install it, or leave traces empty"]) from error
+    async with otlp.open_tracer(settings.traces, settings.trace_share) as tracer:
+        yield tracer
+
+
+@asynccontextmanager
+async def open_network(settings: Settings, clock: Clock, tracer: Tracer = NO_TRACES) -> AsyncIterator[Network]:
+    """Open the network session and the parsers; close them in the reverse order."""
+    guard = Guard(settings.networks, settings.allow_ports)
+    allowed = session_limits(settings, raise_open_files())
+    async with (
+        make_session(guard, contact=settings.contact, proxy=settings.proxy, limits=allowed) as session,
+        ParserPool(workers=settings.parser_processes, timeout_s=settings.parser_timeout) as parser,
+    ):
+        probes, window_s = settings.host_window
+        tokens = HostTokens(
+            clock,
+            settings.host_spacing,
+            probes=probes,
+            window_s=window_s,
+            concurrency=settings.host_concurrency,
+        )
+        limits = FetchLimits(total_s=settings.probe_timeout, body_bytes=settings.max_body_bytes)
+        prober = HttpProber(
+            Fetcher(session, guard, tokens, clock, limits, tracer),
+            parser,
+            clock,
+            resolve_secret=SecretStore(settings).resolve,
+            robots=Robots(
+                Fetcher(session, guard, tokens, clock, robots_limits(limits), tracer),
+                clock,
+                crawl_delay_cap_s=settings.crawl_delay_cap,
+            ),
+            tracer=tracer,
+        )
+        yield Network(guard, session, prober, parser, HubClient(session, guard, tokens))
+
+
+@asynccontextmanager
+async def open_channels(
+    settings: Settings, network: Network, clock: Clock, tracer: Tracer = NO_TRACES
+) -> AsyncIterator[Channels]:
+    """Open the ways out; close them at the end."""
+    host, port = settings.smtp_address
+    timeout_s = settings.delivery_timeout
+    mail = MailSettings(
+        host if settings.mail_from else "",
+        port,
+        settings.smtp_tls,
+        settings.mail_from,
+        timeout_s,
+        settings.smtp_user,
+        settings.smtp_password,
+    )
+    other = AppriseChannel(settings.channel_schemes, timeout_s=timeout_s)
+    try:
+        webhook = WebhookChannel(network.session, network.guard, clock, timeout_s=timeout_s, tracer=tracer)
+        yield Channels(webhook, MailChannel(mail), other, tracer)
+    finally:
+        other.close()
+
+
+def request_of(settings: Settings, target: str) -> ProbeRequest:
+    """Return what probes an address as a feed, or a source of the profiles as it is declared.
+
+    Raises
+    ------
+    NotFoundError
+        ``target`` is neither an address nor the name of a source.
+    ConfigError, ProfileError
+        The profiles cannot be read.
+    """
+    if "://" in target:
+        return ProbeRequest(target, target)
+    checked = check(read_directory(settings.profiles), check_settings(settings))
+    if checked.declaration is None:
+        raise ProfileError(checked.errors)
+    source = checked.declaration.sources.get(target)
+    if source is None:
+        hint = did_you_mean(target, checked.declaration.sources)
+        raise NotFoundError(
+            f"{target!r} is no source of the profiles; an address begins with https:// or http://.{hint}"
+        )
+    return probe_request(source, checked.declaration)
+
+
+async def probe_once(settings: Settings, request: ProbeRequest, trip: Trip) -> ProbeOutcome:
+    """Return how one probe ends, without a daemon and without a store."""
+    async with open_network(settings, SystemClock()) as network:
+        return await network.prober.probe(request, trip)
+
+
+@asynccontextmanager
+async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
+    """Open the store and the network; close them in the reverse order."""
+    clock = SystemClock()
+    async with (
+        open_store(settings.database, ChrononGrid(settings.chronon)) as store,
+        open_tracer(settings) as tracer,
+        open_network(settings, clock, tracer) as network,
+        open_channels(settings, network, clock, tracer) as channels,
+    ):
+        yield Parts(
+            clock=clock,
+            store=store,
+            transport=LocalTransport(network.prober),
+            pushes=PushParts(network.hubs, network.parser, settings.public_url),
+            channel=channels,
+            secrets=SecretStore(settings),
+            rng=np.random.default_rng(),  # noqa: TID251 - the one place that makes one
+            supervision=supervision(),
+            tracer=tracer,
+        )
+
+
+def tune_interpreter() -> None:
+    """Let the garbage collector look less often, threads take turns more often, and freed arrays go at once.
+
+    Each look of the collector stops the event loop, and probes leave few cycles. SQLite gives up the interpreter's lock
+    with every row; with the usual 5 ms a commit of 64 rows behind a busy event loop took 200 ms (docs/design.md). Plans
+    are made in threads, out of arrays of megabytes; glibc keeps what each thread freed, and the process grew by that.
+    """
+    gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
+    sys.setswitchinterval(_THREAD_TURN_S)
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):  # glibc
+        for option, value in _MALLOC.items():
+            libc.mallopt(option, value)
+
+
+async def serve(settings: Settings, *, started: Callable[[Daemon], None] | None = None) -> None:
+    """Run the daemon until SIGTERM or SIGINT; ``started`` is called with it before it runs."""
+    tune_interpreter()
+    with owner_lock(settings.database):
+        async with open_parts(settings) as parts:
+            daemon, control = build(settings, parts)
+            _handle_signals(daemon)
+            if started is not None:
+                started(daemon)
+            async with serve_api(control, api_settings(settings)):
+                await daemon.run()
+    log.info("stopped")
+
+
+async def create_token(settings: Settings, name: str, scope: Scope, *, expires_in_s: float | None) -> str:
+    """Make a token in a database that no daemon holds, and return its text."""
+    token, shown = new_token(name, scope, now_s=SystemClock().time_s(), expires_in_s=expires_in_s)
+    with owner_lock(settings.database):
+        async with open_store(settings.database, ChrononGrid(settings.chronon)) as store, store.writer.running():
+            await store.access.add_token(token)
+    return shown
+
+
+def api_settings(settings: Settings) -> ApiSettings:
+    """Return where the API listens."""
+    host, port = settings.listen_address
+    requests, window_s = settings.api_window
+    quota = None if requests is None else Quota(requests, window_s)
+    return ApiSettings(host, port, settings.socket_path, socket_address(settings.socket_path), quota)
+
+
+def _handle_signals(daemon: Daemon) -> None:
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, daemon.stop)
+    loop.add_signal_handler(signal.SIGINT, daemon.stop)
+    loop.add_signal_handler(signal.SIGHUP, daemon.reload_soon)

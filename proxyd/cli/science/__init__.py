@@ -1,1 +1,0 @@
-"""Verbs of the scheduling science: solve, simulate, reproduce. They need no daemon."""

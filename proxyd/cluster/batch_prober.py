@@ -1,0 +1,257 @@
+"""A prober's side: takes batches of hosts, makes their requests one after the other, and reports each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+from nats.js import JetStreamContext
+
+from proxyd.cluster.batches import BATCHES, Batch, Report
+from proxyd.cluster.link import PARTITIONS, TERM, Link, Taken
+from proxyd.core.model.outcome import ProbeOutcome
+from proxyd.errors import FleetError, LostLeaseError
+from proxyd.metrics import Metrics
+from proxyd.ports import Clock, Prober
+
+_GLANCE_S = 0.02
+_HELD = 0.8  # of the lease: what is not extended by then is given up, before the server gives it to another one
+log = structlog.get_logger("fleet")
+
+
+@dataclass(frozen=True, slots=True)
+class ProberSettings:
+    """The prober's name, most hosts at once, and how long ``stop`` waits for those under way."""
+
+    name: str
+    hosts: int
+    drain_timeout_s: float
+
+
+@dataclass(slots=True)
+class _Room:
+    """The place of a batch among those that are worked on at once."""
+
+    places: asyncio.Semaphore
+    is_ours: bool
+
+    async def enter(self) -> None:
+        """Wait for the place, where there is none yet."""
+        if not self.is_ours:
+            await self.places.acquire()
+            self.is_ours = True
+
+    def leave(self) -> None:
+        """Give the place back."""
+        if self.is_ours:
+            self.places.release()
+
+
+class FleetProber:
+    """Makes the probes of batches until ``stop``.
+
+    A batch that another prober began is not made again, for its host may just have been asked: it is reported as lost,
+    and the planner, who knows the host's spacing, plans it anew. A batch whose lease cannot be extended is broken off.
+    """
+
+    def __init__(self, link: Link, prober: Prober, clock: Clock, metrics: Metrics, settings: ProberSettings) -> None:
+        self._link = link
+        self._prober = prober
+        self._clock = clock
+        self._metrics = metrics
+        self._settings = settings
+        self._term = 0
+        self._busy: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Semaphore(settings.hosts)
+        self._stopping = asyncio.Event()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether work can come."""
+        return self._link.is_up and not self._stopping.is_set()
+
+    def stop(self) -> None:
+        """Take no more batches and finish those under way; returns at once."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Make probes until ``stop``."""
+        async with asyncio.TaskGroup() as tasks:
+            listening = tasks.create_task(self._heed_terms(), name="terms")
+            pulling = [
+                tasks.create_task(self._serve(number, tasks), name=f"partition {number}")
+                for number in range(PARTITIONS)
+            ]
+            await self._stopping.wait()
+            for task in (listening, *pulling):
+                task.cancel()
+            if self._busy:
+                _, late = await asyncio.wait(list(self._busy), timeout=self._settings.drain_timeout_s)
+                for task in late:
+                    task.cancel()
+
+    async def _heed_terms(self) -> None:
+        """Learn at once that another planner leads; whoever misses it learns it from the first batch."""
+
+        def heard(data: bytes) -> None:
+            if data.isdigit():
+                self._term = max(self._term, int(data))
+
+        while True:
+            await self._link.until_up()
+            try:
+                async with self._link.heeding(TERM, heard):
+                    await asyncio.Future()
+            except FleetError as error:
+                log.debug("terms are not heard of yet", error=error.message)
+                await self._clock.sleep(self._link.settings.lease_s / 4.0)
+
+    async def _serve(self, number: int, tasks: asyncio.TaskGroup) -> None:
+        """Take the batches of a partition, one after the other.
+
+        Whoever has room looks whether there is one, and else waits for one without holding room. So a prober that is
+        busy takes nothing that another could begin, but for what comes just where it waited: that is held until there
+        is room.
+        """
+        while True:
+            await self._link.until_up()
+            try:
+                async with self._link.pulling_batches(number) as pulled:
+                    while True:
+                        await self._serve_next(pulled, tasks)
+            except FleetError as error:
+                log.debug("no work can be had", partition=number, error=error.message)
+                await self._clock.sleep(self._link.settings.pull_s / 4.0)
+
+    async def _serve_next(self, pulled: JetStreamContext.PullSubscription, tasks: asyncio.TaskGroup) -> None:
+        await self._room.acquire()
+        is_given = False
+        try:
+            messages = await self._link.pull(pulled, _GLANCE_S)
+            is_given = bool(messages)
+        finally:
+            if not is_given:
+                self._room.release()
+        if not messages:
+            messages = await self._link.pull(pulled, self._link.settings.pull_s)
+        for message in messages:
+            await asyncio.shield(self._start(message, tasks, has_room=is_given))
+
+    def _start(self, taken: Taken, tasks: asyncio.TaskGroup, *, has_room: bool) -> asyncio.Task[None]:
+        task = tasks.create_task(self._work(taken, has_room=has_room), name="batch")
+        self._busy.add(task)
+        task.add_done_callback(self._busy.discard)
+        return task
+
+    async def _work(self, taken: Taken, *, has_room: bool) -> None:
+        """See one batch through, and give its room back."""
+        room = _Room(self._room, is_ours=has_room)
+        try:
+            await self._see_through(taken, room)
+        finally:
+            room.leave()
+
+    async def _see_through(self, taken: Taken, room: _Room) -> None:
+        try:
+            batch = BATCHES.read(taken.message.data)
+        except FleetError as error:
+            log.error("a batch cannot be read and is dropped", error=error.message)  # noqa: TRY400 - it says all
+            await self._link.done(taken)
+            return
+        if batch.term < self._term:
+            is_over = await self._report_lost(batch, "outdated")
+        elif not taken.is_first:
+            is_over = await self._report_lost(batch, "lost")
+        else:
+            is_over = await self._make(batch, taken, room)
+        if is_over:
+            await self._link.done(taken)
+
+    async def _make(self, batch: Batch, taken: Taken, room: _Room) -> bool:
+        """Make the requests of a batch; return whether all were made while the batch was ours."""
+        self._term, asked_s = max(self._term, batch.term), asyncio.get_running_loop().time()
+        try:
+            await self._link.extend(taken)  # it may have lain here, and have been given to another meanwhile
+            async with self._holding(taken, asked_s):
+                await room.enter()
+                with self._metrics.prober_hosts.track_inprogress():
+                    await self._make_all(batch)
+        except (TimeoutError, FleetError) as error:
+            why = str(error) or "its lease could not be extended in time"
+            log.warning("a batch was given up: the other machines cannot be reached", host=batch.host, error=why)
+            self._count("given_up")
+            return False
+        self._count("made")
+        return True
+
+    async def _make_all(self, batch: Batch) -> None:
+        for number, request in enumerate(batch.requests):
+            await self._report(batch, number, await self._prober.probe(request))
+
+    @asynccontextmanager
+    async def _holding(self, taken: Taken, asked_s: float) -> AsyncIterator[None]:
+        """Hold a batch, last extended at ``asked_s``, while the context is open.
+
+        Where it cannot be held, the context ends with ``TimeoutError`` in time.
+        """
+        until_s, is_over = asked_s + _HELD * self._link.settings.lease_s, asyncio.Event()
+        async with asyncio.timeout_at(until_s) as limit, asyncio.TaskGroup() as tasks:
+            keeper = tasks.create_task(self._extend(taken, limit, is_over), name="lease")
+            try:
+                yield
+            finally:
+                is_over.set()  # what NATS answers at this very moment hides the cancellation
+                keeper.cancel()
+
+    async def _extend(self, taken: Taken, limit: asyncio.Timeout, is_over: asyncio.Event) -> None:
+        loop, hold_s = asyncio.get_running_loop(), _HELD * self._link.settings.lease_s
+        wait_s = hold_s / 4.0
+        while not is_over.is_set():
+            await self._clock.sleep(wait_s)
+            asked_s = loop.time()
+            try:
+                await self._link.extend(taken)
+            except LostLeaseError:
+                until_s = asked_s
+            except FleetError as error:
+                log.debug("a lease is not extended yet", error=error.message)
+                wait_s = hold_s / 16.0
+                continue
+            else:
+                until_s, wait_s = asked_s + hold_s, hold_s / 4.0
+            if not is_over.is_set() and not limit.expired():
+                limit.reschedule(until_s)
+
+    async def _report(self, batch: Batch, number: int, outcome: ProbeOutcome | None) -> None:
+        """Report what became of a request, as often as it takes: the lease ends it."""
+        reading = batch.requests[number].reading
+        report = Report(batch.batch_id, number, self._settings.name, reading, batch.sent_s, outcome)
+        while True:
+            try:
+                await self._link.report(report)
+            except FleetError as error:
+                log.debug("a report cannot be sent yet", error=error.message)
+                await self._clock.sleep(self._link.settings.lease_s / 8.0)
+            else:
+                return
+
+    async def _report_lost(self, batch: Batch, result: str) -> bool:
+        """Report what another prober began and did not end, or what is not made for who leads no more.
+
+        Returns whether that arrived.
+        """
+        try:
+            async with asyncio.timeout(_HELD * self._link.settings.lease_s):
+                for number in range(len(batch.requests)):
+                    await self._report(batch, number, None)
+        except TimeoutError:
+            log.warning("a lost batch cannot be reported yet; it comes again", host=batch.host)
+            return False
+        self._count(result)
+        return True
+
+    def _count(self, result: str) -> None:
+        self._metrics.batches.labels(result).inc()

@@ -1,0 +1,94 @@
+"""What planner and probers send each other, and its form on the wire: JSON, checked when it is read."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
+from proxyd.errors import UnreadableError
+
+T = TypeVar("T")
+_MOST_BYTES = 256 * 2**20  # of a message that was decompressed
+_CONFIG = ConfigDict(ser_json_inf_nan="constants")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Requests to one host, in the order in which they are to be made.
+
+    ``term`` counts the planners: what an earlier one than the newest asks for is not done. ``sent_s`` is unix seconds
+    by the planner's clock.
+    """
+
+    __pydantic_config__ = _CONFIG
+
+    batch_id: str
+    term: int
+    host: str
+    sent_s: float
+    requests: tuple[ProbeRequest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of one request of a batch; ``outcome`` is ``None`` where nobody knows what the last prober did.
+
+    ``number`` is the request's place in the batch, ``reading`` what its outcome speaks of; ``sent_s`` is the batch's.
+    """
+
+    __pydantic_config__ = _CONFIG
+
+    batch_id: str
+    number: int
+    prober: str
+    reading: str
+    sent_s: float
+    outcome: ProbeOutcome | None = None
+
+
+class Form(Generic[T]):
+    """The form of one kind of message."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._adapter = TypeAdapter(kind)
+
+    def write(self, message: T) -> bytes:
+        """Return a message as it is sent."""
+        return zlib.compress(self._adapter.dump_json(message), 1)
+
+    def read(self, data: bytes) -> T:
+        """Return the message; raises ``UnreadableError`` where it is none."""
+        unpacker = zlib.decompressobj()
+        try:
+            text = unpacker.decompress(data, _MOST_BYTES)
+            if not unpacker.eof:
+                raise UnreadableError("a message is cut off, or larger than any that is sent")
+            return self._adapter.validate_json(text)
+        except (zlib.error, ValidationError) as error:
+            raise UnreadableError(f"a message cannot be read: {error}") from error
+
+
+BATCHES, REPORTS = Form(Batch), Form(Report)
+
+
+def by_our_clock(outcome: ProbeOutcome, *, sent_s: float, arrived_s: float) -> ProbeOutcome:
+    """Return an outcome whose times lie after its request was sent and before it arrived, by our clock.
+
+    Its duration stays. Clocks that agree better than messages travel change nothing.
+
+    Examples
+    --------
+    >>> from proxyd.core.model.outcome import OutcomeKind
+    >>> ahead = ProbeOutcome("s", OutcomeKind.NOT_MODIFIED, started_s=107.0, finished_s=108.0)
+    >>> moved = by_our_clock(ahead, sent_s=100.0, arrived_s=102.0)
+    >>> moved.started_s, moved.finished_s
+    (101.0, 102.0)
+    """
+    shift_s = max(0.0, sent_s - outcome.started_s) or min(0.0, arrived_s - outcome.finished_s)
+    if shift_s == 0.0:
+        return outcome
+    return replace(outcome, started_s=outcome.started_s + shift_s, finished_s=outcome.finished_s + shift_s)

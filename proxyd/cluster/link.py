@@ -1,0 +1,400 @@
+"""The connection to NATS: its streams, and what goes through them.
+
+Two streams of JetStream, both in memory, for PostgreSQL alone is the record: what is lost on its way is planned again.
+``PROXYD_PROBES`` is a work queue with a consumer for each of 512 partitions of the hosts, and one unacknowledged batch
+at a time: so a host is never on two machines. ``PROXYD_REPORTS`` brings the outcomes back, which the planner
+acknowledges once they are recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+import zlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.errors import Error as NatsError
+from nats.js import JetStreamContext
+from nats.js.api import (
+    AckPolicy,
+    ConsumerConfig,
+    ObjectStoreConfig,
+    RetentionPolicy,
+    StorageType,
+    StreamConfig,
+)
+from nats.js.errors import APIError, NotFoundError, ObjectNotFoundError
+from nats.js.object_store import ObjectStore
+
+from proxyd.cluster.batches import BATCHES, REPORTS, Batch, Report
+from proxyd.errors import FleetError, LostLeaseError, UnreadableError
+
+PARTITIONS = 512
+_PROBES, _REPORTS, _LARGE = "PROXYD_PROBES", "PROXYD_REPORTS", "PROXYD_LARGE"
+OUTBOX, TERM = "proxyd.outbox", "proxyd.term"
+_OBJECT = "Proxyd-Object"
+_HEADERS_BYTES = 1024
+_LONGEST_PULL_S = 30.0
+_SHORTEST_WAIT_S = 2.0
+_FORGOTTEN_S = 3600.0  # whoever sent it is long gone
+log = structlog.get_logger("fleet")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSettings:
+    """Servers, and times in seconds.
+
+    ``lease_s`` is how long a prober holds a batch without being heard of, ``queue_s`` how long a batch waits for one.
+    """
+
+    servers: Sequence[str]
+    name: str
+    lease_s: float
+    queue_s: float
+
+    @property
+    def pull_s(self) -> float:
+        """How long a request for work is open: after a server was away it is made anew within this time."""
+        return min(_LONGEST_PULL_S, self.lease_s / 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A batch in the queue: its number there, and its bytes, for a server that was restarted counts anew."""
+
+    number: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A message that was pulled, and the number of the connection it came over."""
+
+    message: Msg
+    connection: int
+
+    @property
+    def is_first(self) -> bool:
+        """Whether nobody was given it before."""
+        return self.message.metadata.num_delivered == 1
+
+
+class Link:
+    """What planner and probers ask of NATS; its errors are ``FleetError``."""
+
+    def __init__(self, client: Client, settings: FleetSettings) -> None:
+        self.connection = 0
+        self.is_closing = False
+        self.refused = asyncio.Event()
+        self._trouble = ""
+        self._troubles: set[str] = set()
+        self._client = client
+        self._streams = client.jetstream(timeout=max(_SHORTEST_WAIT_S, settings.lease_s / 2.0))
+        self._leases = client.jetstream(timeout=settings.lease_s / 4.0)  # a lost answer leaves time to ask again
+        self._found = asyncio.Event()
+        self._made: datetime | None = None
+        self.settings = settings
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a server is connected."""
+        return self._client.is_connected
+
+    async def until_up(self) -> None:
+        """Return once a server is connected."""
+        await self._found.wait()
+
+    async def fail_if_refused(self) -> None:
+        """Raise ``FleetError`` once the server does not want us any more; nothing else ends this."""
+        await self.refused.wait()
+        why = f" ({self._trouble})" if self._trouble else ""
+        raise FleetError(
+            f"NATS has closed the connection for good{why}: see to what it is shown as credentials, and to its limits"
+        )
+
+    def note(self, error: Exception) -> None:
+        """Say what is wrong with the connection, each trouble once until a server is there again."""
+        self._trouble = repr(error)
+        if self._trouble not in self._troubles:
+            log.warning("NATS cannot be used", error=self._trouble)
+        self._troubles.add(self._trouble)
+
+    def note_found(self) -> None:
+        """Note that a server is there, maybe again: numbers of before mean nothing there."""
+        self.connection += 1
+        self._trouble = ""
+        self._troubles.clear()
+        self._found.set()
+
+    def note_lost(self) -> None:
+        """Note that no server is there."""
+        self._found.clear()
+        if not self.is_closing:
+            log.warning("NATS is away")
+
+    async def ensure(self) -> bool:
+        """Make the streams and consumers that are not there, for a server that was restarted has none.
+
+        Returns whether the queue is another one than before: whatever was in it is gone.
+        """
+        streams = (
+            StreamConfig(_PROBES, subjects=["proxyd.probe.*"], max_age=_FORGOTTEN_S),
+            StreamConfig(_REPORTS, subjects=["proxyd.report"], max_age=_FORGOTTEN_S),
+        )
+        for each in streams:
+            each.retention, each.storage = RetentionPolicy.WORK_QUEUE, StorageType.MEMORY
+            await self._checked(self._streams.add_stream(each))
+        one = [self._add_consumer(_PROBES, f"p{n}", _subject(n), pending=1) for n in range(PARTITIONS)]
+        await asyncio.gather(*one, self._add_consumer(_REPORTS, "planner", "proxyd.report", pending=1000))
+        before, self._made = self._made, (await self._checked(self._streams.stream_info(_PROBES))).created
+        return before != self._made
+
+    async def _add_consumer(self, stream: str, name: str, subject: str, *, pending: int) -> None:
+        config = ConsumerConfig(
+            durable_name=name,
+            filter_subject=subject,
+            ack_policy=AckPolicy.EXPLICIT,
+            ack_wait=self.settings.lease_s,
+            max_ack_pending=pending,
+        )
+        await self._checked(self._streams.add_consumer(stream, config))
+
+    # -- batches
+
+    async def send(self, batch: Batch) -> Sent:
+        """Put a batch in the queue of its host's partition."""
+        subject, data = _subject(partition(batch.host)), BATCHES.write(batch)
+        return Sent((await self._checked(self._streams.publish(subject, data, stream=_PROBES))).seq, data)
+
+    async def withdraw(self, sent: Sent) -> None:
+        """Take a batch out of the queue; a prober that has begun it sees within a lease that it is gone."""
+        found = await self._checked(self._streams.get_msg(_PROBES, sent.number))
+        if found.data == sent.data:
+            await self._checked(self._streams.delete_msg(_PROBES, sent.number))
+
+    async def count_batches(self) -> int:
+        """Return how many batches wait or are being made."""
+        return (await self._checked(self._streams.stream_info(_PROBES))).state.messages
+
+    def pulling_batches(self, number: int) -> AbstractAsyncContextManager[JetStreamContext.PullSubscription]:
+        """Yield what the batches of a partition are pulled with."""
+        return self._pulling(f"p{number}", _PROBES)
+
+    async def extend(self, taken: Taken) -> None:
+        """Hold a batch for another ``lease_s``; raises ``FleetError`` where nobody answers.
+
+        Raises
+        ------
+        LostLeaseError
+            The batch is not in the queue any more. The server says yes to whoever extends, also to one that was taken
+            for dead, so the queue itself is looked at.
+        """
+        message, wait_s = taken.message, self.settings.lease_s / 4.0
+        await self._checked(self._client.request(message.reply, b"+WPI", timeout=wait_s))
+        number = message.metadata.sequence.stream
+        try:
+            found = await self._checked(self._leases.get_msg(_PROBES, number))
+        except FleetError as error:
+            if isinstance(error.__cause__, NotFoundError):
+                raise LostLeaseError from error
+            raise
+        if found.data != message.data:
+            raise LostLeaseError
+
+    # -- reports
+
+    async def report(self, report: Report) -> None:
+        """Send a report; one that is too large for a message goes as an object beside it."""
+        data, headers = REPORTS.write(report), {"Nats-Msg-Id": f"{report.batch_id} {report.number}"}
+        if len(data) > self._client.max_payload - _HEADERS_BYTES:
+            name = uuid.uuid4().hex
+            await self._checked((await self._large()).put(name, data))
+            data, headers = b"", headers | {_OBJECT: name}
+        await self._checked(self._streams.publish("proxyd.report", data, stream=_REPORTS, headers=headers))
+
+    def pulling_reports(self) -> AbstractAsyncContextManager[JetStreamContext.PullSubscription]:
+        """Yield what reports are pulled with."""
+        return self._pulling("planner", _REPORTS)
+
+    async def read_report(self, taken: Taken) -> Report:
+        """Return the report of a message; raises ``UnreadableError`` where there is none in it."""
+        name = (taken.message.headers or {}).get(_OBJECT)
+        if name is None:
+            return REPORTS.read(taken.message.data)
+        try:
+            found = await self._checked((await self._large()).get(name))
+        except FleetError as error:
+            if isinstance(error.__cause__, (NotFoundError, ObjectNotFoundError)):
+                raise UnreadableError("what was too large for a message is gone") from error
+            raise
+        return REPORTS.read(found.data or b"")
+
+    async def done(self, taken: Taken) -> None:
+        """Acknowledge a message: it is taken away. If that fails it comes again.
+
+        A server that was restarted counts anew: there, what was pulled before would stand for another message.
+        """
+        if taken.connection != self.connection:
+            return
+        with suppress(FleetError):
+            await self._checked(taken.message.ack())
+            name = (taken.message.headers or {}).get(_OBJECT)
+            if name is not None:
+                await self._checked((await self._large()).delete(name))
+
+    async def _large(self) -> ObjectStore:
+        try:
+            return await self._checked(self._streams.object_store(_LARGE))
+        except FleetError:
+            config = ObjectStoreConfig(_LARGE, ttl=_FORGOTTEN_S, storage=StorageType.MEMORY)
+            return await self._checked(self._streams.create_object_store(_LARGE, config))
+
+    # -- both
+
+    @asynccontextmanager
+    async def _pulling(self, consumer: str, stream: str) -> AsyncIterator[JetStreamContext.PullSubscription]:
+        """Take back at the end what was asked for and has not come: else it would be given to nobody, for a lease."""
+        subscription = await self._checked(self._streams.pull_subscribe_bind(consumer, stream))
+        try:
+            yield subscription
+        finally:
+            await _forget(subscription)
+
+    async def pull(self, subscription: JetStreamContext.PullSubscription, wait_s: float, most: int = 1) -> list[Taken]:
+        """Return the next messages, none where none came within ``wait_s``."""
+        if not self.is_up:
+            raise FleetError("NATS is away")
+        connection = self.connection
+        try:
+            found = await subscription.fetch(most, timeout=wait_s)
+        except TimeoutError:
+            found = []
+        except (NatsError, APIError) as error:
+            raise FleetError(f"NATS failed: {error!r}") from error
+        _end_if_cancelled()
+        return [Taken(message, connection) for message in found]
+
+    async def _checked(self, asked: Coroutine[Any, Any, T]) -> T:
+        """Return what was asked for; raise ``FleetError`` where it cannot be had, at once where no server is there."""
+        if not self.is_up:
+            asked.close()
+            raise FleetError("NATS is away")
+        try:
+            found = await asked
+        except (NatsError, APIError, TimeoutError, OSError) as error:
+            raise FleetError(f"NATS failed: {error!r}") from error
+        _end_if_cancelled()
+        return found
+
+    # -- hints
+
+    async def ring(self) -> None:
+        """Tell the notifier that there is something in the outbox; nothing is lost where it does not hear that."""
+        if self.is_up:
+            await self._checked(self._client.publish(OUTBOX))
+
+    @asynccontextmanager
+    async def heeding(self, subject: str, heard: Callable[[bytes], None]) -> AsyncIterator[None]:
+        """Call ``heard`` with whatever is said while the context is open."""
+
+        async def take(message: Msg) -> None:
+            heard(message.data)
+
+        subscription = await self._checked(self._client.subscribe(subject, cb=take))
+        try:
+            yield
+        finally:
+            await _forget(subscription)
+
+    async def announce(self, term: int) -> None:
+        """Tell the probers that a new planner leads."""
+        await self._checked(self._client.publish(TERM, str(term).encode()))
+
+
+def partition(host: str) -> int:
+    """Return the partition of a host: the same on every machine, for ever.
+
+    >>> partition("example.org")
+    223
+    """
+    return zlib.crc32(host.encode()) % PARTITIONS
+
+
+def _subject(number: int) -> str:
+    return f"proxyd.probe.{number}"
+
+
+async def _forget(subscription: Subscription | JetStreamContext.PullSubscription) -> None:
+    """End a subscription, also without a server: the client would take it up again with the next one."""
+    with suppress(NatsError):
+        await subscription.unsubscribe()
+    _end_if_cancelled()
+
+
+def _end_if_cancelled() -> None:
+    """Let a cancelled task end: where an answer comes at the same moment, ``wait_for`` of Python 3.11 hides that."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+@asynccontextmanager
+async def open_link(settings: FleetSettings) -> AsyncIterator[Link]:
+    """Yield a link at once, and keep it connected, however long that takes, until the context ends."""
+    client = Client()
+    link = Link(client, settings)
+    connecting = asyncio.create_task(_connect(client, link), name="connect to NATS")
+    try:
+        yield link
+    finally:
+        link.is_closing = True
+        connecting.cancel()
+        if not link.refused.is_set():
+            await client.close()
+
+
+async def _connect(client: Client, link: Link) -> None:
+    settings = link.settings
+
+    async def lost() -> None:
+        link.note_lost()
+
+    async def found() -> None:
+        link.note_found()
+        log.info("NATS is back")
+
+    async def failed(error: Exception) -> None:
+        if link.is_up:
+            log.warning("NATS", error=repr(error))
+        else:
+            link.note(error)
+
+    async def refused() -> None:
+        link.refused.set()
+
+    try:
+        await client.connect(
+            list(settings.servers),
+            name=settings.name,
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=min(1.0, settings.lease_s / 8.0),  # type: ignore[arg-type]
+            ping_interval=max(1, round(settings.lease_s / 4.0)),
+            max_outstanding_pings=2,
+            disconnected_cb=lost,
+            reconnected_cb=found,
+            closed_cb=refused,
+            error_cb=failed,
+        )
+        link.note_found()
+    except (NatsError, OSError, ValueError) as error:
+        link.note(error)
+        link.refused.set()

@@ -1,0 +1,36 @@
+"""The transport of a single machine: the prober is here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
+from proxyd.ports import Prober, TakeStray, Unmade
+
+
+class LocalTransport:
+    """The Transport port over the prober of this process, which keeps the turns of hosts itself."""
+
+    def __init__(self, prober: Prober) -> None:
+        self._prober = prober
+        self._stopped = asyncio.Event()
+
+    @asynccontextmanager
+    async def probe(self, request: ProbeRequest) -> AsyncIterator[ProbeOutcome | Unmade]:
+        """Yield how a probe ended."""
+        yield await self._prober.probe(request)
+
+    async def run(self, take_stray: TakeStray) -> None:
+        """Wait for ``stop``: nothing comes that was not waited for."""
+        await self._stopped.wait()
+
+    def stop(self) -> None:
+        """End ``run``; returns at once."""
+        self._stopped.set()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether probes can be made."""
+        return True

@@ -1,0 +1,66 @@
+"""What else is read of the environment: who supervises us, where secrets are, how a socket is spelled."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from proxyd.config.settings import Settings
+from proxyd.core.model.profile import SecretRef
+
+
+@dataclass(frozen=True, slots=True)
+class Supervision:
+    """Where the supervisor that started us listens, and within what time it must hear of us, where it must."""
+
+    address: str
+    watchdog_s: float | None
+
+
+def supervision(environ: Mapping[str, str] | None = None) -> Supervision | None:
+    """Return what systemd says of itself in the environment of a service, ``None`` where nobody listens.
+
+    >>> supervision({"NOTIFY_SOCKET": "/run/systemd/notify", "WATCHDOG_USEC": "30000000"})
+    Supervision(address='/run/systemd/notify', watchdog_s=30.0)
+    """
+    env = os.environ if environ is None else environ  # noqa: TID251 - this is the one place
+    address, watchdog = env.get("NOTIFY_SOCKET", ""), env.get("WATCHDOG_USEC", "")
+    if not address.startswith(("/", "@")):
+        return None
+    is_ours = env.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+    watchdog_s = int(watchdog) / 1e6 if is_ours and watchdog.isdecimal() and int(watchdog) else None
+    return Supervision(address.replace("@", "\0", 1) if address[0] == "@" else address, watchdog_s)
+
+
+def socket_address(path: Path) -> str:
+    """Return a spelling of a Unix socket's path that the kernel takes, which allows 107 bytes.
+
+    A longer path is spelled through its open folder, which stays open for the life of the process.
+    """
+    if len(os.fsencode(path)) < 104:
+        return str(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    return f"/proc/self/fd/{folder}/{path.name}"
+
+
+class SecretStore:
+    """Resolves ``SECRET ENV`` and ``SECRET FILE``; values are never logged or kept."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str] | None = None) -> None:
+        self._prefix = settings.secret_env_prefix
+        self._folder = settings.secrets
+        self._env = os.environ if environ is None else environ  # noqa: TID251 - this is the one place
+
+    def resolve(self, ref: SecretRef) -> bytes | None:
+        """Return the secret, or ``None`` where it is not set, empty or may not be read."""
+        if ref.kind == "env":
+            value = self._env.get(ref.name) if ref.name.startswith(self._prefix) else None
+            return os.fsencode(value) if value else None
+        if self._folder is None or Path(ref.name).name != ref.name:
+            return None
+        try:
+            return (self._folder / ref.name).read_bytes().strip() or None
+        except OSError:
+            return None

@@ -1,0 +1,63 @@
+"""The profiles' files, and what their texts are checked by."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from proxyd.config.settings import Settings
+from proxyd.core.language import CheckSettings, SourceText
+from proxyd.errors import ConfigError, ProfileError, RuleSyntaxError
+
+
+def check_settings(settings: Settings) -> CheckSettings:
+    """Return what the language's checker needs of the settings."""
+    return CheckSettings(
+        secret_env_prefix=settings.secret_env_prefix,
+        chronon_s=settings.chronon,
+        can_subscribe=bool(settings.public_url),
+        can_mail=bool(settings.smtp and settings.mail_from),
+        channel_schemes=frozenset(settings.channel_schemes),
+        has_channels=has_channels(),
+    )
+
+
+def has_channels() -> bool:
+    """Return whether what sends messages to channels is installed."""
+    return find_spec("apprise") is not None
+
+
+def read_directory(folder: Path) -> list[SourceText]:
+    """Return the ``*.profile`` texts of a directory in name order.
+
+    Raises
+    ------
+    ConfigError
+        There is no such directory, or it or a file of it cannot be read.
+    ProfileError
+        A file is not UTF-8.
+    """
+    try:  # glob says that a folder which may not be read is empty
+        if not folder.is_dir():
+            raise ConfigError([f"profiles: there is no directory {folder}; make it, or name another one"])
+        return [read_text(path) for path in sorted(each for each in folder.iterdir() if each.match("*.profile"))]
+    except OSError as error:
+        raise ConfigError([f"profiles: {folder} cannot be read ({error.strerror or error})"]) from error
+
+
+def read_text(path: Path) -> SourceText:
+    """Return one profile text, named by its path."""
+    try:
+        return SourceText(str(path), path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        text = path.read_bytes().decode("utf-8", errors="replace")
+        start = text.find("\ufffd")
+        raise ProfileError(
+            [
+                RuleSyntaxError(
+                    "not UTF-8; save the file as UTF-8", text=text, start=start, stop=start + 1, file=str(path)
+                )
+            ]
+        ) from error
+    except OSError as error:
+        raise ConfigError([f"{path}: {error.strerror or error}"]) from error

@@ -1,0 +1,283 @@
+"""How values of settings are spelled: durations, rates, budgets, addresses; each reader says what would be right."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from math import inf
+from typing import Annotated, TypeAlias
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+from zoneinfo import available_timezones
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
+
+from proxyd.core.model.budget import Budget, BudgetHours
+
+_DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_RATE_PERIODS = {
+    "s": 1.0,
+    "sec": 1.0,
+    "min": 60.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "hour": 3600.0,
+    "d": 86400.0,
+    "day": 86400.0,
+}
+Network: TypeAlias = IPv4Network | IPv6Network
+POSTGRESQL = ("postgresql://", "postgresql+asyncpg://")
+_DATABASE_USER = re.compile("^([^/]*//)[^:/]*(?::[^@]*)?@")  # a password may hold what ends a host elsewhere
+_SECRETS_IN_QUERIES = {"password", "passfile", "dsn"}
+
+
+def parse_duration(value: object) -> float:
+    """Return seconds of ``200ms``, ``10s``, ``5m``, ``1h30m`` or ``4w``; a number that is no text has seconds already.
+
+    A text without a unit is refused, but for 0: ``90`` may be meant as days.
+
+    >>> parse_duration("200ms"), parse_duration("1h30m"), parse_duration("0"), parse_duration(5)
+    (0.2, 5400.0, 0.0, 5.0)
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if not 0 <= value < inf:
+            raise ValueError(f"{value} is not a duration")
+        return float(value)
+    text = str(value).strip()
+    if re.fullmatch(r"0+(\.0+)?", text):
+        return 0.0
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        raise ValueError(
+            f"{text!r} is not a duration: it lacks a unit, such as in {text}s, {text}m, {text}h or {text}d"
+        )
+    parts = re.findall(r"(\d+(?:\.\d+)?)(ms|[smhdw])", text)
+    if not parts or "".join(n + u for n, u in parts) != text:
+        raise ValueError(f"{text!r} is not a duration; write it like 200ms, 10s, 5m, 2h or 4w")
+    return sum(float(amount) * _DURATION_UNITS[unit] for amount, unit in parts)
+
+
+def format_duration(seconds: float) -> str:
+    """Return the shortest text that ``parse_duration`` reads as ``seconds``.
+
+    >>> format_duration(0.2), format_duration(300.0), format_duration(5400.0)
+    ('200ms', '5m', '90m')
+    """
+    for unit, length in sorted(_DURATION_UNITS.items(), key=lambda pair: -pair[1]):
+        amount = seconds / length
+        if seconds >= length and abs(amount - round(amount)) < 1e-9:
+            return f"{round(amount)}{unit}"
+    return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"
+
+
+def parse_rate(text: str) -> float:
+    """Return a rate such as ``60/min`` in events per second.
+
+    >>> parse_rate("60/min"), parse_rate("0.5/s")
+    (1.0, 0.5)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*/\s*([a-z]+)\s*", text)
+    if match is None or match[2] not in _RATE_PERIODS:
+        raise ValueError(f"{text.strip()!r} is not a rate; write it like 60/min, 5/s or 1000/h")
+    return float(match[1]) / _RATE_PERIODS[match[2]]
+
+
+def parse_window(text: str) -> tuple[int, float]:
+    """Return the number and the seconds of ``30/min``: at most so many in any such time.
+
+    >>> parse_window("30/min")
+    (30, 60.0)
+    """
+    match = re.fullmatch(r"\s*(\d{1,9})\s*/\s*([a-z]+)\s*", text)
+    if match is None or match[2] not in _RATE_PERIODS or int(match[1]) < 1:
+        raise ValueError(f"{text.strip()!r} is not a budget such as 30/min, 1/s or 600/h")
+    return int(match[1]), _RATE_PERIODS[match[2]]
+
+
+def parse_budget(value: object) -> Budget:
+    """Return a budget from ``60/min`` or by hour of day from ``08-18 30/min, 60/min``.
+
+    >>> parse_budget("08-18 30/min, 60/min").rate_per_s(9 * 3600.0)
+    0.5
+    """
+    if isinstance(value, Budget):
+        return value
+    parts = [part.strip() for part in str(value).split(",") if part.strip()]
+    default: float | None = None
+    hours: list[BudgetHours] = []
+    for part in parts:
+        match = re.fullmatch(r"(\d{1,2})-(\d{1,2})\s+(.+)", part)
+        if match is None:
+            default = parse_rate(part)
+        elif int(match[1]) > 23 or int(match[2]) > 24 or int(match[1]) == int(match[2]):
+            raise ValueError(f"{part!r}: hours run from 00 to 24, for example 08-18 30/min")
+        else:
+            hours.append(BudgetHours(int(match[1]), int(match[2]), parse_rate(match[3])))
+    if default is None:
+        raise ValueError("a budget needs a rate for the hours that are not named, for example 08-18 30/min, 60/min")
+    return Budget(default, tuple(hours))
+
+
+def format_budget(budget: Budget) -> str:
+    """Return the text that ``parse_budget`` reads as ``budget``."""
+    parts = [f"{h.start:02d}-{h.stop:02d} {h.per_s * 60:g}/min" for h in budget.hours]
+    return ", ".join([*parts, f"{budget.per_s * 60:g}/min"])
+
+
+def read_list(value: object) -> object:
+    """Return the parts of a text with commas; a list as it is."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def check_networks(values: list[str]) -> list[str]:
+    """Return networks; raise where one is none."""
+    for value in values:
+        try:
+            ip_network(value)
+        except ValueError as error:
+            raise ValueError(f"{value!r} is not a network such as {_network_of(value)}") from error
+    return values
+
+
+def _network_of(value: str) -> str:
+    """Return the network that an address with a mask lies in, else two for an example.
+
+    >>> _network_of("10.1.2.3/8"), _network_of("home")
+    ('10.0.0.0/8', '10.0.0.0/8 or ::1/128')
+    """
+    try:
+        return str(ip_network(value, strict=False))
+    except ValueError:
+        return "10.0.0.0/8 or ::1/128"
+
+
+def _address(value: str, schemes: set[str]) -> SplitResult | None:
+    """Return the parts of an address of a host, without a query; ``None`` where it is none.
+
+    Whoever calls this raises without the value: it may hold a secret, and so may what the library says of it.
+    """
+    parts = _split(value)
+    if parts is None or parts.scheme not in schemes or not parts.hostname or parts.query or parts.fragment:
+        return None
+    return parts
+
+
+def _split(value: str) -> SplitResult | None:
+    """Return the parts of an address; ``None`` where it is none, or its port is no number from 1 to 65535."""
+    try:
+        parts = urlsplit(value)
+        is_right = parts.port != 0
+    except ValueError:
+        return None
+    return parts if is_right else None
+
+
+def check_proxy(value: str) -> str:
+    """Return the address of a proxy; raise where it is none."""
+    if not value:
+        return value
+    parts = _address(value, {"http"})
+    if parts is None or parts.path not in {"", "/"}:
+        raise ValueError("this is no address such as http://proxy.example:3128")  # without the value: it may be secret
+    return value
+
+
+def without_credentials(url: str) -> str:
+    """Return an address for people.
+
+    >>> without_credentials("http://me:secret@proxy.example:3128")
+    'http://[hidden]@proxy.example:3128'
+    """
+    return re.sub(r"(?s)//.*@", "//[hidden]@", url)
+
+
+def check_collector(value: str) -> str:
+    """Return the address of a collector; raise where it is none."""
+    return _check_plain(value, "http://collector.example:4318")
+
+
+def _check_plain(value: str, example: str) -> str:
+    parts = _address(value, {"http", "https"})
+    if value and (parts is None or parts.username is not None):
+        raise ValueError(f"this is no address such as {example}, without user and query")
+    return value
+
+
+def check_window(value: str) -> str:
+    """Return a number in a time, or nothing; raise where it is none."""
+    if value:
+        parse_window(value)
+    return value
+
+
+def check_public_url(value: str) -> str:
+    """Return an address that others reach, or nothing; raise where it is none."""
+    return _check_plain(value, "https://proxyd.example.org")
+
+
+def check_server(value: str) -> str:
+    """Return host:port, or nothing; raise where it is none."""
+    return _check_host_and_port(value, "mail.example.org:587") if value else value
+
+
+def check_mail_address(value: str) -> str:
+    """Return an address of mail, or nothing; raise where it is none."""
+    if value and not re.fullmatch(r"[^@\s<>]+@[^@\s<>]+", value):
+        raise ValueError(f"{value!r} is no address such as proxyd@example.org")
+    return value
+
+
+def hidden(value: str) -> str:
+    """Return that there is a secret."""
+    return "[hidden]" if value else value
+
+
+def check_zone(value: str) -> str:
+    """Return a time zone; raise where there is none of that name."""
+    if value not in available_timezones():
+        raise ValueError(f"{value!r} is not a time zone such as Europe/Berlin")
+    return value
+
+
+def check_listen(value: str) -> str:
+    """Return host:port; raise where it is none."""
+    return _check_host_and_port(value, "127.0.0.1:8080")
+
+
+def _check_host_and_port(value: str, example: str) -> str:
+    match = re.fullmatch(r"(.+):(\d{1,5})", value)
+    if match is None or int(match[2]) > 65535:
+        raise ValueError(f"{value!r} is not host:port, such as {example}")
+    return value
+
+
+def read_database(value: str) -> str:
+    """Return the path of a file, or the address of a database; raise where it is neither."""
+    path = value.removeprefix("sqlite+aiosqlite:///").removeprefix("sqlite:///")
+    if "://" not in path:
+        return path
+    server, _, query = _DATABASE_USER.sub(r"\1", path).partition("?")
+    parts = _split(server) if path.startswith(POSTGRESQL) else None
+    if parts is None or not parts.path.strip("/"):
+        raise ValueError("give the path of a file, or an address such as postgresql+asyncpg://proxyd@db.example/proxyd")
+    if {key for key, _ in parse_qsl(query)} & _SECRETS_IN_QUERIES:
+        raise ValueError("a password goes before the host, user:password@, in the file that PROXYD_DATABASE_FILE names")
+    return path
+
+
+def check_servers(value: list[str]) -> list[str]:
+    """Return addresses of NATS; raise where one is none."""
+    for each in value:
+        if _address(each, {"nats", "tls"}) is None:
+            raise ValueError("not all are addresses such as nats://nats.example:4222")  # they may hold secrets
+    return value
+
+
+def _positive(value: float) -> float:
+    if value <= 0:
+        raise ValueError("must be longer than 0")
+    return value
+
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+Seconds = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(format_duration)]
+PositiveSeconds = Annotated[Seconds, AfterValidator(_positive)]
+BudgetSetting = Annotated[Budget, BeforeValidator(parse_budget), PlainSerializer(format_budget)]

@@ -1,0 +1,76 @@
+"""The notification-rule language: texts are parsed, checked as one declaration, and printed back."""
+
+from __future__ import annotations
+
+from proxyd.core.language.check_context import CheckSettings
+from proxyd.core.language.checker import Checked, check, check_parsed
+from proxyd.core.language.classes import FEED_PATHS
+from proxyd.core.language.functions import FUNCTIONS, Family, Function
+from proxyd.core.language.nodes import (
+    Broken,
+    CreateDomain,
+    CreateProfile,
+    CreateSource,
+    DropStatement,
+    InsertNotification,
+    Kind,
+    Located,
+    Parsed,
+    SourceText,
+    Statement,
+)
+from proxyd.core.language.parser import parse, stray_words
+from proxyd.core.language.printer import (
+    format_expression,
+    format_options,
+    format_parsed,
+    format_select,
+    format_settings,
+    format_statements,
+    format_trigger,
+)
+from proxyd.core.language.quoting import quote_name, quote_text
+from proxyd.core.language.source_lists import Listed, listing_texts, opml, read_listing
+from proxyd.core.language.value_reader import During, parse_during
+from proxyd.core.language.words import did_you_mean, no_such
+
+__all__ = [
+    "FEED_PATHS",
+    "FUNCTIONS",
+    "Broken",
+    "CheckSettings",
+    "Checked",
+    "CreateDomain",
+    "CreateProfile",
+    "CreateSource",
+    "DropStatement",
+    "During",
+    "Family",
+    "Function",
+    "InsertNotification",
+    "Kind",
+    "Listed",
+    "Located",
+    "Parsed",
+    "SourceText",
+    "Statement",
+    "check",
+    "check_parsed",
+    "did_you_mean",
+    "format_expression",
+    "format_options",
+    "format_parsed",
+    "format_select",
+    "format_settings",
+    "format_statements",
+    "format_trigger",
+    "listing_texts",
+    "no_such",
+    "opml",
+    "parse",
+    "parse_during",
+    "quote_name",
+    "quote_text",
+    "read_listing",
+    "stray_words",
+]

@@ -1,0 +1,68 @@
+"""What the checker has to know of the daemon."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proxyd.core.language.nodes import SourceText
+from proxyd.core.language.parser import MAX_ERRORS
+from proxyd.core.model.expression import Span
+from proxyd.errors import RuleCheckError
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSettings:
+    """What the checker has to know of the daemon.
+
+    Parameters
+    ----------
+    secret_env_prefix
+        Names after SECRET ENV must start with it, so that a rule cannot send out other variables.
+    chronon_s
+        Length of a chronon; durations are compared with it.
+    can_subscribe
+        Whether hubs can reach the daemon; WEBSUB ON has no effect otherwise.
+    can_mail
+        Whether there is a server that takes mail; DELIVERY MAIL waits for one otherwise.
+    channel_schemes
+        What DELIVERY CHANNEL may use; ``None`` for every scheme.
+    has_channels
+        Whether what sends to channels is installed.
+    from_api
+        Whether DROP may stand in the texts. The caller acts on it; the checker passes over it.
+    """
+
+    secret_env_prefix: str = "SECRET_"
+    chronon_s: float = 10.0
+    can_subscribe: bool = True
+    can_mail: bool = True
+    channel_schemes: frozenset[str] | None = None
+    has_channels: bool = True
+    from_api: bool = False
+
+
+class Reporter:
+    """Collects the errors and warnings of one file."""
+
+    def __init__(self, source: SourceText) -> None:
+        self.source = source
+        self.errors: list[RuleCheckError] = []
+        self.warnings: list[RuleCheckError] = []
+
+    def error(self, message: str, span: Span) -> None:
+        """Report an error; after a hundred in one file the rest is left for later."""
+        if len(self.errors) < MAX_ERRORS:
+            self.errors.append(self._make(message, span))
+
+    def warn(self, message: str, span: Span) -> None:
+        """Report what is allowed but probably not meant."""
+        if len(self.warnings) < MAX_ERRORS:
+            self.warnings.append(self._make(message, span))
+
+    def where(self, span: Span) -> str:
+        """Return ``file:line:column`` of a place, for errors elsewhere that refer to it."""
+        place = self._make("", span)
+        return f"{place.file}:{place.line}:{place.column}"
+
+    def _make(self, message: str, span: Span) -> RuleCheckError:
+        return RuleCheckError(message, text=self.source.text, start=span.start, stop=span.stop, file=self.source.file)

@@ -1,0 +1,142 @@
+"""Texts into one declaration: names of all files together, types and units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from proxyd.core.language.check_context import CheckSettings, Reporter
+from proxyd.core.language.classes import ClassIndex, check_domain
+from proxyd.core.language.nodes import (
+    CreateDomain,
+    CreateProfile,
+    CreateSource,
+    DropStatement,
+    InsertNotification,
+    Kind,
+    Parsed,
+    SourceText,
+    Statement,
+    Unread,
+)
+from proxyd.core.language.parser import parse
+from proxyd.core.language.rule_checker import Known, RuleChecker
+from proxyd.core.language.source_checker import check_profile, check_source
+from proxyd.core.language.value_reader import Values
+from proxyd.core.model.profile import Declaration, Domain, NotificationRule, Profile, Source
+from proxyd.errors import RuleError
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A declaration, or every error that keeps the texts from being one. Warnings never do."""
+
+    declaration: Declaration | None
+    errors: tuple[RuleError, ...] = ()
+    warnings: tuple[RuleError, ...] = ()
+
+
+_KINDS: Mapping[type[Statement], Kind] = {
+    CreateDomain: Kind.DOMAIN,
+    CreateSource: Kind.SOURCE,
+    CreateProfile: Kind.PROFILE,
+    InsertNotification: Kind.NOTIFICATION,
+}
+
+
+class _Checker:
+    """Checks the statements of all texts as one declaration."""
+
+    def __init__(self, texts: Sequence[Parsed], settings: CheckSettings) -> None:
+        self._texts = texts
+        self._settings = settings
+        self._reporters = [Reporter(parsed.source) for parsed in texts]
+        broken = [each for parsed in texts for each in parsed.broken]
+        self._unread = Unread(
+            frozenset(each.kind for each in broken if each.name is None),
+            frozenset((each.kind, each.name) for each in broken if each.name is not None),
+        )
+
+    def check(self) -> Checked:
+        self._report_names()
+        domains = self._domains()
+        sources = self._sources(domains)
+        profiles = self._profiles(domains)
+        rules = self._rules(Known(domains, sources, profiles, self._unread))
+        errors: list[RuleError] = []
+        for parsed, reporter in zip(self._texts, self._reporters, strict=True):
+            own = [*parsed.errors, *reporter.errors]
+            errors.extend(sorted(own, key=lambda error: (error.start, error.stop)))
+        warnings = tuple(warning for reporter in self._reporters for warning in reporter.warnings)
+        declaration = None if errors else Declaration(domains, sources, profiles, rules)
+        return Checked(declaration, tuple(errors), warnings)
+
+    def _each(self) -> Iterator[tuple[Statement, Reporter]]:
+        for parsed, reporter in zip(self._texts, self._reporters, strict=True):
+            for statement in parsed.statements:
+                yield statement, reporter
+
+    def _report_names(self) -> None:
+        """Report names that are declared twice, and DROP outside of the API."""
+        places: dict[tuple[Kind, str], str] = {}
+        for statement, reporter in self._each():
+            if isinstance(statement, DropStatement):
+                if not self._settings.from_api:
+                    reporter.error(
+                        "DROP belongs to texts sent over the API; here, remove the statement", statement.span
+                    )
+                continue
+            kind, name = _KINDS[type(statement)], statement.name
+            if name.value in {".", ".."}:
+                reporter.error("'.' and '..' are no names: addresses lose them", name.span)
+            first = places.setdefault((kind, name.value), reporter.where(name.span))
+            if first != reporter.where(name.span):
+                message = f"the {kind.value.lower()} {name.value!r} is declared twice; the first is at {first}"
+                reporter.error(message, name.span)
+
+    def _domains(self) -> dict[str, Domain]:
+        domains: dict[str, Domain] = {}
+        for statement, reporter in self._each():
+            if isinstance(statement, CreateDomain):
+                domains.setdefault(statement.name.value, check_domain(statement, reporter))
+        return domains
+
+    def _sources(self, domains: Mapping[str, Domain]) -> dict[str, Source]:
+        classes = ClassIndex(domains.values(), complete=not self._unread.hides_any(Kind.DOMAIN), where="")
+        sources: dict[str, Source] = {}
+        for statement, reporter in self._each():
+            if isinstance(statement, CreateSource):
+                source = check_source(statement, classes, reporter, Values(reporter, self._settings))
+                if source is not None:
+                    sources.setdefault(source.source_id, source)
+                else:
+                    self._unread = self._unread.adding(Kind.SOURCE, statement.name.value)
+        return sources
+
+    def _profiles(self, domains: Mapping[str, Domain]) -> dict[str, Profile]:
+        profiles: dict[str, Profile] = {}
+        for statement, reporter in self._each():
+            if isinstance(statement, CreateProfile):
+                values = Values(reporter, self._settings)
+                profile = check_profile(statement, domains, reporter, values, self._unread)
+                profiles.setdefault(profile.name, profile)
+        return profiles
+
+    def _rules(self, known: Known) -> dict[str, NotificationRule]:
+        rules: dict[str, NotificationRule] = {}
+        for statement, reporter in self._each():
+            if isinstance(statement, InsertNotification):
+                rule = RuleChecker(known, reporter, self._settings).check(statement)
+                if rule is not None:
+                    rules.setdefault(rule.name, rule)
+        return rules
+
+
+def check_parsed(texts: Sequence[Parsed], settings: CheckSettings | None = None) -> Checked:
+    """Return the declaration of texts that were parsed before."""
+    return _Checker(texts, settings or CheckSettings()).check()
+
+
+def check(texts: Sequence[SourceText], settings: CheckSettings | None = None) -> Checked:
+    """Return the declaration of all texts together, or their errors by file and position; never raises for them."""
+    return check_parsed([parse(each.text, each.file) for each in texts], settings)

@@ -1,0 +1,203 @@
+"""Domains and their page classes: fields, how they are read, and how rules find them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from jsonpath_rfc9535 import JSONPathEnvironment, JSONPathError
+from lxml import etree
+from selectolax.lexbor import LexborHTMLParser, SelectolaxError
+
+from proxyd.core.language.check_context import Reporter
+from proxyd.core.language.nodes import ClassDeclaration, CreateDomain, FieldDeclaration, Located
+from proxyd.core.language.words import did_you_mean
+from proxyd.core.model.expression import ClassName
+from proxyd.core.model.profile import Domain, Extraction, Field, FieldType, PageClass, Reader, css_parts
+
+FEED_PATHS = (
+    "channel.title",
+    "channel.link",
+    "channel.description",
+    "channel.language",
+    "channel.ttl",
+    "channel.item.title",
+    "channel.item.description",
+    "channel.item.content",
+    "channel.item.link",
+    "channel.item.guid",
+    "channel.item.author",
+    "channel.item.category",
+    "channel.item.pubDate",
+    "channel.item.updated",
+    "channel.item.enclosure",
+)
+"""What can be read from a feed, whatever its format."""
+
+PAGE_TEXT = "text"
+"""The one field of a class without fields: the whole text of the page."""
+
+_FEED_PATHS = {path.lower() for path in FEED_PATHS}
+
+
+def _is_feed_path(path: str) -> bool:
+    return path.lower().startswith("channel.")
+
+
+def check_domain(statement: CreateDomain, reporter: Reporter) -> Domain:
+    """Return the domain; report what is wrong with its classes."""
+    domain = statement.name.value
+    classes: dict[str, PageClass] = {}
+    for declaration in statement.classes:
+        name = declaration.name
+        if name.value.casefold() in (known.casefold() for known in classes):
+            reporter.error(f"the class {name.value} is declared twice in the domain {domain!r}", name.span)
+            continue
+        classes[name.value] = _check_class(declaration, domain, reporter)
+    return Domain(domain, classes)
+
+
+def _check_class(declaration: ClassDeclaration, domain: str, reporter: Reporter) -> PageClass:
+    name = declaration.name
+    if not declaration.fields:
+        return PageClass(name.value, domain, (Field(PAGE_TEXT, FieldType.STRING),))
+    if any(_is_feed_path(each.path.value) for each in declaration.fields):
+        _check_feed_fields(declaration, reporter)
+    else:
+        _check_page_fields(declaration, reporter)
+    _check_twice(declaration.fields, reporter)
+    _check_rows(declaration, reporter)
+    fields = tuple(
+        Field(each.path.value, each.type, each.extraction.value if each.extraction else None)
+        for each in declaration.fields
+    )
+    each = declaration.each.value if declaration.each else None
+    spelled = {each.path.lower(): each.path for each in fields}
+    key = tuple(spelled.get(path.value.lower(), path.value) for path in declaration.key)
+    return PageClass(name.value, domain, fields, each, key)
+
+
+def _check_twice(fields: Iterable[FieldDeclaration], reporter: Reporter) -> None:
+    seen: set[str] = set()
+    for each in fields:
+        folded = each.path.value.lower()
+        if folded in seen:
+            reporter.error(f"the field {each.path.value} is declared twice", each.path.span)
+        seen.add(folded)
+
+
+def _check_feed_fields(declaration: ClassDeclaration, reporter: Reporter) -> None:
+    for each in declaration.fields:
+        path = each.path.value
+        if not _is_feed_path(path):
+            message = f"the field {path} cannot stand beside channel. paths: a class reads a feed or a page, not both"
+            reporter.error(message, each.path.span)
+        elif path.lower() not in _FEED_PATHS:
+            reporter.error(f"feeds have no {path}.{did_you_mean(path, FEED_PATHS)}", each.path.span)
+        if each.extraction is not None:
+            reporter.error("a class that reads a feed takes no FROM", each.extraction.span)
+    if declaration.each is not None:
+        reporter.error("a class that reads a feed takes no EACH: its rows are the items", declaration.each.span)
+
+
+def _check_page_fields(declaration: ClassDeclaration, reporter: Reporter) -> None:
+    for each in declaration.fields:
+        if each.extraction is None:
+            message = (
+                f"the field {each.path.value} does not say where its value is read: expected FROM JSON, FROM CSS or "
+                "FROM XPATH, or a path that starts with channel."
+            )
+            if each.path.value.casefold() == "text" and len(declaration.fields) == 1:
+                message = "the text of a whole page takes no fields: declare the class by its name alone, CLASS::PAGE"
+            reporter.error(message, each.path.span)
+        else:
+            _check_extraction(each.extraction, reporter)
+    readers = {each.extraction.value.reader for each in declaration.fields if each.extraction}
+    if declaration.each is not None:
+        _check_extraction(declaration.each, reporter)
+        readers.add(declaration.each.value.reader)
+    if Reader.JSON in readers and len(readers) > 1:
+        reporter.error("a page is read as JSON or as HTML (CSS, XPATH), not both", declaration.name.span)
+
+
+def _check_extraction(extraction: Located[Extraction], reporter: Reporter) -> None:
+    reader, selector = extraction.value.reader, extraction.value.selector
+    if not selector.strip():
+        reporter.error(f"the {reader.value} selector is empty", extraction.span)
+    elif reader is Reader.JSON and not selector.startswith("$"):
+        reporter.error(f"a JSON selector starts with $; found {selector!r}", extraction.span)
+    elif (problem := selector_problem(extraction.value)) is not None:
+        reporter.error(f"the {reader.value} selector {selector!r} cannot be read: {problem}", extraction.span)
+
+
+def _check_rows(declaration: ClassDeclaration, reporter: Reporter) -> None:
+    if declaration.each is None:
+        return
+    if not declaration.key:
+        reporter.error("EACH needs KEY: what identifies one row of the page", declaration.each.span)
+    known = [each.path.value for each in declaration.fields]
+    for path in declaration.key:
+        if path.value.lower() not in (name.lower() for name in known):
+            message = f"KEY names {path.value}, which is not a field of {declaration.name.value}."
+            reporter.error(message + did_you_mean(path.value, known), path.span)
+
+
+class ClassIndex:
+    """Finds page classes by name among domains; ``complete`` is false where a domain could not be read.
+
+    ``where`` says in errors which domains these are.
+    """
+
+    def __init__(self, domains: Iterable[Domain], *, complete: bool, where: str) -> None:
+        self._where = where
+        self._domains = {domain.name: domain for domain in domains}
+        self._complete = complete
+
+    def find(self, name: ClassName, reporter: Reporter) -> PageClass | None:
+        """Return the class, or report why there is not exactly one."""
+        if name.domain is not None and name.domain not in self._domains:
+            if self._complete:
+                suggestion = did_you_mean(name.domain, self._domains)
+                reporter.error(f"there is no domain {name.domain!r}{self._where}.{suggestion}", name.span)
+            return None
+        places = self._domains.values() if name.domain is None else (self._domains[name.domain],)
+        found = [each for domain in places for each in domain.classes.values() if _same(each.name, name.name)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            domains = " and ".join(repr(each.domain) for each in found)
+            reporter.error(
+                f'the class {name.name} is in the domains {domains}: write "{found[0].domain}".{name.name}', name.span
+            )
+        elif self._complete:
+            known = [each.name for domain in places for each in domain.classes.values()]
+            reporter.error(f"there is no class {name.name}{self._where}.{did_you_mean(name.name, known)}", name.span)
+        return None
+
+
+def _same(one: str, other: str) -> bool:
+    return one.casefold() == other.casefold()
+
+
+_JSON = JSONPathEnvironment()
+
+
+def selector_problem(extraction: Extraction) -> str | None:
+    """Return why a selector cannot be read, or ``None``.
+
+    >>> selector_problem(Extraction(Reader.CSS, "h1 >"))
+    'it is not a CSS selector'
+    >>> selector_problem(Extraction(Reader.XPATH, "//h1"))
+    """
+    try:
+        match extraction.reader:
+            case Reader.JSON:
+                _JSON.compile(extraction.selector)
+            case Reader.XPATH:
+                etree.XPath(extraction.selector, regexp=False)(etree.Element("p"))
+            case Reader.CSS:
+                LexborHTMLParser("<p>").css(css_parts(extraction.selector)[0] or "*")
+    except SelectolaxError:
+        return "it is not a CSS selector"
+    except (JSONPathError, etree.XPathError, ValueError, RecursionError) as error:
+        return str(error).splitlines()[0]
+    return None

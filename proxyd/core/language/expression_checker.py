@@ -1,0 +1,339 @@
+"""Names and types of an expression."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+import re2
+
+from proxyd.core.language.check_context import Reporter
+from proxyd.core.language.functions import FUNCTIONS, Family, family_of
+from proxyd.core.language.scope import Scope
+from proxyd.core.language.value_reader import Values, read_time
+from proxyd.core.language.words import did_you_mean
+from proxyd.core.model.expression import (
+    Aggregate,
+    Between,
+    Binary,
+    Call,
+    Column,
+    Expression,
+    InList,
+    IsNull,
+    Like,
+    Literal,
+    Span,
+    Unary,
+)
+from proxyd.core.model.profile import FieldType
+
+MAX_PATTERN = 1000
+_COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">="})
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A resolved expression and its type; ``None`` is NULL, or what an error left unknown."""
+
+    expression: Expression
+    type: FieldType | None
+
+    @property
+    def family(self) -> Family | None:
+        """The family of its type."""
+        return family_of(self.type) if self.type is not None else None
+
+    @property
+    def span(self) -> Span:
+        """Where it was written."""
+        return self.expression.span
+
+
+class ExpressionChecker:
+    """Resolves and types the expressions of one clause.
+
+    Parameters
+    ----------
+    place
+        The clause, as an error names it.
+    aggregates
+        Whether aggregates may stand in it.
+    in_query
+        Whether it belongs to a query rather than to a trigger.
+    """
+
+    def __init__(
+        self, scope: Scope, reporter: Reporter, values: Values, *, place: str, aggregates: bool, in_query: bool
+    ) -> None:
+        self._scope = scope
+        self._reporter = reporter
+        self._values = values
+        self.place = place
+        self._aggregates = aggregates
+        self._in_query = in_query
+
+    def check(self, expression: Expression) -> Typed:
+        """Return the expression with its names resolved, and its type."""
+        match expression:
+            case Literal():
+                return Typed(expression, _literal_type(expression.value))
+            case Column():
+                return Typed(*self._scope.resolve(expression, self._reporter))
+            case Unary() | Binary():
+                return self._unary(expression) if isinstance(expression, Unary) else self._binary(expression)
+            case Call():
+                return self._call(expression)
+            case Aggregate():
+                return self._aggregate(expression)
+            case _:
+                return self._predicate(expression)
+
+    def condition(self, expression: Expression) -> Expression:
+        """Return the resolved condition; report one that is not true or false."""
+        typed = self.check(expression)
+        self._want(typed, Family.BOOLEAN, f"{self.place} takes a condition")
+        return typed.expression
+
+    # ---- operators
+
+    def _unary(self, unary: Unary) -> Typed:
+        operand = self.check(unary.operand)
+        resolved = replace(unary, operand=operand.expression)
+        if unary.operator == "NOT":
+            self._want(operand, Family.BOOLEAN, "NOT takes a condition")
+            return Typed(resolved, FieldType.BOOLEAN)
+        self._want(operand, Family.NUMBER, "- takes a number")
+        return Typed(resolved, operand.type if operand.family is Family.NUMBER else None)
+
+    def _binary(self, binary: Binary) -> Typed:
+        left, right = self.check(binary.left), self.check(binary.right)
+        operator = binary.operator
+        if operator in _COMPARISONS:
+            left, right = self._comparable([left, right], operator)
+        elif operator == "-" and Family.TIME in (left.family, right.family):
+            left, right = self._as_time(left), self._as_time(right)
+        resolved = replace(binary, left=left.expression, right=right.expression)
+        if operator in ("AND", "OR"):
+            for side in (left, right):
+                self._want(side, Family.BOOLEAN, f"{operator} takes conditions")
+        elif operator == "REGEXP":
+            self._want(left, Family.TEXT, "REGEXP takes a text")
+            self._regexp(right)
+        elif operator == "||":
+            for side in (left, right):
+                self._want(side, Family.TEXT, "|| joins texts")
+            return Typed(resolved, FieldType.STRING)
+        elif operator not in _COMPARISONS:
+            return Typed(resolved, self._arithmetic(binary, left, right))
+        return Typed(resolved, FieldType.BOOLEAN)
+
+    def _arithmetic(self, binary: Binary, left: Typed, right: Typed) -> FieldType | None:
+        operator = binary.operator
+        if operator in ("/", "%") and _is_zero(right.expression):
+            self._reporter.error(f"{operator} 0 has no value", right.span)
+        if operator in ("+", "-") and Family.TIME in (left.family, right.family):
+            return self._time_arithmetic(binary, left, right)
+        for side in (left, right):
+            self._want(side, Family.NUMBER, f"{operator} takes numbers")
+        both_whole = left.type is right.type is FieldType.INTEGER
+        return FieldType.INTEGER if both_whole and operator != "/" else FieldType.DECIMAL
+
+    def _time_arithmetic(self, binary: Binary, left: Typed, right: Typed) -> FieldType | None:
+        """Return the type of time - time (seconds), time + seconds, seconds + time or time - seconds."""
+        families = (left.family, right.family)
+        if binary.operator == "-" and families == (Family.TIME, Family.TIME):
+            return FieldType.DECIMAL
+        shifts: list[tuple[Family | None, Family | None]]
+        shifts = [(Family.TIME, Family.NUMBER), (Family.TIME, None)]
+        if binary.operator == "+":
+            shifts += [(Family.NUMBER, Family.TIME), (None, Family.TIME)]
+        if families not in shifts:
+            self._reporter.error(f"{binary.operator} cannot take these: a time and {_shown(left, right)}", binary.span)
+            return None
+        return FieldType.TIMESTAMP
+
+    def _predicate(self, expression: Like | InList | Between | IsNull) -> Typed:
+        resolved: Expression
+        match expression:
+            case Like():
+                resolved = self._like(expression)
+            case InList():
+                operands = [self.check(each) for each in (expression.operand, *expression.options)]
+                first, *rest = self._comparable(operands, "IN")
+                options = tuple(each.expression for each in rest)
+                resolved = replace(expression, operand=first.expression, options=options)
+            case Between():
+                operands = [self.check(each) for each in (expression.operand, expression.low, expression.high)]
+                first, low, high = self._comparable(operands, "BETWEEN")
+                resolved = replace(expression, operand=first.expression, low=low.expression, high=high.expression)
+            case IsNull():
+                resolved = replace(expression, operand=self.check(expression.operand).expression)
+        return Typed(resolved, FieldType.BOOLEAN)
+
+    def _like(self, like: Like) -> Like:
+        operand, pattern = self.check(like.operand), self.check(like.pattern)
+        self._want(operand, Family.TEXT, "LIKE takes a text")
+        self._want(pattern, Family.TEXT, "the pattern of LIKE is a text")
+        text = like.pattern.value if isinstance(like.pattern, Literal) else None
+        if like.escape is not None and isinstance(text, str) and _ends_in_escape(text, like.escape):
+            self._reporter.error("the pattern of LIKE ends with its ESCAPE character", pattern.span)
+        return replace(like, operand=operand.expression, pattern=pattern.expression)
+
+    def _regexp(self, pattern: Typed) -> None:
+        written = pattern.expression
+        if not isinstance(written, Literal) or not isinstance(written.value, str):
+            self._reporter.error("REGEXP takes its pattern as a text in single quotes", pattern.span)
+            return
+        if len(written.value) > MAX_PATTERN:
+            self._reporter.error(f"a pattern may have {MAX_PATTERN} characters at most", pattern.span)
+            return
+        problem = pattern_problem(written.value)
+        if problem:
+            self._reporter.error(f"this pattern is not valid: {problem}", pattern.span)
+
+    # ---- functions and aggregates
+
+    def _call(self, call: Call) -> Typed:
+        arguments = [self.check(each) for each in call.arguments]
+        resolved = replace(call, arguments=tuple(each.expression for each in arguments))
+        function = FUNCTIONS.get(call.function)
+        if function is None:
+            suggestion = did_you_mean(call.function, FUNCTIONS) or f" There are {', '.join(sorted(FUNCTIONS))}."
+            self._reporter.error(f"there is no function {call.function}.{suggestion}", call.span)
+            return Typed(resolved, None)
+        if not function.takes(len(arguments)):
+            most = "or more" if function.variadic else f"to {len(function.parameters)}"
+            fixed = function.required == len(function.parameters) and not function.variadic
+            count = f"{function.required}" if fixed else f"{function.required} {most}"
+            plural = "" if count == "1" else "s"
+            self._reporter.error(f"{call.function} takes {count} argument{plural}; found {len(arguments)}", call.span)
+            return Typed(resolved, function.result)
+        for index, argument in enumerate(arguments):
+            self._want(argument, function.parameter(index), f"{call.function} takes")
+        if function.parameters[0] is Family.ANY:
+            arguments = self._comparable(arguments, call.function)
+            resolved = replace(call, arguments=tuple(each.expression for each in arguments))
+        first = next((each.type for each in arguments if each.type is not None), None)
+        return Typed(resolved, function.result if function.result is not None else first)
+
+    def _aggregate(self, aggregate: Aggregate) -> Typed:
+        if not self._aggregates:
+            self._reporter.error(f"{aggregate.function} cannot stand in {self.place}", aggregate.span)
+            return Typed(aggregate, None)
+        check_aggregate_options(aggregate, self._reporter, self._values, in_query=self._in_query)
+        argument = self._inside(f"{aggregate.function}(...)").check(aggregate.argument) if aggregate.argument else None
+        where = None
+        if aggregate.where is not None:
+            where = self._inside("FILTER").condition(aggregate.where)
+        resolved = replace(aggregate, argument=argument.expression if argument else None, where=where)
+        return Typed(resolved, self._aggregate_type(aggregate.function, argument))
+
+    def _aggregate_type(self, function: str, argument: Typed | None) -> FieldType | None:
+        if function == "COUNT" or argument is None:
+            return FieldType.INTEGER
+        if function in ("SUM", "AVG"):
+            self._want(argument, Family.NUMBER, f"{function} takes")
+            return argument.type if function == "SUM" and argument.type is FieldType.INTEGER else FieldType.DECIMAL
+        if argument.family is Family.BOOLEAN:
+            self._reporter.error(f"{function} takes values that have an order", argument.span)
+        return argument.type
+
+    def _inside(self, place: str) -> ExpressionChecker:
+        """Return a checker for what stands inside an aggregate."""
+        return ExpressionChecker(
+            self._scope, self._reporter, self._values, place=place, aggregates=False, in_query=self._in_query
+        )
+
+    # ---- types
+
+    def _want(self, typed: Typed, family: Family, what: str) -> None:
+        """Report an operand of another family; ``what`` says what takes it."""
+        if typed.family in (None, family) or family is Family.ANY:
+            return
+        shown = typed.family.value if typed.family else ""
+        needs = what if what.rpartition(" ")[2] != "takes" else f"{what} {family.value}"
+        self._reporter.error(f"{needs}; this is {shown}", typed.span)
+
+    def _comparable(self, operands: Sequence[Typed], operator: str) -> list[Typed]:
+        """Return the operands, texts that are compared with times read as times; report what cannot be compared."""
+        if any(each.family is Family.TIME for each in operands):
+            operands = [self._as_time(each) for each in operands]
+        known = [each for each in operands if each.family is not None]
+        for each in known[1:]:
+            if each.family is not known[0].family:
+                first, other = known[0].family, each.family
+                assert first is not None
+                assert other is not None
+                self._reporter.error(f"{operator} cannot compare {first.value} with {other.value}", each.span)
+                break
+        return list(operands)
+
+    def _as_time(self, typed: Typed) -> Typed:
+        literal = typed.expression
+        if not isinstance(literal, Literal) or not isinstance(literal.value, str):
+            return typed
+        seconds = read_time(literal.value)
+        if seconds is None:
+            self._reporter.error(f"{literal.value!r} is not an ISO 8601 time", typed.span)
+            return Typed(literal, None)
+        return Typed(Literal(Decimal(repr(seconds)), literal.span), FieldType.TIMESTAMP)
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """Return why re2 refuses a regular expression, or ``None``."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        re2.compile(pattern, options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else ""
+        return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+    except UnicodeEncodeError:
+        return "it holds half a character"
+    return None
+
+
+def _shown(left: Typed, right: Typed) -> str:
+    other = right if left.family is Family.TIME else left
+    return other.family.value if other.family else Family.ANY.value
+
+
+def _literal_type(value: str | int | Decimal | bool | None) -> FieldType | None:
+    if isinstance(value, bool):
+        return FieldType.BOOLEAN
+    if isinstance(value, int):
+        return FieldType.INTEGER
+    if isinstance(value, Decimal):
+        return FieldType.DECIMAL
+    return FieldType.STRING if isinstance(value, str) else None
+
+
+def _is_zero(expression: Expression) -> bool:
+    while isinstance(expression, Unary) and expression.operator == "-":
+        expression = expression.operand
+    return isinstance(expression, Literal) and expression.value is not None and expression.value == 0
+
+
+def _ends_in_escape(pattern: str, escape: str) -> bool:
+    at = 0
+    while at < len(pattern):
+        if pattern[at] == escape:
+            if at == len(pattern) - 1:
+                return True
+            at += 1
+        at += 1
+    return False
+
+
+def check_aggregate_options(aggregate: Aggregate, reporter: Reporter, values: Values, *, in_query: bool) -> None:
+    """Report options that do not fit."""
+    span = aggregate.span
+    if in_query:
+        if aggregate.over is not None:
+            reporter.error("OVER belongs to a class in FROM here, as in FROM RSS OVER 7 DAYS", span)
+        if aggregate.across:
+            reporter.error("ACROSS SOURCES belongs to triggers", span)
+    else:
+        values.durations([("OVER", aggregate.over)], span)

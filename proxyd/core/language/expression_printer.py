@@ -1,0 +1,196 @@
+"""Expressions and queries as text, with as few parentheses as their meaning allows."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+from proxyd.core.language.quoting import format_duration, format_number, quote_name, quote_text
+from proxyd.core.language.words import RESERVED
+from proxyd.core.model.expression import (
+    Aggregate,
+    Between,
+    Binary,
+    Call,
+    ClassName,
+    Column,
+    Expression,
+    FromClass,
+    InList,
+    IsNull,
+    Like,
+    Literal,
+    OrderTerm,
+    OutputColumn,
+    Select,
+    Unary,
+)
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _SIGN, _OPERAND = range(1, 9)
+_LEVELS = {
+    "OR": _OR,
+    "AND": _AND,
+    "+": _SUM,
+    "-": _SUM,
+    "||": _SUM,
+    "*": _PRODUCT,
+    "/": _PRODUCT,
+    "%": _PRODUCT,
+}
+
+
+def _word(name: str, *, first: bool = True) -> str:
+    plain = _PLAIN.fullmatch(name) is not None
+    return name if plain and not (first and name.upper() in RESERVED) else quote_name(name)
+
+
+def format_path(path: str) -> str:
+    """Return a field's path, its parts quoted where they would read as something else.
+
+    >>> format_path("channel.item.title"), format_path("order.my part")
+    ('channel.item.title', '"order"."my part"')
+    """
+    first, *rest = path.split(".")
+    return ".".join([_word(first), *(_word(part, first=False) for part in rest)])
+
+
+def format_class(page_class: ClassName) -> str:
+    """Return a class's name with the domain that was written."""
+    domain = f"{quote_name(page_class.domain)}." if page_class.domain is not None else ""
+    return domain + _word(page_class.name)
+
+
+def format_expression(expression: Expression) -> str:
+    """Return the expression on one line."""
+    return _format(expression)[0]
+
+
+def _format(expression: Expression) -> tuple[str, int]:
+    """Return the text and how tightly its outermost operator binds."""
+    match expression:
+        case Literal():
+            return _literal(expression.value)
+        case Column() | Call() | Aggregate():
+            return _operand(expression), _OPERAND
+        case Unary():
+            return _unary(expression)
+        case Binary():
+            return _binary(expression)
+        case _:
+            return _predicate(expression), _COMPARE
+
+
+def _operand(expression: Column | Call | Aggregate) -> str:
+    match expression:
+        case Column():
+            qualifier = f"{_word(expression.qualifier)}." if expression.qualifier else ""
+            return qualifier + format_path(expression.path)
+        case Call():
+            arguments = ", ".join(format_expression(each) for each in expression.arguments)
+            return f"{_word(expression.function)}({arguments})"
+        case Aggregate():
+            return _aggregate(expression)
+
+
+def _at(expression: Expression, level: int) -> str:
+    """Return the text of an operand, in parentheses where it binds looser than its place needs."""
+    text, own = _format(expression)
+    return text if own >= level else f"({text})"
+
+
+def _literal(value: str | int | Decimal | bool | None) -> tuple[str, int]:
+    if isinstance(value, str):
+        return quote_text(value), _OPERAND
+    if value is None or isinstance(value, bool):
+        return {None: "NULL", True: "TRUE", False: "FALSE"}[value], _OPERAND
+    return format_number(value), _SIGN if value < 0 else _OPERAND
+
+
+def _unary(expression: Unary) -> tuple[str, int]:
+    if expression.operator == "NOT":
+        return f"NOT {_at(expression.operand, _NOT)}", _NOT
+    operand = _at(expression.operand, _SIGN)
+    return f"-{' ' if operand.startswith('-') else ''}{operand}", _SIGN
+
+
+def _binary(expression: Binary) -> tuple[str, int]:
+    operator = expression.operator
+    level = _LEVELS.get(operator, _COMPARE)
+    left = _at(expression.left, level if operator in _LEVELS else _SUM)
+    right = _at(expression.right, level + 1)
+    return f"{left} {operator} {right}", level
+
+
+def _predicate(expression: Like | InList | Between | IsNull) -> str:
+    operand = _at(expression.operand, _SUM)
+    negated = "NOT " if expression.negated else ""
+    match expression:
+        case Like():
+            escape = f" ESCAPE {quote_text(expression.escape)}" if expression.escape is not None else ""
+            return f"{operand} {negated}LIKE {_at(expression.pattern, _SUM)}{escape}"
+        case InList():
+            options = ", ".join(format_expression(each) for each in expression.options)
+            return f"{operand} {negated}IN ({options})"
+        case Between():
+            low, high = _at(expression.low, _SUM), _at(expression.high, _SUM)
+            return f"{operand} {negated}BETWEEN {low} AND {high}"
+        case IsNull():
+            return f"{operand} IS {negated}NULL"
+
+
+def _aggregate(aggregate: Aggregate) -> str:
+    argument = "*" if aggregate.argument is None else format_expression(aggregate.argument)
+    text = f"{aggregate.function}({'DISTINCT ' if aggregate.distinct else ''}{argument})"
+    if aggregate.where is not None:
+        text += f" FILTER (WHERE {format_expression(aggregate.where)})"
+    if aggregate.over is not None:
+        text += f" OVER {format_duration(aggregate.over)}"
+    return f"{text} ACROSS SOURCES" if aggregate.across else text
+
+
+# ---- queries
+
+
+def format_select(select: Select) -> str:
+    """Return the query, each of its clauses on a line of its own."""
+    columns = ", ".join(_output(column) for column in select.columns) or "*"
+    lines = [f"SELECT {'DISTINCT ' if select.distinct else ''}{columns}", f"FROM {_from_list(select)}"]
+    if select.where is not None:
+        lines.append(f"WHERE {format_expression(select.where)}")
+    if select.group_by:
+        lines.append(f"GROUP BY {', '.join(format_expression(each) for each in select.group_by)}")
+    if select.having is not None:
+        lines.append(f"HAVING {format_expression(select.having)}")
+    if select.order_by:
+        lines.append(f"ORDER BY {', '.join(_order_term(each) for each in select.order_by)}")
+    if select.limit is not None:
+        lines.append(f"LIMIT {select.limit}")
+    return "\n".join(lines)
+
+
+def _output(column: OutputColumn) -> str:
+    alias = f" AS {_word(column.alias)}" if column.alias is not None else ""
+    return format_expression(column.expression) + alias
+
+
+def _order_term(term: OrderTerm) -> str:
+    nulls = {None: "", True: " NULLS FIRST", False: " NULLS LAST"}[term.nulls_first]
+    return format_expression(term.expression) + (" DESC" if term.descending else "") + nulls
+
+
+def _from_list(select: Select) -> str:
+    text = _from_class(select.sources[0])
+    for source in select.sources[1:]:
+        if source.on is None:
+            text += f", {_from_class(source)}"
+        else:
+            word = "LEFT JOIN" if source.left_join else "JOIN"
+            text += f"\n{word} {_from_class(source)} ON {format_expression(source.on)}"
+    return text
+
+
+def _from_class(source: FromClass) -> str:
+    over = f" OVER {format_duration(source.over)}" if source.over is not None else ""
+    alias = f" AS {_word(source.alias)}" if source.alias is not None else ""
+    return format_class(source.page_class) + over + alias

@@ -1,0 +1,207 @@
+"""Statements as they were written: the tree that is printed back and that the checker reads.
+
+Spans are offsets into the file; neither they nor comments take part in comparison.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Generic, TypeAlias, TypeVar
+
+from proxyd.core.model.expression import NO_SPAN, ClassName, Duration, Select, Span
+from proxyd.core.model.profile import (
+    Anchor,
+    Auth,
+    Delivery,
+    Digest,
+    Expect,
+    Extraction,
+    FieldType,
+    ImportanceTerm,
+    Life,
+    PolicyChoice,
+    Politeness,
+    Trigger,
+    Utility,
+)
+from proxyd.errors import RuleError
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceText:
+    """A text in the rule language and the name errors give it."""
+
+    file: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Located(Generic[T_co]):
+    """A value and where it was written."""
+
+    value: T_co
+    span: Span = field(default=NO_SPAN, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldDeclaration:
+    """``channel.item.title:String`` or ``last:Decimal FROM JSON '$.last'``."""
+
+    path: Located[str]
+    type: FieldType
+    extraction: Located[Extraction] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClassDeclaration:
+    """``CLASS::NAME [EACH reader 'selector' KEY ...] [(fields)]``."""
+
+    name: Located[str]
+    fields: tuple[FieldDeclaration, ...] = ()
+    each: Located[Extraction] | None = None
+    key: tuple[Located[str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDomain:
+    """``CREATE DOMAIN``."""
+
+    name: Located[str]
+    classes: tuple[ClassDeclaration, ...]
+    comments: tuple[str, ...] = field(default=(), compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSource:
+    """``CREATE SOURCE`` and its options; what was not written is ``None`` or empty."""
+
+    name: Located[str]
+    page_class: ClassName
+    url: Located[str]
+    politeness: Located[Politeness] | None = None
+    expect: Located[Expect] | None = None
+    zone: Located[str] | None = None
+    freshness: Located[bool] | None = None
+    headers: tuple[Located[tuple[str, str]], ...] = ()
+    auth: Located[Auth] | None = None
+    websub: Located[bool] | None = None
+    robots: Located[bool] | None = None
+    comments: tuple[str, ...] = field(default=(), compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CreateProfile:
+    """``CREATE PROFILE``."""
+
+    name: Located[str]
+    domains: tuple[Located[str], ...] = ()
+    languages: tuple[Located[str], ...] = ()
+    users: tuple[Located[str], ...] = ()
+    deliveries: tuple[Located[Delivery], ...] = ()
+    comments: tuple[str, ...] = field(default=(), compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSpec:
+    """What START and END take. ``text`` is the written ISO 8601 time where the anchor is absolute."""
+
+    anchor: Anchor
+    offset: Duration | None = None
+    text: str | None = None
+    span: Span = field(default=NO_SPAN, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class InsertNotification:
+    """``INSERT NOTIFICATION`` and its clauses.
+
+    A required clause is ``None`` only where it could not be read; its error stands in ``Parsed.errors``.
+    """
+
+    name: Located[str]
+    profiles: tuple[Located[str], ...] = ()
+    sources: tuple[Located[str], ...] = ()
+    query: Select | None = None
+    trigger: Trigger | None = None
+    start: TimeSpec | None = None
+    end: TimeSpec | None = None
+    utility: Located[Utility] | None = None
+    life: Located[Life] | None = None
+    importance: Located[tuple[ImportanceTerm, ...]] | None = None
+    policy: Located[PolicyChoice] | None = None
+    deliveries: tuple[Located[Delivery], ...] = ()
+    no_delivery: bool = False
+    digest: Located[Digest] | None = None
+    comments: tuple[str, ...] = field(default=(), compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
+
+
+class Kind(Enum):
+    """What a statement declares, as the language writes it."""
+
+    DOMAIN = "DOMAIN"
+    SOURCE = "SOURCE"
+    PROFILE = "PROFILE"
+    NOTIFICATION = "NOTIFICATION"
+
+
+@dataclass(frozen=True, slots=True)
+class DropStatement:
+    """``DROP PROFILE|NOTIFICATION|SOURCE|DOMAIN "x"``: only texts sent over the API may hold one."""
+
+    kind: Kind
+    name: Located[str]
+    comments: tuple[str, ...] = field(default=(), compare=False)
+    span: Span = field(default=NO_SPAN, compare=False)
+
+
+Statement: TypeAlias = CreateDomain | CreateSource | CreateProfile | InsertNotification | DropStatement
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A statement that could not be read; ``name`` is ``None`` where even that could not be."""
+
+    kind: Kind
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What could not be read: whatever it declares must not count as unknown elsewhere."""
+
+    kinds: frozenset[Kind] = frozenset()
+    names: frozenset[tuple[Kind, str]] = frozenset()
+
+    def hides(self, kind: Kind, name: str) -> bool:
+        """Return whether that name may be declared by something unread."""
+        return kind in self.kinds or (kind, name) in self.names
+
+    def hides_any(self, kind: Kind) -> bool:
+        """Return whether anything of that kind is unread."""
+        return kind in self.kinds or any(known is kind for known, _ in self.names)
+
+    def adding(self, kind: Kind, name: str) -> Unread:
+        """Return this and one name more."""
+        return Unread(self.kinds, self.names | {(kind, name)})
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """The statements of one text and every error met while reading it.
+
+    ``tail_comments`` are those after the last statement. ``broken`` names what is declared by statements that have
+    errors, so that their names do not count as unknown elsewhere.
+    """
+
+    source: SourceText
+    statements: tuple[Statement, ...]
+    errors: tuple[RuleError, ...] = ()
+    tail_comments: tuple[str, ...] = ()
+    broken: tuple[Broken, ...] = ()

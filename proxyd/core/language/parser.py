@@ -1,0 +1,318 @@
+"""Texts into statements. Every error is reported; reading goes on at the next clause or statement."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from proxyd.core.language.build import Clause, build
+from proxyd.core.language.nodes import (
+    Broken,
+    CreateProfile,
+    CreateSource,
+    InsertNotification,
+    Kind,
+    Parsed,
+    SourceText,
+    Statement,
+)
+from proxyd.core.language.pieces import Complaint, More, Piece, complain, read_piece
+from proxyd.core.language.scanner import Comment, RawToken, Shape, scan, scan_inner
+from proxyd.core.language.words import get_keyword
+from proxyd.core.model.expression import Span
+from proxyd.errors import RuleError, RuleSyntaxError, nearest
+
+MAX_BYTES = 65_536
+MAX_ERRORS = 100
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+_HEADS = {
+    "CREATE": frozenset({"DOMAIN", "SOURCE", "PROFILE"}),
+    "INSERT": frozenset({"NOTIFICATION"}),
+    "DROP": frozenset({"DOMAIN", "SOURCE", "PROFILE", "NOTIFICATION"}),
+}
+_PARTS = {Kind.SOURCE: "source_option", Kind.PROFILE: "profile_option", Kind.NOTIFICATION: "clause"}
+_STARTS = {
+    "source_option": ("POLITENESS", "EXPECT", "ZONE", "FRESHNESS", "HEADER", "AUTH", "WEBSUB", "ROBOTS"),
+    "profile_option": ("DELIVER",),
+    "clause": ("SET", "START", "END", "INTO", "FROM"),
+}
+_BEGINNINGS = frozenset(_HEADS) | {word for words in _STARTS.values() for word in words}
+_REQUIRED = {
+    "profiles": "INTO",
+    "query": "SET QUERY",
+    "trigger": "SET TRIGGER",
+    "start": "START",
+    "end": "END",
+    "utility": "SET UTILITY",
+}
+_ADD_UP = frozenset({"deliveries", "headers"})
+_TITLES = {"profiles": "INTO", "sources": "FROM SOURCES", "no_delivery": "SET DELIVERY NONE"}
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A statement being read: its head, and what its clauses set."""
+
+    kind: Kind | None
+    head: Statement | None
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+class _Reader:
+    """Reads the tokens of one file."""
+
+    def __init__(self, source: SourceText) -> None:
+        self._source = source
+        scanned = scan(source)
+        self._tokens = scanned.tokens
+        self._comments = list(scanned.comments)
+        self._errors: list[RuleError] = list(scanned.errors)
+        self._unclosed = tuple(error.start for error in scanned.errors)
+        self._statements: list[Statement] = []
+        self._broken: list[Broken] = []
+        self._at = 0
+
+    def read(self) -> Parsed:
+        while self._shape() is not Shape.END:
+            if self._is_sign(";"):
+                self._at += 1
+            else:
+                self._read_statement()
+        self._errors.sort(key=lambda error: (error.start, error.stop))
+        statements, tail = _attach_comments(self._source.text, self._statements, self._comments)
+        return Parsed(self._source, statements, tuple(self._errors[:MAX_ERRORS]), tail, tuple(self._broken))
+
+    # ---- statements
+
+    def _read_statement(self) -> None:
+        begin = self._at
+        draft = self._read_head()
+        more: More = frozenset
+        rule = _PARTS.get(draft.kind) if draft.kind else None
+        if draft.kind is not None:
+            more = self._last_more
+        while not self._at_statement_end(begin):
+            more = self._read_part(draft, rule, more)
+        self._close(draft, begin)
+
+    def _read_head(self) -> _Draft:
+        first, second = self._tokens[self._at], self._tokens[min(self._at + 1, len(self._tokens) - 1)]
+        kind = _kind_of(first, second)
+        piece = read_piece(self._tokens, self._at, "statement_head")
+        self._last_more = piece.more
+        built = self._build(piece)
+        if built is not None:
+            self._at = piece.next
+            return _Draft(kind, built)
+        name = self._tokens[min(self._at + 2, len(self._tokens) - 1)]
+        if (unread := kind or _guess_kind(second)) is not None:
+            named = name.shape in (Shape.WORD, Shape.QUOTED) and piece.next > self._at + 2
+            self._broken.append(Broken(unread, name.value if named else None))
+        self._skip(max(piece.next, self._at + 1), _PARTS.get(kind, "") if kind else "")
+        return _Draft(kind, None)
+
+    def _read_part(self, draft: _Draft, rule: str | None, more: More) -> More:
+        """Read one clause or option, or complain about what stands in its place; return how it could go on."""
+        begin = self._at
+        starts = _STARTS[rule] if rule else ()
+        if not rule or get_keyword(self._value()) not in starts or self._shape() is not Shape.WORD:
+            self._complain(self._expect_part(more(), starts))
+            self._skip(begin + 1, rule or "")
+            return frozenset
+        piece = read_piece(self._tokens, begin, rule)
+        clause = self._build(piece, label=True)
+        if clause is None:
+            self._skip(max(piece.next, begin + 1), rule)
+            return frozenset
+        self._at = piece.next
+        self._set(draft, clause, begin)
+        return piece.more
+
+    def _expect_part(self, more: frozenset[str], starts: Sequence[str]) -> Complaint:
+        extra = [word for word in (*starts, "';'") if word != "FROM"]
+        return complain(self._tokens, self._at, more - {"$END"}, extra)
+
+    def _set(self, draft: _Draft, clause: Clause, begin: int) -> None:
+        """Keep what a clause sets; one that is given twice is an error."""
+        value = clause.value
+        if clause.name in ("query", "trigger"):
+            value = self._read_inner(clause.name, self._tokens[begin + 2])
+            if value is None:
+                return
+        if clause.name in _ADD_UP:
+            draft.values[clause.name] = draft.values.get(clause.name, ()) + value
+        elif clause.name in draft.values:
+            title = _TITLES.get(clause.name, self._title(begin))
+            self._complain(Complaint(f"{title} is given twice", clause.span.start, clause.span.stop))
+        else:
+            draft.values[clause.name] = value
+        if {"no_delivery", "deliveries"} <= draft.values.keys():
+            message = "SET DELIVERY NONE does not go with another SET DELIVERY"
+            self._complain(Complaint(message, clause.span.start, clause.span.stop))
+
+    def _read_inner(self, rule: str, quoted: RawToken) -> Any:
+        """Return the query or trigger inside a text in double quotes."""
+        if quoted.broken:
+            return None
+        inner = scan_inner(self._source, quoted)
+        self._comments.extend(inner.comments)
+        if inner.errors:
+            self._errors.extend(inner.errors)
+            return None
+        tokens = inner.tokens
+        if len(tokens) > 1 and tokens[-2].shape is Shape.SIGN and tokens[-2].value == ";":
+            tokens = (*tokens[:-2], tokens[-1])
+        piece = read_piece(tokens, 0, "select" if rule == "query" else "trigger")
+        if piece.complaint is None and tokens[piece.next].shape is not Shape.END:
+            complaint = complain(tokens, piece.next, piece.more() - {"$END"}, ["the end of the text"])
+            piece = Piece(None, piece.next, complaint)
+        return self._build(piece, prefix=f"SET {rule.upper()}: ")
+
+    def _close(self, draft: _Draft, begin: int) -> None:
+        """Finish a statement at the token where reading stands."""
+        if draft.head is None:
+            return
+        last = self._tokens[max(begin, self._at - 1)]
+        head = draft.head
+        span = Span(head.span.start, last.stop)
+        if isinstance(head, InsertNotification):
+            self._require(draft, head)
+        if isinstance(head, CreateSource | CreateProfile | InsertNotification):
+            head = replace(head, **draft.values)
+        self._statements.append(replace(head, span=span))
+
+    def _require(self, draft: _Draft, head: InsertNotification) -> None:
+        """Report what is missing, unless an error may be all that hides it."""
+        begin, end = head.span.start, self._tokens[self._at].start
+        missing = [title for name, title in _REQUIRED.items() if name not in draft.values]
+        if missing and not any(begin <= error.start <= end for error in self._errors):
+            message = f"the notification {head.name.value!r} lacks {', '.join(missing)}"
+            self._complain(Complaint(message, head.span.start, head.span.stop))
+
+    # ---- moving on
+
+    def _skip(self, at: int, rule: str) -> None:
+        """Move to the next ``;``, statement or clause at or after ``at``."""
+        starts = _STARTS.get(rule, ())
+        self._at = at
+        while self._shape() is not Shape.END and not self._is_sign(";"):
+            word = get_keyword(self._value()) if self._shape() is Shape.WORD else None
+            following = self._tokens[self._at + 1]
+            if word in _HEADS and (rule != "clause" or following.shape in (Shape.WORD, Shape.QUOTED)):
+                return
+            if word in starts and (word != "FROM" or get_keyword(following.value) == "SOURCE"):
+                return
+            self._at += 1
+
+    def _at_statement_end(self, begin: int) -> bool:
+        if self._shape() is Shape.END or self._is_sign(";"):
+            return True
+        return self._at > begin and self._shape() is Shape.WORD and get_keyword(self._value()) in _HEADS
+
+    def _shape(self) -> Shape:
+        return self._tokens[self._at].shape
+
+    def _value(self) -> str:
+        return self._tokens[self._at].value
+
+    def _is_sign(self, sign: str) -> bool:
+        return self._shape() is Shape.SIGN and self._value() == sign
+
+    # ---- errors
+
+    def _title(self, begin: int) -> str:
+        """Return the clause that starts at a token as users write it."""
+        first = get_keyword(self._tokens[begin].value) or ""
+        second = get_keyword(self._tokens[begin + 1].value) if first == "SET" else None
+        return f"{first} {second}" if second else first
+
+    def _build(self, piece: Piece, *, label: bool = False, prefix: str = "") -> Any:
+        """Return the nodes of a piece, or report why there are none."""
+        built = build(piece.tree) if piece.tree is not None else piece.complaint
+        if not isinstance(built, Complaint):
+            return built
+        if piece.next > 0 and not prefix and self._tokens[piece.next - 1].broken:
+            return None
+        title = prefix or (f"{self._title(self._at)}: " if label else "")
+        self._complain(replace(built, message=title + built.message))
+        return None
+
+    def _complain(self, complaint: Complaint) -> None:
+        self._errors.append(
+            RuleSyntaxError(
+                complaint.message,
+                text=self._source.text,
+                start=complaint.start,
+                stop=complaint.stop,
+                file=self._source.file,
+            )
+        )
+
+
+def _kind_of(first: RawToken, second: RawToken) -> Kind | None:
+    """Return what a statement declares, from its first two words."""
+    verb, noun = (get_keyword(t.value) if t.shape is Shape.WORD else None for t in (first, second))
+    return Kind(noun) if noun is not None and noun in _HEADS.get(verb or "", ()) else None
+
+
+def _guess_kind(noun: RawToken) -> Kind | None:
+    """Return what a statement with a misspelt head was probably meant to declare."""
+    close = nearest(noun.value, [kind.value for kind in Kind]) if noun.shape is Shape.WORD else None
+    return Kind(close) if close is not None else None
+
+
+def _attach_comments(
+    text: str, statements: Sequence[Statement], comments: Sequence[Comment]
+) -> tuple[tuple[Statement, ...], tuple[str, ...]]:
+    """Give each statement the comments before it, inside it and after it on its last line."""
+    waiting = sorted(comments, key=lambda comment: comment.start)
+    result: list[Statement] = []
+    for statement in statements:
+        newline = text.find("\n", statement.span.stop)
+        stop = len(text) if newline < 0 else newline
+        own = [comment for comment in waiting if _belongs(text, comment, statement, stop)]
+        waiting = waiting[len(own) :]
+        result.append(replace(statement, comments=tuple(comment.text for comment in own)))
+    return tuple(result), tuple(comment.text for comment in waiting)
+
+
+def _belongs(text: str, comment: Comment, statement: Statement, line_stop: int) -> bool:
+    if comment.start < statement.span.stop:
+        return True
+    between = text[statement.span.stop : comment.start]
+    return comment.start < line_stop and not between.strip(" \t;")
+
+
+def stray_words(source: SourceText) -> list[RuleError]:
+    """Return the errors of a text that is to be the rest of one clause: what would end or follow that clause.
+
+    >>> [str(error).splitlines()[0] for error in stray_words(SourceText("policy", "AUTO SET LIFE OVERWRITE"))]
+    ["policy:1:6: 'SET' begins another clause; give each on its own"]
+    """
+    scanned = scan(source)
+    errors: list[RuleError] = list(scanned.errors)
+    for token in scanned.tokens:
+        word = get_keyword(token.value) if token.shape is Shape.WORD else None
+        if word in _BEGINNINGS or (token.shape, token.value) == (Shape.SIGN, ";"):
+            message = f"{token.value!r} begins another clause; give each on its own"
+            errors.append(
+                RuleSyntaxError(message, text=source.text, start=token.start, stop=token.stop, file=source.file)
+            )
+    return errors
+
+
+def parse(text: str, file: str = "<text>") -> Parsed:
+    """Return the statements and errors of a text; never raises for what is written in it."""
+    source = SourceText(file, text)
+    if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        message = f"a text may have {MAX_BYTES} bytes at most; write what is more into another one"
+        error = RuleSyntaxError(message, text=text, start=0, stop=1, file=file)
+        return Parsed(source, (), (error,), broken=tuple(Broken(kind, None) for kind in Kind))
+    if found := _UNSTORABLE.search(text):
+        message = f"no text may hold the character U+{ord(found[0]):04X}: not every database can keep it"
+        error = RuleSyntaxError(message, text=text, start=found.start(), stop=found.end(), file=file)
+        return Parsed(source, (), (error,), broken=tuple(Broken(kind, None) for kind in Kind))
+    return _Reader(source).read()

@@ -1,0 +1,164 @@
+"""Reading one piece of a text (a statement's head, a clause, a query) with the grammar.
+
+Words come from the scanner; each becomes a keyword where the parser can take that keyword and a name elsewhere. A piece
+ends before the first token it cannot take, provided that it can end there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias, cast
+
+from lark import Token, Tree
+from lark.exceptions import UnexpectedToken
+from lark.parsers.lalr_analysis import Shift
+from lark.parsers.lalr_interactive_parser import InteractiveParser
+
+from proxyd.core.language.scanner import RawToken, Shape
+from proxyd.core.language.words import AGGREGATES, expected, get_keyword, get_terminal, load_grammar, suggest_keyword
+
+MAX_NESTING = 64
+_NO_CALLBACKS: dict[str, Callable[..., Any]] = {}
+More: TypeAlias = Callable[[], frozenset[str]]
+"""Finds the terminals that a piece could go on with: only those who complain want to know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What is wrong and which characters of the file are at fault."""
+
+    message: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A tree or a complaint. ``next`` is where reading stopped; ``more()`` what the piece could have gone on with."""
+
+    tree: Tree[Token] | None
+    next: int
+    complaint: Complaint | None = None
+    more: More = frozenset
+
+
+class _Nesting:
+    """Counts open parentheses and runs of NOT and signs, the two ways to nest without end."""
+
+    def __init__(self) -> None:
+        self._open = 0
+        self._run = 0
+
+    def is_too_deep(self, terminal: str, *, prefix: bool) -> bool:
+        if terminal == "LPAR":
+            self._open += 1
+        elif terminal == "RPAR":
+            self._open -= 1
+        self._run = self._run + 1 if prefix else 0
+        return self._open + self._run > MAX_NESTING
+
+
+def read_piece(tokens: Sequence[RawToken], at: int, rule: str) -> Piece:
+    """Read the tokens from ``at`` as ``rule``; never raises for what is written."""
+    parser = load_grammar().parse_interactive(start=rule)
+    nesting = _Nesting()
+    while True:
+        token = tokens[at]
+        terminal = _choose(token, tokens[min(at + 1, len(tokens) - 1)], parser)
+        if terminal is None:
+            return _finish(parser, tokens, at)
+        prefix = terminal in ("NOT", "MINUS", "PLUS") and "NUMBER" in _choices(parser)
+        if nesting.is_too_deep(terminal, prefix=prefix):
+            message = f"this is nested more than {MAX_NESTING} deep"
+            return Piece(None, at, Complaint(message, token.start, token.stop))
+        parser.feed_token(Token(terminal, token.value, start_pos=token.start, end_pos=token.stop))
+        at += 1
+
+
+def _choose(token: RawToken, following: RawToken, parser: InteractiveParser) -> str | None:
+    """Return the terminal a token stands for where the parser is, or ``None`` if it fits nothing."""
+    possible = _choices(parser)
+    for terminal in _readings(token, following):
+        if terminal in possible and (possible[terminal][0] is Shift or _takes(parser, terminal)):
+            return terminal
+    return None
+
+
+def _choices(parser: InteractiveParser) -> Mapping[str, tuple[object, object]]:
+    """Return what the tables offer where the parser is; what they reduce before it may not be taken after all."""
+    state = parser.parser_state
+    return cast("Mapping[str, tuple[object, object]]", state.parse_conf.states[state.position])
+
+
+def _accepts(parser: InteractiveParser) -> frozenset[str]:
+    """Return the terminals the parser can take, with ``$END`` where it can stop."""
+    return frozenset(terminal for terminal in _choices(parser) if not terminal.islower() and _takes(parser, terminal))
+
+
+def _takes(parser: InteractiveParser, terminal: str) -> bool:
+    """Whether the parser can take a terminal; LALR tables alone promise too much."""
+    state = parser.parser_state.copy(deepcopy_values=False)
+    state.parse_conf = copy(state.parse_conf)
+    state.parse_conf.callbacks = _NO_CALLBACKS
+    try:
+        state.feed_token(Token(terminal, ""), is_end=terminal == "$END")
+    except UnexpectedToken:
+        return False
+    return True
+
+
+def _readings(token: RawToken, following: RawToken) -> list[str]:
+    if token.shape is Shape.WORD:
+        keyword = get_keyword(token.value)
+        if keyword in AGGREGATES and following.value != "(":
+            keyword = None
+        terminal = get_terminal(keyword) if keyword else None
+        return [terminal, "NAME"] if terminal else ["NAME"]
+    if token.shape is Shape.QUOTED:
+        return ["NAME", "QUOTED"]
+    if token.shape is Shape.SIGN:
+        terminal = get_terminal(token.value)
+        return [terminal] if terminal else []
+    return [] if token.shape is Shape.END else [token.shape.name]
+
+
+def _finish(parser: InteractiveParser, tokens: Sequence[RawToken], at: int) -> Piece:
+    if not _takes(parser, "$END"):
+        return Piece(None, at, complain(tokens, at, _accepts(parser)))
+    tree = parser.parser_state.copy(deepcopy_values=False).feed_token(Token("$END", ""), is_end=True)
+    return Piece(tree, at, more=partial(_accepts, parser))
+
+
+def complain(tokens: Sequence[RawToken], at: int, terminals: frozenset[str], extra: Sequence[str] = ()) -> Complaint:
+    """Return what was expected instead of the token at ``at``.
+
+    A word before it that was taken for a name may be the keyword that is missed: ``SELECT title FRM RSS``.
+    """
+    token, before = tokens[at], tokens[max(0, at - 1)]
+    known = terminals | {terminal for word in extra if (terminal := get_terminal(word))}
+    suggestion = suggest_keyword(token.value, known) if token.shape is Shape.WORD else ""
+    if not suggestion and before.shape is Shape.WORD and get_keyword(before.value) is None:
+        suggestion = suggest_keyword(before.value, known).replace("?", f" where {show(before)} stands?")
+    message = f"{expected(terminals, extra)}; found {show(token)}.{suggestion or _habit(token, before)}"
+    return Complaint(message, token.start, token.stop)
+
+
+def _habit(token: RawToken, before: RawToken) -> str:
+    """Return what is written otherwise here than in languages that people may come from."""
+    if token.value == before.value == "=":
+        return " A single = compares."
+    if before.shape is Shape.QUOTED and before.stop == token.start and token.shape is not Shape.END:
+        return " Texts inside of QUERY and TRIGGER stand in single quotes."
+    return ""
+
+
+def show(token: RawToken) -> str:
+    """Return a token as an error names it."""
+    if token.shape is Shape.END:
+        return "the end of the text"
+    short = token.value if len(token.value) <= 30 else token.value[:30] + "..."
+    short = " ".join(short.split())
+    return f'"{short}"' if token.shape is Shape.QUOTED else f"'{short}'"

@@ -1,0 +1,292 @@
+"""Statements in one canonical layout: ``parse(format_statements(x)).statements == x``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from proxyd.core.language.expression_printer import format_class, format_expression, format_path, format_select
+from proxyd.core.language.nodes import (
+    ClassDeclaration,
+    CreateDomain,
+    CreateProfile,
+    CreateSource,
+    DropStatement,
+    InsertNotification,
+    Located,
+    Parsed,
+    Statement,
+    TimeSpec,
+)
+from proxyd.core.language.quoting import format_duration, format_number, quote_name, quote_text
+from proxyd.core.model.expression import Duration, Unit
+from proxyd.core.model.profile import (
+    Anchor,
+    Auth,
+    Delivery,
+    Extraction,
+    ImportanceTerm,
+    Life,
+    MailDelivery,
+    PolicyChoice,
+    PolicyName,
+    Politeness,
+    SecretRef,
+    Trigger,
+    Utility,
+    UtilityKind,
+    WebhookDelivery,
+    WebhookForm,
+)
+
+__all__ = [
+    "format_expression",
+    "format_options",
+    "format_parsed",
+    "format_select",
+    "format_settings",
+    "format_statements",
+    "format_trigger",
+]
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def format_statements(statements: Iterable[Statement]) -> str:
+    """Return the statements, each after its comments, a blank line between two."""
+    return "\n".join("".join(f"{line}\n" for line in _statement(each)) for each in statements)
+
+
+def format_parsed(parsed: Parsed) -> str:
+    """Return a whole text with every comment it had; those inside a statement now stand before it."""
+    text = format_statements(parsed.statements)
+    tail = "".join(f"{comment}\n" for comment in parsed.tail_comments)
+    return f"{text}\n{tail}" if text and tail else text + tail
+
+
+def _statement(statement: Statement) -> list[str]:
+    match statement:
+        case CreateDomain():
+            lines = _domain(statement)
+        case CreateSource():
+            lines = _source(statement)
+        case CreateProfile():
+            lines = _profile(statement)
+        case InsertNotification():
+            lines = _notification(statement)
+        case DropStatement():
+            lines = [f"DROP {statement.kind.value} {quote_name(statement.name.value)}"]
+    return [*statement.comments, *lines[:-1], f"{lines[-1]};"]
+
+
+def _names(names: Iterable[Located[str]]) -> str:
+    return ", ".join(quote_name(name.value) for name in names)
+
+
+# ---- domains and sources
+
+
+def _domain(domain: CreateDomain) -> list[str]:
+    lines = [f"CREATE DOMAIN {quote_name(domain.name.value)} AS"]
+    for index, declaration in enumerate(domain.classes):
+        if index:
+            lines[-1] += ","
+        lines.extend(_class(declaration))
+    return lines
+
+
+def _class(declaration: ClassDeclaration) -> list[str]:
+    name = declaration.name.value
+    head = f"CLASS::{name if _PLAIN.fullmatch(name) else quote_name(name)}"
+    if declaration.each is not None:
+        head += f" EACH {_extraction(declaration.each.value)}"
+    if declaration.key:
+        head += f" KEY {', '.join(format_path(path.value) for path in declaration.key)} "
+    if not declaration.fields:
+        return [head]
+    fields = []
+    for each in declaration.fields:
+        origin = f" FROM {_extraction(each.extraction.value)}" if each.extraction else ""
+        fields.append(f"  {format_path(each.path.value)}:{each.type.value}{origin}")
+    return [f"{head}(", *(f"{line}," for line in fields[:-1]), f"{fields[-1]})"]
+
+
+def _extraction(extraction: Extraction) -> str:
+    return f"{extraction.reader.value} {quote_text(extraction.selector)}"
+
+
+def _source(source: CreateSource) -> list[str]:
+    head = f"CREATE SOURCE {quote_name(source.name.value)} OF {format_class(source.page_class)}"
+    return [f"{head} AT {quote_text(source.url.value)}", *(f"  {option}" for option in format_options(source))]
+
+
+def format_options(source: CreateSource) -> list[str]:
+    """Return the options of a source, each as it is written."""
+    options = []
+    if source.politeness is not None:
+        options.append(f"POLITENESS {_probe_limit(source.politeness.value)}")
+    if source.expect is not None:
+        expect = source.expect.value
+        options.append(f"EXPECT {format_number(expect.amount)} PER {_period(expect.per)}")
+    if source.zone is not None:
+        options.append(f"ZONE {quote_text(source.zone.value)}")
+    if source.freshness is not None:
+        options.append(f"FRESHNESS {_obey(source.freshness)}")
+    options.extend(f"HEADER {quote_text(h.value[0])} {quote_text(h.value[1])}" for h in source.headers)
+    if source.auth is not None:
+        options.append(f"AUTH {_auth(source.auth.value)}")
+    if source.websub is not None:
+        options.append(f"WEBSUB {'ON' if source.websub.value else 'OFF'}")
+    if source.robots is not None:
+        options.append(f"ROBOTS {_obey(source.robots)}")
+    return options
+
+
+def _obey(obeys: Located[bool]) -> str:
+    return "OBEY" if obeys.value else "IGNORE"
+
+
+def _auth(auth: Auth) -> str:
+    user = "BEARER" if auth.user is None else f"BASIC {quote_text(auth.user)}"
+    return f"{user} {_secret(auth.secret)}"
+
+
+def _probe_limit(limit: Politeness) -> str:
+    parts = []
+    if limit.probes is not None and limit.per is not None:
+        noun = "PROBE" if limit.probes == 1 else "PROBES"
+        parts.append(f"{limit.probes} {noun} PER {_period(limit.per)}")
+    if limit.spacing is not None:
+        parts.append(f"SPACING {format_duration(limit.spacing)}")
+    return ", ".join(parts)
+
+
+def _period(period: Duration) -> str:
+    if period.amount == 1:
+        return period.unit.value
+    return f"{format_number(period.amount)} {period.unit.value}S"
+
+
+# ---- profiles and deliveries
+
+
+def _profile(profile: CreateProfile) -> list[str]:
+    items = [f"DOMAIN {quote_name(name.value)}" for name in profile.domains]
+    items += [f"LANGUAGE {quote_name(name.value)}" for name in profile.languages]
+    items += [f"USER {quote_name(name.value)}" for name in profile.users]
+    lines = [f"CREATE PROFILE {quote_name(profile.name.value)} AS", f"({items[0]}"]
+    for item in items[1:]:
+        lines[-1] += ","
+        lines.append(item)
+    lines[-1] += ")"
+    return lines + [f"DELIVER TO {_delivery(each.value)}" for each in profile.deliveries]
+
+
+def _delivery(delivery: Delivery) -> str:
+    if isinstance(delivery, WebhookDelivery):
+        form = "" if delivery.form is WebhookForm.STANDARD else f" FORM {delivery.form.value}"
+        return f"WEBHOOK {quote_text(delivery.url)} {_secret(delivery.secret)}{form}"
+    if isinstance(delivery, MailDelivery):
+        return f"MAIL {quote_text(delivery.address)}"
+    return f"CHANNEL {quote_text(delivery.url)}"
+
+
+def _secret(secret: SecretRef) -> str:
+    return f"SECRET {secret.kind.upper()} {quote_text(secret.name)}"
+
+
+# ---- notifications
+
+
+def _notification(rule: InsertNotification) -> list[str]:
+    lines = [f"INSERT NOTIFICATION {quote_name(rule.name.value)}"]
+    if rule.profiles:
+        lines.append(f"INTO {_names(rule.profiles)}")
+    if rule.sources:
+        lines.append(f"FROM SOURCES {_names(rule.sources)}")
+    if rule.query is not None:
+        lines.append(f"SET QUERY {quote_name(format_select(rule.query))}")
+    if rule.trigger is not None:
+        lines.append(f"SET TRIGGER {quote_name(format_trigger(rule.trigger))}")
+    return lines + format_settings(rule)
+
+
+def format_settings(rule: InsertNotification) -> list[str]:
+    """Return the clauses of a rule after its query and trigger, each as it is written, on a line of its own."""
+    lines = []
+    if rule.start is not None:
+        lines.append(f"START {_time(rule.start)}")
+    if rule.end is not None:
+        lines.append(f"END {_time(rule.end)}")
+    if rule.utility is not None:
+        lines.append(f"SET UTILITY {_utility(rule.utility.value)}")
+    if rule.life is not None:
+        lines.append(f"SET LIFE {_life(rule.life.value)}")
+    if rule.importance is not None:
+        terms = ", ".join(_importance(term) for term in rule.importance.value)
+        lines.append(f"SET IMPORTANCE {terms}")
+    if rule.policy is not None:
+        lines.append(f"SET POLICY {_policy(rule.policy.value)}")
+    lines.extend(f"SET DELIVERY {_delivery(each.value)}" for each in rule.deliveries)
+    if rule.no_delivery:
+        lines.append("SET DELIVERY NONE")
+    if rule.digest is not None:
+        digest = rule.digest.value
+        noun = "ITEM" if digest.at_most == 1 else "ITEMS"
+        most = f" AT MOST {digest.at_most} {noun}" if digest.at_most is not None else ""
+        lines.append(f"SET DIGEST EVERY {format_duration(digest.every)}{most}")
+    return lines
+
+
+def format_trigger(trigger: Trigger) -> str:
+    """Return ``ON INSERT TO class`` and, on a line of its own, its condition."""
+    head = f"ON {trigger.kind.name} TO {format_class(trigger.page_class)}"
+    if trigger.condition is None:
+        return head
+    return f"{head}\nWHEN {format_expression(trigger.condition)}"
+
+
+def _time(time: TimeSpec) -> str:
+    if time.anchor is Anchor.NEVER:
+        return "NEVER"
+    if time.anchor is Anchor.ABSOLUTE:
+        return quote_text(time.text or "")
+    if time.offset is None:
+        return "NOW"
+    interval = Duration(abs(time.offset.amount), time.offset.unit)
+    text = _interval(interval)
+    return f'NOW - "{text}"' if time.offset.amount < 0 else f'"{text}" + NOW'
+
+
+def _interval(interval: Duration) -> str:
+    if interval.unit is Unit.CHRONONS:
+        return format_number(interval.amount)
+    plural = "" if interval.amount == 1 else "s"
+    return f"{format_number(interval.amount)} {interval.unit.value.lower()}{plural}"
+
+
+def _utility(utility: Utility) -> str:
+    if utility.kind is UtilityKind.STRICT or utility.length is None:
+        return "STRICT"
+    length = format_duration(utility.length)
+    return f"LINEAR({length})" if utility.kind is UtilityKind.LINEAR else f"EXPONENTIAL(HALF-LIFE {length})"
+
+
+def _life(life: Life) -> str:
+    return "OVERWRITE" if life.window is None else f"WINDOW({format_duration(life.window)})"
+
+
+def _importance(term: ImportanceTerm) -> str:
+    weight = format_number(term.weight)
+    if term.during is None:
+        return f"{weight} OTHERWISE"
+    zone = f" IN {quote_text(term.zone)}" if term.zone is not None else ""
+    return f"{weight} DURING {quote_text(term.during)}{zone}"
+
+
+def _policy(policy: PolicyChoice) -> str:
+    if policy.name is PolicyName.UNIFORM and policy.period is not None:
+        return f"UNIFORM({format_duration(policy.period)})"
+    if policy.name is PolicyName.DOE:
+        return f"DOE({_probe_limit(Politeness(policy.probes, policy.per, policy.spacing))})"
+    return str(policy.name.value)

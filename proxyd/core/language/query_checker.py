@@ -1,0 +1,223 @@
+"""Names, types and shape of a rule's query and trigger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from proxyd.core.language.check_context import Reporter
+from proxyd.core.language.classes import ClassIndex
+from proxyd.core.language.expression_checker import ExpressionChecker
+from proxyd.core.language.scope import Binding, Scope
+from proxyd.core.language.value_reader import Values
+from proxyd.core.model.expression import (
+    Aggregate,
+    ClassName,
+    Column,
+    Expression,
+    FromClass,
+    Literal,
+    OrderTerm,
+    OutputColumn,
+    Select,
+    Span,
+    Unit,
+    children,
+    has_aggregate,
+)
+from proxyd.core.model.item import EventKind
+from proxyd.core.model.profile import PageClass, Trigger
+
+MAX_LIMIT = 1_000_000
+MAX_CLASSES = 8
+
+
+def declared_name(page_class: PageClass, written: ClassName) -> ClassName:
+    """Return a class's declared name and domain, where the written name stands."""
+    return ClassName(page_class.name, page_class.domain, written.span)
+
+
+def check_trigger(
+    trigger: Trigger, classes: ClassIndex, reporter: Reporter, values: Values
+) -> tuple[Trigger, PageClass] | None:
+    """Return the resolved trigger and its class; ``None`` where the class cannot be found."""
+    page_class = classes.find(trigger.page_class, reporter)
+    if page_class is None:
+        return None
+    if trigger.kind is EventKind.DELETE and page_class.is_feed:
+        message = f"items slide off the end of a feed, which is no DELETE: {page_class.name} must be a class of pages"
+        reporter.error(message, trigger.page_class.span)
+    condition = None
+    if trigger.condition is not None:
+        scope = Scope([Binding(page_class.name, page_class)], event=trigger.kind, event_class=page_class)
+        checker = ExpressionChecker(scope, reporter, values, place="WHEN", aggregates=True, in_query=False)
+        condition = checker.condition(trigger.condition)
+    resolved = replace(trigger, page_class=declared_name(page_class, trigger.page_class), condition=condition)
+    return resolved, page_class
+
+
+@dataclass(frozen=True, slots=True)
+class EventScope:
+    """What a query sees of the trigger: its event and, where it could be found, its class."""
+
+    kind: EventKind
+    page_class: PageClass | None
+
+
+_UNIT_SLIPS = frozenset({"S", "SEC", "SECS", "M", "MIN", "MINS", "H", "HR", "HRS", "D", "W"})
+
+
+class QueryChecker:
+    """Checks one query."""
+
+    def __init__(self, classes: ClassIndex, event: EventScope, reporter: Reporter, values: Values) -> None:
+        self._classes = classes
+        self._event = event
+        self._reporter = reporter
+        self._values = values
+
+    def check(self, select: Select) -> tuple[Select, tuple[PageClass, ...]] | None:
+        """Return the resolved query and its classes; ``None`` where a class cannot be found."""
+        found = [self._classes.find(source.page_class, self._reporter) for source in select.sources]
+        page_classes = tuple(each for each in found if each is not None)
+        if len(page_classes) < len(found):
+            return None
+        self._check_shape(select)
+        bindings = self._bind(select.sources, page_classes)
+        scope = self._scope(bindings)
+        sources = tuple(
+            self._check_source(source, page_class, self._scope(bindings[: index + 1]))
+            for index, (source, page_class) in enumerate(zip(select.sources, page_classes, strict=True))
+        )
+        return self._check_clauses(replace(select, sources=sources), scope), page_classes
+
+    def _scope(self, bindings: Sequence[Binding]) -> Scope:
+        event = self._event
+        return Scope(bindings, event=event.kind, event_class=event.page_class, qualify=len(bindings) > 1)
+
+    def _check_shape(self, select: Select) -> None:
+        if len(select.sources) > MAX_CLASSES:
+            self._reporter.error(f"FROM takes {MAX_CLASSES} classes at most", select.sources[MAX_CLASSES].span)
+        if select.limit is not None and select.limit > MAX_LIMIT:
+            self._reporter.error(f"LIMIT must not be more than {MAX_LIMIT}", select.span)
+
+    def _bind(self, sources: Sequence[FromClass], page_classes: Sequence[PageClass]) -> list[Binding]:
+        bindings: list[Binding] = []
+        for source, page_class in zip(sources, page_classes, strict=True):
+            name = source.alias if source.alias is not None else page_class.name
+            if name.upper() in ("OLD", "NEW"):
+                self._reporter.error(f"{name} cannot name a class: it is the event's item", source.span)
+            elif _lacks_unit(source) and name.upper() in _UNIT_SLIPS:
+                message = f"OVER takes a unit of time such as MINUTES, not {name}; without one it counts chronons"
+                self._reporter.error(message, source.span)
+            elif any(each.name.casefold() == name.casefold() for each in bindings):
+                self._reporter.error(f"{name} names two classes of FROM: give one of them AS another name", source.span)
+            bindings.append(Binding(name, page_class))
+        return bindings
+
+    def _check_source(self, source: FromClass, page_class: PageClass, scope: Scope) -> FromClass:
+        self._values.durations([("OVER", source.over)], source.span)
+        on = source.on
+        if on is not None:
+            on = self._checker(scope, "ON", aggregates=False).condition(on)
+        return replace(source, page_class=declared_name(page_class, source.page_class), on=on)
+
+    def _checker(self, scope: Scope, place: str, *, aggregates: bool) -> ExpressionChecker:
+        return ExpressionChecker(scope, self._reporter, self._values, place=place, aggregates=aggregates, in_query=True)
+
+    def _check_clauses(self, select: Select, scope: Scope) -> Select:
+        columns_checker = self._checker(scope, "SELECT", aggregates=True)
+        columns = tuple(
+            OutputColumn(columns_checker.check(each.expression).expression, each.alias) for each in select.columns
+        )
+        named = self._aliases(columns)
+        plain = self._checker(scope, "WHERE", aggregates=False)
+        grouping = self._checker(scope, "GROUP BY", aggregates=False)
+        having = self._checker(scope, "HAVING", aggregates=True)
+        ordering = self._checker(scope, "ORDER BY", aggregates=True)
+        resolved = replace(
+            select,
+            columns=columns,
+            where=plain.condition(select.where) if select.where is not None else None,
+            group_by=tuple(self._named(each, grouping, named, columns) for each in select.group_by),
+            having=having.condition(select.having) if select.having is not None else None,
+            order_by=tuple(
+                replace(each, expression=self._named(each.expression, ordering, named, columns))
+                for each in select.order_by
+            ),
+        )
+        self._check_groups(resolved)
+        self._check_distinct_order(resolved)
+        return resolved
+
+    def _aliases(self, columns: Sequence[OutputColumn]) -> dict[str, Expression]:
+        named: dict[str, Expression] = {}
+        for column in columns:
+            if column.alias is None:
+                continue
+            folded = column.alias.casefold()
+            if folded in named:
+                self._reporter.error(f"two columns are called {column.alias}", column.expression.span)
+            named[folded] = column.expression
+        return named
+
+    def _named(
+        self,
+        term: Expression,
+        checker: ExpressionChecker,
+        named: Mapping[str, Expression],
+        columns: Sequence[OutputColumn],
+    ) -> Expression:
+        """Return the column a term names or counts, else the checked term."""
+        if isinstance(term, Column) and term.path.casefold() in named:
+            return named[term.path.casefold()]
+        if isinstance(term, Literal) and isinstance(term.value, int) and not isinstance(term.value, bool):
+            if 1 <= term.value <= len(columns):
+                return columns[term.value - 1].expression
+            self._reporter.error(f"{checker.place} {term.value}: there is no such column", term.span)
+            return term
+        return checker.check(term).expression
+
+    def _check_groups(self, select: Select) -> None:
+        """Report columns that have no single value in their group."""
+        terms = [column.expression for column in select.columns]
+        terms += [term.expression for term in select.order_by]
+        if select.having is not None:
+            terms.append(select.having)
+        if not select.group_by and select.having is None and not any(has_aggregate(term) for term in terms):
+            return
+        if not select.columns:
+            self._reporter.error("SELECT * cannot stand with aggregates, GROUP BY or HAVING", select.span)
+        for term in terms:
+            loose = _loose_column(term, select.group_by)
+            if loose is not None:
+                message = f"{loose.path} must stand in GROUP BY or inside an aggregate"
+                self._reporter.error(message, loose.span)
+
+    def _check_distinct_order(self, select: Select) -> None:
+        chosen = [column.expression for column in select.columns]
+        for term in select.order_by if select.distinct and chosen else ():
+            if term.expression not in chosen:
+                self._reporter.error("with DISTINCT, ORDER BY takes columns of the SELECT", _span_of(term))
+
+
+def _span_of(term: OrderTerm) -> Span:
+    return term.expression.span
+
+
+def _loose_column(expression: Expression, groups: Sequence[Expression]) -> Column | None:
+    """Return the first column outside aggregates that no group term covers."""
+    if expression in groups or isinstance(expression, Aggregate):
+        return None
+    if isinstance(expression, Column):
+        return None if expression.qualifier in ("OLD", "NEW") else expression
+    for child in children(expression):
+        loose = _loose_column(child, groups)
+        if loose is not None:
+            return loose
+    return None
+
+
+def _lacks_unit(source: FromClass) -> bool:
+    """Whether a name follows OVER and a number alone."""
+    return source.alias is not None and source.over is not None and source.over.unit is Unit.CHRONONS

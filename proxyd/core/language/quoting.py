@@ -1,0 +1,38 @@
+"""Names, texts, numbers and durations as the language writes them."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from proxyd.core.model.expression import Duration, Unit
+
+
+def quote_text(text: str) -> str:
+    """Return a text in single quotes.
+
+    >>> quote_text("it's")
+    "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
+def quote_name(name: str) -> str:
+    """Return a name, or the text of a query, in double quotes."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def format_number(number: int | Decimal) -> str:
+    """Return a number as the scanner reads it."""
+    return str(number)
+
+
+def format_duration(duration: Duration) -> str:
+    """Return an amount and its unit, which is left out for chronons.
+
+    >>> format_duration(Duration(Decimal(5), Unit.MINUTES)), format_duration(Duration(Decimal(10), Unit.CHRONONS))
+    ('5 MINUTES', '10')
+    """
+    amount = format_number(duration.amount)
+    if duration.unit is Unit.CHRONONS:
+        return amount
+    return f"{amount} {duration.unit.value}{'' if duration.amount == 1 else 'S'}"

@@ -1,0 +1,231 @@
+"""Checks of INSERT NOTIFICATION: what it names, its period and its options."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from proxyd.core.language.check_context import CheckSettings, Reporter
+from proxyd.core.language.classes import ClassIndex
+from proxyd.core.language.nodes import InsertNotification, Kind, Located, TimeSpec, Unread
+from proxyd.core.language.printer import format_trigger
+from proxyd.core.language.query_checker import EventScope, QueryChecker, check_trigger
+from proxyd.core.language.source_checker import check_deliveries, once_each, report_repeated
+from proxyd.core.language.value_reader import Values, read_time
+from proxyd.core.language.words import did_you_mean
+from proxyd.core.model.expression import Duration, Select
+from proxyd.core.model.item import EventKind
+from proxyd.core.model.profile import (
+    Anchor,
+    Delivery,
+    Domain,
+    ImportanceTerm,
+    NotificationRule,
+    PageClass,
+    PolicyChoice,
+    PolicyName,
+    Profile,
+    Source,
+    TimePoint,
+    Trigger,
+)
+
+MAX_WEIGHT = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is declared around a rule. ``unread`` is what could not be read."""
+
+    domains: Mapping[str, Domain]
+    sources: Mapping[str, Source]
+    profiles: Mapping[str, Profile]
+    unread: Unread
+
+
+class RuleChecker:
+    """Checks one rule."""
+
+    def __init__(self, known: Known, reporter: Reporter, settings: CheckSettings) -> None:
+        self._known = known
+        self._reporter = reporter
+        self._settings = settings
+        self._values = Values(reporter, settings)
+
+    def check(self, rule: InsertNotification) -> NotificationRule | None:
+        """Return the rule as the daemon runs it; ``None`` where a part of it is missing."""
+        profiles = self._profiles(rule)
+        classes = self._classes(profiles)
+        trigger, query, page_classes = self._read_texts(rule, classes)
+        sources = self._sources(rule, page_classes)
+        self._check_options(rule)
+        start, end = self._period(rule)
+        if trigger is None or query is None or start is None or end is None or rule.utility is None:
+            return None
+        return NotificationRule(
+            name=rule.name.value,
+            profiles=tuple(profile.name for profile in profiles),
+            query=query,
+            trigger=trigger,
+            start=start,
+            end=end,
+            utility=rule.utility.value,
+            source_ids=sources,
+            life=rule.life.value if rule.life else None,
+            importance=rule.importance.value if rule.importance else (),
+            policy=rule.policy.value if rule.policy else PolicyChoice(PolicyName.AUTO),
+            deliveries=_deliveries(rule, profiles),
+            digest=rule.digest.value if rule.digest else None,
+            fingerprint=fingerprint(trigger, [each.value for each in rule.sources]),
+            file=self._reporter.source.file,
+        )
+
+    # ---- names
+
+    def _profiles(self, rule: InsertNotification) -> list[Profile]:
+        report_repeated("profile", rule.profiles, self._reporter)
+        found = []
+        for name in rule.profiles:
+            profile = self._known.profiles.get(name.value)
+            if profile is not None:
+                found.append(profile)
+            elif not self._known.unread.hides(Kind.PROFILE, name.value):
+                suggestion = did_you_mean(name.value, self._known.profiles)
+                self._reporter.error(f"there is no profile {name.value!r}.{suggestion}", name.span)
+        return found
+
+    def _classes(self, profiles: Sequence[Profile]) -> ClassIndex:
+        names = dict.fromkeys(name for profile in profiles for name in profile.domains)
+        domains = [self._known.domains[name] for name in names if name in self._known.domains]
+        complete = bool(profiles) and len(domains) == len(names)
+        return ClassIndex(domains, complete=complete, where=" in the domains of this rule's profiles")
+
+    def _read_texts(
+        self, rule: InsertNotification, classes: ClassIndex
+    ) -> tuple[Trigger | None, Select | None, list[PageClass]]:
+        trigger: Trigger | None = None
+        trigger_class: PageClass | None = None
+        if rule.trigger is not None:
+            checked = check_trigger(rule.trigger, classes, self._reporter, self._values)
+            trigger, trigger_class = checked or (None, None)
+        event = EventScope(rule.trigger.kind if rule.trigger else EventKind.INSERT, trigger_class)
+        query: Select | None = None
+        query_classes: tuple[PageClass, ...] = ()
+        if rule.query is not None:
+            found = QueryChecker(classes, event, self._reporter, self._values).check(rule.query)
+            query, query_classes = found or (None, ())
+        page_classes = ([trigger_class] if trigger_class else []) + list(query_classes)
+        return trigger, query, page_classes
+
+    def _sources(self, rule: InsertNotification, page_classes: Sequence[PageClass]) -> tuple[str, ...]:
+        wanted = {(each.domain, each.name) for each in page_classes}
+        fitting = [s.source_id for s in self._known.sources.values() if (s.domain, s.page_class) in wanted]
+        if not rule.sources:
+            if not fitting and page_classes and not self._known.unread.hides_any(Kind.SOURCE):
+                classes = " or ".join(dict.fromkeys(each.name for each in page_classes))
+                message = f"the notification {rule.name.value!r} has no source of class {classes} yet"
+                self._reporter.warn(message, rule.name.span)
+            return tuple(fitting)
+        report_repeated("source", rule.sources, self._reporter)
+        for name in rule.sources:
+            self._check_named_source(name, fitting, wanted)
+        return tuple(name.value for name in rule.sources)
+
+    def _check_named_source(self, name: Located[str], fitting: Sequence[str], wanted: set[tuple[str, str]]) -> None:
+        source = self._known.sources.get(name.value)
+        if source is None:
+            if not self._known.unread.hides(Kind.SOURCE, name.value):
+                suggestion = did_you_mean(name.value, self._known.sources)
+                self._reporter.error(f"there is no source {name.value!r}.{suggestion}", name.span)
+        elif name.value not in fitting and wanted:
+            classes = " or ".join(sorted({page_class for _, page_class in wanted}))
+            message = f"the source {name.value!r} is of class {source.page_class}; this rule needs {classes}"
+            self._reporter.error(message, name.span)
+
+    # ---- period
+
+    def _period(self, rule: InsertNotification) -> tuple[TimePoint | None, TimePoint | None]:
+        start = self._time(rule.start) if rule.start else None
+        end = self._time(rule.end) if rule.end else None
+        if rule.start is not None and rule.start.anchor is Anchor.NEVER:
+            self._reporter.error("START cannot be NEVER", rule.start.span)
+        elif start is not None and end is not None and rule.end is not None and self._ends_too_early(start, end):
+            self._reporter.error("END must come after START", rule.end.span)
+        return start, end
+
+    def _time(self, spec: TimeSpec) -> TimePoint | None:
+        if spec.anchor is Anchor.ABSOLUTE:
+            seconds = read_time(spec.text or "")
+            if seconds is None:
+                message = (
+                    f"{spec.text!r} is not a time: expected ISO 8601 such as '2026-01-01T00:00:00Z', "
+                    'or an interval beside NOW such as "30 days" + NOW'
+                )
+                self._reporter.error(message, spec.span)
+                return None
+            return TimePoint(Anchor.ABSOLUTE, time_s=seconds)
+        if spec.offset is not None and spec.offset.amount:
+            length = Duration(abs(spec.offset.amount), spec.offset.unit)
+            self._values.durations([("the interval", length)], spec.span)
+        return TimePoint(spec.anchor, spec.offset)
+
+    def _ends_too_early(self, start: TimePoint, end: TimePoint) -> bool:
+        """Return whether END is not after START, where that can be told without knowing NOW."""
+        if end.anchor is not start.anchor:
+            return False
+        chronon_s = self._settings.chronon_s
+        return end.resolve(0.0, chronon_s=chronon_s) <= start.resolve(0.0, chronon_s=chronon_s)
+
+    # ---- options
+
+    def _check_options(self, rule: InsertNotification) -> None:
+        if rule.utility is not None:
+            length = rule.utility.value.length
+            self._values.durations([("the length of the decay", length)], rule.utility.span)
+        if rule.life is not None:
+            self._values.durations([("WINDOW", rule.life.value.window)], rule.life.span)
+        if rule.importance is not None:
+            self._check_importance(rule.importance)
+        if rule.policy is not None:
+            self._check_policy(rule.policy)
+        check_deliveries(rule.deliveries, self._reporter, self._values)
+        if rule.digest is not None:
+            digest, span = rule.digest.value, rule.digest.span
+            self._values.durations([("DIGEST EVERY", digest.every)], span)
+            self._values.at_least_one("AT MOST", digest.at_most, span)
+
+    def _check_importance(self, importance: Located[tuple[ImportanceTerm, ...]]) -> None:
+        span = importance.span
+        for index, term in enumerate(importance.value):
+            if not 0 <= term.weight <= MAX_WEIGHT:
+                self._reporter.error(f"a weight of SET IMPORTANCE must lie between 0 and {MAX_WEIGHT}", span)
+            if term.during is None and index < len(importance.value) - 1:
+                self._reporter.error("OTHERWISE must come last in SET IMPORTANCE", span)
+            if term.during is not None:
+                self._values.during(term.during, span)
+            if term.zone is not None:
+                self._values.zone(term.zone, span)
+
+    def _check_policy(self, policy: Located[PolicyChoice]) -> None:
+        choice, span = policy.value, policy.span
+        self._values.at_least_one("the number of probes", choice.probes, span)
+        lengths = [("the period of UNIFORM", choice.period), ("the period of DOE", choice.per)]
+        self._values.durations([*lengths, ("SPACING", choice.spacing)], span)
+
+
+def fingerprint(trigger: Trigger, named_sources: Sequence[str]) -> str:
+    """Return what changes exactly when a rule's trigger class, condition or FROM SOURCES do.
+
+    A rule that names no sources is for all of its classes, whichever they are now.
+    """
+    canonical = "\n".join([format_trigger(trigger), *sorted(named_sources)])
+    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _deliveries(rule: InsertNotification, profiles: Sequence[Profile]) -> tuple[Delivery, ...]:
+    """Return the rule's own deliveries, else those of its profiles, one to each address."""
+    if rule.no_delivery:
+        return ()
+    own = [each.value for each in rule.deliveries]
+    return once_each(own or [each for profile in profiles for each in profile.deliveries])

@@ -1,0 +1,208 @@
+"""Texts into words, numbers, quoted texts, signs and comments, each with its place in the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from proxyd.core.language.nodes import SourceText
+from proxyd.errors import RuleSyntaxError
+
+
+class Shape(Enum):
+    """What a raw token looks like; what it means is the parser's business."""
+
+    WORD = "word"
+    NUMBER = "number"
+    TEXT = "text in single quotes"
+    QUOTED = "text in double quotes"
+    SIGN = "sign"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class RawToken:
+    """A token; ``value`` is without quotes, ``places`` the offset in the file of each character of a quoted value.
+
+    ``broken`` marks one whose quote is not closed: that is reported already, and its value means nothing.
+    """
+
+    shape: Shape
+    value: str
+    start: int
+    stop: int
+    places: tuple[int, ...] = ()
+    broken: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment as written, with its marks."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What one text holds; ``tokens`` ends with an ``END`` token."""
+
+    tokens: tuple[RawToken, ...]
+    comments: tuple[Comment, ...]
+    errors: tuple[RuleSyntaxError, ...]
+
+
+_TOKEN = re.compile(
+    r"""(?P<space>[\s\ufeff]+)
+      | (?P<comment>--[^\n]*|/\*.*?\*/)
+      | (?P<open_comment>/\*)
+      | (?P<NUMBER>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?!\w))
+      | (?P<WORD>[^\W\d]\w*)
+      | (?P<bad_number>[0-9][\w.]*)
+      | (?P<TEXT>'(?:[^']|'')*(?:'|\Z))
+      | (?P<QUOTED>"(?:[^"]|"")*(?:"|\Z))
+      | (?P<SIGN>::|<>|<=|>=|!=|\|\||[(),.;:=<>+\-*/%])
+      | (?P<strange>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z]+)")
+_UNITS = ("SECONDS", "MINUTES", "HOURS", "DAYS", "WEEKS", "CHRONONS")
+_HEADING = re.compile(
+    r"^[ \t]*(?=(?:SET|INTO|START|END|CREATE|INSERT|DROP|FROM[ \t]+SOURCES?)\b[ \t]*[\w\"'])",
+    re.IGNORECASE | re.MULTILINE,
+)
+_MAX_ERRORS = 100
+
+
+class _Scanner:
+    """Reads one text from left to right. ``place`` maps an offset of it to the file."""
+
+    def __init__(self, source: SourceText, text: str, place: Callable[[int], int]) -> None:
+        self._source = source
+        self._text = text
+        self._place = place
+        self._tokens: list[RawToken] = []
+        self._comments: list[Comment] = []
+        self._errors: list[RuleSyntaxError] = []
+
+    def scan(self) -> Scan:
+        position = 0
+        while position < len(self._text):
+            match = _TOKEN.match(self._text, position)
+            assert match is not None
+            position = self._take(match)
+        end = self._place(len(self._text))
+        self._tokens.append(RawToken(Shape.END, "", end, end))
+        return Scan(tuple(self._tokens), tuple(self._comments), tuple(self._errors[:_MAX_ERRORS]))
+
+    def _take(self, match: re.Match[str]) -> int:
+        """Keep one match; return where reading goes on."""
+        kind = match.lastgroup or ""
+        start, stop = match.span()
+        if kind == "comment":
+            self._comments.append(Comment(match[0].rstrip(), self._place(start)))
+        elif kind == "open_comment":
+            self._error("this comment is not closed: expected '*/'", start, stop)
+            return len(self._text)
+        elif kind in ("TEXT", "QUOTED"):
+            return self._take_quoted(Shape[kind], start, stop)
+        elif kind == "strange":
+            return self._skip_strange(start)
+        elif kind == "bad_number" or (kind == "NUMBER" and not _is_small(match[0])):
+            self._error(f"{_short(match[0])} is not a number this language can hold{_meant(match[0])}", start, stop)
+            self._keep(Shape.NUMBER, "1", start, stop)
+        elif kind != "space":
+            self._keep(Shape[kind], match[0], start, stop)
+        return stop
+
+    def _take_quoted(self, shape: Shape, start: int, stop: int) -> int:
+        mark = self._text[start]
+        closed = stop - start >= 2 and self._text[stop - 1] == mark and _is_closed(self._text[start:stop], mark)
+        heading = _HEADING.search(self._text, start + 1, stop)
+        runs_on = heading is not None and (not closed or self._text[stop : stop + 1].isalnum())
+        if closed and not runs_on:
+            places = tuple(self._place(at) for at in _inner_offsets(self._text, start, stop, mark))
+            value = self._text[start + 1 : stop - 1].replace(mark * 2, mark)
+            self._tokens.append(RawToken(shape, value, self._place(start), self._last(stop), places))
+            return stop
+        resume = heading.end() if heading is not None else len(self._text)
+        kind = "single" if mark == "'" else "double"
+        self._error(f"this {kind} quote is not closed", start, start + 1)
+        self._tokens.append(RawToken(shape, "?", self._place(start), self._place(start) + 1, broken=True))
+        return resume
+
+    def _skip_strange(self, start: int) -> int:
+        stop = start + 1
+        while stop < len(self._text) and _is_strange(self._text, stop):
+            stop += 1
+        self._error(f"{_short(self._text[start:stop])} has no meaning here", start, stop)
+        return stop
+
+    def _keep(self, shape: Shape, value: str, start: int, stop: int) -> None:
+        self._tokens.append(RawToken(shape, value, self._place(start), self._last(stop)))
+
+    def _last(self, stop: int) -> int:
+        return self._place(stop - 1) + 1
+
+    def _error(self, message: str, start: int, stop: int) -> None:
+        self._errors.append(
+            RuleSyntaxError(
+                message,
+                text=self._source.text,
+                start=self._place(start),
+                stop=self._last(stop),
+                file=self._source.file,
+            )
+        )
+
+
+def scan(source: SourceText) -> Scan:
+    """Return the tokens of a whole file."""
+    return _Scanner(source, source.text, lambda offset: offset).scan()
+
+
+def scan_inner(source: SourceText, quoted: RawToken) -> Scan:
+    """Return the tokens of a text in double quotes, placed in the file."""
+    places: Sequence[int] = quoted.places
+    end = quoted.stop - 1
+    return _Scanner(source, quoted.value, lambda at: places[at] if at < len(places) else end).scan()
+
+
+def _is_closed(quoted: str, mark: str) -> bool:
+    """Whether the last mark closes the text rather than being half of a doubled one."""
+    return quoted[1:-1].count(mark) % 2 == 0
+
+
+def _inner_offsets(text: str, start: int, stop: int, mark: str) -> Iterator[int]:
+    at = start + 1
+    while at < stop - 1:
+        yield at
+        at += 2 if text[at] == mark else 1
+
+
+def _is_strange(text: str, at: int) -> bool:
+    match = _TOKEN.match(text, at)
+    return match is not None and match.lastgroup == "strange"
+
+
+def _is_small(number: str) -> bool:
+    """Whether a number can be computed with: at most 30 characters, its exponent within 30."""
+    _, _, exponent = number.lower().partition("e")
+    return len(number) <= 30 and abs(int(exponent or 0)) <= 30
+
+
+def _meant(text: str) -> str:
+    """Return how a time is written, where a text is a number with a unit.
+
+    >>> _meant("2s"), _meant("1.5Hours"), _meant("0x10")
+    (': write 2 SECONDS', ': write 1.5 HOURS', '')
+    """
+    time = _TIME.fullmatch(text)
+    units = [unit for unit in _UNITS if time and unit.startswith(time[2].upper())]
+    return f": write {time[1]} {units[0]}" if time and units else ""
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 30 else text[:30] + "...")

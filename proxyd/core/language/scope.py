@@ -1,0 +1,104 @@
+"""Which fields an expression can name, and what the names it uses resolve to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proxyd.core.language.check_context import Reporter
+from proxyd.core.language.words import did_you_mean
+from proxyd.core.model.expression import Column
+from proxyd.core.model.item import EventKind
+from proxyd.core.model.profile import Field, FieldType, PageClass
+
+OLD_AND_NEW = {
+    EventKind.INSERT: ("NEW",),
+    EventKind.UPDATE: ("OLD", "NEW"),
+    EventKind.DELETE: ("OLD",),
+}
+"""The versions of an item that an event has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A class by the name an expression can give it; ``implicit`` bindings are also meant by bare fields."""
+
+    name: str
+    page_class: PageClass
+    implicit: bool = True
+
+
+def find_fields(page_class: PageClass, written: str) -> list[Field]:
+    """Return the field of that path, or those whose path ends with it, whatever the case."""
+    folded = written.lower()
+    exact = [each for each in page_class.fields if each.path.lower() == folded]
+    return exact or [each for each in page_class.fields if each.path.lower().endswith(f".{folded}")]
+
+
+class Scope:
+    """The classes an expression sees. With ``qualify`` a resolved column keeps the name of its class.
+
+    ``event`` is what a trigger waits for: it decides which of OLD and NEW there are.
+    """
+
+    def __init__(
+        self, bindings: Sequence[Binding], *, event: EventKind, event_class: PageClass | None, qualify: bool = False
+    ) -> None:
+        self._bindings = tuple(bindings)
+        self._event = event
+        self._event_class = event_class
+        self._qualify = qualify
+
+    def resolve(self, column: Column, reporter: Reporter) -> tuple[Column, FieldType | None]:
+        """Return the column by its declared path and its type; report a name that means no field or several."""
+        first, _, rest = column.path.partition(".")
+        if rest and first.upper() in ("OLD", "NEW"):
+            return self._resolve_version(column, first.upper(), rest, reporter)
+        named = [each for each in self._bindings if rest and each.name.casefold() == first.casefold()]
+        if named:
+            return self._pick(column, rest, named, reporter)
+        return self._pick(column, column.path, [each for each in self._bindings if each.implicit], reporter)
+
+    def _resolve_version(
+        self, column: Column, version: str, path: str, reporter: Reporter
+    ) -> tuple[Column, FieldType | None]:
+        if version not in OLD_AND_NEW[self._event]:
+            reporter.error(f"ON {self._event.name} has no {version}", column.span)
+            return column, None
+        if self._event_class is None:
+            return column, None
+        binding = Binding(version, self._event_class)
+        resolved, type_ = self._pick(column, path, [binding], reporter)
+        return Column(resolved.path, version, column.span), type_
+
+    def _pick(
+        self, column: Column, path: str, bindings: Sequence[Binding], reporter: Reporter
+    ) -> tuple[Column, FieldType | None]:
+        found = [(binding, field) for binding in bindings for field in find_fields(binding.page_class, path)]
+        exact = [pair for pair in found if pair[1].path.lower() == path.lower()]
+        found = exact or found
+        if len(found) == 1:
+            binding, field = found[0]
+            return Column(field.path, binding.name if self._qualify else None, column.span), field.type
+        if found:
+            _report_ambiguous(column, found, reporter)
+        else:
+            _report_unknown(column, path, bindings, reporter)
+        return column, None
+
+
+def _report_ambiguous(column: Column, found: Sequence[tuple[Binding, Field]], reporter: Reporter) -> None:
+    several = len({binding.name for binding, _ in found}) > 1
+    names = [f"{binding.name}.{field.path}" if several else field.path for binding, field in found]
+    shown = " or ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    reporter.error(f"{column.path} could mean {shown}: write one of them", column.span)
+
+
+def _report_unknown(column: Column, path: str, bindings: Sequence[Binding], reporter: Reporter) -> None:
+    classes = " and ".join(binding.page_class.name for binding in bindings)
+    paths = [field.path for binding in bindings for field in binding.page_class.fields]
+    known = [*paths, *(known.rpartition(".")[2] for known in paths)]
+    suggestion = did_you_mean(path, known)
+    if not suggestion and len(paths) <= 8:
+        suggestion = f" It has {', '.join(paths)}."
+    reporter.error(f"{classes} has no field {path}.{suggestion}", column.span)

@@ -1,0 +1,129 @@
+"""Checks of CREATE SOURCE, CREATE PROFILE and deliveries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from proxyd.core.language.check_context import Reporter
+from proxyd.core.language.classes import ClassIndex
+from proxyd.core.language.nodes import CreateProfile, CreateSource, Kind, Located, Unread
+from proxyd.core.language.value_reader import Values
+from proxyd.core.language.words import did_you_mean
+from proxyd.core.model.profile import Auth, Delivery, MailDelivery, Politeness, Profile, Source, WebhookDelivery
+
+
+def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporter, values: Values) -> Source | None:
+    """Return the source; ``None`` where its class cannot be found."""
+    values.url(statement.url.value, statement.url.span)
+    _check_options(statement, reporter, values)
+    page_class = classes.find(statement.page_class, reporter)
+    if page_class is None:
+        return None
+    return Source(
+        source_id=statement.name.value,
+        page_class=page_class.name,
+        domain=page_class.domain,
+        url=statement.url.value,
+        politeness=statement.politeness.value if statement.politeness else None,
+        expect=statement.expect.value if statement.expect else None,
+        zone=statement.zone.value if statement.zone else None,
+        freshness=statement.freshness.value if statement.freshness else None,
+        headers=tuple(header.value for header in statement.headers),
+        auth=statement.auth.value if statement.auth else None,
+        websub=statement.websub.value if statement.websub else None,
+        robots=statement.robots.value if statement.robots else None,
+    )
+
+
+def _check_options(statement: CreateSource, reporter: Reporter, values: Values) -> None:
+    if statement.politeness is not None:
+        _check_politeness(statement.politeness, values)
+    if statement.expect is not None:
+        expect, span = statement.expect.value, statement.expect.span
+        values.durations([("the period of EXPECT", expect.per)], span)
+        if expect.amount <= 0:
+            reporter.error("EXPECT must be more than 0; leave it out where nothing is known", span)
+    if statement.zone is not None:
+        values.zone(statement.zone.value, statement.zone.span)
+    if statement.auth is not None:
+        _check_auth(statement.auth, reporter, values)
+    for header in statement.headers:
+        values.header(*header.value, header.span)
+    if statement.websub is not None and statement.websub.value:
+        values.websub(statement.websub.span)
+
+
+def _check_politeness(politeness: Located[Politeness], values: Values) -> None:
+    limit, span = politeness.value, politeness.span
+    values.at_least_one("the number of probes", limit.probes, span)
+    values.durations([("the period of POLITENESS", limit.per), ("SPACING", limit.spacing)], span)
+
+
+def _check_auth(auth: Located[Auth], reporter: Reporter, values: Values) -> None:
+    values.secret(auth.value.secret, auth.span)
+    user = auth.value.user
+    if user is not None and (not user.isprintable() or ":" in user):
+        reporter.error("the user of AUTH BASIC takes printable characters other than ':'", auth.span)
+
+
+def check_profile(
+    statement: CreateProfile, domains: Collection[str], reporter: Reporter, values: Values, unread: Unread
+) -> Profile:
+    """Return the profile; domains that could not be read do not count as unknown."""
+    name = statement.name
+    if not statement.domains:
+        reporter.error(f"the profile {name.value!r} names no DOMAIN", name.span)
+    for language in statement.languages:
+        if language.value.upper() != "SQL":
+            reporter.error(f'the LANGUAGE of a profile is "SQL"; found {language.value!r}', language.span)
+    if len(statement.languages) > 1:
+        reporter.error("LANGUAGE is given twice", statement.languages[1].span)
+    for kind, names in (("DOMAIN", statement.domains), ("USER", statement.users)):
+        report_repeated(kind, names, reporter)
+    for domain in statement.domains:
+        if domain.value not in domains and not unread.hides(Kind.DOMAIN, domain.value):
+            suggestion = did_you_mean(domain.value, domains)
+            reporter.error(f"there is no domain {domain.value!r}.{suggestion}", domain.span)
+    check_deliveries(statement.deliveries, reporter, values)
+    return Profile(
+        name=name.value,
+        domains=tuple(domain.value for domain in statement.domains),
+        users=tuple(user.value for user in statement.users),
+        deliveries=once_each(delivery.value for delivery in statement.deliveries),
+        file=reporter.source.file,
+    )
+
+
+def report_repeated(kind: str, names: Iterable[Located[str]], reporter: Reporter) -> None:
+    """Report names that a list holds twice."""
+    seen: set[str] = set()
+    for name in names:
+        if name.value in seen:
+            reporter.error(f"{kind} {name.value!r} is listed twice", name.span)
+        seen.add(name.value)
+
+
+def once_each(deliveries: Iterable[Delivery]) -> tuple[Delivery, ...]:
+    """Return the first delivery to each address."""
+    found: dict[str, Delivery] = {}
+    for delivery in deliveries:
+        found.setdefault(delivery.endpoint, delivery)
+    return tuple(found.values())
+
+
+def check_deliveries(deliveries: Iterable[Located[Delivery]], reporter: Reporter, values: Values) -> None:
+    """Report addresses, secrets and forms that do not fit, and addresses that are named twice."""
+    endpoints: set[str] = set()
+    for each in deliveries:
+        delivery, span = each.value, each.span
+        if delivery.endpoint in endpoints:
+            reporter.warn("this address is delivered to already; only the first is used", span)
+        endpoints.add(delivery.endpoint)
+        if isinstance(delivery, WebhookDelivery):
+            values.url(delivery.url, span)
+            values.secret(delivery.secret, span)
+        elif isinstance(delivery, MailDelivery):
+            values.mail(delivery.address, span)
+            values.can_mail(span)
+        else:
+            values.channel(delivery.url, span)

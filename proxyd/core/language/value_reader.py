@@ -1,0 +1,217 @@
+"""Checks of single values: addresses, zones, secrets, lengths of time, times, parts of the week."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from urllib.parse import urlsplit
+from zoneinfo import available_timezones
+
+from proxyd.core.language.check_context import CheckSettings, Reporter
+from proxyd.core.language.words import did_you_mean
+from proxyd.core.model.expression import Duration, Span, Unit
+from proxyd.core.model.profile import SecretRef
+
+MAX_YEARS = 100
+_YEAR_S = 366 * 86400
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_MAIL = re.compile(r"[^@\s]{1,64}@[^@\s.]+(?:\.[^@\s.]+)*")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_OWN_HEADERS = {
+    "host": "the address sets it",
+    "content-length": "the request sets it",
+    "transfer-encoding": "the request sets it",
+    "connection": "the request sets it",
+    "accept-encoding": "the request sets it",
+    "expect": "the request sets it",
+    "te": "the request sets it",
+    "upgrade": "the request sets it",
+    "user-agent": "it says who asks; see the setting contact",
+    "authorization": "use AUTH",
+    "proxy-authorization": "use AUTH",
+    "if-none-match": "the daemon sets it",
+    "if-modified-since": "the daemon sets it",
+}
+_DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_DURING = re.compile(
+    r"\s*(?P<days>[A-Za-z]{3}(?:\s*[-,]\s*[A-Za-z]{3})*)?"
+    r"\s*(?:(?P<from>[0-9]{1,2}:[0-9]{2})\s*-\s*(?P<to>[0-9]{1,2}:[0-9]{2}))?\s*"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class During:
+    """A part of the week: days (0 is Monday) from ``start`` to ``stop``, in minutes of the day, ``stop`` outside.
+
+    Where ``stop`` is not after ``start`` it lies in the next day.
+    """
+
+    days: frozenset[int]
+    start: int
+    stop: int
+
+
+def parse_during(text: str) -> During | None:
+    """Return the part of the week a text names, or ``None`` if it names none.
+
+    >>> during = parse_during("Mon-Fri 09:00-18:00")
+    >>> sorted(during.days), during.start, during.stop
+    ([0, 1, 2, 3, 4], 540, 1080)
+    """
+    match = _DURING.fullmatch(text)
+    if match is None or not text.strip():
+        return None
+    days = _read_days(match["days"])
+    start, stop = (_read_minute(each) for each in (match["from"] or "0:00", match["to"] or "24:00"))
+    if days is None or start is None or stop is None or start in (stop, 1440):
+        return None
+    return During(days, start, stop)
+
+
+def _read_days(text: str | None) -> frozenset[int] | None:
+    if text is None:
+        return frozenset(range(7))
+    days: set[int] = set()
+    for part in text.lower().split(","):
+        ends = [end.strip() for end in part.split("-")]
+        if len(ends) > 2 or not set(ends) <= set(_DAYS):
+            return None
+        first, last = _DAYS.index(ends[0]), _DAYS.index(ends[-1])
+        days.update((first + step) % 7 for step in range((last - first) % 7 + 1))
+    return frozenset(days)
+
+
+def _read_minute(text: str) -> int | None:
+    hour, minute = (int(part) for part in text.split(":"))
+    total = hour * 60 + minute
+    return total if minute < 60 and total <= 1440 else None
+
+
+def read_time(text: str) -> float | None:
+    """Return the unix seconds of an ISO 8601 time, taken as UTC where it has no offset; ``None`` if it is none.
+
+    >>> read_time("2026-01-01T00:00:00Z"), read_time("tomorrow")
+    (1767225600.0, None)
+    """
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+@cache
+def _zones() -> frozenset[str]:
+    return frozenset(available_timezones())
+
+
+class Values:
+    """Checks values and reports what is wrong with them."""
+
+    def __init__(self, reporter: Reporter, settings: CheckSettings) -> None:
+        self._reporter = reporter
+        self._settings = settings
+
+    def url(self, url: str, span: Span) -> None:
+        """Report an address that is not an absolute http or https one, or that holds credentials."""
+        problem = _url_problem(url)
+        if problem:
+            self._reporter.error(f"{problem}: expected an address such as 'https://example.org/feed'", span)
+
+    def websub(self, span: Span) -> None:
+        """Warn of WEBSUB ON where no hub can reach the daemon."""
+        if not self._settings.can_subscribe:
+            self._reporter.warn("WEBSUB ON has no effect while the setting public_url is empty", span)
+
+    def zone(self, zone: str, span: Span) -> None:
+        """Report a name that is not an IANA time zone."""
+        if zone not in _zones():
+            suggestion = did_you_mean(zone, sorted(_zones()))
+            self._reporter.error(f"{zone!r} is not a time zone.{suggestion}", span)
+
+    def secret(self, secret: SecretRef, span: Span) -> None:
+        """Report an environment name outside the prefix, and a file name that is a path."""
+        prefix = self._settings.secret_env_prefix
+        if secret.kind == "file":
+            if _FILE_NAME.fullmatch(secret.name) is None:
+                message = f"SECRET FILE takes the plain name of a file in the secrets folder; found {secret.name!r}"
+                self._reporter.error(message, span)
+        elif _ENV_NAME.fullmatch(secret.name) is None:
+            self._reporter.error(f"{secret.name!r} is not a name of an environment variable", span)
+        elif not secret.name.startswith(prefix) or secret.name == prefix:
+            message = f"the name of a secret must start with {prefix!r}; found {secret.name!r}"
+            self._reporter.error(message, span)
+
+    def mail(self, address: str, span: Span) -> None:
+        """Report a text that is not a mail address."""
+        if _MAIL.fullmatch(address) is None:
+            self._reporter.error(f"{address!r} is not a mail address", span)
+
+    def can_mail(self, span: Span) -> None:
+        """Warn of DELIVERY MAIL where nothing takes mail."""
+        if not self._settings.can_mail:
+            self._reporter.warn("DELIVERY MAIL waits while the settings smtp and mail_from are empty", span)
+
+    def channel(self, url: str, span: Span) -> None:
+        """Report a text that is no address; warn of a scheme that nothing is sent to."""
+        scheme, separator, _ = url.partition("://")
+        if not separator:
+            self._reporter.error(f"CHANNEL takes an address such as 'ntfy://topic'; found {url!r}", span)
+        elif self._settings.channel_schemes is not None and scheme.lower() not in self._settings.channel_schemes:
+            message = f"nothing is sent to {scheme}:// while the setting channel_schemes does not name it"
+            self._reporter.warn(message, span)
+        elif not self._settings.has_channels:
+            self._reporter.warn("nothing is sent to a CHANNEL while proxyd[apprise] is not installed", span)
+
+    def header(self, name: str, value: str, span: Span) -> None:
+        """Report a header that cannot be sent, or that is not a rule's to set."""
+        if _HEADER_NAME.fullmatch(name) is None:
+            self._reporter.error(f"{name!r} is not a name of a header", span)
+        elif name.lower() in _OWN_HEADERS:
+            self._reporter.error(f"HEADER cannot set {name}: {_OWN_HEADERS[name.lower()]}", span)
+        if any(ord(char) < 32 or ord(char) > 126 for char in value):
+            self._reporter.error("the value of a header takes printable ASCII only", span)
+
+    def during(self, text: str, span: Span) -> None:
+        """Report a text that names no part of the week."""
+        if parse_during(text) is None:
+            message = f"DURING takes days and hours such as 'Mon-Fri 09:00-18:00'; found {text!r}"
+            self._reporter.error(message, span)
+
+    def durations(self, named: Iterable[tuple[str, Duration | None]], span: Span) -> None:
+        """Report lengths of time that are zero, endless or half a chronon."""
+        for name, duration in named:
+            if duration is not None:
+                self._duration(name, duration, span)
+
+    def _duration(self, name: str, duration: Duration, span: Span) -> None:
+        if duration.amount <= 0:
+            self._reporter.error(f"{name} must be longer than 0", span)
+        elif duration.in_seconds(chronon_s=self._settings.chronon_s) > MAX_YEARS * _YEAR_S:
+            self._reporter.error(f"{name} must not be longer than {MAX_YEARS} years", span)
+        elif duration.unit is Unit.CHRONONS and duration.amount % 1:
+            self._reporter.error(f"{name} must be a whole number of chronons", span)
+
+    def at_least_one(self, name: str, count: int | None, span: Span) -> None:
+        """Report a count below 1 or beyond a million."""
+        if count is not None and not 1 <= count <= 1_000_000:
+            self._reporter.error(f"{name} must lie between 1 and 1000000", span)
+
+
+def _url_problem(url: str) -> str | None:
+    if not url.isascii() or any(ord(char) <= 32 or ord(char) == 127 for char in url):
+        return "an address takes printable ASCII without spaces"
+    try:
+        parts = urlsplit(url)
+        host, _port = parts.hostname, parts.port
+    except ValueError:
+        return f"{url!r} is not an address"
+    if parts.scheme not in ("http", "https") or not host:
+        return f"{url!r} is not an http or https address"
+    if parts.username is not None or parts.password is not None:
+        return "an address must not hold a user or password"
+    return None

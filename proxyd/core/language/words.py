@@ -1,0 +1,169 @@
+"""The words of the language: which are keywords, what users call them, and hints at what was meant."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from functools import cache
+
+from lark import Lark
+from lark.lexer import PatternStr
+
+from proxyd.errors import NotFoundError, nearest
+
+START_RULES = ("statement_head", "source_option", "profile_option", "clause", "select", "trigger")
+
+AGGREGATES = frozenset({"COUNT", "SUM", "MIN", "MAX", "AVG"})
+
+_SQL_WORDS = "AND AS BETWEEN DISTINCT FALSE FROM GROUP HAVING IN IS LIKE LIMIT NOT NULL ON OR ORDER SELECT TRUE WHERE"
+RESERVED = AGGREGATES | frozenset(_SQL_WORDS.split())
+"""Words that are quoted where a query or condition uses them as names."""
+
+_PLURALS = {
+    f"{noun}S": noun
+    for noun in (
+        "CHRONON",
+        "SECOND",
+        "MINUTE",
+        "HOUR",
+        "DAY",
+        "WEEK",
+        "PROBE",
+        "ITEM",
+        "SOURCE",
+        "DOMAIN",
+        "PROFILE",
+        "USER",
+        "NOTIFICATION",
+        "LANGUAGE",
+    )
+}
+_SHOWN = {
+    "NAME": "a name",
+    "TEXT": "a text in single quotes",
+    "QUOTED": "a text in double quotes",
+    "NUMBER": "a number",
+    "STRING": "String",
+    "INTEGER": "Integer",
+    "DECIMAL": "Decimal",
+    "BOOLEAN": "Boolean",
+    "TIMESTAMP": "Timestamp",
+    "PROBE": "PROBES",
+    "ITEM": "ITEMS",
+}
+_UNITS = frozenset({"CHRONON", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK"})
+_VALUES = frozenset({"NAME", "NUMBER", "TEXT"})
+_OPERAND = _VALUES | AGGREGATES | {"(", "-", "+", "NOT", "NULL", "TRUE", "FALSE"}
+_OPERATORS = frozenset(
+    {"+", "-", "*", "/", "%", "||", "=", "<>", "!=", "<", "<=", ">", ">="}
+    | {"LIKE", "IN", "IS", "BETWEEN", "REGEXP", "NOT", "AND", "OR"}
+)
+
+
+@cache
+def load_grammar() -> Lark:
+    """Return the compiled grammar; its lexer is not used, pieces feed it words."""
+    return Lark.open_from_package(
+        "proxyd.core.language",
+        "grammar.lark",
+        parser="lalr",
+        start=list(START_RULES),
+        propagate_positions=True,
+        maybe_placeholders=False,
+    )
+
+
+@cache
+def _terminals() -> dict[str, str]:
+    """Return terminal names by the word or sign they stand for."""
+    return {t.pattern.value: t.name for t in load_grammar().terminals if isinstance(t.pattern, PatternStr)}
+
+
+@cache
+def _spellings() -> dict[str, str]:
+    return {name: spelling for spelling, name in _terminals().items()}
+
+
+@cache
+def get_keywords() -> frozenset[str]:
+    """Return every keyword, in capitals and singular."""
+    return frozenset(word for word in _terminals() if word.isalpha())
+
+
+def get_keyword(word: str) -> str | None:
+    """Return the keyword a bare word can stand for, in capitals and singular."""
+    if not word.isascii():
+        return None
+    upper = word.upper()
+    keyword = _PLURALS.get(upper, upper)
+    return keyword if keyword in get_keywords() else None
+
+
+def get_terminal(spelling: str) -> str | None:
+    """Return the grammar's name for a keyword or sign."""
+    return _terminals().get(spelling)
+
+
+def describe(terminals: Collection[str], extra: Iterable[str] = ()) -> list[str]:
+    """Return what is expected in users' words, phrases first.
+
+    >>> describe({"NAME", "SUP", "COMMA"}, ["';'"])
+    ['a name', 'SUP', "','", "';'"]
+    """
+    spelled = {_spellings().get(name, name) for name in terminals if name != "$END"}
+    phrases: list[str] = []
+    if spelled >= _VALUES and "(" in spelled:
+        spelled -= _OPERAND
+        phrases.append("an expression")
+    elif spelled >= {"+", "*"}:
+        spelled -= _OPERATORS | {"."}
+        phrases.append("an operator")
+    if spelled >= _UNITS:
+        spelled -= _UNITS
+        phrases.append("a unit of time such as MINUTES")
+    if len(spelled) + len(phrases) > 1:
+        spelled.discard(".")
+    words = sorted(word for word in spelled if word.isalpha() and word not in ("NAME", "TEXT", "NUMBER", "QUOTED"))
+    values = [_SHOWN[word] for word in ("NAME", "NUMBER", "TEXT", "QUOTED") if word in spelled]
+    signs = [f"'{word}'" for word in sorted(spelled) if not word.isalpha()]
+    return phrases + values + [_SHOWN.get(word, word) for word in words] + signs + list(extra)
+
+
+def expected(terminals: Collection[str], extra: Iterable[str] = ()) -> str:
+    """Return ``expected X`` or ``expected one of: X, Y``."""
+    shown = describe(terminals, extra)
+    return f"expected {shown[0]}" if len(shown) == 1 else f"expected one of: {', '.join(shown)}"
+
+
+_MOST_COMPARED = 2000
+
+
+def did_you_mean(written: str, known: Iterable[str]) -> str:
+    """Return `` Did you mean X?`` with a leading space, or nothing.
+
+    >>> did_you_mean("Strng", ["String", "Integer"])
+    ' Did you mean String?'
+    """
+    close = nearest(written, known)
+    return f" Did you mean {close}?" if close is not None else ""
+
+
+def no_such(kind: str, name: str, known: Collection[str]) -> NotFoundError:
+    """Return the error that nothing is called so, with the nearest name, which among very many is not looked for.
+
+    >>> print(no_such("source", "pyhton", ["python", "kernel"]))
+    there is no source 'pyhton'. Did you mean python?
+    """
+    hint = did_you_mean(name, known) if len(known) <= _MOST_COMPARED else ""
+    return NotFoundError(f"there is no {kind} {name!r}" + (f".{hint}" if hint else ""))
+
+
+def suggest_keyword(written: str, terminals: Collection[str]) -> str:
+    """Return a suggestion among expected keywords; two keywords written as one are taken apart."""
+    keywords = get_keywords()
+    spelled = {_spellings().get(name, "") for name in terminals} & keywords
+    upper = written.upper()
+    for keyword in sorted(spelled):
+        rest = upper.removeprefix(keyword)
+        if rest != upper and get_keyword(rest) is not None:
+            return f" Did you mean {keyword} {rest}?"
+    return did_you_mean(written, sorted(_SHOWN.get(word, word) for word in spelled))

@@ -1,0 +1,73 @@
+"""The probing budget ``C_j``: probes allowed per chronon, over all sources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import floor
+from zoneinfo import ZoneInfo
+
+from proxyd.core.model.chronon import Chronon, ChrononGrid
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetHours:
+    """A rate for the hours of the day from ``start`` to ``stop``, which may run over midnight.
+
+    Examples
+    --------
+    >>> BudgetHours(start=22, stop=6, per_s=2.0).holds_at(23)
+    True
+    """
+
+    start: int
+    stop: int
+    per_s: float
+
+    def holds_at(self, hour: int) -> bool:
+        """Whether ``hour`` (0..23) is one of them."""
+        if self.start < self.stop:
+            return self.start <= hour < self.stop
+        return hour >= self.start or hour < self.stop
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Probes per second, by hour of day; the first entry of ``hours`` that holds decides.
+
+    >>> Budget(1.0).capacity(7, ChrononGrid(10.0))
+    10
+    >>> [Budget(0.25).capacity(j, ChrononGrid(1.0)) for j in range(8)]
+    [0, 0, 0, 1, 0, 0, 0, 1]
+    """
+
+    per_s: float
+    hours: tuple[BudgetHours, ...] = ()
+
+    def rate_per_s(self, time_s: float, zone: ZoneInfo | None = None) -> float:
+        """Return probes per second allowed at ``time_s`` (unix seconds)."""
+        if not self.hours:
+            return self.per_s
+        hour = datetime.fromtimestamp(time_s, zone or UTC).hour
+        return self._per_s_at(hour)
+
+    def _per_s_at(self, hour: int) -> float:
+        return next((entry.per_s for entry in self.hours if entry.holds_at(hour)), self.per_s)
+
+    @property
+    def mean_per_s(self) -> float:
+        """Probes per second over a whole day.
+
+        >>> Budget(1.0, (BudgetHours(start=22, stop=4, per_s=5.0),)).mean_per_s
+        2.0
+        """
+        return sum(map(self._per_s_at, range(24))) / 24
+
+    def capacity(self, chronon: Chronon, grid: ChrononGrid, zone: ZoneInfo | None = None) -> int:
+        """Return ``C_j``, the whole probes of ``chronon``.
+
+        A fractional rate is rounded so that any run of chronons gets its rate to within one probe; what one chronon
+        does not use, the next does not get.
+        """
+        per_chronon = self.rate_per_s(grid.start_s(chronon), zone) * grid.length_s
+        return floor((chronon + 1) * per_chronon + 1e-9) - floor(chronon * per_chronon + 1e-9)

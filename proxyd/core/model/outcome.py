@@ -1,0 +1,163 @@
+"""What a probe ended in: a value, whatever the world did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from urllib.parse import urlsplit
+
+from proxyd.core.model.item import Item
+from proxyd.core.model.profile import Auth, PageClass
+
+
+class OutcomeKind(Enum):
+    """Every way a probe can end; the values are the label of ``proxyd_probes_total``."""
+
+    CHANGED = "changed"  # a document was parsed; items holds its whole window
+    SAME_BODY = "same_body"  # 200, but the same bytes as last time: not parsed
+    NOT_MODIFIED = "not_modified"  # 304
+    THROTTLED = "throttled"  # 429 or 503
+    GONE = "gone"  # 410
+    HTTP_ERROR = "http_error"  # any other status that is no success
+    TIMEOUT = "timeout"
+    UNREACHABLE = "unreachable"  # DNS, connection, TLS, cut off in the middle
+    BLOCKED = "blocked"  # the network guard refused an address, a scheme or a port
+    DISALLOWED = "disallowed"  # robots.txt forbids it
+    NO_SECRET = "no_secret"  # the secret of its AUTH is not set; nothing was sent
+    TOO_LARGE = "too_large"
+    TOO_MANY_REDIRECTS = "too_many_redirects"
+    EMPTY = "empty"  # a success without a body
+    NOT_A_FEED = "not_a_feed"  # a web page or anything else that holds no feed
+    UNSAFE = "unsafe"  # declares entities or hides a decompression bomb
+    PARSER_FAILED = "parser_failed"  # the parser hung, died or raised
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the probe saw the state of the source."""
+        return self in _SUCCESSES
+
+
+_SUCCESSES = (OutcomeKind.CHANGED, OutcomeKind.SAME_BODY, OutcomeKind.NOT_MODIFIED)
+
+
+@dataclass(frozen=True, slots=True)
+class Validators:
+    """ETag and Last-Modified exactly as the origin sent them."""
+
+    etag: str | None = None
+    last_modified: str | None = None
+
+
+NO_VALIDATORS = Validators()
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRequest:
+    """What a prober needs to know of a source; one without a page class is read as a feed.
+
+    Parameters
+    ----------
+    url
+        The declared address.
+    reading
+        What identifies the address and how it is read: an outcome of another reading says nothing.
+    moved_url
+        Where the source moved for good, as its redirects said repeatedly; asked instead of ``url``.
+    headers, auth
+        What the profile adds to requests; sent to the origin of the address asked first, never to another one.
+    obeys_robots
+        Whether robots.txt of the host may forbid the probe.
+    trace
+        The step of a trace that the probe belongs to, as a ``traceparent`` header; empty without one.
+    """
+
+    source_id: str
+    url: str
+    validators: Validators = NO_VALIDATORS
+    body_hash: str | None = None
+    page_class: PageClass | None = None
+    reading: str = ""
+    moved_url: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    auth: Auth | None = None
+    obeys_robots: bool = False
+    trace: str = ""
+
+    @property
+    def host(self) -> str:
+        """The host that is asked first.
+
+        >>> ProbeRequest("s", "https://a.example./feed").host
+        'a.example'
+        """
+        return (urlsplit(self.moved_url or self.url).hostname or "").rstrip(".")
+
+
+@dataclass(frozen=True, slots=True)
+class HubLinks:
+    """Where a source can be subscribed to (WebSub): its hubs and the topic they know it by."""
+
+    hubs: tuple[str, ...]
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeOutcome:
+    """How one probe ended.
+
+    Parameters
+    ----------
+    started_s, finished_s
+        Unix seconds at which the first request started and the last byte was handled.
+    items
+        The whole window of the source in page order, where ``kind`` is CHANGED; otherwise empty.
+    truncated
+        Whether the window held more items than these.
+    retry_after_s
+        Seconds the origin asked to wait, from ``finished_s``.
+    fresh_for_s
+        Seconds from ``finished_s`` for which the response says that it stays fresh; ``None`` where it says nothing.
+    period_s
+        How often the document says that it changes (ttl, updatePeriod); ``None`` where it says nothing or was not read.
+    permanent_url
+        Where redirects of kind 301 and 308 led, up to the first of another kind; ``None`` without any.
+    hub_links
+        What the response or its document says of hubs, where it was read.
+    answered_by
+        The host of the last response; ``None`` where there was none.
+    crawl_delay_s
+        Seconds between requests that robots.txt asks for.
+    misfits
+        Values of a page that do not fit their declared type and read as null.
+    detail
+        One line for people: the status, the error or what the document looked like.
+    requests
+        HTTP requests that were started, redirects included.
+    trace
+        That of the request.
+    is_push
+        Whether nobody asked: a hub pushed it. The items of a feed are then only what is new.
+    """
+
+    source_id: str
+    kind: OutcomeKind
+    started_s: float
+    finished_s: float
+    status: int | None = None
+    items: tuple[Item, ...] = ()
+    truncated: bool = False
+    validators: Validators = NO_VALIDATORS
+    body_hash: str | None = None
+    retry_after_s: float | None = None
+    fresh_for_s: float | None = None
+    period_s: float | None = None
+    permanent_url: str | None = None
+    hub_links: HubLinks | None = None
+    answered_by: str | None = None
+    crawl_delay_s: float | None = None
+    misfits: int = 0
+    detail: str = ""
+    requests: int = 1
+    body_bytes: int = 0
+    trace: str = ""
+    is_push: bool = False

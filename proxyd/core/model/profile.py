@@ -1,0 +1,353 @@
+"""Domains, sources, profiles and notification rules: what a checked declaration holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import Enum
+from typing import ClassVar, TypeAlias
+
+from proxyd.core.model.expression import NO_SPAN, ClassName, Duration, Expression, Select, Span
+from proxyd.core.model.item import EventKind
+
+_ATTRIBUTE = re.compile(r"(.*?)::attr\(\s*([A-Za-z][\w:.-]*)\s*\)\s*", re.DOTALL)
+
+
+class FieldType(Enum):
+    """Types of a field."""
+
+    STRING = "String"
+    INTEGER = "Integer"
+    DECIMAL = "Decimal"
+    BOOLEAN = "Boolean"
+    TIMESTAMP = "Timestamp"
+    URL = "URL"
+
+
+class Reader(Enum):
+    """How a value is read from a page."""
+
+    JSON = "JSON"
+    CSS = "CSS"
+    XPATH = "XPATH"
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """``FROM JSON '$.last'``: a reader and its selector."""
+
+    reader: Reader
+    selector: str
+
+
+def css_parts(selector: str) -> tuple[str, str | None]:
+    """Return the CSS of a selector, empty for the row itself, and the attribute it reads instead of the text.
+
+    >>> css_parts("main a::attr(href)"), css_parts("h1")
+    (('main a', 'href'), ('h1', None))
+    """
+    named = _ATTRIBUTE.fullmatch(selector)
+    return (named[1], named[2]) if named else (selector, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a page class; ``extraction`` is ``None`` for feed paths."""
+
+    path: str
+    type: FieldType
+    extraction: Extraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PageClass:
+    """A kind of page: its fields and, for pages of many rows, what selects and identifies one."""
+
+    name: str
+    domain: str
+    fields: tuple[Field, ...] = ()
+    each: Extraction | None = None
+    key: tuple[str, ...] = ()
+
+    @property
+    def is_feed(self) -> bool:
+        """Whether its fields are paths of a feed."""
+        return bool(self.fields) and all(f.path.lower().startswith("channel.") for f in self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """A named set of page classes, by name."""
+
+    name: str
+    classes: Mapping[str, PageClass]
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRef:
+    """Where a secret is found: an environment variable or a file of the secrets folder. Never its value."""
+
+    kind: str  # "env" or "file"
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Politeness:
+    """At most ``probes`` in each ``per_s`` seconds and ``spacing`` between two; ``None`` is not limited."""
+
+    probes: int | None = None
+    per: Duration | None = None
+    spacing: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """The update rate its author expects: ``amount`` items per ``per``."""
+
+    amount: Decimal
+    per: Duration
+
+
+@dataclass(frozen=True, slots=True)
+class Auth:
+    """``AUTH BEARER SECRET ...`` or ``AUTH BASIC 'user' SECRET ...``."""
+
+    scheme: str
+    secret: SecretRef
+    user: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A remote resource that can be probed; its name is its identity."""
+
+    source_id: str
+    page_class: str
+    domain: str
+    url: str
+    politeness: Politeness | None = None
+    expect: Expect | None = None
+    zone: str | None = None
+    freshness: bool | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    auth: Auth | None = None
+    websub: bool | None = None
+    robots: bool | None = None
+
+
+class Anchor(Enum):
+    """What a time point is measured from."""
+
+    NOW = "NOW"
+    ABSOLUTE = "ABSOLUTE"
+    NEVER = "NEVER"
+
+
+@dataclass(frozen=True, slots=True)
+class TimePoint:
+    """``NOW`` plus ``offset`` (negative for minus), an absolute time in unix seconds, or ``NEVER``."""
+
+    anchor: Anchor
+    offset: Duration | None = None
+    time_s: float | None = None
+
+    def resolve(self, now_s: float, *, chronon_s: float) -> float:
+        """Return unix seconds; infinity for NEVER. ``now_s`` is when the rule was first accepted."""
+        if self.anchor is Anchor.NEVER:
+            return float("inf")
+        if self.anchor is Anchor.ABSOLUTE:
+            assert self.time_s is not None
+            return self.time_s
+        return now_s + (self.offset.in_seconds(chronon_s=chronon_s) if self.offset else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """``ON INSERT|UPDATE|DELETE TO class [WHEN condition]``."""
+
+    kind: EventKind
+    page_class: ClassName
+    condition: Expression | None = None
+    span: Span = field(default=NO_SPAN, compare=False)
+
+
+class UtilityKind(Enum):
+    """How value decays between an event and its capture."""
+
+    STRICT = "STRICT"
+    LINEAR = "LINEAR"
+    EXPONENTIAL = "EXPONENTIAL"
+
+
+@dataclass(frozen=True, slots=True)
+class Utility:
+    """Strict, or a decay over ``length`` (LINEAR: to zero; EXPONENTIAL: its half-life)."""
+
+    kind: UtilityKind
+    length: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What ends an execution interval: the page's next update where ``window`` is ``None``, else the window."""
+
+    window: Duration | None = None
+
+
+class PolicyName(Enum):
+    """Policies a rule can ask for."""
+
+    AUTO = "AUTO"
+    SUP = "SUP"
+    FBSUP = "FBSUP"
+    DOE = "DOE"
+    ADAPTIVE = "ADAPTIVE"
+    MEMORYLESS = "MEMORYLESS"
+    INDEX = "INDEX"
+    GOLDEN = "GOLDEN"
+    UNIFORM = "UNIFORM"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChoice:
+    """``SET POLICY``: UNIFORM has a ``period``; DOE has ``probes`` in ``per``, ``spacing`` apart."""
+
+    name: PolicyName
+    period: Duration | None = None
+    probes: int | None = None
+    per: Duration | None = None
+    spacing: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImportanceTerm:
+    """A weight and when it holds: ``during`` such as ``Mon-Fri 09:00-18:00``; ``None`` for OTHERWISE."""
+
+    weight: Decimal
+    during: str | None = None
+    zone: str | None = None
+
+
+class WebhookForm(Enum):
+    """How a webhook is signed and shaped."""
+
+    STANDARD = "STANDARD"
+    GITHUB = "GITHUB"
+    CLOUDEVENTS = "CLOUDEVENTS"
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookDelivery:
+    """``WEBHOOK 'https://...' SECRET ENV 'NAME' [FORM ...]``."""
+
+    url: str
+    secret: SecretRef
+    form: WebhookForm = WebhookForm.STANDARD
+    kind: ClassVar[str] = "webhook"
+
+    @property
+    def endpoint(self) -> str:
+        """Where it goes."""
+        return self.url
+
+
+@dataclass(frozen=True, slots=True)
+class MailDelivery:
+    """``MAIL 'a@b'``."""
+
+    address: str
+    kind: ClassVar[str] = "mail"
+
+    @property
+    def endpoint(self) -> str:
+        """Where it goes."""
+        return self.address
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelDelivery:
+    """``CHANNEL 'url'``."""
+
+    url: str
+    kind: ClassVar[str] = "channel"
+
+    @property
+    def endpoint(self) -> str:
+        """Where it goes."""
+        return self.url
+
+
+Delivery: TypeAlias = WebhookDelivery | MailDelivery | ChannelDelivery
+
+
+def shown_endpoint(kind: str, endpoint: str) -> str:
+    """Return an endpoint for people: the addresses of channels hold tokens.
+
+    >>> shown_endpoint("channel", "tgram://token/chat")
+    'tgram://[hidden]'
+    """
+    return endpoint.partition("://")[0] + "://[hidden]" if kind == "channel" else endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """``SET DIGEST EVERY 1 HOUR [AT MOST 20 ITEMS]``."""
+
+    every: Duration
+    at_most: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Domains, users and the deliveries its rules use where they set none."""
+
+    name: str
+    domains: tuple[str, ...]
+    users: tuple[str, ...]
+    deliveries: tuple[Delivery, ...] = ()
+    file: str = field(default="<text>", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationRule:
+    """Query, trigger, period and utility, and the options a rule may set.
+
+    ``source_ids`` are the pages of the trigger and query, resolved by the checker. ``deliveries`` include the
+    defaults of its profiles. ``fingerprint`` changes exactly when trigger class, condition or FROM SOURCES do: an
+    edited rule keeps its counters and NOW while it does not.
+    """
+
+    name: str
+    profiles: tuple[str, ...]
+    query: Select
+    trigger: Trigger
+    start: TimePoint
+    end: TimePoint
+    utility: Utility
+    source_ids: tuple[str, ...]
+    life: Life | None = None
+    importance: tuple[ImportanceTerm, ...] = ()
+    policy: PolicyChoice = PolicyChoice(PolicyName.AUTO)
+    deliveries: tuple[Delivery, ...] = ()
+    digest: Digest | None = None
+    fingerprint: str = ""
+    file: str = field(default="<text>", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """Everything a directory of profiles (and the API) declares, checked as a whole, by name."""
+
+    domains: Mapping[str, Domain]
+    sources: Mapping[str, Source]
+    profiles: Mapping[str, Profile]
+    rules: Mapping[str, NotificationRule]
+
+    def page_class(self, source: Source) -> PageClass:
+        """Return the class of a source."""
+        return self.domains[source.domain].classes[source.page_class]
+
+
+EMPTY_DECLARATION = Declaration({}, {}, {}, {})

@@ -1,0 +1,1 @@
+"""Which sources to probe when, within the budget and the politeness of each host."""

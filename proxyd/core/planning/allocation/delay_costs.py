@@ -1,0 +1,91 @@
+"""What waiting has cost so far: the expected delay of the items since a probe, by the shape of the week."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from proxyd.core.planning.one_source.costs import prefix_sums
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class WeekCosts:
+    """Costs between any two times for sources of some week shapes, at rate and weight 1 (``single.costs.Prefix``).
+
+    Parameters
+    ----------
+    shapes
+        Factors by slot of the week, shape (shapes, slots), scaled to mean 1 each.
+    importance
+        What waiting costs by slot of the week, shape (slots,) or one row for each shape, scaled to mean 1; even by
+        default.
+
+    Examples
+    --------
+    >>> costs = WeekCosts(np.array([[1.0, 1.0, 4.0, 2.0]]))
+    >>> costs.between(np.array([0, 0]), np.array([0.0, 6.0]), np.array([2.0, 8.0])).tolist()
+    [1.0, 3.5]
+    """
+
+    def __init__(self, shapes: Floats, importance: ArrayLike | None = None) -> None:
+        factors = shapes / shapes.mean(axis=1, keepdims=True)
+        given = np.ones(shapes.shape[1]) if importance is None else np.asarray(importance, dtype=np.float64)
+        weights = np.broadcast_to(given / given.mean(axis=-1, keepdims=True), shapes.shape)
+        self._slots = shapes.shape[1]
+        self._rates, self._weights = factors, weights
+        self._L, self._A, self._G = prefix_sums(factors, weights)
+
+    def between(self, shape_of: Ints, start: Floats, finish: Floats) -> Floats:
+        """Return the expected items from ``start`` to ``finish`` times how long they have waited at ``finish``.
+
+        Parameters
+        ----------
+        shape_of
+            Shape of each source, shape (n,).
+        start, finish
+            In slots from the beginning of some week, shape (n,).
+        """
+        week = np.floor(start / self._slots) * self._slots
+        L0, _, G0 = self._at(shape_of, start - week)
+        L1, A1, G1 = self._at(shape_of, finish - week)
+        cost: Floats = A1 * (L1 - L0) - (G1 - G0)
+        return cost
+
+    def reached(self, shape: int, start: float, items: float) -> float:
+        """Return when a source of this shape is expected to have had so many items at rate 1 since ``start``, in slots.
+
+        >>> WeekCosts(np.array([[1.0, 1.0, 4.0, 2.0]])).reached(0, 1.0, 1.0)
+        2.25
+        """
+        row = self._L[shape]
+        week, within = divmod(start, self._slots)
+        begun = float(np.interp(within, np.arange(len(row)), row))
+        weeks, rest = divmod(begun + items, float(row[-1]))
+        slot = min(int(np.searchsorted(row, rest, side="right")) - 1, self._slots - 1)
+        rate = float(row[slot + 1] - row[slot])
+        part = (rest - float(row[slot])) / rate if rate > 0 else 0.0
+        return float((week + weeks) * self._slots + slot + part)
+
+    def at_slot(self, shape_of: Ints, slot: Ints) -> Floats:
+        """Return what a source's items cost while they wait in a slot, against its mean; shape (n,)."""
+        found: Floats = self._rates[shape_of, slot] * self._weights[shape_of, slot]
+        return found
+
+    def factor(self, shape: int, slot: int) -> float:
+        """Return the same for one source."""
+        return float(self._rates[shape, slot] * self._weights[shape, slot])
+
+    def _at(self, shape: Ints, time: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return L, A and G, which go on from week to week."""
+        weeks = np.floor(time / self._slots)
+        within = time - weeks * self._slots
+        slot = np.minimum(within.astype(np.int64), self._slots - 1)
+        h = within - slot
+        rate, weight = self._rates[shape, slot], self._weights[shape, slot]
+        L, A = self._L[shape, slot] + rate * h, self._A[shape, slot] + weight * h
+        G = self._G[shape, slot] + rate * (self._A[shape, slot] * h + weight * h * h / 2)
+        week_L, week_A, week_G = self._L[shape, -1], self._A[shape, -1], self._G[shape, -1]
+        earlier = weeks * (weeks - 1) / 2 * week_A * week_L + weeks * week_A * L
+        return weeks * week_L + L, weeks * week_A + A, weeks * week_G + earlier + G

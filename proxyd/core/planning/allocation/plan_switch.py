@@ -1,0 +1,75 @@
+"""Taking over a plan of the week, in parts between which everything else goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+import numpy as np
+
+from proxyd.core.model.chronon import Chronon
+from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.planning.chunks import Parts
+from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.planner import Planner
+
+
+def adopting(planner: Planner, week: WeekPlan, now: Chronon) -> Parts[None]:
+    """Detect by a new plan of the week, once it has followed what was probed while it was made.
+
+    Until it has, the old plan holds. From then on a page that was not reached yet may wake by the old plan, too early
+    or late, but is due by the new one; so no probe is made twice, and none is lost.
+
+    Examples
+    --------
+    >>> from proxyd.core.rates.week_shapes import WeekShapes
+    >>> from proxyd.core.model.chronon import ChrononGrid
+    >>> from proxyd.core.model.budget import Budget
+    >>> from proxyd.core.planning.chunks import whole
+    >>> from proxyd.core.planning.planner_settings import PlannerSettings
+    >>> from proxyd.core.planning.allocation.week_plan import FleetState
+    >>> even = WeekShapes(np.ones((1, 168)), np.zeros(1, dtype=np.int64))
+    >>> week = WeekPlan.of(FleetState(("a",), np.array([1e-4]), np.ones(1), np.zeros(1), even, probes_per_s=1e-3))
+    >>> planner = Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0)))
+    >>> whole(adopting(planner, week, 0))
+    >>> planner.week is week
+    True
+    """
+    planner.announce(week)
+    for number, pages in enumerate(planner.in_parts()):
+        if number:
+            yield
+        for page in _behind(week, pages):
+            page.follow(week)
+    planner.change_to(week)
+    for number, pages in enumerate(planner.in_parts()):
+        if number:
+            yield
+        _reschedule(planner, week, pages, now)
+
+
+def _behind(week: WeekPlan, pages: Sequence[Page]) -> list[Page]:
+    """Return the pages that changed since the plan was made."""
+    seen = [page for page in pages if page.last_seen_s is not None]
+    told = np.array([(page.rate_per_s, page.priced_weight, page.last_seen_s) for page in seen], dtype=np.float64)
+    behind = week.behind([page.source_id for page in seen], told.reshape(len(seen), 3))
+    return [page for page, is_behind in zip(seen, behind.tolist(), strict=True) if is_behind]
+
+
+def _reschedule(planner: Planner, week: WeekPlan, pages: Sequence[Page], now: Chronon) -> None:
+    """Let pages wake by the new plan; those that only detect are looked up in it together, once they were seen."""
+    grid, plain, allowed_s = planner.settings.grid, list[Page](), list[float]()
+    for page in pages:
+        at_s = page.allowed_s()
+        is_plain = page.demands.only_detects and page.window is None and not page.hidden and at_s < inf
+        if not is_plain or page.is_pushed(grid.start_s(now)):
+            planner.reschedule(page.source_id, now)
+        elif page.last_seen_s is not None:
+            plain.append(page)
+            allowed_s.append(at_s)
+    dues_s = week.dues_s([page.source_id for page in plain]).tolist()
+    for page, at_s, due_s in zip(plain, allowed_s, dues_s, strict=True):
+        if due_s < inf:
+            planner.sleep(page, max(now, grid.chronon_at(at_s), grid.chronon_at(due_s)))
+        else:  # the plan does not know it, or never wants it
+            planner.reschedule(page.source_id, now)

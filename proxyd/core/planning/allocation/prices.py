@@ -1,0 +1,230 @@
+"""Prices that share a budget among sources: one for the fleet and one for each host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log2
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from proxyd.core.planning.allocation.timetable import LEVELS, PER_OCTAVE, Floats, Ints, Timetable
+from proxyd.core.planning.golden_turns import turn, turns
+from proxyd.errors import InvalidScheduleError
+
+_BISECTIONS = 40
+_LOWEST, _HIGHEST = float(LEVELS[0]), float(LEVELS[-1])
+_NO_PRICE = -60.0  # log2 of a price at which every source is probed all the time
+_NO_PROBE = 120.0
+
+
+@dataclass(frozen=True, eq=False)
+class HostLimits:
+    """How often the sources of a host may be probed together.
+
+    Parameters
+    ----------
+    of_source
+        Host of each source, shape (sources,).
+    per_slot
+        Probes a slot that each host bears in the long run, shape (hosts,); infinite where it is not limited.
+
+    Examples
+    --------
+    >>> limits = HostLimits(of_source=np.array([0, 0, 1]), per_slot=np.array([0.5, np.inf]))
+    >>> limits.per_slot[limits.of_source].tolist()
+    [0.5, 0.5, inf]
+    """
+
+    of_source: Ints
+    per_slot: Floats
+
+    def sampled(self, taken: Ints) -> HostLimits:
+        """Return the limits of some sources alone: of each host as much as it has sources among them.
+
+        >>> HostLimits(np.array([0, 0, 1]), np.array([6.0, 6.0])).sampled(np.array([0, 2])).per_slot.tolist()
+        [3.0, 6.0]
+        """
+        hosts = len(self.per_slot)
+        share = np.bincount(self.of_source[taken], minlength=hosts) / np.maximum(
+            np.bincount(self.of_source, minlength=hosts), 1
+        )
+        per_slot = np.where(share > 0, self.per_slot * np.where(share > 0, share, 1.0), np.inf)
+        return HostLimits(self.of_source[taken], per_slot)
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """What a probe costs, in item-slots.
+
+    Parameters
+    ----------
+    probe
+        Price of a probe where no host limit binds: what the last probe of the budget saves.
+    of_source
+        Price of a probe of each source: its host's, where that is higher.
+
+    Examples
+    --------
+    >>> Prices(probe=8.0, of_source=np.array([8.0, 20.0])).of_source.max()
+    np.float64(20.0)
+    """
+
+    probe: float
+    of_source: Floats
+
+
+def rows_of(prices: Floats, weighted_rates: Floats, sources: Ints) -> Ints:
+    """Return the rows of their timetables that ``sources`` follow, rounded up or down by turns.
+
+    Sources of equal rates get different rows in the right proportion: their probes drift apart, and the frequencies add
+    up to the budget although rows are steps.
+
+    Parameters
+    ----------
+    prices, weighted_rates
+        Of each of ``sources``: item-slots a probe, and items a slot times weight.
+    sources
+        Their numbers, which decide the turns.
+    """
+    with np.errstate(divide="ignore"):
+        level = np.log2(prices) - np.log2(weighted_rates)
+    places = (np.minimum(level, LEVELS[-1]) - LEVELS[0]) * PER_OCTAVE + turns(sources)
+    rows: Ints = np.clip(places, 0, len(LEVELS) - 1).astype(np.int64)
+    return rows
+
+
+def row_of(price: float, weighted_rate: float, source: int) -> int:
+    """Return the same for one source whose rate is above 0.
+
+    >>> row_of(8.0, 0.5, 7) == rows_of(np.array([8.0]), np.array([0.5]), np.array([7]))[0]
+    np.True_
+    """
+    level = min(log2(price) - log2(weighted_rate), _HIGHEST)
+    return int(min(max((level - _LOWEST) * PER_OCTAVE + turn(source), 0.0), len(LEVELS) - 1.0))
+
+
+def allocate(
+    tables: Sequence[Timetable],
+    table_of: Ints,
+    weighted_rates: ArrayLike,
+    probes_per_slot: float,
+    *,
+    hosts: HostLimits | None = None,
+    least_price: float = 0.0,
+) -> Prices:
+    """Return the prices at which the fleet as a whole makes ``probes_per_slot``, and no host bears more than its limit.
+
+    Every source's delay is convex in its frequency, so one price allocates a budget exactly. A host whose sources would
+    exceed its limit has a price of its own; what its sources may not use goes to the others.
+
+    Parameters
+    ----------
+    tables, table_of
+        Timetables and which of them each source follows, shape (sources,).
+    weighted_rates
+        Items a slot times weight, shape (sources,).
+    probes_per_slot
+        The budget.
+    least_price
+        Price below which no probe is sold, in item-slots: the budget is then not spent.
+
+    Raises
+    ------
+    InvalidScheduleError
+        The budget is not greater than 0.
+
+    Notes
+    -----
+    Source: ALGORITHMS 6.2. Bisections on frequencies that fall with the price, O(sources) each step: one for the fleet,
+    and where a host would bear too much at that price, one for the hosts and another for the fleet.
+
+    Examples
+    --------
+    >>> table = Timetable.build(np.ones(6))
+    >>> prices = allocate([table], np.zeros(3, dtype=np.int64), [0.4, 0.1, 0.0], 0.3)
+    >>> bool(prices.of_source[0] == prices.probe)
+    True
+    """
+    if not probes_per_slot > 0:
+        raise InvalidScheduleError("a budget must be greater than 0 probes a slot")
+    fleet = Frequencies(tables, table_of, np.asarray(weighted_rates, dtype=np.float64))
+    floor = np.full(len(fleet.rate), _NO_PRICE)
+    price = max(fleet.price(probes_per_slot, floor), least_price)
+    if hosts is not None and np.any(fleet.host_loads(hosts, np.full(len(floor), np.log2(price))) > hosts.per_slot):
+        floor = fleet.host_floors(hosts)
+        price = max(fleet.price(probes_per_slot, floor), least_price)
+    return Prices(price, np.maximum(np.exp2(floor), price))
+
+
+class Frequencies:
+    """Frequencies of all sources as functions of the logarithms of their prices."""
+
+    def __init__(self, tables: Sequence[Timetable], table_of: Ints, rate: Floats) -> None:
+        self.rate = rate
+        with np.errstate(divide="ignore"):
+            self._log_rate = np.log2(rate)
+        self._frequency = np.concatenate([table.frequency for table in tables])
+        self._cost = np.concatenate([table.cost for table in tables])
+        self._first_row = table_of * len(LEVELS)
+        self._dense = np.array([table.dense for table in tables])[table_of]
+
+    def frequencies(self, log_price: Floats) -> Floats:
+        """Return probes a slot of each source: between two rows in proportion, which is what turns by rows give."""
+        level = log_price - self._log_rate
+        frequency = self._between_rows(self._frequency, level)
+        low = level < LEVELS[0]
+        frequency = np.where(low, self._dense * np.exp2(-np.maximum(level, _NO_PRICE) / 2), frequency)
+        return np.where(self.rate > 0, frequency, 0.0)
+
+    def delays(self, log_price: Floats) -> Floats:
+        """Return the mean delay of each source's items, in slots and weighted by importance; shape (sources,)."""
+        level = log_price - self._log_rate
+        below = np.exp2(np.minimum(level - LEVELS[0], 0.0) / 2)
+        delays: Floats = below * self._between_rows(self._cost, level)
+        return delays
+
+    def _between_rows(self, values: Floats, level: Floats) -> Floats:
+        place = np.clip((level - LEVELS[0]) * PER_OCTAVE, 0.0, len(LEVELS) - 1.0)
+        row = np.minimum(place.astype(np.int64), len(LEVELS) - 2)
+        share = place - row
+        row += self._first_row
+        between: Floats = values[row] * (1 - share) + values[row + 1] * share
+        return between
+
+    def price(self, probes_per_slot: float, floor: Floats) -> float:
+        """Return the price at which they make so many probes together, where each pays at least 2 to its ``floor``."""
+        low, high = _NO_PRICE, _NO_PROBE
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            if self.frequencies(np.maximum(floor, middle)).sum() > probes_per_slot:
+                low = middle
+            else:
+                high = middle
+        return float(2.0**high)
+
+    def host_loads(self, hosts: HostLimits, log_price: Floats) -> Floats:
+        """Return the probes a slot of each host's sources, shape (hosts,)."""
+        made = self.frequencies(log_price)
+        loads: Floats = np.bincount(hosts.of_source, weights=made, minlength=len(hosts.per_slot)).astype(np.float64)
+        return loads
+
+    def host_floors(self, hosts: HostLimits) -> Floats:
+        """Return the logarithm of the least price of each source at which its host's limit is kept."""
+        low, high = np.full(len(hosts.per_slot), _NO_PRICE), np.full(len(hosts.per_slot), _NO_PROBE)
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            over = self.host_loads(hosts, middle[hosts.of_source]) > hosts.per_slot
+            low, high = np.where(over, middle, low), np.where(over, high, middle)
+        return np.where(np.isinf(hosts.per_slot), _NO_PRICE, high)[hosts.of_source]
+
+
+def slot_loads(tables: Sequence[Timetable], table_of: Ints, weighted_rates: Floats, prices: Prices) -> Floats:
+    """Return the probes that come in each slot of the week, a week, in the long run; shape (slots,)."""
+    some = np.flatnonzero(weighted_rates > 0)
+    rows = rows_of(prices.of_source[some], weighted_rates[some], some)
+    load = np.zeros(tables[0].visits.shape[1])
+    for number, table in enumerate(tables):
+        load += np.bincount(rows[table_of[some] == number], minlength=len(LEVELS)) @ table.visits
+    return load

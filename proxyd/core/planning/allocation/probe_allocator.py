@@ -1,0 +1,392 @@
+"""The fleet planner: rates, weeks, prices and capacity in; the sources to probe now out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import floor, inf, sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from proxyd.core.planning.allocation.delay_costs import WeekCosts
+from proxyd.core.planning.allocation.prices import HostLimits, Prices, allocate, row_of, rows_of, slot_loads
+from proxyd.core.planning.allocation.timetable import LEVELS, Floats, Ints, Timetable
+from proxyd.core.planning.golden_turns import turns
+from proxyd.core.planning.policies.step_policies import largest
+from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
+from proxyd.errors import InvalidScheduleError, SchedulingError
+
+_ROUNDS, _FOLLOWING_ROUNDS = 32, 8
+_VARIANTS = 8  # of which the rounds are multiples
+_SAMPLE = 10_000  # sources that stand for a larger fleet while the slots' prices are sought
+_STEP = 0.5
+_ALL = slice(None)
+_LOWEST = float(LEVELS[0])
+
+
+@dataclass(frozen=True, slots=True)
+class WeekGrid:
+    """The slots of a week, from Monday 00:00 UTC on, in which plans are made.
+
+    Parameters
+    ----------
+    slot_s
+        Length of a slot in seconds; a week must be a whole number of them.
+
+    >>> grid = WeekGrid(1800.0)
+    >>> grid.slots, grid.slot_at(4 * 86400.0 + 3600.0)
+    (336, 2)
+    """
+
+    slot_s: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.slot_s <= WEEK_S or abs(WEEK_S / self.slot_s - round(WEEK_S / self.slot_s)) > 1e-9:
+            raise InvalidScheduleError(f"a week is not a whole number of slots of {self.slot_s:g} s; try 1800 s")
+
+    @property
+    def slots(self) -> int:
+        """Slots of a week."""
+        return round(WEEK_S / self.slot_s)
+
+    def slot_at(self, time_s: float) -> int:
+        """Return the slot of the week at a unix time."""
+        return int((time_s - MONDAY_S + 1e-6) // self.slot_s) % self.slots
+
+
+@dataclass(frozen=True, eq=False)
+class FleetLimits:
+    """What the fleet may do.
+
+    Parameters
+    ----------
+    probes_per_slot
+        The budget, as an average.
+    capacity
+        Most probes in each slot of the week, shape (slots,); ``None`` where only the average counts.
+    hosts
+        Limits by host, ``None`` for none.
+    spacing_s
+        Least time between two probes of a source, in seconds.
+    least_price
+        What a probe must save in any case, in item-slots: where that is more than the budget's price it is not spent.
+
+    Examples
+    --------
+    >>> FleetLimits(probes_per_slot=2.0, capacity=np.full(336, 4.0)).spacing_s
+    0.0
+    """
+
+    probes_per_slot: float
+    capacity: Floats | None = None
+    hosts: HostLimits | None = None
+    spacing_s: float = 0.0
+    least_price: float = 0.0
+
+    def sampled(self, rates: Floats, shape_of: Ints) -> _Sample:
+        """Return some thousand of the sources, evenly chosen, and their share of the limits."""
+        every = max(1, len(rates) // _SAMPLE)
+        # by the golden ratio, not every so many-th: the order of sources may repeat with any period
+        taken = np.flatnonzero(turns(np.arange(len(rates))) < 1 / every)
+        hosts = self.hosts and self.hosts.sampled(taken)
+        capacity = np.inf if self.capacity is None else self.capacity / every
+        return _Sample(rates[taken], shape_of[taken], self.probes_per_slot / every, np.asarray(capacity), hosts)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    rates: Floats
+    shape_of: Ints
+    probes_per_slot: float
+    capacity: Floats
+    hosts: HostLimits | None
+
+
+@dataclass(eq=False)
+class FleetPlanner:
+    """Probes every source when its timetable says so, at prices that spend the budget in the long run.
+
+    The next probe of a source follows from its last one, its rate and the price by looking into a table: O(1), so that
+    every observation re-plans its source. Prices are found anew by ``reprice``, which costs a pass over the fleet.
+
+    Under a capacity each slot of the week has an extra price, raised where too many probes would come (projected
+    subgradient). Since all sources of one kind move together at each step, the sources are spread over the timetables
+    of the last steps, whose average load is what keeps to the capacity. What still comes at once waits, the most urgent
+    first.
+
+    It reads no clock and has no randomness: sources are spread by the golden ratio.
+
+    Parameters
+    ----------
+    grid
+        Slots of the week.
+    shapes
+        Week shapes by slot, shape (shapes, slots).
+    shape_of
+        The shape of each source, shape (sources,).
+    weights
+        Importance of each source, shape (sources,).
+    importance
+        What waiting costs by slot of the week, shape (slots,), or for the sources of each shape, shape (shapes, slots).
+    phase_s
+        By how much the slots of each source begin later than the week's, in seconds, shape (sources,); all together
+        where ``None``. With phases the probes of a slot spread over it.
+    slot_factor
+        Extra price of each slot under a capacity, shape (slots,): from an earlier plan, so that fewer rounds find it.
+
+    Raises
+    ------
+    SchedulingError
+        It is asked or told of probes before ``start`` and ``reprice``, in this order, or rates do not fit the sources.
+
+    Notes
+    -----
+    Source: ALGORITHMS 6.2 and 6.4; averaging of the iterates after Shor's subgradient method.
+
+    Examples
+    --------
+    >>> planner = FleetPlanner(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(2, dtype=np.int64))
+    >>> planner.start([8.0 / 86400.0, 2.0 / 86400.0], now_s=0.0)
+    >>> planner.reprice(FleetLimits(probes_per_slot=1.5), now_s=0.0)
+    >>> (planner.due_s / 43200.0).round().tolist()
+    [1.0, 2.0]
+    """
+
+    grid: WeekGrid
+    shapes: Floats
+    shape_of: Ints
+    weights: Floats | None = None
+    importance: Floats | None = None
+    phase_s: Floats | None = None
+    slot_factor: Floats | None = None
+    rate_per_s: Floats = field(init=False)
+    last_s: Floats = field(init=False)
+    due_s: Floats = field(init=False)
+    prices: Prices | None = field(default=None, init=False)
+    spacing_s: float = field(default=0.0, init=False)
+    hosts: HostLimits | None = field(default=None, init=False)
+    tables: list[Timetable] = field(default_factory=list, init=False)
+    _costs: WeekCosts | None = field(default=None, init=False)
+    _capacity: Floats | None = field(default=None, init=False)
+    _curve_of: Ints = field(init=False)
+    table_of: Ints = field(init=False)
+    _gaps: Floats = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.shapes.ndim != 2 or self.shapes.shape[1] != self.grid.slots:
+            raise SchedulingError(f"a week of {self.grid.slots} slots needs shapes of as many factors")
+        sources = len(self.shape_of)
+        self.rate_per_s = np.zeros(sources)
+        self.last_s = np.full(sources, -np.inf)
+        self.due_s = np.full(sources, -np.inf)
+        self.weights = np.ones(sources) if self.weights is None else self.weights
+
+    # -- what it is told
+
+    def start(self, rate_per_s: ArrayLike, *, now_s: ArrayLike) -> None:
+        """Begin with these rates and the sources probed at ``now_s``, each at its own time or all together."""
+        rates = np.array(rate_per_s, dtype=np.float64)
+        if rates.shape != self.last_s.shape or not np.all(rates >= 0):
+            raise SchedulingError(f"{len(self.last_s)} sources need as many rates, none negative")
+        self.rate_per_s = rates
+        self.last_s = np.full(len(self.rate_per_s), now_s, dtype=np.float64)
+
+    def reshape(self, shapes: Floats, shape_of: Ints) -> None:
+        """Take new week shapes; they count from the next ``reprice`` on, which makes new timetables."""
+        self.shapes, self.shape_of = shapes, shape_of
+        self.tables = []
+
+    def probed(self, sources: Ints, rate_per_s: Floats, *, now_s: float) -> None:
+        """Note probes and what the rates of their sources are now thought to be."""
+        self._known_prices()
+        self.last_s[sources] = now_s
+        self.rate_per_s[sources] = rate_per_s
+        self._plan(sources)
+
+    def probed_one(self, source: int, rate_per_s: float, weight: float, *, now_s: float) -> None:
+        """Note a probe of one source, and what its rate and weight are now thought to be."""
+        assert self.weights is not None
+        self.last_s[source], self.rate_per_s[source], self.weights[source] = now_s, rate_per_s, weight
+        self.due_s[source] = self._due_s(source)
+
+    def hint(self, source: int, items: float, *, now_s: float) -> None:
+        """Note that so many items may wait at a source besides those that its rate expects: it is due earlier.
+
+        A probe is due when what waits costs as much a second as the policy does on the average: ``items`` that may wait
+        stand for the time in which as many are expected.
+        """
+        rate = float(self.rate_per_s[source])
+        if rate > 0:
+            self.due_s[source] = min(self.due_s[source], max(now_s, self.due_s[source] - items / rate))
+
+    def reprice(self, limits: FleetLimits, *, now_s: float) -> None:
+        """Find the prices at which the present rates spend the budget, and plan every source anew."""
+        if np.isneginf(self.last_s).any():
+            raise SchedulingError("a planner must be started before it can find prices; call start")
+        self.spacing_s, self.hosts = limits.spacing_s, limits.hosts
+        rates = self._weighted() * self.grid.slot_s
+        if not self.tables or not _same(limits.capacity, self._capacity):
+            self._build(limits, rates)
+            self._capacity, self._curve_of = limits.capacity, self.shape_of
+            self._costs = WeekCosts(self.shapes, self.importance)
+        self.prices = allocate(
+            self.tables,
+            self.table_of,
+            rates,
+            limits.probes_per_slot,
+            hosts=limits.hosts,
+            least_price=limits.least_price,
+        )
+        self._plan(np.arange(len(rates)))
+        np.maximum(self.due_s, now_s, out=self.due_s)
+
+    def loads(self) -> Floats:
+        """Return the probes that come in each slot of the week at the present prices, in the long run."""
+        return slot_loads(self.tables, self.table_of, self._weighted() * self.grid.slot_s, self._known_prices())
+
+    # -- what it decides
+
+    def choose(self, now_s: float, room: int, *, spend: bool = False) -> Ints:
+        """Return the sources to probe at ``now_s``, at most ``room``: those that are due, the most urgent first.
+
+        With ``spend`` room that is left goes to the sources of whose gap the greatest part has passed.
+        """
+        self._known_prices()
+        due = np.flatnonzero(self.due_s <= now_s + 1e-6)
+        if len(due) > room:
+            return due[largest(self.gains(due, now_s), room)]
+        if not spend or len(due) == room:
+            return due
+        others = np.flatnonzero((self.due_s > now_s + 1e-6) & (now_s - self.last_s >= max(self.spacing_s, 1e-6)))
+        passed = (now_s - self.last_s[others]) / (self.due_s[others] - self.last_s[others])
+        return np.concatenate([due, others[largest(passed, room - len(due))]])
+
+    def gains(self, sources: Ints, now_s: ArrayLike) -> Floats:
+        """Return the expected delay that a probe of each of ``sources`` would end, over its price.
+
+        ``now_s`` is one time, or one for each source where their weeks live in several zones.
+        """
+        prices = self._known_prices()
+        assert self._costs is not None
+        start = (self.last_s[sources] - MONDAY_S) / self.grid.slot_s
+        finish = (np.broadcast_to(np.asarray(now_s, dtype=np.float64), start.shape) - MONDAY_S) / self.grid.slot_s
+        cost = self._costs.between(self._curve_of[sources], start, finish)
+        gain: Floats = self._weighted(sources) * cost / prices.of_source[sources]
+        return gain
+
+    def reached_s(self, source: int, items: float) -> float:
+        """Return when a source is expected to have had so many items since its last probe."""
+        assert self._costs is not None
+        slot_s, rate = self.grid.slot_s, float(self.rate_per_s[source])
+        if rate <= 0:
+            return float("inf")
+        start = float(self.last_s[source] - MONDAY_S) / slot_s
+        slots = self._costs.reached(int(self._curve_of[source]), start, items / (rate * slot_s))
+        return MONDAY_S + slots * slot_s
+
+    # -- how
+
+    def _known_prices(self) -> Prices:
+        if self.prices is None:
+            raise SchedulingError("a planner needs prices before it can plan; call start, then reprice")
+        return self.prices
+
+    def _weighted(self, sources: Ints | slice = _ALL) -> Floats:
+        assert self.weights is not None
+        weighted: Floats = self.rate_per_s[sources] * self.weights[sources]
+        return weighted
+
+    def _timetables(self, slot_price: Floats | None, into: Floats) -> list[Timetable]:
+        """Return the timetables of all shapes; their gaps are put ``into`` one array, shape (shapes, levels, slots)."""
+        importance = self.importance
+        return [
+            Timetable.build(
+                shape,
+                importance=importance if importance is None or importance.ndim == 1 else importance[number],
+                slot_price=slot_price,
+                into=into[number],
+            )
+            for number, shape in enumerate(self.shapes)
+        ]
+
+    def _build(self, limits: FleetLimits, rates: Floats) -> None:
+        """Make the timetables; under a capacity, find the extra price of each slot and keep the last timetables."""
+        variants = 1 if limits.capacity is None else _VARIANTS
+        gaps = np.empty((len(self.shapes), variants, len(LEVELS), self.grid.slots))
+        self._gaps = gaps.reshape(-1, len(LEVELS), self.grid.slots)
+        if limits.capacity is None:
+            self.tables = self._timetables(None, gaps[:, 0])
+            self.table_of = self.shape_of
+            return
+        sample = limits.sampled(rates, self.shape_of)
+        kept: list[list[Timetable]] = []
+        rounds = _ROUNDS if self.slot_factor is None else _FOLLOWING_ROUNDS
+        factor = np.ones(self.grid.slots) if self.slot_factor is None else self.slot_factor
+        for number in range(rounds):
+            tables = self._timetables(factor, gaps[:, number % _VARIANTS])  # where the oldest were
+            prices = allocate(
+                tables,
+                sample.shape_of,
+                sample.rates,
+                sample.probes_per_slot,
+                hosts=sample.hosts,
+                least_price=limits.least_price,
+            )
+            kept = [*kept[1 - _VARIANTS :], tables]
+            load = slot_loads(tables, sample.shape_of, sample.rates, prices)
+            over = np.clip(load / np.maximum(sample.capacity, 1e-9) - 1.0, -1.0, 1.0)
+            factor = np.maximum(1.0, factor * np.exp(_STEP / np.sqrt(1.0 + number) * over))
+        self.slot_factor = factor
+        self.tables = [tables[shape] for shape in range(len(self.shapes)) for tables in kept]
+        turn = (turns(np.arange(len(rates))) * len(kept)).astype(np.int64)
+        self.table_of = self.shape_of * len(kept) + turn
+
+    def _shortened(self, gap: Floats, sources: Ints, slot: Ints, prices: Floats, rates: Floats) -> Floats:
+        """Return the gaps below those of the timetables' lowest row, where a slot takes many probes.
+
+        There the rate is even from one probe to the next: waiting tau costs ``rate tau^2 / 2``, and a probe is due when
+        that is its price.
+        """
+        assert self._costs is not None
+        low = np.flatnonzero((rates > 0) & (prices < rates * 2.0 ** LEVELS[0]))
+        if len(low):
+            factor = np.maximum(self._costs.at_slot(self._curve_of[sources[low]], slot[low]), 1e-9)
+            gap[low] = np.minimum(gap[low], np.sqrt(2 * prices[low] / (rates[low] * factor)))
+        return gap
+
+    def _plan(self, sources: Ints) -> None:
+        """Look up when the sources are due after their last probes."""
+        prices = self._known_prices()
+        slot_s, last = self.grid.slot_s, self.last_s[sources]
+        monday = MONDAY_S if self.phase_s is None else MONDAY_S + self.phase_s[sources]
+        rates = self._weighted(sources) * slot_s
+        rows = rows_of(prices.of_source[sources], rates, sources)
+        since = np.floor((last - monday + 1e-6) / slot_s)
+        slot = since.astype(np.int64) % self.grid.slots
+        gap = self._gaps[self.table_of[sources], rows, slot]
+        gap = self._shortened(gap, sources, slot, prices.of_source[sources], rates)
+        due = np.where(gap >= 1.0, monday + (since + gap) * slot_s, last + gap * slot_s)
+        self.due_s[sources] = np.where(rates > 0, np.maximum(due, last + self.spacing_s), np.inf)
+
+    def _due_s(self, source: int) -> float:
+        """Return when one source is due after its last probe: what ``_plan`` finds, without arrays."""
+        prices, slot_s = self._known_prices(), self.grid.slot_s
+        assert self.weights is not None
+        assert self._costs is not None
+        rate, price = float(self.rate_per_s[source] * self.weights[source]) * slot_s, float(prices.of_source[source])
+        if rate <= 0:
+            return inf
+        last, monday = float(self.last_s[source]), MONDAY_S
+        if self.phase_s is not None:
+            monday += float(self.phase_s[source])
+        since = floor((last - monday + 1e-6) / slot_s)
+        slot = since % self.grid.slots
+        gap = float(self._gaps[self.table_of[source], row_of(price, rate, source), slot])
+        if price < rate * 2.0**_LOWEST:
+            gap = min(gap, sqrt(2 * price / (rate * max(self._costs.factor(self._curve_of[source], slot), 1e-9))))
+        due = monday + (since + gap) * slot_s if gap >= 1.0 else last + gap * slot_s
+        return max(due, last + self.spacing_s)
+
+
+def _same(one: Floats | None, other: Floats | None) -> bool:
+    return one is other or (one is not None and other is not None and np.array_equal(one, other))

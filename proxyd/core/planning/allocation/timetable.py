@@ -1,0 +1,208 @@
+"""Timetables: for every price of a probe and every slot of the week, when the next probe of a source pays best."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from proxyd.core.planning.numba_kernels import flat, kernel
+from proxyd.core.planning.one_source.costs import prefix_sums
+from proxyd.core.planning.one_source.grid_kernels import priced
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+PER_OCTAVE = 4
+_LOWEST, _HIGHEST = -6, 32
+LEVELS: Floats = np.arange(_LOWEST * PER_OCTAVE, _HIGHEST * PER_OCTAVE + 1) / PER_OCTAVE
+_LONG_WEEKS = 2.0  # from this gap on a probe comes every whole number of weeks, at the best slot
+_GAPS_AHEAD = 6.0
+
+
+@dataclass(frozen=True, eq=False)
+class Timetable:
+    """The next probe after a probe in any slot of the week, at any price, for sources of one week shape.
+
+    A source of mean rate r (items a slot) and weight w, whose probes cost p item-slots each, follows the row of level
+    ``log2(p / (w r))``: rows are ``1 / PER_OCTAVE`` octaves apart, from ``LEVELS[0]`` to ``LEVELS[-1]``.
+
+    Parameters
+    ----------
+    gaps
+        Slots to the next probe, shape (levels, slots of a week); below 1 where it is due again within the slot.
+    frequency
+        Probes a slot that follow in the long run, shape (levels,).
+    cost
+        Expected undiscovered items at rate and weight 1 in the long run: items times slots of delay a slot, (levels,).
+    visits
+        Probes at each slot of the week, a week, in the long run, shape (levels, slots of a week).
+    dense
+        Below the lowest level, where a slot takes many probes, ``dense * 2 ** (-level / 2)`` of them come in a slot.
+
+    Examples
+    --------
+    >>> even = Timetable.build(np.ones(24))
+    >>> row = int(np.searchsorted(LEVELS, 3.0))
+    >>> even.gaps[row].tolist()[0], float(even.frequency[row])
+    (4.0, 0.25)
+    """
+
+    gaps: Floats
+    frequency: Floats
+    cost: Floats
+    visits: Floats
+    dense: float
+
+    @classmethod
+    def build(
+        cls,
+        shape: ArrayLike,
+        *,
+        importance: ArrayLike | None = None,
+        slot_price: ArrayLike | None = None,
+        into: Floats | None = None,
+    ) -> Timetable:
+        """Return the timetable of a week shape.
+
+        One priced path over a few weeks for each level; the links that leave the first week are the row. Sources that
+        are probed less than every two weeks come a whole number of weeks apart, at the slot that costs least.
+
+        Parameters
+        ----------
+        shape
+            Factor of the rate in each slot of the week, shape (slots,); it is scaled to mean 1.
+        importance
+            What an item's waiting costs in each slot, shape (slots,); scaled to mean 1, even by default.
+        slot_price
+            Factor of the price of a probe in each slot, shape (slots,), 1 by default: above 1 where many would come.
+        into
+            Where its gaps are to be, shape (levels, slots): an array of their own where ``None``.
+
+        Raises
+        ------
+        ValueError
+            A shape or importance is negative or 0 everywhere.
+
+        Notes
+        -----
+        Source: ALGORITHMS 6.2: sources that share a shape share its solutions, and a price per probe allocates
+        exactly. The path is that of ``single.optimal``.
+
+        Examples
+        --------
+        >>> office = np.array([0.0, 0.0, 4.0, 4.0, 0.0, 0.0])
+        >>> table = Timetable.build(office)
+        >>> row = int(np.searchsorted(LEVELS, 4.0))
+        >>> table.gaps[row].astype(int).tolist()  # the probe comes when the busy time is over, every time
+        [4, 3, 2, 1, 6, 5]
+        """
+        even = np.ones(np.size(shape))
+        factors = _mean_one(shape, "a week shape")
+        weights = _mean_one(even if importance is None else importance, "an importance")
+        prices = even if slot_price is None else np.asarray(slot_price, dtype=np.float64)
+        gaps = np.stack([_gaps(factors, weights, float(price) * prices) for price in 2.0**LEVELS], out=into)
+        dense = float(np.sqrt(factors * weights / (2 * prices)).mean())
+        return cls(gaps, *_orbits(gaps, *prefix_sums(factors, weights)), dense)
+
+
+def _mean_one(values: ArrayLike, name: str) -> Floats:
+    given = np.asarray(values, dtype=np.float64)
+    if np.any(given < 0) or not given.sum() > 0:
+        raise ValueError(f"{name} needs factors of which none is negative and one is positive")
+    scaled: Floats = given / given.mean()
+    return scaled
+
+
+def _gaps(factors: Floats, weights: Floats, prices: Floats) -> Floats:
+    """Return the slots to the next probe after each slot, where probes cost ``prices`` at rate and weight 1."""
+    slots = len(factors)
+    gap = float(np.sqrt(2 * prices.mean()))
+    if gap >= _LONG_WEEKS * slots:
+        return _whole_weeks(factors, weights, prices)
+    weeks = int(np.ceil(_GAPS_AHEAD * gap / slots)) + 2
+    L, A, G = prefix_sums(np.tile(factors, weeks), np.tile(weights, weeks))
+    size = len(L)
+    base = np.append(np.tile(prices, weeks), prices[0]) + A * L - G
+    best, heights, slopes = (flat(np.empty(size)) for _ in range(3))
+    link, links, lines = (flat(np.empty(size, dtype=np.int64)) for _ in range(3))
+    reach = np.arange(1, size + 1)
+    priced(
+        flat(L), flat(A), flat(G), flat(base), flat(reach), 1e-12 * size, False,
+        best, link, links, lines, heights, slopes,
+    )  # fmt: skip
+    planned = (np.asarray(link[:slots]) - np.arange(slots)).astype(np.float64)
+    # k probes in a slot of rate r cost r / 2k of delay and k prices: the best k, where it is more than one
+    many = np.floor(0.5 + np.sqrt(0.25 + factors * weights / (2 * prices)))
+    return np.where(many > 1, 1 / many, planned)
+
+
+def _whole_weeks(factors: Floats, weights: Floats, prices: Floats) -> Floats:
+    """Return the slots to the next probe where that is some weeks away: the cheapest slot of the cheapest week.
+
+    An item of k weeks before the last waits k weeks longer, whatever the slot.
+    """
+    slots = len(factors)
+    L, A, G = prefix_sums(np.tile(factors, 2), np.tile(weights, 2))
+    edge = np.arange(slots)
+    one_week = A[edge + slots] * (L[edge + slots] - L[edge]) - (G[edge + slots] - G[edge])
+    about = np.sqrt(2 * prices.mean()) / slots
+    weeks = np.maximum(1.0, np.floor(about) + np.arange(-1, 3))[:, None]
+    costs = (prices + weeks * one_week + slots * slots * weeks * (weeks - 1) / 2) / weeks
+    row, slot = np.unravel_index(int(np.argmin(costs)), costs.shape)
+    ahead = (int(slot) - edge) % slots
+    whole = float(weeks[row, 0])
+    return np.where(ahead < slots / 2, ahead + whole * slots, ahead + (whole - 1) * slots)
+
+
+@kernel
+def _orbits(gaps: Floats, L: Floats, A: Floats, G: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return frequency, cost and visits of each row in the long run: over one round of the probes it leads to."""
+    levels, slots = gaps.shape
+    frequency, cost, visits = np.zeros(levels), np.zeros(levels), np.zeros((levels, slots))
+    for row in range(levels):
+        slot = 0
+        for _ in range(slots):  # whatever way leads to the round is over by then
+            slot = int(slot + max(1.0, gaps[row, slot])) % slots
+        first, probes, passed, total = slot, 0, 0.0, 0.0
+        while True:
+            gap = gaps[row, slot]
+            several = max(1, int(np.rint(1 / gap)))  # in one slot, which they fill
+            for number in range(several):
+                total += _cost(slot + number * gap, slot + (number + 1) * gap, L, A, G)
+            probes += several
+            passed += several * gap
+            visits[row, slot] += several
+            slot = int(slot + np.rint(several * gap)) % slots
+            if slot == first:
+                break
+        frequency[row] = probes / passed
+        cost[row] = total / passed
+        visits[row] *= slots / passed
+    return frequency, cost, visits
+
+
+@kernel
+def _cost(start: float, finish: float, L: Floats, A: Floats, G: Floats) -> float:
+    """Return what items between two times cost that wait for the second; times in slots, the prefix of one week."""
+    L0, _, G0 = _at(start, L, A, G)
+    L1, A1, G1 = _at(finish, L, A, G)
+    return A1 * (L1 - L0) - (G1 - G0)
+
+
+@kernel
+def _at(time: float, L: Floats, A: Floats, G: Floats) -> tuple[float, float, float]:
+    """Return L, A and G at any time of any week."""
+    slots = len(L) - 1
+    weeks = float(int(time) // slots)
+    slot = int(time) % slots
+    h = time - weeks * slots - slot
+    rate, weight = L[slot + 1] - L[slot], A[slot + 1] - A[slot]
+    within_L, within_A = L[slot] + rate * h, A[slot] + weight * h
+    within_G = G[slot] + rate * (A[slot] * h + weight * h * h / 2)
+    return (
+        weeks * L[slots] + within_L,
+        weeks * A[slots] + within_A,
+        weeks * G[slots] + weeks * (weeks - 1) / 2 * A[slots] * L[slots] + within_G + weeks * A[slots] * within_L,
+    )

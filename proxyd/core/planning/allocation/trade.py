@@ -1,0 +1,87 @@
+"""The trade of a fleet: what delay and completeness any budget would buy, at the prices that share it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from proxyd.core.planning.allocation.prices import Frequencies, allocate
+from proxyd.core.planning.allocation.probe_allocator import FleetPlanner
+from proxyd.core.planning.golden_turns import turns
+
+_SAMPLE = 20_000  # sources that stand for a larger fleet
+
+
+@dataclass(frozen=True, slots=True)
+class TradePoint:
+    """What a number of probes buys in the long run.
+
+    Parameters
+    ----------
+    price_item_s
+        Item-seconds of delay that the last probe saves.
+    delay_s
+        Mean time from an item to the probe that finds it.
+    captured
+        Share of the items that are found before the source's next one, 0 to 1.
+
+    Examples
+    --------
+    >>> TradePoint(probes_per_s=0.5, price_item_s=2.0, delay_s=1.0, captured=0.8).delay_s
+    1.0
+    """
+
+    probes_per_s: float
+    price_item_s: float
+    delay_s: float
+    captured: float
+
+
+def trade(planner: FleetPlanner, budgets: Iterable[float]) -> list[TradePoint]:
+    """Return what each budget, in probes a second for all sources together, would buy.
+
+    Source by source the delay follows from the timetable at the price, and completeness from the share of items that no
+    other one of the source follows before the next probe, ``(1 - exp(-x)) / x`` with x items to a probe.
+
+    Parameters
+    ----------
+    planner
+        With timetables, that is after ``reprice``; it stays as it is.
+
+    Notes
+    -----
+    Source: ALGORITHMS 6.2: delays are convex in the probes, so that the points of all prices are the best trades.
+
+    Examples
+    --------
+    >>> from proxyd.core.planning.allocation.probe_allocator import FleetLimits, WeekGrid
+    >>> fleet = FleetPlanner(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(2, dtype=np.int64))
+    >>> fleet.start([8.0 / 86400.0, 2.0 / 86400.0], now_s=0.0)
+    >>> fleet.reprice(FleetLimits(probes_per_slot=1.5), now_s=0.0)
+    >>> few, many = trade(fleet, [1e-5, 3e-5])
+    >>> few.delay_s > 2 * many.delay_s, few.captured < many.captured
+    (True, True)
+    """
+    assert planner.weights is not None
+    every = max(1, len(planner.rate_per_s) // _SAMPLE)
+    sampled = turns(np.arange(len(planner.rate_per_s))) < 1 / every
+    taken = np.flatnonzero(sampled & (planner.rate_per_s * planner.weights > 0))
+    slot_s, share = planner.grid.slot_s, float(sampled.mean())
+    rates = planner.rate_per_s[taken] * slot_s
+    if not len(taken):
+        return []
+    weighted, table_of = rates * planner.weights[taken], planner.table_of[taken]
+    hosts = planner.hosts and planner.hosts.sampled(taken)
+    found = []
+    for per_s in budgets:
+        prices = allocate(planner.tables, table_of, weighted, per_s * slot_s * share, hosts=hosts)
+        fleet = Frequencies(planner.tables, table_of, weighted)
+        log_price = np.log2(prices.of_source)
+        frequency = np.maximum(fleet.frequencies(log_price), 1e-12)
+        waiting = rates / frequency
+        captured = float((rates * -np.expm1(-waiting) / waiting).sum() / rates.sum())
+        delay_s = float(rates @ fleet.delays(log_price) / rates.sum()) * slot_s
+        found.append(TradePoint(per_s, prices.probe * slot_s, delay_s, captured))
+    return found

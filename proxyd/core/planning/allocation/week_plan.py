@@ -1,0 +1,360 @@
+"""The week plan: shapes of the week and prices for named sources, made in the background, followed probe by probe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from math import inf
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyd.core.planning.allocation.prices import HostLimits
+from proxyd.core.planning.allocation.probe_allocator import FleetLimits, FleetPlanner, WeekGrid
+from proxyd.core.planning.allocation.trade import TradePoint, trade
+from proxyd.core.planning.golden_turns import turns
+from proxyd.core.planning.policies.doe import doe_slots
+from proxyd.core.rates.siblings import Siblings
+from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S, Cycle
+from proxyd.core.rates.week_shapes import WeekShapes, WeekSums
+
+SLOT_S = 1800.0
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class FleetState:
+    """What a week plan is made from: the sources that are probed for detection, as they stand.
+
+    Parameters
+    ----------
+    rate_per_s, weights, last_seen_s
+        Items a second, importance, and when each source was seen last, shape (sources,).
+    weeks
+        Shapes by hour of the week, and which of them each source follows.
+    probes_per_s
+        The budget: what is left of it for detection.
+    importances
+        What waiting costs by hour of the week, shape (kinds, 168), and the kind of each source; even where ``None``.
+    price_item_s
+        Item-seconds of delay that a probe must save in any case.
+    zone_s
+        By how much the clocks where each source's week lives are ahead of UTC, in seconds, shape (sources,).
+    doe
+        By source the numbers of probes, and the seconds in which they are to be made, of its DOE rules.
+    most_per_s
+        What the budget lets through in a second, by slot of the week, shape (slots,); ``None`` where that is no matter.
+    slot_factor
+        Extra prices of the slots from the plan before.
+    siblings
+        Which sources change together: handed on with the plan.
+    host_of, host_per_s
+        The host of each source, shape (sources,), and how many probes a second each host bears, shape (hosts,);
+        ``None`` where hosts bear anything.
+    even
+        Sources whose week is off: they are planned as if every hour were alike, shape (sources,); none where ``None``.
+
+    Examples
+    --------
+    >>> even = WeekShapes(np.ones((1, 168)), np.zeros(2, dtype=np.int64))
+    >>> FleetState(("a", "b"), np.array([1e-4, 1e-5]), np.ones(2), np.zeros(2), even, probes_per_s=1e-3).slot_s
+    1800.0
+    """
+
+    source_ids: Sequence[str]
+    rate_per_s: Floats
+    weights: Floats
+    last_seen_s: Floats
+    weeks: WeekShapes
+    probes_per_s: float
+    price_item_s: float = 0.0
+    importances: tuple[Floats, Ints] | None = None
+    slot_s: float = SLOT_S
+    cycle: Cycle = field(default_factory=Cycle)
+    zone_s: Floats | None = None
+    doe: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)
+    most_per_s: Floats | None = None
+    slot_factor: Floats | None = None
+    siblings: Siblings = field(default_factory=dict)
+    even: NDArray[np.bool_] | None = None
+    host_of: Ints | None = None
+    host_per_s: Floats | None = None
+
+    @property
+    def planned_weeks(self) -> WeekShapes:
+        """The shapes by which the sources are planned: of those whose week is off an even one."""
+        return self.weeks if self.even is None else self.weeks.evened(self.even)
+
+
+class WeekPlan:
+    """When the next probe of each source pays best, by name; ``follow`` it with every probe.
+
+    All inside is in the time of a cycle of seven days, whatever the cycle's length.
+
+    Examples
+    --------
+    >>> office = np.zeros(168); office[9:17] = 1.0
+    >>> weeks = WeekShapes(np.array([office]), np.zeros(1, dtype=np.int64))
+    >>> monday, day = 4 * 86400.0, 86400.0
+    >>> state = FleetState(("a",), np.array([8 / day]), np.ones(1), np.array([monday]), weeks, 2 / day)
+    >>> plan = WeekPlan.of(state)
+    >>> 9.0 < (plan.due_s("a") - monday) / 3600.0 < 18.0
+    True
+    >>> plan.due_s("b") is None
+    True
+    """
+
+    def __init__(
+        self,
+        planner: FleetPlanner,
+        numbers: dict[str, int],
+        weeks: _Weeks,
+        cycle: Cycle,
+        told: Floats,
+        zone_s: Floats | None = None,
+        doe: Mapping[tuple[str, int, float], Floats] = MappingProxyType({}),
+    ) -> None:
+        self._trade: tuple[tuple[float, ...], list[TradePoint]] | None = None
+        self._planner = planner
+        self._numbers = numbers
+        self._weeks = weeks
+        self._cycle = cycle
+        self._told = told  # rate, weight and last probe by which each source was planned, shape (3, sources)
+        self._zone_s = zone_s
+        self.siblings: Siblings = {}
+        self._doe = doe  # seconds from Monday on, by source and what its rule asks
+
+    @classmethod
+    def of(cls, state: FleetState) -> WeekPlan:
+        """Return the plan for a fleet; takes about a second for a million sources, and some for new shapes."""
+        cycle, speed = state.cycle, state.cycle.speed
+        grid = WeekGrid(state.slot_s)
+        shapes, shape_of, importance = _curves(state, grid.slots)
+        phase_s = turns(np.arange(len(state.source_ids))) * state.slot_s
+        planner = FleetPlanner(
+            grid,
+            shapes,
+            shape_of,
+            weights=state.weights.copy(),
+            importance=importance,
+            phase_s=phase_s,
+            slot_factor=state.slot_factor,
+        )
+        zone_s = 0.0 if state.zone_s is None else state.zone_s
+        planner.start(state.rate_per_s / speed, now_s=cycle.week_s(state.last_seen_s) + zone_s)
+        probes_per_slot = max(state.probes_per_s, 1e-12) / speed * state.slot_s
+        least_price = state.price_item_s * speed / state.slot_s
+        limits = FleetLimits(probes_per_slot, hosts=_hosts(state), least_price=least_price)
+        planner.reprice(limits, now_s=-inf)
+        if state.most_per_s is not None and np.any(planner.loads() > (most := state.most_per_s / speed * state.slot_s)):
+            planner.reprice(replace(limits, capacity=most), now_s=-inf)
+        # a comprehension lets other threads take turns, as dict(zip(...)) would not
+        numbers = {source_id: number for number, source_id in enumerate(state.source_ids)}
+        told = np.array([state.rate_per_s, state.weights, state.last_seen_s])
+        week = cls(planner, numbers, _Weeks.of(state), cycle, told, state.zone_s, _doe(state, numbers, planner))
+        week.siblings = state.siblings
+        return week
+
+    def __contains__(self, source_id: str) -> bool:
+        return source_id in self._numbers
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> WeekPlan:
+        """Return a plan that follows other probes; what does not change is shared."""
+        planner = copy(self._planner)
+        for name in ("last_s", "due_s", "rate_per_s", "weights"):
+            setattr(planner, name, getattr(planner, name).copy())
+        week = WeekPlan(planner, self._numbers, self._weeks, self._cycle, self._told.copy(), self._zone_s, self._doe)
+        week.siblings = self.siblings
+        return week
+
+    @property
+    def price_item_s(self) -> float:
+        """What a probe must save, in item-seconds of delay."""
+        assert self._planner.prices is not None
+        return self._planner.prices.probe * self._planner.grid.slot_s / self._cycle.speed
+
+    def price_of(self, source_id: str) -> float | None:
+        """Return what a probe of a source must save, in item-seconds: more than of others where its host binds."""
+        number = self._numbers.get(source_id)
+        assert self._planner.prices is not None
+        price = None if number is None else float(self._planner.prices.of_source[number])
+        return None if price is None else price * self._planner.grid.slot_s / self._cycle.speed
+
+    @property
+    def slot_factor(self) -> Floats | None:
+        """Extra price of each slot of the week where the budget was too small for it; ``None`` where it never was."""
+        return self._planner.slot_factor
+
+    @property
+    def probes_per_s(self) -> float:
+        """How many probes a second the plan makes in the long run."""
+        return float(self._planner.loads().mean()) / self._planner.grid.slot_s * self._cycle.speed
+
+    def trade(self, probes_per_s: Sequence[float]) -> list[TradePoint]:
+        """Return what each budget would buy, by the rates that the plan was made with: it is found once."""
+        wanted, speed = tuple(probes_per_s), self._cycle.speed
+        if self._trade is None or self._trade[0] != wanted:
+            points = [
+                TradePoint(p.probes_per_s * speed, p.price_item_s / speed, p.delay_s / speed, p.captured)
+                for p in trade(self._planner, [per_s / speed for per_s in wanted])
+            ]
+            self._trade = wanted, points
+        return list(self._trade[1])
+
+    def due_s(self, source_id: str) -> float | None:
+        """Return when a source is due, ``None`` where the plan does not know it."""
+        number = self._numbers.get(source_id)
+        if number is None:
+            return None
+        due_s = float(self._planner.due_s[number])
+        return float(self._cycle.time_s(due_s - self._ahead_s(number))) if due_s < inf else inf
+
+    def reached_s(self, source_id: str, items: float) -> float | None:
+        """Return when a source is expected to have had so many items since it was seen, ``None`` if it is unknown."""
+        number = self._numbers.get(source_id)
+        if number is None:
+            return None
+        reached_s = self._planner.reached_s(number, items)
+        return float(self._cycle.time_s(reached_s - self._ahead_s(number))) if reached_s < inf else inf
+
+    def doe_due_s(self, source_id: str, probes: int, per_s: float, last_seen_s: float) -> float | None:
+        """Return when a rule that asks for ``probes`` in each ``per_s`` wants the next one, ``None`` for evenly."""
+        after_s = self._doe.get((source_id, probes, per_s))
+        if after_s is None:
+            return None
+        number = self._numbers[source_id]
+        assert self._planner.phase_s is not None
+        monday_s = MONDAY_S + float(self._planner.phase_s[number])
+        last_s = self._cycle.week_s(last_seen_s) + self._ahead_s(number)
+        week_s, passed_s = divmod(last_s - monday_s, WEEK_S)
+        place = int(np.searchsorted(after_s, passed_s + 1e-6, side="right"))
+        weeks, place = divmod(place, len(after_s))
+        due_s = monday_s + (week_s + weeks) * WEEK_S + after_s[place]
+        return float(self._cycle.time_s(due_s - self._ahead_s(number)))
+
+    def _ahead_s(self, number: int) -> float:
+        return 0.0 if self._zone_s is None else float(self._zone_s[number])
+
+    def follow(self, source_id: str, rate_per_s: float, weight: float, last_seen_s: float) -> None:
+        """Plan a source anew after a probe; does nothing where nothing is new, or the plan does not know it."""
+        number, told = self._numbers.get(source_id), (rate_per_s, weight, last_seen_s)
+        if number is None or tuple(self._told[:, number].tolist()) == told:
+            return
+        self._told[:, number] = told
+        now_s = float(self._cycle.week_s(last_seen_s)) + self._ahead_s(number)
+        self._planner.probed_one(number, rate_per_s / self._cycle.speed, weight, now_s=now_s)
+
+    def behind(self, source_ids: Sequence[str], told: Floats) -> NDArray[np.bool_]:
+        """Return which sources were planned by other rates, weights and last probes than ``told``, (sources, 3)."""
+        numbers = self._numbers_of(source_ids)
+        behind: NDArray[np.bool_] = (numbers >= 0) & np.any(told != self._told[:, numbers].T, axis=1)
+        return behind
+
+    def dues_s(self, source_ids: Sequence[str]) -> Floats:
+        """Return when sources are due, infinity where the plan does not know them; shape (sources,)."""
+        numbers = self._numbers_of(source_ids)
+        ahead_s = 0.0 if self._zone_s is None else self._zone_s[numbers]
+        due_s = self._planner.due_s[numbers]
+        dues: Floats = np.where((numbers >= 0) & (due_s < inf), self._cycle.time_s(due_s - ahead_s), inf)
+        return dues
+
+    def _numbers_of(self, source_ids: Sequence[str]) -> Ints:
+        """Return the numbers of sources, -1 where the plan does not know them."""
+        return np.array([self._numbers.get(source_id, -1) for source_id in source_ids], dtype=np.int64)
+
+    def gains(self, source_ids: Sequence[str], now_s: float) -> Floats:
+        """Return the expected delay that a probe of each source would end, over its price; shape (sources,)."""
+        return self.gains_of(np.array([self._numbers[source_id] for source_id in source_ids], dtype=np.int64), now_s)
+
+    def number(self, source_id: str) -> int | None:
+        """Return the number of a source in this plan, ``None`` where it does not know it."""
+        return self._numbers.get(source_id)
+
+    def gains_of(self, numbers: Ints, now_s: float) -> Floats:
+        """Return the same for sources by their numbers."""
+        zone_s = 0.0 if self._zone_s is None else self._zone_s[numbers]
+        return self._planner.gains(numbers, self._cycle.week_s(now_s) + zone_s)
+
+    def intensity(self, source_id: str) -> Floats:
+        """Return the factors of a source's rate by hour of the week, shape (168,)."""
+        planned = self._weeks.planned
+        factors: Floats = planned.shapes[planned.of_source[self._numbers[source_id]]]
+        return factors
+
+    @property
+    def dispersion(self) -> float:
+        """Variance over mean of the sources' items by hour."""
+        return self._weeks.learned.dispersion
+
+    def sums(self, source_id: str) -> WeekSums | None:
+        """Return what the learned week of a source predicts, on or off; ``None`` for an even one, or not known."""
+        number = self._numbers.get(source_id)
+        return None if number is None else self._weeks.sums[self._weeks.learned.of_source[number]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Weeks:
+    """The weeks that were learned, their sums, and those by which sources are planned: even where they are off."""
+
+    learned: WeekShapes
+    planned: WeekShapes
+    sums: tuple[WeekSums | None, ...]
+
+    @classmethod
+    def of(cls, state: FleetState) -> _Weeks:
+        """Return those of a fleet."""
+        sums = tuple(WeekSums(shape.tolist()) if np.ptp(shape) > 1e-9 else None for shape in state.weeks.shapes)
+        return cls(state.weeks, state.planned_weeks, sums)
+
+
+def _doe(state: FleetState, numbers: Mapping[str, int], planner: FleetPlanner) -> dict[tuple[str, int, float], Floats]:
+    """Return the times of the week, in seconds from Monday on, for all that DOE rules ask; the even ones left out."""
+    even = np.ones_like(planner.shapes)
+    importance = even if planner.importance is None else planner.importance
+    found: dict[tuple[int, int, float], Floats | None] = {}
+    times: dict[tuple[str, int, float], Floats] = {}
+    for source_id, asked in state.doe.items():
+        row = int(planner.shape_of[numbers[source_id]])
+        for probes, per_s in asked:
+            key = (row, probes, per_s)
+            if key not in found:
+                period_slots = per_s * state.cycle.speed / state.slot_s
+                found[key] = doe_slots(planner.shapes[row], importance[row], probes, period_slots)
+            if (slots := found[key]) is not None:
+                times[source_id, probes, per_s] = slots * state.slot_s
+    return times
+
+
+def _hosts(state: FleetState) -> HostLimits | None:
+    if state.host_of is None or state.host_per_s is None:
+        return None
+    return HostLimits(state.host_of, state.host_per_s / state.cycle.speed * state.slot_s)
+
+
+def _curves(state: FleetState, slots: int) -> tuple[Floats, Ints, Floats | None]:
+    """Return a row of shapes and of importances for each pair that occurs, and the row of each source."""
+    weeks = state.planned_weeks
+    shapes = by_slot(weeks.shapes, slots)
+    if state.importances is None:
+        return shapes, weeks.of_source, None
+    kinds, kind_of = state.importances
+    pairs, row_of = np.unique(np.stack([weeks.of_source, kind_of]), axis=1, return_inverse=True)
+    return shapes[pairs[0]], row_of.reshape(-1).astype(np.int64), by_slot(kinds, slots)[pairs[1]]
+
+
+def by_slot(shapes: Floats, slots: int) -> Floats:
+    """Return factors by slot from factors by hour, shape (shapes, slots): the mean over what a slot covers.
+
+    >>> by_slot(np.arange(168.0)[None, :], 336)[0, :4]
+    array([0., 0., 1., 1.])
+    """
+    hours = shapes.shape[1]
+    sums = np.concatenate([np.zeros((len(shapes), 1)), np.cumsum(shapes, axis=1)], axis=1)
+    edges = np.arange(slots + 1) * (hours / slots)
+    at = np.array([np.interp(edges, np.arange(hours + 1), row) for row in sums])
+    factors: Floats = np.diff(at, axis=1) * (slots / hours)
+    return factors

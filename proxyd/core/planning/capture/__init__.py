@@ -1,0 +1,1 @@
+"""Execution intervals under a capacity: how many can be captured, and how late."""

@@ -1,0 +1,160 @@
+"""The proxy dilemma: for every number of intervals captured, the least total delay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from proxyd.core.model.schedule import ExecutionInterval
+from proxyd.core.planning.capture.capacity import Capacity, Jobs
+from proxyd.core.planning.capture.capture_kernels import cheapest_first, tables
+from proxyd.core.planning.capture.earliest_deadline import earliest_deadline_first
+from proxyd.core.planning.capture.spans import CaptureSchedule, Ints, Spans, are_disjoint
+from proxyd.errors import InvalidScheduleError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ParetoFront:
+    """Least total delay for each number of intervals captured, and the schedules that reach it.
+
+    Parameters
+    ----------
+    delays
+        ``D*(k)`` for k = 0, 1, ..., the most that can be captured: total delay in chronons, shape (most + 1,), convex.
+    captured
+        Which interval the k-th point captures besides those of the points before, shape (most,).
+    used
+        The chronon in which it uses one probe more, shape (most,).
+    exact
+        Whether no schedule lies below; false where intervals of one source overlap, as one probe for each of them is
+        counted then.
+
+    Examples
+    --------
+    >>> from proxyd.core.model.chronon import Epoch
+    >>> intervals = [ExecutionInterval(name, "r", 0, 1) for name in "abc"]
+    >>> front = pareto(intervals, Capacity.constant(1, Epoch(0, 2)))
+    >>> front.points, front.schedule(2).delay, front.exact
+    (((1, 0), (2, 1)), 1, True)
+    """
+
+    spans: Spans
+    delays: Ints
+    captured: Ints
+    used: Ints
+    exact: bool
+    _jobs: Jobs
+
+    @property
+    def points(self) -> tuple[tuple[int, int], ...]:
+        """The Pareto set: (captured, delay) where one more cannot be captured at the same delay, both increasing."""
+        last = np.append(np.diff(self.delays) > 0, True)
+        return tuple((int(k), int(self.delays[k])) for k in np.flatnonzero(last))
+
+    def completeness(self, captured: int) -> float:
+        """Return the share of all intervals that ``captured`` are; 1 where there are none."""
+        return captured / len(self.spans) if len(self.spans) else 1.0
+
+    def schedule(self, captured: int) -> CaptureSchedule:
+        """Return a schedule that captures ``captured`` intervals with delay ``delays[captured]``.
+
+        Where the front is not ``exact`` a probe may serve more intervals than it was planned for; the schedule counts
+        all that it captures.
+
+        Raises
+        ------
+        InvalidScheduleError
+            So many cannot be captured.
+        """
+        most = len(self.captured)
+        if not 0 <= captured <= most:
+            raise InvalidScheduleError(f"{captured} intervals cannot be captured, only 0 to {most}")
+        taken = np.isin(self._jobs.index, self.captured[:captured])
+        part = self._jobs.part(taken)
+        room = np.bincount(self.used[:captured] - (part.epoch.start - 1), minlength=len(part.room))
+        chosen, slots = earliest_deadline_first(part, np.arange(len(part)), room)
+        return self.spans.schedule(part.sources[chosen], part.chronons(slots), exact=self.exact)
+
+
+def pareto(intervals: Iterable[ExecutionInterval], capacity: Capacity) -> ParetoFront:
+    """Return the least total delay for every number of intervals that can be captured within ``capacity``.
+
+    Parameters
+    ----------
+    intervals
+        Where an end is not known it is the end of the epoch. Parts outside the epoch cannot be used; delay counts from
+        the start all the same.
+
+    Notes
+    -----
+    Source: Roitman, Gal and Raschid, problem 1; in place of their enumeration and approximation scheme the exact set
+    by ALGORITHMS 4: a flow of least cost by successive shortest paths. A path costs the slot it newly uses less the
+    start of the interval it newly captures. In a flow of least cost the slot is the first with room after that start,
+    so each such slot has one candidate, the latest start before it that is left; whether the path exists is asked only
+    for the cheapest of all. An interval once refused is refused for good. O((E + K) log (E + K)) besides the paths,
+    each of which takes at most the jobs and slots in its reach.
+
+    Examples
+    --------
+    >>> from proxyd.core.model.chronon import Epoch
+    >>> found = [("a", 0, 0), ("b", 0, 3), ("c", 1, 1)]
+    >>> intervals = [ExecutionInterval(source, "r", start, deadline) for source, start, deadline in found]
+    >>> front = pareto(intervals, Capacity.constant(1, Epoch(0, 4)))
+    >>> front.points, front.exact
+    (((2, 0), (3, 2)), True)
+    >>> front.schedule(3).probes
+    (('a', 0), ('c', 1), ('b', 2))
+    """
+    spans = Spans.of(intervals)
+    jobs = Jobs.of(spans, capacity)
+    by_start = jobs.part(np.argsort(spans.starts[jobs.index], kind="stable"))
+    starts = spans.starts[by_start.index] - (capacity.epoch.start - 1)
+    table, slots = tables(by_start.first, by_start.last, by_start.room)
+    ends = np.searchsorted(by_start.first, np.arange(len(by_start.room)), side="right")
+    order, used = cheapest_first(starts, ends, table, slots)
+    delays = np.concatenate([[0], np.cumsum(used - starts[order])])
+    return ParetoFront(
+        spans,
+        delays,
+        by_start.index[order],
+        by_start.chronons(used),
+        are_disjoint(jobs.sources, jobs.first, jobs.last),
+        jobs,
+    )
+
+
+def epsilon_cover(front: ParetoFront, epsilon: float) -> tuple[tuple[int, int], ...]:
+    """Return the fewest points of the front such that each of its points is met within ``1 + epsilon``.
+
+    A point (k, D) is met by (k', D') where ``k <= k' (1 + epsilon)`` and ``D' <= D (1 + epsilon)``.
+
+    Notes
+    -----
+    Source: the approximate Pareto set of Papadimitriou and Yannakakis, which Roitman, Gal and Raschid's definition 2
+    follows; theirs asks for less delay than the point has, ``D' <= D (1 - epsilon)``, which no front can give.
+
+    Examples
+    --------
+    >>> from proxyd.core.model.chronon import Epoch
+    >>> intervals = [ExecutionInterval(str(n), "r", 0, 9) for n in range(10)]
+    >>> front = pareto(intervals, Capacity.constant(1, Epoch(0, 10)))
+    >>> len(front.points), epsilon_cover(front, 0.5)
+    (10, ((1, 0), (2, 1), (4, 6), (8, 28)))
+    """
+    if epsilon < 0:
+        raise ValueError("epsilon must not be negative")
+    points = front.points
+    chosen: list[tuple[int, int]] = []
+    n = 0
+    while n < len(points):
+        dearest = points[n][1] * (1 + epsilon)
+        best = n
+        while best + 1 < len(points) and points[best + 1][1] <= dearest:
+            best += 1
+        chosen.append(points[best])
+        n = best + 1
+        while n < len(points) and points[n][0] <= points[best][0] * (1 + epsilon):
+            n += 1
+    return tuple(chosen)

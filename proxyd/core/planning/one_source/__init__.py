@@ -1,0 +1,1 @@
+"""One source, n probes in a period: delay costs and optimal schedules."""

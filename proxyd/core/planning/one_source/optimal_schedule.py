@@ -1,0 +1,348 @@
+"""Optimal probes of one source on a grid of slots: for every n at once, or for one n by a price per probe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from proxyd.core.model.intensity import PiecewiseConstant
+from proxyd.core.planning.numba_kernels import flat
+from proxyd.core.planning.one_source.costs import Prefix
+from proxyd.core.planning.one_source.grid_kernels import bounded_layer, layer, priced
+from proxyd.errors import InvalidScheduleError
+
+_BISECTIONS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Slots at which a source may be probed, and what holds there.
+
+    Parameters
+    ----------
+    times
+        Slot times, increasing; the first is where the period starts, the last where it ends and a probe is always made.
+    spacing
+        Least time between two probes, and between the start and the first.
+    is_open
+        Whether each slot may be used, shape of ``times``; the last one always may.
+    price
+        Extra cost of a probe at each slot (shared capacity, peaks), shape of ``times``, not negative.
+    largest_gap
+        Most time between two probes, from the start on; ``None`` for any.
+
+    Examples
+    --------
+    >>> Grid([0.0, 1.0, 2.0, 3.0], spacing=2.0).reach.tolist()
+    [2, 3, 4, 4]
+    """
+
+    times: NDArray[np.float64]
+    reach: NDArray[np.int64]
+    until: NDArray[np.int64] | None
+    is_open: NDArray[np.bool_]
+    price: NDArray[np.float64]
+
+    def __init__(
+        self,
+        times: ArrayLike,
+        *,
+        spacing: float = 0.0,
+        is_open: ArrayLike | None = None,
+        price: ArrayLike | None = None,
+        largest_gap: float | None = None,
+    ) -> None:
+        t = np.asarray(times, dtype=np.float64)
+        if len(t) < 2 or not np.all(np.diff(t) > 0):
+            raise InvalidScheduleError("a grid needs at least two slots, increasing")
+        usable = np.ones(len(t), dtype=bool) if is_open is None else np.array(is_open, dtype=bool)
+        prices = np.zeros(len(t)) if price is None else np.array(price, dtype=np.float64)
+        if usable.shape != t.shape or prices.shape != t.shape or np.any(prices < 0):
+            raise InvalidScheduleError("is_open and price need one entry for each slot, prices not negative")
+        usable[-1] = True
+        rounding = 1e-9 * (t[-1] - t[0])
+        object.__setattr__(self, "times", t)
+        reach = np.searchsorted(t, t + spacing - rounding, side="left")
+        object.__setattr__(self, "reach", np.maximum(reach, np.arange(1, len(t) + 1)))
+        until = None if largest_gap is None else np.searchsorted(t, t + largest_gap + rounding, side="right") - 1
+        object.__setattr__(self, "until", until)
+        object.__setattr__(self, "is_open", usable)
+        object.__setattr__(self, "price", prices)
+
+
+@dataclass(frozen=True, eq=False)
+class OneSourceSchedule:
+    """Probe times of one source, without the start and with the end of its period.
+
+    ``cost`` is in expected items times time times importance, slot prices left out. ``exact`` says whether it is the
+    least there is on the grid for this number of probes.
+
+    Examples
+    --------
+    >>> OneSourceSchedule(np.array([2.0, 4.0]), cost=4.0).probes
+    2
+    """
+
+    times: NDArray[np.float64]
+    cost: float
+    exact: bool = True
+
+    @property
+    def probes(self) -> int:
+        """How many probes there are."""
+        return len(self.times)
+
+
+def all_optimal(prefix: Prefix, grid: Grid, probes: int) -> list[OneSourceSchedule | None]:
+    """Return the optimal schedules of exactly 1, 2, ..., ``probes`` probes, ``None`` where there is none.
+
+    O(probes * slots): one pass over an envelope of lines for each number of probes, where the paper's Algorithm 1 takes
+    O(probes * slots^2); with a largest gap O(probes * slots log slots).
+
+    Notes
+    -----
+    Source: Eckstein, Gal and Reiner, Algorithm 1 (same optimum); ALGORITHMS 1.
+
+    Examples
+    --------
+    >>> from proxyd.core.model.intensity import PiecewiseConstant
+    >>> one = PiecewiseConstant.constant(1.0, 4.0)
+    >>> [s.cost for s in all_optimal(Prefix(one, one), Grid([0, 1, 2, 3, 4]), 4)]
+    [8.0, 4.0, 3.0, 2.0]
+    """
+    L, A, G = prefix.at(grid.times)
+    size = len(grid.times)
+    value = np.full(size, np.inf)
+    value[-1] = grid.price[-1]
+    links = [flat(np.empty(size, dtype=np.int64)) for _ in range(probes)]
+    costs = flat(L), flat(A), flat(G)
+    base, reach = flat(np.where(grid.is_open, A * L - G, np.inf)), flat(grid.reach)
+    envelope = flat(np.empty(size, dtype=np.int64)), flat(np.empty(size)), flat(np.empty(size))
+    found: list[OneSourceSchedule | None] = []
+    for count in range(probes):
+        best = flat(np.empty(size))
+        if grid.until is None:
+            layer(*costs, base, reach, flat(value), best, links[count], *envelope)
+        else:
+            bounded_layer(*costs, flat(_of_open(value, grid)), reach, flat(grid.until), best, links[count])
+        value = np.asarray(best) + grid.price
+        slots = _follow_layers(links, count) if best[0] < np.inf else None
+        found.append(None if slots is None else _schedule(prefix, grid, slots))
+    return found
+
+
+def optimal(prefix: Prefix, grid: Grid, probes: int) -> OneSourceSchedule:
+    """Return the cheapest schedule of at most ``probes`` probes.
+
+    The optimal cost is convex in the number of probes (the links are Monge), so a price per probe finds one number in
+    O(slots log): bisect the price until the path of fewest links has at most ``probes`` and the path of most links at
+    least as many. Where equal weeks make many numbers optimal at one price, the two paths are spliced where one crosses
+    the other.
+
+    Spacing can make more probes cost more, or impossible; then fewer are made.
+
+    Raises
+    ------
+    InvalidScheduleError
+        There is no schedule at all, or ``probes`` is less than 1.
+
+    Notes
+    -----
+    Source: ALGORITHMS 1; splicing after Aggarwal, Schieber and Tokuyama 1994.
+
+    Examples
+    --------
+    >>> from proxyd.core.model.intensity import PiecewiseConstant
+    >>> one = PiecewiseConstant.constant(1.0, 4.0)
+    >>> optimal(Prefix(one, one), Grid([0, 1, 2, 3, 4]), 2).times.tolist()
+    [2.0, 4.0]
+    """
+    if probes < 1:
+        raise InvalidScheduleError("a schedule has at least one probe, at the end of its period")
+    if grid.until is not None:
+        return _best_layer(prefix, grid, probes)
+    paths = _Priced(prefix, grid)
+    slots = paths.path(0.0, most=False)
+    if slots is None:
+        raise InvalidScheduleError("no slot can be reached: every one is closed or closer than the spacing")
+    if len(slots) > probes:
+        slots = paths.with_links(probes)
+    return _schedule(prefix, grid, slots)
+
+
+def _best_layer(prefix: Prefix, grid: Grid, probes: int) -> OneSourceSchedule:
+    """Return the cheapest of all layers: with a largest gap there is no envelope to price."""
+    layers = [schedule for schedule in all_optimal(prefix, grid, probes) if schedule is not None]
+    if not layers:
+        raise InvalidScheduleError("no schedule keeps both the largest gap and the number of probes")
+
+    def with_prices(schedule: OneSourceSchedule) -> float:
+        return schedule.cost + float(np.sum(grid.price[np.searchsorted(grid.times, schedule.times)]))
+
+    return min(layers, key=with_prices)
+
+
+class _Priced:
+    """Cheapest paths at a price per link."""
+
+    def __init__(self, prefix: Prefix, grid: Grid) -> None:
+        L, A, G = prefix.at(grid.times)
+        size = len(grid.times)
+        self._costs = flat(L), flat(A), flat(G)
+        self._base = np.where(grid.is_open, grid.price + A * L - G, np.inf)
+        self._reach = flat(grid.reach)
+        self._best = flat(np.empty(size))
+        self._link, self._links = flat(np.empty(size, dtype=np.int64)), flat(np.empty(size, dtype=np.int64))
+        self._envelope = flat(np.empty(size, dtype=np.int64)), flat(np.empty(size)), flat(np.empty(size))
+        self._scale = float(A[-1] * L[-1]) + float(np.sum(grid.price))
+
+    def path(self, price: float, *, most: bool) -> list[int] | None:
+        """Return the slots of the cheapest path with the most or the fewest links, the start left out."""
+        tolerance = 1e-13 * self._scale
+        base = flat(self._base + price)
+        priced(*self._costs, base, self._reach, tolerance, most, self._best, self._link, self._links, *self._envelope)
+        if self._best[0] == np.inf:
+            return None
+        slots, slot = [], int(self._link[0])
+        while slot >= 0:
+            slots.append(slot)
+            slot = int(self._link[slot])
+        return slots
+
+    def with_links(self, wanted: int) -> list[int]:
+        """Return the slots of a cheapest path with exactly ``wanted`` links, fewer than the free path has."""
+        low, high = 0.0, self._scale + 1.0
+        short, long = [len(self._base) - 1], self.path(low, most=True) or []
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            if middle in (low, high):
+                break
+            fewest = self.path(middle, most=False) or []
+            if len(fewest) > wanted:
+                low, long = middle, fewest
+                continue
+            short, high = fewest, middle
+            if len(short) == wanted:
+                return short
+            most = self.path(middle, most=True) or []
+            if len(most) >= wanted:
+                long = most
+                break
+        return long if len(long) == wanted else _splice(short, long, wanted)
+
+
+def _splice(short: list[int], long: list[int], wanted: int) -> list[int]:
+    """Join the head of the long path to the tail of the short one so that ``wanted`` links remain.
+
+    With both optimal and links Monge, the joined path is optimal too: at the crossing, exchanging tails costs nothing.
+    """
+    p, q = [0, *short], [0, *long]
+    extra = wanted - len(short)
+    for k in range(len(p) - 1):
+        # p's link k spans q's link k + extra
+        if p[k] <= q[k + extra] and q[k + extra + 1] <= p[k + 1]:
+            return [*q[1 : k + extra + 1], *p[k + 1 :]]
+    raise InvalidScheduleError("the two paths do not cross")  # they always do: both start and end together
+
+
+def _of_open(value: NDArray[np.float64], grid: Grid) -> NDArray[np.float64]:
+    return np.where(grid.is_open, value, np.inf)
+
+
+def _follow_layers(links: list[NDArray[np.int64]], count: int) -> list[int]:
+    slots, slot = [], 0
+    for row in range(count, -1, -1):
+        slot = int(links[row][slot])
+        slots.append(slot)
+    return slots
+
+
+def _schedule(prefix: Prefix, grid: Grid, slots: list[int]) -> OneSourceSchedule:
+    times = grid.times[slots]
+    return OneSourceSchedule(times, prefix.total(np.concatenate([grid.times[:1], times])))
+
+
+def optimal_cycle(
+    intensity: PiecewiseConstant,
+    importance: PiecewiseConstant,
+    slots: ArrayLike,
+    probes: int,
+    *,
+    spacing: float = 0.0,
+    is_open: ArrayLike | None = None,
+) -> OneSourceSchedule:
+    """Return at most ``probes`` probe times in [0, period) that repeat each period at least cost.
+
+    A first solution is cut at its shortest gap; every start inside that gap is then solved, since an optimal
+    cycle has a probe there. To restart from one found slot alone is not optimal (it can cost half as much again).
+
+    Parameters
+    ----------
+    intensity, importance
+        On [0, period].
+    slots
+        Times in [0, period) at which a probe may be made, increasing.
+    is_open
+        Whether each slot may be used.
+
+    Notes
+    -----
+    Source: ALGORITHMS 1 (weekly cycle). ``exact`` is false where a start had to be left out because it was closed.
+
+    Examples
+    --------
+    >>> day = PiecewiseConstant([0.0, 2.0, 4.0], [1.0, 0.0])
+    >>> optimal_cycle(day, PiecewiseConstant.constant(1.0, 4.0), [0.0, 1.0, 2.0, 3.0], 2).times.tolist()
+    [1.0, 2.0]
+    """
+    t = np.asarray(slots, dtype=np.float64)
+    usable = np.ones(len(t), dtype=bool) if is_open is None else np.asarray(is_open, dtype=bool)
+    if not usable.any():
+        raise InvalidScheduleError("every slot is closed")
+    circle = _Circle(intensity, importance, t, usable, spacing)
+    first = circle.solve(int(np.argmax(usable)), probes)
+    best, (begin, end) = first, _shortest_gap(t, first.times, circle.period)
+    for start in range(begin, end):
+        if usable[start % len(t)]:
+            found = circle.solve(start % len(t), probes)
+            best = found if found.cost < best.cost else best
+    return best
+
+
+class _Circle:
+    """Solves the cycle cut at a slot: a period from one probe there to the next."""
+
+    def __init__(
+        self,
+        intensity: PiecewiseConstant,
+        importance: PiecewiseConstant,
+        slots: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
+        is_open: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
+        spacing: float,
+    ) -> None:
+        self.period = intensity.stop - intensity.start
+        self._twice = Prefix(intensity.repeat(2), importance.repeat(2))
+        self._times = np.concatenate([slots, slots + self.period])
+        self._open = np.concatenate([is_open, is_open])
+        self._spacing = spacing
+
+    def solve(self, start: int, probes: int) -> OneSourceSchedule:
+        """Return the best cycle with a probe at slot ``start``."""
+        window = slice(start, start + len(self._times) // 2 + 1)
+        grid = Grid(self._times[window], spacing=self._spacing, is_open=self._open[window])
+        found = optimal(self._twice, grid, probes)
+        return OneSourceSchedule(np.sort(found.times % self.period), found.cost, exact=True)
+
+
+def _shortest_gap(
+    slots: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
+    probes: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
+    period: float,
+) -> tuple[int, int]:
+    """Return the slots of the shortest gap between consecutive probes, as indices that may run over the end."""
+    at = np.searchsorted(slots, probes - 1e-9 * period)
+    following = np.append(at[1:], at[0] + len(slots))
+    shortest = int(np.argmin(following - at))
+    return int(at[shortest]), int(following[shortest]) + 1

@@ -1,0 +1,139 @@
+"""What becomes of the rules' intervals in an epoch: each is planned for, or a constraint stands against it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from proxyd.core.model.chronon import Chronon, Epoch
+from proxyd.core.model.schedule import Constraint, ExecutionInterval
+from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.planner import Planner
+from proxyd.core.planning.queue.probe_slots import PlannedProbe
+
+PUSHED = "pushed by its hub"
+
+
+@dataclass(frozen=True, slots=True)
+class Unmet:
+    """An expected interval in which no probe is planned, and the constraint that stands against one.
+
+    Examples
+    --------
+    >>> str(Unmet(ExecutionInterval("s", "r", 3, 5), Constraint.BUDGET).constraint)
+    'budget'
+    """
+
+    interval: ExecutionInterval
+    constraint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The intervals that rules expect in an epoch, the probes planned for them, and those that are not met.
+
+    Examples
+    --------
+    >>> Outlook(Epoch(0, 60), (), (), ()).unmet
+    ()
+    """
+
+    epoch: Epoch
+    intervals: tuple[ExecutionInterval, ...]
+    probes: tuple[PlannedProbe, ...]
+    unmet: tuple[Unmet, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Ahead:
+    """The pages of which intervals are expected in an epoch, copied, so that the epoch can be played elsewhere.
+
+    Examples
+    --------
+    >>> from proxyd.core.model.chronon import ChrononGrid
+    >>> from proxyd.core.model.budget import Budget
+    >>> from proxyd.core.planning.planner_settings import PlannerSettings
+    >>> Ahead.of(Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0))), Epoch(0, 60)).outlook().intervals
+    ()
+    """
+
+    epoch: Epoch
+    intervals: tuple[ExecutionInterval, ...]
+    part: Planner
+
+    @classmethod
+    def of(cls, planner: Planner, epoch: Epoch) -> Ahead:
+        """Return them; of fixed probes only where there are intervals too, for detection comes after both."""
+        pages = [page for page in planner.pages.values() if page.demands.intervals or page.demands.fixed]
+        intervals = [
+            ExecutionInterval(page.source_id, demand.rule, each.start, each.deadline)
+            for page in pages
+            for demand in page.demands.intervals
+            for each in demand.upcoming(epoch)
+        ]
+        return cls(epoch, tuple(intervals), planner.part(page.source_id for page in pages if intervals))
+
+    def outlook(self) -> Outlook:
+        """Play the epoch, once: each interval is met by any probe that falls into it, or has what held it back."""
+        watch = _Watch(self.intervals)
+        probes: list[PlannedProbe] = []
+        for now, chosen in self.part.play(self.epoch):
+            watch.take(self.part, now, chosen)
+            probes += chosen
+        watch.pass_by(self.part, self.epoch.stop)
+        return Outlook(self.epoch, self.intervals, tuple(probes), tuple(watch.unmet))
+
+
+def outlook(planner: Planner, epoch: Epoch) -> Outlook:
+    """Return what becomes of the intervals that end in an epoch, if the sources' rates stay as they are.
+
+    Examples
+    --------
+    >>> from proxyd.core.model.chronon import ChrononGrid
+    >>> from proxyd.core.model.budget import Budget
+    >>> from proxyd.core.planning.planner_settings import PlannerSettings
+    >>> outlook(Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0))), Epoch(0, 60)).intervals
+    ()
+    """
+    return Ahead.of(planner, epoch).outlook()
+
+
+class _Watch:
+    """Follows intervals through the chronons: what met them, and what held their pages back."""
+
+    def __init__(self, intervals: Iterable[ExecutionInterval]) -> None:
+        self._open: dict[str, list[ExecutionInterval]] = {}
+        for interval in intervals:
+            self._open.setdefault(interval.source_id, []).append(interval)
+        self._ends = sorted((interval.deadline or 0, interval.source_id) for interval in intervals)
+        self._ends.reverse()
+        self._held: dict[str, tuple[Chronon, str]] = {}
+        self.unmet: list[Unmet] = []
+
+    def take(self, planner: Planner, now: Chronon, chosen: Iterable[PlannedProbe]) -> None:
+        """Take in what a chronon chose, and held back."""
+        self.pass_by(planner, now)
+        for planned in chosen:
+            name = planned.probe.source_id
+            self._open[name] = [interval for interval in self._open.get(name, ()) if now not in interval]
+        self._held |= {name: (now, constraint) for name, constraint in planner.held_back}
+
+    def pass_by(self, planner: Planner, now: Chronon) -> None:
+        """Note the intervals that ended before ``now`` unmet."""
+        while self._ends and self._ends[-1][0] < now:
+            deadline, name = self._ends.pop()
+            for interval in [each for each in self._open[name] if each.deadline == deadline]:
+                self._open[name].remove(interval)
+                self.unmet.append(Unmet(interval, self._constraint(planner, interval)))
+
+    def _constraint(self, planner: Planner, interval: ExecutionInterval) -> str:
+        """Return what held the page back last in the interval; where it was never due, what forbids a start."""
+        page: Page = planner.pages[interval.source_id]
+        deadline = interval.deadline or interval.start
+        held_at, constraint = self._held.get(page.source_id, (interval.start - 1, ""))
+        if held_at >= interval.start:
+            return constraint
+        grid = planner.settings.grid
+        if page.pushed_until_s > grid.start_s(interval.start):
+            return PUSHED
+        return planner.blocked_by(page, grid.start_s(deadline)) or Constraint.BUDGET

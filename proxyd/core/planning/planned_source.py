@@ -1,0 +1,112 @@
+"""A source as the planner sees it, and what may hold its probes back."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+
+from proxyd.core.model.chronon import Chronon
+from proxyd.core.model.schedule import Constraint
+from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.planning.policies.demand import Demands
+from proxyd.core.politeness import ProbeLog
+
+
+@dataclass(slots=True)
+class Page:
+    """A source as the planner sees it.
+
+    Parameters
+    ----------
+    last_seen_s
+        When a probe last saw its state, in unix seconds; ``None`` before first contact.
+    not_before_s
+        Back-off and Retry-After: no probe starts earlier.
+    fresh_until_s
+        Before when the origin says that nothing changes.
+    hidden
+        Items that may wait unseen because siblings of the source changed, besides what its rate expects.
+    window
+        How many items the feed shows, and ``dispersion`` variance over mean of those that a probe finds; ``None``
+        where nothing slides off.
+    pushed_until_s
+        Before when a hub pushes what is new: then only safety probes and fixed ones are made.
+    throttle_scope
+        What a throttle of this source silences: its host where it is empty, else a group of hosts.
+    postponed
+        How often each constraint held a probe back, by its name.
+
+    Examples
+    --------
+    >>> from proxyd.core.politeness import PolitenessBudget
+    >>> page = Page("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
+    >>> page.log.record(100.0)
+    >>> page.allowed_s(), str(page.blocked_by(120.0))
+    (160.0, 'source politeness')
+    """
+
+    source_id: str
+    host: str
+    log: ProbeLog
+    demands: Demands
+    rate_per_s: float
+    last_seen_s: float | None = None
+    not_before_s: float = 0.0
+    fresh_until_s: float = 0.0
+    pushed_until_s: float = 0.0
+    throttle_scope: str = ""
+    hidden: float = 0.0
+    window: int | None = None
+    dispersion: float = 1.0
+    wake: Chronon = 0
+    postponed: dict[Constraint, int] = field(default_factory=dict)
+
+    @property
+    def priced_weight(self) -> float:
+        """What a delay costs the rules that want a probe when it is worth its price; 0 where there is none."""
+        return self.demands.weight if self.demands.is_priced else 0.0
+
+    def copy(self) -> Page:
+        """Return a page that changes by itself; what only detects asks for nothing that changes."""
+        demands = self.demands if self.demands.only_detects else deepcopy(self.demands)
+        log = ProbeLog(self.log.budget, list(self.log.starts_s))
+        return replace(self, log=log, demands=demands, postponed=dict(self.postponed))
+
+    def follow(self, week: WeekPlan) -> None:
+        """Let a plan of the week know when the page was seen last, and its rate and weight."""
+        if self.last_seen_s is not None:
+            week.follow(self.source_id, self.rate_per_s, self.priced_weight, self.last_seen_s)
+
+    def record(self, start_s: float) -> None:
+        """Note a probe that starts."""
+        for log in self._logs():
+            log.record(start_s)
+
+    def move_last(self, start_s: float) -> None:
+        """Correct the start of the last probe."""
+        for log in self._logs():
+            log.move_last(start_s)
+
+    def take_back(self) -> None:
+        """Forget the start of the last probe: it did not come."""
+        for log in self._logs():
+            log.take_back()
+
+    def _logs(self) -> list[ProbeLog]:
+        return [self.log, *[demand.log for demand in self.demands.doe]]
+
+    def allowed_s(self) -> float:
+        """Return the earliest start that the source itself allows, in unix seconds."""
+        return max(self.not_before_s, self.fresh_until_s, self.log.earliest_s())
+
+    def is_pushed(self, now_s: float) -> bool:
+        """Whether a hub pushes what is new."""
+        return self.last_seen_s is not None and self.pushed_until_s > now_s
+
+    def blocked_by(self, now_s: float) -> Constraint | None:
+        """Return the constraint of the source that forbids a start at ``now_s``."""
+        if self.not_before_s > now_s:
+            return Constraint.BACK_OFF
+        if self.log.earliest_s() > now_s:
+            return Constraint.SOURCE_POLITENESS
+        return Constraint.FRESHNESS if self.fresh_until_s > now_s else None

@@ -1,0 +1,63 @@
+"""What holds for a planner's whole fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from proxyd.core.model.budget import Budget
+from proxyd.core.model.chronon import Chronon, ChrononGrid
+from proxyd.core.politeness import PolitenessBudget
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerSettings:
+    """What holds for the whole fleet.
+
+    Parameters
+    ----------
+    spend
+        Use the whole budget (OptMon1) instead of stopping where a probe saves less than its price (OptMon2).
+    price_item_s
+        Item-seconds of delay that a detection probe must save.
+    host_spacing_s
+        Least time between the starts of two probes of a host, in seconds.
+    safety_s
+        Time between two probes of a source whose hub pushes, in seconds.
+    overflow
+        Probability that items slide off a feed unseen before its next probe, which is made earlier for it; 1 where
+        nothing is made for it.
+    host_probes, host_window_s
+        Most probes of a host in any such time, in seconds; ``None`` where their number is not limited.
+
+    Examples
+    --------
+    >>> PlannerSettings(grid=ChrononGrid(10.0), budget=Budget(1.0)).spend
+    False
+    """
+
+    grid: ChrononGrid
+    budget: Budget
+    budget_zone: ZoneInfo | None = None
+    spend: bool = False
+    price_item_s: float = 360.0
+    host_spacing_s: float = 1.0
+    safety_s: float = 21600.0
+    overflow: float = 0.01
+    host_probes: int | None = None
+    host_window_s: float = 0.0
+
+    def capacity(self, chronon: Chronon) -> int:
+        """Return ``C_j``, the most probes that may start in a chronon."""
+        return self.budget.capacity(chronon, self.grid, self.budget_zone)
+
+    def spare_per_s(self, times_s: Iterable[float], asked_per_s: float) -> list[float]:
+        """Return what intervals and numbers of probes leave of the budget at each time; at least a tenth of it."""
+        most = (self.budget.rate_per_s(time_s, self.budget_zone) for time_s in times_s)
+        return [max(0.1 * per_s, per_s - asked_per_s) for per_s in most]
+
+    @property
+    def host_budget(self) -> PolitenessBudget:
+        """The politeness budget of every host."""
+        return PolitenessBudget(self.host_spacing_s, self.host_probes, self.host_window_s)

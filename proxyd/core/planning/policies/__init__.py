@@ -1,0 +1,1 @@
+"""What each policy demands of the plan for one rule on one source."""

@@ -1,0 +1,81 @@
+"""Overflow: when so many items may have come that some slid off the feed's window unseen."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import inf, sqrt
+
+from scipy.optimize import brentq
+from scipy.special import betainc, gammaincinv
+
+_CALM = 1.05  # a dispersion below this is taken for none
+
+
+@lru_cache(65_536)
+def most_items(window: int, probability: float, dispersion: float = 1.0) -> float:
+    """Return the expected items at which more than ``window`` come with a probability, and no more than that.
+
+    Parameters
+    ----------
+    window
+        Items that the feed shows.
+    probability
+        Of losing some, between 0 and 1.
+    dispersion
+        Variance over mean of the items: above 1 they come in batches.
+
+    Notes
+    -----
+    Source: ALGORITHMS 6 (feed-window overflow). The items of a gap are Poisson or, in batches, negative binomial; the
+    probability of more than w is then the regularised incomplete gamma or beta function of ``w + 1``, inverted.
+
+    Examples
+    --------
+    >>> round(most_items(20, 0.01), 2), round(most_items(20, 0.01, dispersion=4.0), 2)
+    (11.83, 5.22)
+    """
+    calm = float(gammaincinv(window + 1.0, probability))
+    if dispersion < _CALM:
+        return calm
+    batches = dispersion - 1.0
+
+    def excess(items: float) -> float:
+        return float(betainc(window + 1.0, items / batches, 1.0 - 1.0 / dispersion)) - probability
+
+    # the items at which the variable passes the window half of the time bound it from above
+    high = float(gammaincinv(window + 1.0, 0.5)) * dispersion
+    while excess(high) < 0:
+        high *= 2.0
+    return float(brentq(excess, 1e-9, high))
+
+
+def due_after_s(rate_per_s: float, *, price_item_s: float, weight: float = 1.0) -> float:
+    """Return how long after the last probe the next one pays for itself, in seconds.
+
+    Waiting tau leaves ``weight * rate * tau^2 / 2`` item-seconds of delay; the probe is due where that reaches the
+    price: ``tau = sqrt(2 price / (weight rate))``.
+
+    Parameters
+    ----------
+    price_item_s
+        Item-seconds of delay a probe must save.
+
+    Notes
+    -----
+    Source: ALGORITHMS 5 (the index with a price per probe).
+
+    Examples
+    --------
+    >>> due_after_s(1 / 3600, price_item_s=1800.0)
+    3600.0
+    """
+    return sqrt(2 * price_item_s / (weight * rate_per_s)) if rate_per_s > 0 and weight > 0 else inf
+
+
+def index(rate_per_s: float, waited_s: float, weight: float = 1.0) -> float:
+    """Return the expected delay that a probe now would end, in item-seconds; larger is more urgent.
+
+    >>> index(0.5, 10.0)
+    25.0
+    """
+    return weight * rate_per_s * waited_s * waited_s / 2

@@ -1,0 +1,93 @@
+"""GOLDEN, MEMORYLESS and ADAPTIVE: as many probes as detection makes at the price, spread by a rule of their own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, inf, log2
+from zlib import crc32
+
+import numpy as np
+
+from proxyd.core.model.profile import PolicyName
+from proxyd.core.model.schedule import Reason
+from proxyd.core.planning.golden_turns import turns
+from proxyd.core.planning.policies.detection import due_after_s
+
+PACED = frozenset({PolicyName.GOLDEN, PolicyName.MEMORYLESS, PolicyName.ADAPTIVE})
+_POINTS = 8  # at least so many probes of a source in a cycle of the golden ratio
+_APART = 0.25  # of the mean gap: what comes sooner after a probe is passed over
+_LEAST_S = 1e-3  # what is asked more often is asked whenever it may be; unix times have no more digits for it
+
+
+@dataclass(slots=True)
+class PacedDemand:
+    """What such a rule asks of a page.
+
+    Parameters
+    ----------
+    policy
+        GOLDEN, MEMORYLESS or ADAPTIVE.
+    seed
+        Of what is drawn: the same seed, page and last probe give the same next probe, in whatever order pages come.
+    own_rate_per_s
+        The rate as ADAPTIVE takes it; the page's estimate otherwise.
+
+    Notes
+    -----
+    The papers share a number of probes a step among the sources; here a price does, which shares it with all other
+    rules: the mean gap is that of detection, ``sqrt(2 price / (weight rate))``. Source: Mahmoody, Riondato and Upfal,
+    sections 4 and 5 (memoryless, adaptive); Coffman, Liu and Weber, section 5 (golden ratio).
+
+    Examples
+    --------
+    >>> demand = PacedDemand("r", PolicyName.GOLDEN, seed=1)
+    >>> 0.0 < demand.due_s("s", 0.0, rate_per_s=1 / 3600, price_item_s=1800.0) < 2 * 3600.0
+    True
+    """
+
+    rule: str
+    policy: PolicyName
+    seed: int
+    own_rate_per_s: float | None = None
+
+    @property
+    def reason(self) -> Reason:
+        """Why a probe is made that falls due so."""
+        return Reason[self.policy.name]
+
+    def due_s(
+        self, source_id: str, last_s: float, *, rate_per_s: float, price_item_s: float, weight: float = 1.0
+    ) -> float:
+        """Return when the page is due after a probe at ``last_s``, in unix seconds."""
+        rate = rate_per_s if self.own_rate_per_s is None else self.own_rate_per_s
+        gap_s = due_after_s(rate, price_item_s=price_item_s, weight=weight)
+        if not 0 < gap_s < inf:
+            return last_s + gap_s
+        number = crc32(source_id.encode())
+        if self.policy is PolicyName.GOLDEN:
+            return golden_after_s(last_s, gap_s, number)
+        entropy = (self.seed, number, int(max(0.0, last_s) * 1e3))
+        return last_s + gap_s * float(np.random.Generator(np.random.PCG64(entropy)).exponential())
+
+    def count(self, events: int, since_s: float) -> None:
+        """Take the rate from a count, as the paper's Adaptive does: ``max(1, N) / t``."""
+        if self.policy is PolicyName.ADAPTIVE and since_s > 0:
+            self.own_rate_per_s = max(1, events) / since_s
+
+
+def golden_after_s(last_s: float, gap_s: float, number: int) -> float:
+    """Return the next of a source's points on the golden ratio's circle, ``gap_s`` apart on the average.
+
+    A cycle is a power of two seconds, so that sources of about one frequency share it; the source has consecutive
+    multiples of the golden ratio in it, from ``number`` on, which lie about evenly, whichever they are.
+
+    >>> golden_after_s(0.0, 100.0, 7) < golden_after_s(golden_after_s(0.0, 100.0, 7), 100.0, 7) < 400.0
+    True
+    """
+    if gap_s < _LEAST_S:
+        return last_s + gap_s
+    cycle_s = 2.0 ** ceil(log2(_POINTS * gap_s))
+    points = np.sort(turns(number % 2**20 + np.arange(max(1, round(cycle_s / gap_s))))) * cycle_s
+    start_s = last_s // cycle_s * cycle_s
+    ahead = np.concatenate([start_s + points, start_s + cycle_s + points])
+    return float(ahead[np.searchsorted(ahead, last_s + _APART * gap_s, side="right")])

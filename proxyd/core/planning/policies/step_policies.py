@@ -1,0 +1,283 @@
+"""Detection policies, step by step: which sources to probe next, knowing rates or learning them."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from proxyd.core.planning.golden_turns import turns
+from proxyd.core.planning.policies.detection_frequencies import checked_rates, memoryless, tight_bound
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class DetectionPolicy(Protocol):
+    """Chooses the probes of one step after the other; steps are whole numbers that only grow by one.
+
+    Examples
+    --------
+    >>> policy: DetectionPolicy = IndexPolicy([1.0, 1.0])
+    >>> [policy.choose(step, 1).tolist() for step in range(2)]
+    [[0], [1]]
+    """
+
+    def choose(self, step: int, c: int) -> Ints:
+        """Return the sources to probe in ``step``, at most ``c`` of them, each once."""
+
+    def observe(self, step: int, sources: Ints, found: Ints) -> None:
+        """Take in how many new items the probes of ``step`` found, in the order of ``sources``."""
+
+
+class _KnowsRates:
+    """A policy that was given the rates has nothing to learn."""
+
+    def observe(self, step: int, sources: Ints, found: Ints) -> None:
+        """Ignore what was found."""
+
+
+class IndexPolicy(_KnowsRates):
+    """Probes the c sources of largest ``rate * tau (tau + 1) / 2``, tau the steps since the last probe.
+
+    That is what a source's present gap will have cost when it is probed now; equalising it is what the optimal
+    frequencies do, and no source starves.
+
+    Notes
+    -----
+    Source: ALGORITHMS 5: within 0.3 % of the tight bound on its settings.
+
+    Examples
+    --------
+    >>> policy = IndexPolicy([4.0, 1.0, 1.0])
+    >>> [policy.choose(step, 1).tolist() for step in range(6)]
+    [[0], [0], [1], [0], [2], [0]]
+    """
+
+    def __init__(self, rates: ArrayLike) -> None:
+        self.rates = checked_rates(rates, 1)
+        self._probed = np.full(len(self.rates), -1)
+
+    def choose(self, step: int, c: int) -> Ints:
+        """Return the sources of largest index, ties to the lower number."""
+        tau = step - self._probed
+        return self._take(self.rates * tau * (tau + 1), step, c)
+
+    def _take(self, index: Floats, step: int, c: int) -> Ints:
+        chosen = largest(index, c)
+        self._probed[chosen] = step
+        return chosen
+
+
+class GreedyPolicy(IndexPolicy):
+    """Probes where most new items are expected now; arbitrarily bad, for comparison only.
+
+    Notes
+    -----
+    Source: Mahmoody, Riondato and Upfal, section 4.1.
+
+    Examples
+    --------
+    >>> policy = GreedyPolicy([4.0, 1.0])
+    >>> [policy.choose(step, 1).tolist() for step in range(5)]
+    [[0], [0], [0], [0], [1]]
+    """
+
+    def choose(self, step: int, c: int) -> Ints:
+        """Return the sources with the largest ``rate * tau``."""
+        return self._take(self.rates * (step - self._probed), step, c)
+
+
+class DuePolicy(_KnowsRates):
+    """Gives each source a due time that moves on by ``1 / f`` with every probe; O(log n) a probe.
+
+    Notes
+    -----
+    Source: ALGORITHMS 5: within 3 % of the tight bound on its settings. First due times are spread by the golden ratio,
+    so that equal rates do not come in step.
+
+    Parameters
+    ----------
+    c
+        Probes a step on the average.
+
+    Examples
+    --------
+    >>> policy = DuePolicy([1.0, 1.0], 1)
+    >>> sorted(int(policy.choose(step, 1)[0]) for step in range(4))
+    [0, 0, 1, 1]
+    """
+
+    def __init__(self, rates: ArrayLike, c: float) -> None:
+        lam = checked_rates(rates, c)
+        frequencies = tight_bound(lam, c).frequencies
+        self._period = np.where(frequencies > 0, 1 / np.maximum(frequencies, 1e-300), np.inf)
+        spread = turns(np.arange(len(lam)))
+        self._heap = [(float(d), i) for i, d in enumerate(spread * self._period) if np.isfinite(d)]
+        heapify(self._heap)
+
+    def choose(self, step: int, c: int) -> Ints:
+        """Return the sources that are due soonest, at most ``c`` and none twice."""
+        chosen = [heappop(self._heap) for _ in range(min(c, len(self._heap)))]
+        for due, source in chosen:
+            heappush(self._heap, (due + float(self._period[source]), source))
+        return np.array([source for _, source in chosen], dtype=np.int64)
+
+
+class CyclePolicy(_KnowsRates):
+    """Repeats a cycle of probes, ``c`` of them a step; idle places (-1) and repetitions within a step are left out.
+
+    Examples
+    --------
+    >>> policy = CyclePolicy([0, 1, 0, -1])
+    >>> [policy.choose(step, 2).tolist() for step in range(2)]
+    [[0, 1], [0]]
+    """
+
+    def __init__(self, cycle: ArrayLike) -> None:
+        self._cycle = np.asarray(cycle, dtype=np.int64)
+        self._place = 0
+
+    def choose(self, step: int, c: int) -> Ints:
+        """Return the sources of the next ``c`` places."""
+        places = self._cycle[np.arange(self._place, self._place + c) % len(self._cycle)]
+        self._place = (self._place + c) % len(self._cycle)
+        return np.unique(places[places >= 0])
+
+
+class MemorylessPolicy(_KnowsRates):
+    """Draws ``c`` different sources anew each step, each with its fixed probability of being drawn first.
+
+    Examples
+    --------
+    >>> policy = MemorylessPolicy([0.5, 0.5, 0.0], np.random.Generator(np.random.PCG64(1)))
+    >>> sorted(policy.choose(0, 3).tolist())
+    [0, 1]
+    """
+
+    def __init__(self, probabilities: ArrayLike, rng: np.random.Generator) -> None:
+        p = np.asarray(probabilities, dtype=np.float64)
+        self._p = p / p.sum()
+        self._possible = int(np.count_nonzero(self._p))
+        self._rng = rng
+
+    def choose(self, step: int, c: int) -> Ints:
+        """Return the sources drawn."""
+        return _draw(self._p, min(c, self._possible), self._rng)
+
+
+class AdaptivePolicy:
+    """The paper's Adaptive: memoryless on rates estimated as ``max(1, N) / t``, derived anew after each probe.
+
+    Notes
+    -----
+    Source: Mahmoody, Riondato and Upfal, section 4.5; it converges to the optimal memoryless schedule (Theorem 4.4).
+
+    Parameters
+    ----------
+    found, steps
+        Items that each source showed in ``steps`` steps before, where there is a history; one number, or each its own.
+
+    Examples
+    --------
+    >>> policy = AdaptivePolicy(3, np.random.Generator(np.random.PCG64(1)))
+    >>> chosen = policy.choose(0, 2)
+    >>> policy.observe(0, chosen, np.array([4, 0]))
+    >>> len(policy.choose(1, 2))
+    2
+    """
+
+    def __init__(
+        self, sources: int, rng: np.random.Generator, *, found: ArrayLike | None = None, steps: ArrayLike = 0.0
+    ) -> None:
+        self._found = np.zeros(sources) if found is None else np.array(found, dtype=np.float64)
+        self._steps = np.broadcast_to(np.asarray(steps, dtype=np.float64), self._found.shape)
+        self._rates = np.maximum(1, self._found) / np.maximum(1.0, self._steps)
+        self._rng = rng
+
+    def choose(self, step: int, c: int) -> Ints:
+        """Return the sources drawn."""
+        c = min(c, len(self._rates))
+        return _draw(memoryless(self._rates, 1), c, self._rng)  # they do not depend on c, which may be 0
+
+    def observe(self, step: int, sources: Ints, found: Ints) -> None:
+        """Estimate the rates of the probed sources from all they ever showed."""
+        self._found[sources] += found
+        self._rates[sources] = np.maximum(1, self._found[sources]) / (self._steps[sources] + step + 1)
+
+
+class LearningIndexPolicy:
+    """The index on posterior means: a Gamma prior at the population's mean, with forgetting.
+
+    The estimate of a source is ``(N + k) / (E + k / m)`` with ``k = 0.5``: N items found in E probed steps, both
+    multiplied by ``forget`` each step, and m the mean over all sources. Nothing forces exploration: a source that was
+    long not probed gains index by its waiting.
+
+    Parameters
+    ----------
+    forget
+        What is left of the evidence after a step; 1 forgets nothing.
+
+    Notes
+    -----
+    Source: ALGORITHMS 5 (unknown rates).
+
+    Examples
+    --------
+    >>> policy = LearningIndexPolicy(2)
+    >>> policy.observe(0, np.array([0, 1]), np.array([5, 0]))
+    >>> policy.choose(1, 1).tolist(), bool(policy.rates()[0] > policy.rates()[1])
+    ([0], True)
+    """
+
+    def __init__(self, sources: int, *, forget: float = 0.999, prior_events: float = 0.5) -> None:
+        self._found = np.zeros(sources)
+        self._exposure = np.zeros(sources)
+        self._probed = np.full(sources, -1)
+        self._forget = forget
+        self._k = prior_events
+
+    def rates(self) -> Floats:
+        """Return the posterior mean of each rate, in items a step."""
+        exposed = float(self._exposure.sum())
+        mean = max(float(self._found.sum()), 1.0) / exposed if exposed > 0 else 1.0
+        rates: Floats = (self._found + self._k) / (self._exposure + self._k / mean)
+        return rates
+
+    def choose(self, step: int, c: int) -> Ints:
+        """Return the sources of largest index under the estimated rates."""
+        tau = step - self._probed
+        return largest(self.rates() * tau * (tau + 1), c)
+
+    def observe(self, step: int, sources: Ints, found: Ints) -> None:
+        """Add what was found over the steps since each source's last probe."""
+        waited = step - self._probed[sources]
+        self._found *= self._forget
+        self._exposure *= self._forget
+        self._found[sources] += found
+        self._exposure[sources] += waited
+        self._probed[sources] = step
+
+
+def largest(index: Floats, c: int) -> Ints:
+    """Return the places of the c largest values, ties to the lower place.
+
+    >>> largest(np.array([1.0, 3.0, 3.0]), 2)
+    array([1, 2])
+    """
+    if c >= len(index):
+        return np.arange(len(index))
+    if c <= 0:
+        return np.zeros(0, dtype=np.int64)
+    edge = np.partition(index, len(index) - c)[len(index) - c]
+    above = np.flatnonzero(index > edge)
+    return np.concatenate([above, np.flatnonzero(index == edge)[: c - len(above)]])
+
+
+def _draw(p: Floats, c: int, rng: np.random.Generator) -> Ints:
+    """Draw c different places, one after the other in proportion to ``p`` (exponential races)."""
+    with np.errstate(divide="ignore"):
+        races = rng.exponential(size=len(p)) / p
+    return np.argpartition(races, c - 1)[:c] if c < len(p) else np.arange(len(p))

@@ -1,0 +1,116 @@
+"""Which pages want a probe in a chronon: the hardest demand of each, ranked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from proxyd.core.model.chronon import Chronon
+from proxyd.core.model.schedule import Reason
+from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.planning.policies import detection
+from proxyd.core.planning.policies.expected_intervals import PlannedInterval
+from proxyd.core.planning.queue.due_times import Dues
+from proxyd.core.planning.queue.latest_slots import latest_slots
+
+LOOKAHEAD_CHRONONS = 60
+_GROUPS = {Reason.OVERFLOW: 1, Reason.DOE: 1, Reason.SPEND: 3}  # what must be comes before what is worth it
+_Wanted: TypeAlias = tuple[Page, Reason, str]
+
+
+class Candidate(NamedTuple):
+    """A page that wants a probe, on behalf of which rule, and its place: the smallest rank goes first."""
+
+    rank: tuple[int, float, float, str]
+    page: Page
+    reason: Reason
+    rule: str | None
+
+
+class Candidates:
+    """Ranks pages: intervals and fixed probes by deadline, first contacts, then by what a probe saves."""
+
+    def __init__(self, settings: PlannerSettings, dues: Dues) -> None:
+        self._settings = settings
+        self._dues = dues
+
+    def of(self, pages: Sequence[Page], now: Chronon) -> dict[str, Candidate]:
+        """Return those of some pages that want a probe in ``now``, by source."""
+        now_s = self._settings.grid.start_s(now)
+        ranked = self._by_deadline(pages, now)
+        for page in pages:
+            if page.source_id not in ranked and (candidate := self.contact(page, now)) is not None:
+                ranked[page.source_id] = candidate
+        others = (page for page in pages if page.source_id not in ranked and not page.is_pushed(now_s))
+        overdue = ((page, self._dues.most_overdue(page, now)) for page in others)
+        self._rank(ranked, [(page, due.reason, due.rule) for page, due in overdue if due is not None], now_s)
+        return ranked
+
+    def spend_on(self, pages: Iterable[Page], ranked: dict[str, Candidate], now: Chronon) -> None:
+        """Add to ``ranked`` every other page that detects, whatever a probe saves: for a budget that is to be spent."""
+        start_s, stop_s = self._settings.grid.start_s(now), self._settings.grid.start_s(now + 1)
+        others = (page for page in pages if page.source_id not in ranked and page.demands.detecting)
+        seen = (page for page in others if page.last_seen_s is not None and not page.is_pushed(start_s))
+        wanted = [(page, Reason.SPEND, page.demands.detecting[0]) for page in seen if page.allowed_s() < stop_s]
+        self._rank(ranked, wanted, start_s)
+
+    def contact(self, page: Page, now: Chronon) -> Candidate | None:
+        """Return the candidate of a page that was never seen, or whose hub pushes and may be silent."""
+        now_s = self._settings.grid.start_s(now)
+        if now_s + 1e-9 < page.demands.earliest_s:
+            return None
+        if page.last_seen_s is None:
+            reason = Reason.RETRY if page.log.starts_s else Reason.FIRST_CONTACT
+            return Candidate((1, page.not_before_s, 0.0, page.source_id), page, reason, page.demands.first_rule)
+        if page.is_pushed(now_s) and now_s + 1e-9 >= self._dues.safety_s(page):
+            return Candidate((2, 0.0, 0.0, page.source_id), page, Reason.SAFETY, page.demands.first_rule)
+        return None
+
+    def detecting(self, page: Page, gain: float) -> Candidate:
+        """Return the candidate of a page that is due for detection, with what a probe saves over its price."""
+        return Candidate((2, -gain, 0.0, page.source_id), page, Reason.DETECTION, page.demands.detecting[0])
+
+    def _by_deadline(self, pages: Iterable[Page], now: Chronon) -> dict[str, Candidate]:
+        """Pages whose interval cannot wait longer if all are to be served, and fixed probes that are due."""
+        now_s = self._settings.grid.start_s(now)
+        planned = (page for page in pages if not page.is_pushed(now_s))
+        waiting = [(page, d, d.pending(now)) for page in planned for d in page.demands.intervals if d.rate_per_s > 0]
+        jobs = [job for job in waiting if job[2].deadline <= now + LOOKAHEAD_CHRONONS]
+        slots = latest_slots(
+            [job[2] for job in jobs], lambda at: self._settings.capacity(at) if at >= now else 0, now=now
+        )
+        ranked: dict[str, Candidate] = {}
+        for (page, demand, interval), slot in zip(jobs, slots, strict=True):
+            if (interval.start if slot is None else slot) <= now and _sooner(interval, ranked.get(page.source_id)):
+                reason = Reason.FEEDBACK if demand.has_feedback else Reason.INTERVAL
+                ranked[page.source_id] = Candidate(_deadline_rank(interval, page), page, reason, demand.rule)
+        for page in pages:
+            asked = [(d.pending(now), Reason.FIXED, d.rule) for d in page.demands.fixed]
+            asked += [(d.pending, Reason.INTERVAL, d.rule) for d in page.demands.once]
+            for interval, reason, rule in asked:
+                if interval.start <= now and _sooner(interval, ranked.get(page.source_id)):
+                    ranked[page.source_id] = Candidate(_deadline_rank(interval, page), page, reason, rule)
+        return ranked
+
+    def _rank(self, ranked: dict[str, Candidate], wanted: Sequence[_Wanted], now_s: float) -> None:
+        """Add pages that nothing harder asks for, by what a probe of each would save over its price."""
+        week, price_item_s = self._dues.week, self._dues.price_item_s
+        planned = [page.source_id for page, _, _ in wanted if week is not None and page.source_id in week]
+        gains = dict(zip(planned, week.gains(planned, now_s), strict=True)) if week and planned else {}
+        for page, reason, rule in wanted:
+            gain = gains.get(page.source_id)
+            if gain is None:
+                waited_s = now_s - (page.last_seen_s or 0.0)
+                gain = detection.index(page.rate_per_s, waited_s, page.demands.weight) / price_item_s
+            rank = (_GROUPS.get(reason, 2), -float(gain), 0.0, page.source_id)
+            ranked[page.source_id] = Candidate(rank, page, reason, rule)
+
+
+def _deadline_rank(interval: PlannedInterval, page: Page) -> tuple[int, float, float, str]:
+    """Rank by deadline; of equal ones the source unseen for longest goes first, or the others would starve it."""
+    return 0, float(interval.deadline), page.last_seen_s or 0.0, page.source_id
+
+
+def _sooner(interval: PlannedInterval, other: Candidate | None) -> bool:
+    return other is None or interval.deadline < other.rank[1]

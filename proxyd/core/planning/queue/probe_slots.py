@@ -1,0 +1,77 @@
+"""When within its chronon each probe starts."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from math import inf
+
+from proxyd.core.model.schedule import Probe
+
+# the part of a chronon in which probes start: the last ones must not fall out of it when the loop is late
+_SPREAD = 0.9
+_LEAST = 16.0  # probes that a chronon may always plan
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedProbe:
+    """A probe and when it starts, in unix seconds within its chronon.
+
+    Examples
+    --------
+    >>> from proxyd.core.model.schedule import Reason
+    >>> PlannedProbe(Probe("a", 3, Reason.DETECTION), start_s=30.5).probe.chronon
+    3
+    """
+
+    probe: Probe
+    start_s: float
+
+
+class Pace:
+    """Spreads the starts over a chronon of ``capacity`` equal parts, so that the fleet never bursts."""
+
+    def __init__(self, start_s: float, length_s: float, capacity: int) -> None:
+        self._start_s = start_s
+        self._part_s = _SPREAD * length_s / max(1, capacity)
+        self._free = list(range(capacity))
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another probe may start."""
+        return bool(self._free)
+
+    def take(self, at_s: float) -> float | None:
+        """Return the start of a probe that may start at ``at_s``; ``None`` where the budget is used up.
+
+        It is in the first free part from then on; where none is left, one of the earlier parts pays for it.
+        """
+        if not self._free:
+            return None
+        index = bisect_left(self._free, int((at_s - self._start_s) / self._part_s))
+        part = self._free.pop(min(index, len(self._free) - 1))
+        return max(at_s, self._start_s + part * self._part_s)
+
+
+class Headway:
+    """How many probes a chronon plans ``most``: any number, until this machine falls behind.
+
+    A chronon that came to fewer than half of its probes lets the next one plan twice what was started; each that could
+    doubles that again. A machine that stood still did not fall behind: its chronons do not follow each other.
+
+    >>> headway = Headway()
+    >>> headway.after(started=100, dropped=900)
+    >>> headway.most
+    216.0
+    >>> headway.after(started=216, dropped=0)
+    >>> headway.most
+    432.0
+    """
+
+    def __init__(self) -> None:
+        self.most = inf
+
+    def after(self, started: int, dropped: int) -> None:
+        """Note how many probes the chronon before started, and how many it did not come to."""
+        is_behind = dropped > max(started, _LEAST)
+        self.most = 2.0 * started + _LEAST if is_behind else 2.0 * self.most

@@ -1,0 +1,202 @@
+"""Pages that wait for room in the budget and for nothing else, ranked all at once however many they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from math import inf
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyd.core.model.schedule import Constraint
+from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.planning.planned_source import Page
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Gains: TypeAlias = Callable[[Ints], Floats]
+_LIMITS = (Constraint.BUDGET, Constraint.OVERLOAD)
+_UNPLANNED = -1
+_FOUND = 2048  # gains found anew in a call
+_SHORT = 4096  # pages on a new short list
+_RUN = 256  # so many are sorted at first, then four times as many
+
+
+class Waiting:
+    """Pages that are due for detection alone, or for their first contact.
+
+    What the ranking needs of a page is kept when it is put: a page that changes must be removed and put anew.
+
+    Of more than some thousand pages the gains are found anew by turns. Whenever all had their turn the best make the
+    short list, and it alone is ranked in each call, with those put since whose gain is no less than any that was left
+    out. So a page is passed over by others at most for what its gain grew in two rounds of turns.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> from proxyd.core.politeness import PolitenessBudget, ProbeLog
+    >>> from proxyd.core.planning.policies.demand import Demands
+    >>> waiting = Waiting()
+    >>> for name, rate_per_s in (("a", 0.01), ("b", 0.1)):
+    ...     log = ProbeLog(PolitenessBudget(60.0))
+    ...     waiting.put(Page(name, name, log, Demands(detecting=["r"]), rate_per_s, last_seen_s=0.0), None)
+    >>> gains = partial(waiting.gains, now_s=100.0, week=None, price_item_s=50.0)
+    >>> [(gain, page.source_id) for gain, page in waiting.best(gains)]
+    [(10.0, 'b'), (1.0, 'a')]
+    """
+
+    def __init__(self) -> None:
+        self._pages: list[Page] = []
+        self._place: dict[str, int] = {}
+        self._numbers = np.zeros(64, dtype=np.int64)
+        self._kept = np.zeros((64, 5))  # rate times weight, last seen, not before, what to take from the calls
+        self._gains = np.zeros(64)  # as they were found last, nan where they never were
+        self._calls = [0] * len(_LIMITS)  # in which there was no room for all, by why
+        self._told = self._turn = 0
+        self._short = np.zeros(0, dtype=np.int64)
+        self._joined: set[int] = set()  # places of those that were put or moved since the last call
+        self._least = inf  # no page that the short list left out had a larger gain; infinity: there must be a new one
+
+    def __len__(self) -> int:
+        return len(self._pages)
+
+    def __contains__(self, source_id: str) -> bool:
+        return source_id in self._place
+
+    def put(self, page: Page, week: WeekPlan | None) -> None:
+        """Add a page that does not wait yet."""
+        place = self._place[page.source_id] = len(self._pages)
+        self._pages.append(page)
+        self._joined.add(place)
+        if place == len(self._numbers):
+            self._numbers = np.concatenate([self._numbers, self._numbers])
+            self._gains = np.concatenate([self._gains, self._gains])
+            self._kept = np.concatenate([self._kept, self._kept])
+        self._numbers[place], self._gains[place] = _number(page, week), np.nan
+        worth = page.rate_per_s * page.demands.weight
+        self._kept[place] = worth, page.last_seen_s or 0.0, page.not_before_s, *self._calls
+
+    def remove(self, source_id: str) -> None:
+        """Forget a page; does nothing where it does not wait."""
+        place = self._place.get(source_id)
+        if place is None:
+            return
+        page = self._pages[place]
+        for limit, passed in self.passed_over(source_id).items():
+            page.postponed[limit] = page.postponed.get(limit, 0) + passed
+        del self._place[source_id]
+        last = self._pages.pop()
+        if last is not page:
+            self._pages[place], self._place[last.source_id] = last, place
+            self._joined.add(place)
+            self._numbers[place], self._gains[place] = self._numbers[len(self)], np.nan  # it may miss its turn
+            self._kept[place] = self._kept[len(self)]
+
+    def renumber(self, week: WeekPlan | None) -> None:
+        """Go by a new plan: all gains are found anew at the next ranking."""
+        self._numbers[: len(self)] = [_number(page, week) for page in self._pages]
+        self._gains[: len(self)], self._turn, self._least = np.nan, 0, inf
+
+    # -- ranking
+
+    def gains(self, places: Ints, *, now_s: float, week: WeekPlan | None, price_item_s: float) -> Floats:
+        """Return the expected delay that a probe of each would end, over its price; shape (places,)."""
+        worth, seen_s = self._kept[places, :2].T
+        gains: Floats = worth * (now_s - seen_s) ** 2 / 2 / price_item_s
+        if week is not None:
+            planned = np.flatnonzero(self._numbers[places] != _UNPLANNED)
+            gains[planned] = week.gains_of(self._numbers[places[planned]], now_s)
+        return gains
+
+    def soonest(self, places: Ints) -> Floats:
+        """Return gains by which those go first that might be probed first; shape (places,)."""
+        soonest: Floats = -self._kept[places, 2]
+        return soonest
+
+    def first(self, count: int, gains_of: Gains, later_of: Gains) -> list[Page]:
+        """Return the pages of the largest gains, and those that by their later gains may come before one of them.
+
+        Gains only grow: so many probes are among these whoever is probed when. Changes nothing; in no order.
+        """
+        if count >= len(self):
+            return list(self._pages)
+        places = np.arange(len(self))
+        least = np.partition(gains_of(places), -count)[-count]
+        return [self._pages[place] for place in np.flatnonzero(later_of(places) >= least)]
+
+    def best(self, gains_of: Gains) -> Iterator[tuple[float, Page]]:
+        """Yield the gain and the page of each, the largest gain first; none may be put or removed meanwhile."""
+        if len(self) <= 1:  # as for most planners of one source
+            yield from zip(gains_of(np.arange(len(self))).tolist(), self._pages, strict=True)
+            return
+        self._rank_short(gains_of)
+        yield from self._ranked(self._short)
+        if len(self._short) < len(self):
+            self._least = inf
+            others = np.ones(len(self), dtype=np.bool_)
+            others[self._short] = False
+            yield from self._ranked(np.flatnonzero(others))
+
+    def _rank_short(self, gains_of: Gains) -> None:
+        """Find gains anew, and who is on the short list by them."""
+        gains, short = self._gains[: len(self)], self._listed()
+        new = np.flatnonzero(np.isnan(gains)) if self._least == inf else short[np.isnan(gains[short])]
+        turn = np.arange(self._turn, min(self._turn + _FOUND, len(self)))
+        for places in (new, turn):
+            gains[places] = gains_of(places)
+        self._turn += _FOUND
+        self._short = short[gains[short] >= self._least]
+        if self._turn >= len(self):
+            self._turn, self._least = 0, inf
+        if self._least == inf or not _RUN <= len(self._short) <= 2 * _SHORT:
+            beyond = max(0, len(self) - _SHORT)
+            self._short = np.sort(np.argpartition(gains, beyond)[beyond:]) if beyond else np.arange(len(self))
+            self._least = float(gains[self._short].min()) if beyond else -inf
+
+    def _listed(self) -> Ints:
+        """Return the places of the short list and of those that joined it, in order, and let none join twice."""
+        joined = np.fromiter(self._joined, np.int64, len(self._joined))
+        self._joined.clear()
+        listed = np.sort(np.concatenate([self._short, joined]), kind="stable")
+        return listed[(np.diff(listed, prepend=-1) > 0) & (listed < len(self))]
+
+    def _ranked(self, left: Ints) -> Iterator[tuple[float, Page]]:
+        """Yield the gain and the page of those at some places, the largest gain first."""
+        losses, run = -self._gains[left], _RUN
+        while len(left):
+            order = np.argpartition(losses, run) if len(left) > run else np.arange(len(left))
+            first, order = order[:run], order[run:]
+            places = left[first].tolist()
+            names = [self._pages[place].source_id for place in places]
+            for loss, _, place in sorted(zip(losses[first].tolist(), names, places, strict=True)):
+                yield -loss, self._pages[place]
+            left, losses, run = left[order], losses[order], 4 * run
+
+    # -- how often there was no room
+
+    def pass_over(self, limit: Constraint) -> int:
+        """Note that all but those ``looked_at`` since the last call were passed over once more; return how many."""
+        passed, self._told = len(self) - self._told, 0
+        self._calls[_LIMITS.index(limit)] += 1
+        return passed
+
+    def looked_at(self, source_id: str, limit: Constraint) -> None:
+        """Note that a page was held back for a reason of its own; does nothing where it does not wait."""
+        if (place := self._place.get(source_id)) is not None:
+            self._kept[place, 3 + _LIMITS.index(limit)] += 1
+            self._told += 1
+
+    def passed_over(self, source_id: str) -> Counter[Constraint]:
+        """Return how often a page was passed over since it was put, by what left no room."""
+        place = self._place.get(source_id)
+        if place is None:
+            return Counter()
+        passed = zip(_LIMITS, self._calls, self._kept[place, 3:].tolist(), strict=True)
+        return Counter({limit: calls - int(taken) for limit, calls, taken in passed if calls > taken})
+
+
+def _number(page: Page, week: WeekPlan | None) -> int:
+    number = None if week is None else week.number(page.source_id)
+    return _UNPLANNED if number is None else number

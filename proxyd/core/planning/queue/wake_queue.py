@@ -1,0 +1,91 @@
+"""Pages that are not to be looked at yet, by the chronon at which they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heappop, heappush
+
+from proxyd.core.model.chronon import Chronon
+from proxyd.core.planning.planned_source import Page
+
+_SPAN = 16  # chronons: few enough that waking a span of them costs little beside the others
+
+
+def _order(page: Page) -> tuple[Chronon, str]:
+    return page.wake, page.source_id
+
+
+class Sleeping:
+    """Wakes pages in order. Those of the span of chronons under way are in a heap, later ones in a set for each span.
+
+    A page that is put anew leaves its old set, so that nothing piles up however often it is planned anew.
+
+    Examples
+    --------
+    >>> from proxyd.core.politeness import PolitenessBudget, ProbeLog
+    >>> from proxyd.core.planning.policies.demand import Demands
+    >>> page = Page("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
+    >>> sleeping = Sleeping()
+    >>> sleeping.put(page, 1000)
+    >>> sleeping.put(page, 200)
+    >>> [[page.source_id for page in sleeping.wake_up(now, {"a": page})] for now in (199, 200)]
+    [[], ['a']]
+    """
+
+    def __init__(self) -> None:
+        self._near: list[tuple[Chronon, str]] = []
+        self._far: dict[int, set[str]] = {}
+        self._spans: list[int] = []
+        self._reached = -1
+
+    def put(self, page: Page, wake: Chronon) -> None:
+        """Let a page sleep until ``wake``."""
+        self.remove(page)
+        page.wake = wake
+        span = wake // _SPAN
+        if span <= self._reached:
+            heappush(self._near, (wake, page.source_id))
+            return
+        if span not in self._far:
+            self._far[span] = set()
+            heappush(self._spans, span)
+        self._far[span].add(page.source_id)
+
+    def remove(self, page: Page) -> None:
+        """Forget a page; does nothing where it does not sleep."""
+        if (far := self._far.get(page.wake // _SPAN)) is not None:
+            far.discard(page.source_id)
+
+    def wake_up(self, now: Chronon, pages: Mapping[str, Page]) -> list[Page]:
+        """Return the pages whose time has come, in its order."""
+        while self._spans and self._spans[0] <= now // _SPAN:
+            for source_id in self._far.pop(heappop(self._spans)):
+                heappush(self._near, (pages[source_id].wake, source_id))
+        self._reached = max(self._reached, now // _SPAN)
+        woken = []
+        while self._near and self._near[0][0] <= now:
+            wake, source_id = heappop(self._near)
+            page = pages.get(source_id)
+            if page is not None and page.wake == wake:
+                woken.append(page)
+        return woken
+
+    def first(self, count: int, pages: Mapping[str, Page]) -> list[Page]:
+        """Return the pages that wake first, in that order; changes nothing."""
+        found: dict[str, Page] = {}
+        for wake, source_id in sorted(self._near):
+            page = pages.get(source_id)
+            if page is not None and page.wake == wake:
+                found[source_id] = page
+        for span in sorted(self._spans):
+            if len(found) >= count:
+                break
+            found |= {page.source_id: page for page in sorted((pages[s] for s in self._far[span]), key=_order)}
+        return list(found.values())[:count]
+
+    @property
+    def next_wake(self) -> Chronon | None:
+        """The earliest chronon at which one may wake, ``None`` where none sleeps."""
+        if self._near:
+            return self._near[0][0]
+        return self._spans[0] * _SPAN if self._spans else None

@@ -1,0 +1,24 @@
+"""Politeness rules: when the next request may start. Pure; nothing here waits."""
+
+from proxyd.core.politeness.backoff import BackOff, back_off, fresh_until_s
+from proxyd.core.politeness.connectivity import Connectivity
+from proxyd.core.politeness.endpoints import EndpointLimits, Endpoints, retry_after_s
+from proxyd.core.politeness.host_budgets import HostBudgets
+from proxyd.core.politeness.spacing import PolitenessBudget, ProbeLog
+from proxyd.core.politeness.throttle import HostThrottle, Throttles, throttled
+
+__all__ = [
+    "BackOff",
+    "Connectivity",
+    "EndpointLimits",
+    "Endpoints",
+    "HostBudgets",
+    "HostThrottle",
+    "PolitenessBudget",
+    "ProbeLog",
+    "Throttles",
+    "back_off",
+    "fresh_until_s",
+    "retry_after_s",
+    "throttled",
+]

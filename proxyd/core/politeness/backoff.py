@@ -1,0 +1,74 @@
+"""When a source may be asked again after a failure: never at once, never in step with others, never given up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+
+FIRST_THROTTLE_S = 60.0
+LONGEST_S = 86400.0
+JITTER = 0.1
+_FIRST_WAIT_S = {OutcomeKind.THROTTLED: FIRST_THROTTLE_S, OutcomeKind.GONE: LONGEST_S}
+
+
+@dataclass(frozen=True, slots=True)
+class BackOff:
+    """``failures`` in a row, and ``not_before_s``: the earliest next probe in unix seconds (0: no wait)."""
+
+    failures: int = 0
+    not_before_s: float = 0.0
+
+
+def back_off(
+    previous: BackOff, outcome: ProbeOutcome, *, spacing_s: float, rng: np.random.Generator, counts: bool = True
+) -> BackOff:
+    """Return the back-off after ``outcome``.
+
+    A success forgets the failures. A throttle waits what the origin asked (Retry-After), or 60 s doubling to a day.
+    What is gone for good (410) waits a day at once, any other failure its source's spacing doubling to a day. All but
+    Retry-After's own share get up to 10 % of jitter on top, so that what failed together does not come back together;
+    the wait is never shorter than asked. A failure that does not count (the fault is ours) waits the spacing.
+    """
+    if outcome.kind.is_success:
+        asked = outcome.retry_after_s or 0.0
+        return BackOff(0, outcome.finished_s + min(asked, LONGEST_S) if asked else 0.0)
+    if not counts:
+        wait = spacing_s * (1.0 + JITTER * float(rng.random()))
+        return BackOff(previous.failures, max(previous.not_before_s, outcome.finished_s + wait))
+    failures = previous.failures + 1
+    first = _FIRST_WAIT_S.get(outcome.kind, spacing_s)
+    wait = min(LONGEST_S, first * 2.0 ** min(failures - 1, 32))
+    if outcome.retry_after_s is not None:
+        wait = min(outcome.retry_after_s, LONGEST_S) if outcome.retry_after_s > 0 else first
+    wait *= 1.0 + JITTER * float(rng.random())
+    return BackOff(failures, outcome.finished_s + wait)
+
+
+def fresh_until_s(outcome: ProbeOutcome, *, period_s: float | None, cap_s: float) -> float:
+    """Return before when a source need not be asked again, in unix seconds; 0 for any time.
+
+    The longer of what the response says (``max-age``, ``Expires``, of a 304 as well) and of how often the document says
+    that it changes, from the end of the probe that saw it. Many say a day or a year without meaning it, so the bound is
+    capped. A failure says nothing of the document: it bounds nothing.
+
+    Parameters
+    ----------
+    period_s
+        What the document said when it was last read, in seconds.
+    cap_s
+        Longest bound.
+
+    Examples
+    --------
+    >>> from proxyd.core.model.outcome import OutcomeKind
+    >>> read = ProbeOutcome("a", OutcomeKind.NOT_MODIFIED, 90.0, 100.0, fresh_for_s=60.0)
+    >>> fresh_until_s(read, period_s=1800.0, cap_s=3600.0), fresh_until_s(read, period_s=None, cap_s=30.0)
+    (1900.0, 130.0)
+    """
+    if not outcome.kind.is_success:
+        return 0.0
+    asked_s = max(outcome.fresh_for_s or 0.0, period_s or 0.0)
+    return outcome.finished_s + min(asked_s, cap_s) if asked_s > 0 else 0.0

@@ -1,0 +1,51 @@
+"""Whether it is our own connection that is down: then no source is to blame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+
+SILENT_HOSTS = 3
+_SILENT = frozenset({OutcomeKind.UNREACHABLE, OutcomeKind.TIMEOUT})
+_NOT_ASKED = frozenset({OutcomeKind.BLOCKED, OutcomeKind.DISALLOWED, OutcomeKind.NO_SECRET})
+
+
+@dataclass(slots=True)
+class Connectivity:
+    """Which hosts gave no answer since any host did last.
+
+    Where several hosts in a row are silent and none answers, the fault is more likely ours than theirs.
+
+    Examples
+    --------
+    >>> connection = Connectivity()
+    >>> for host in ("a", "b", "c"):
+    ...     connection.take_in(host, ProbeOutcome(host, OutcomeKind.TIMEOUT, 0.0, 30.0))
+    >>> connection.is_down
+    True
+    >>> connection.take_in("d", ProbeOutcome("d", OutcomeKind.HTTP_ERROR, 0.0, 1.0, status=500))
+    >>> connection.is_down
+    False
+    """
+
+    _silent: set[str] = field(default_factory=set)
+
+    def take_in(self, host: str, outcome: ProbeOutcome) -> None:
+        """Note how a probe of ``host`` ended."""
+        if outcome.is_push:
+            return
+        if outcome.kind in _SILENT:
+            if outcome.requests:
+                self._silent.add(host)
+        elif outcome.kind not in _NOT_ASKED:
+            self._silent.clear()
+
+    @property
+    def is_down(self) -> bool:
+        """Whether nobody answers."""
+        return len(self._silent) >= SILENT_HOSTS
+
+    def excuses(self, outcome: ProbeOutcome) -> bool:
+        """Return whether a failure is not the source's: nobody answers, or our own queue was too long to ask."""
+        return outcome.kind in _SILENT and (self.is_down or outcome.requests == 0)

@@ -1,0 +1,157 @@
+"""How often an endpoint may be sent to, and when one that fails is left alone: for all lanes that lead to it."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from math import inf
+
+import numpy as np
+
+FAILURES = 5
+LANES = 2
+FIRST_WAIT_S = 5.0
+LONGEST_WAIT_S = 600.0
+LONGEST_PAUSE_S = 86400.0
+JITTER = 0.1
+_MOST_ENDPOINTS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Circuit:
+    """``failures`` in a row over ``lanes``; after ``trips`` in a row it is open until ``until_s`` (unix seconds)."""
+
+    failures: int = 0
+    lanes: frozenset[str] = frozenset()
+    trips: int = 0
+    until_s: float = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether only one attempt at a time is made, each after a growing wait."""
+        return self.trips > 0
+
+
+def failed(circuit: Circuit, lane: str, now_s: float, rng: np.random.Generator) -> Circuit:
+    """Return the circuit after an attempt of ``lane`` failed.
+
+    It opens after 5 failures in a row over at least 2 lanes: one lane alone is paced by its own retries. While it is
+    open one attempt is made after 5 s, doubling to 10 minutes with every failure; up to 10 % of jitter comes on top.
+    What was under way when it opened does not count again.
+
+    Examples
+    --------
+    >>> rng = np.random.Generator(np.random.PCG64(1))
+    >>> circuit = Circuit(failures=4, lanes=frozenset({"a"}))
+    >>> failed(circuit, "a", 0.0, rng).is_open, failed(circuit, "b", 0.0, rng).is_open
+    (False, True)
+    """
+    if circuit.is_open and now_s < circuit.until_s:
+        return circuit
+    lanes = circuit.lanes if len(circuit.lanes) >= LANES else circuit.lanes | {lane}
+    failures = circuit.failures + 1
+    if not circuit.is_open and (failures < FAILURES or len(lanes) < LANES):
+        return Circuit(failures, lanes)
+    wait_s = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(circuit.trips, 32)) * (1.0 + JITTER * float(rng.random()))
+    return Circuit(failures, lanes, circuit.trips + 1, now_s + wait_s)
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointLimits:
+    """Most attempts at an endpoint at once, and most in any ``window_s``; ``None``: as many as there are."""
+
+    concurrency: int = 8
+    attempts: int | None = None
+    window_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _Gate:
+    circuit: Circuit = field(default_factory=Circuit)
+    under_way: int = 0
+    pause_until_s: float = 0.0
+    starts_s: deque[float] = field(default_factory=deque)
+    is_awaited: bool = False
+
+    def opens_s(self, now_s: float, limits: EndpointLimits) -> float:
+        """Return when the next attempt may start: 0 now, infinity once one under way has ended."""
+        if self.under_way >= (1 if self.circuit.is_open else limits.concurrency):
+            return inf
+        wait_s = max(self.circuit.until_s, self.pause_until_s)
+        if limits.attempts is not None and len(self.starts_s) >= limits.attempts:
+            wait_s = max(wait_s, min(self.starts_s[0], now_s) + limits.window_s)
+        return wait_s if wait_s > now_s else 0.0
+
+    def is_idle(self, now_s: float, limits: EndpointLimits) -> bool:
+        """Whether nothing of it needs to be remembered."""
+        is_quiet = not self.starts_s or self.starts_s[-1] + limits.window_s <= now_s
+        return self.circuit == Circuit() and not self.under_way and self.pause_until_s <= now_s and is_quiet
+
+
+class Endpoints:
+    """Decides which endpoints may be sent to; it neither waits nor reads a clock, and forgets all at a restart."""
+
+    def __init__(self, limits: EndpointLimits, rng: np.random.Generator) -> None:
+        self._limits = limits
+        self._rng = rng
+        self._gates: dict[str, _Gate] = {}
+
+    def shut(self, now_s: float) -> dict[str, float]:
+        """Return the endpoints that nothing may be sent to now, and when that ends (infinity: with an attempt)."""
+        if len(self._gates) > _MOST_ENDPOINTS:
+            self._gates = {name: gate for name, gate in self._gates.items() if not gate.is_idle(now_s, self._limits)}
+        waits = {name: gate.opens_s(now_s, self._limits) for name, gate in self._gates.items()}
+        for name, wait_s in waits.items():
+            self._gates[name].is_awaited = wait_s == inf
+        return {name: wait_s for name, wait_s in waits.items() if wait_s > 0}
+
+    def enter(self, endpoint: str, now_s: float) -> bool:
+        """Note that an attempt starts, if one may; return whether that is so."""
+        gate = self._gates.setdefault(endpoint, _Gate())
+        if gate.opens_s(now_s, self._limits) > 0:
+            return False
+        gate.under_way += 1
+        if self._limits.attempts is not None:
+            gate.starts_s.append(now_s)
+            while len(gate.starts_s) > self._limits.attempts:
+                gate.starts_s.popleft()
+        return True
+
+    def leave(self, endpoint: str, now_s: float) -> bool:
+        """Note that an attempt ended, after what came of it was noted; return whether others may wait for it."""
+        gate = self._gates[endpoint]
+        was_awaited, gate.is_awaited = gate.is_awaited, False
+        gate.under_way -= 1
+        if gate.is_idle(now_s, self._limits):
+            del self._gates[endpoint]
+        return was_awaited
+
+    def accepted(self, endpoint: str) -> None:
+        """Note that the endpoint works: all lanes may go on."""
+        self._gates.setdefault(endpoint, _Gate()).circuit = Circuit()
+
+    def failed(self, endpoint: str, lane: str, now_s: float, *, asked_s: float | None) -> bool:
+        """Note a failure and what the receiver asked for (Retry-After); return whether the circuit opened by it."""
+        gate = self._gates.setdefault(endpoint, _Gate())
+        before, gate.circuit = gate.circuit, failed(gate.circuit, lane, now_s, self._rng)
+        if asked_s:
+            gate.pause_until_s = max(gate.pause_until_s, now_s + min(asked_s, LONGEST_PAUSE_S))
+        return gate.circuit.is_open and not before.is_open
+
+    def open_circuits(self) -> int:
+        """Return how many endpoints are left alone because they fail."""
+        return sum(gate.circuit.is_open for gate in self._gates.values())
+
+
+LADDER_S = (1.0, 3.0, 10.0, 60.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0, 50400.0, 72000.0, 86400.0)
+
+
+def retry_after_s(attempts: int, *, asked_s: float | None, rng: np.random.Generator) -> float | None:
+    """Return how long to wait after the ``attempts``-th failed attempt, ``None`` where the ladder ends.
+
+    A receiver's Retry-After lengthens a step but never shortens one; up to 10 % of jitter comes on top.
+    """
+    if attempts > len(LADDER_S):
+        return None
+    wait = max(LADDER_S[attempts - 1], min(asked_s or 0.0, LADDER_S[-1]))
+    return wait * (1.0 + JITTER * float(rng.random()))

@@ -1,0 +1,95 @@
+"""How often the hosts may be asked: one budget for each, kept by what is planned and by what really started."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from copy import deepcopy
+from dataclasses import dataclass, replace
+
+from proxyd.core.politeness.spacing import PolitenessBudget, ProbeLog
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    planned: ProbeLog
+    started: ProbeLog
+
+
+class HostBudgets:
+    """The politeness budget of every host, the same for all.
+
+    Probes are planned before they start, and some start late or never: a plan keeps the budget by what was planned,
+    and a start by what started.
+
+    Examples
+    --------
+    >>> hosts = HostBudgets(PolitenessBudget(spacing_s=1.0, probes=2, window_s=60.0))
+    >>> hosts.plan("example.org", 10.0)
+    >>> hosts.earliest_s("example.org"), hosts.start("example.org", 10.0, now_s=12.0)
+    (11.0, 12.0)
+    >>> hosts.earliest_s("example.org"), hosts.start("example.org", 11.0, now_s=12.5)
+    (13.0, 13.0)
+    """
+
+    def __init__(self, budget: PolitenessBudget) -> None:
+        self.budget = budget
+        self._hosts: dict[str, _Host] = {}
+
+    def earliest_s(self, host: str) -> float:
+        """Return the earliest start of the host's next probe, minus infinity where any time will do."""
+        return self._host(host).planned.earliest_s()
+
+    def most_per_s(self, host: str) -> float:
+        """Return how many probes a second a host bears in the long run, infinity where any number."""
+        known = self._hosts.get(host)
+        return (self.budget if known is None else known.started.budget).most_per_s
+
+    def plan(self, host: str, at_s: float) -> None:
+        """Note that a probe will start at ``at_s``."""
+        self._host(host).planned.record(at_s)
+
+    def start(self, host: str, planned_s: float, now_s: float) -> float:
+        """Return when a planned probe may really start, given when others did; at ``now_s`` it has."""
+        known = self._host(host)
+        at_s = max(now_s, known.started.earliest_s())
+        if at_s <= now_s:
+            known.started.record(now_s)
+            known.planned.correct(planned_s, now_s)
+        return at_s
+
+    def take_back(self, host: str, planned_s: float) -> None:
+        """Forget a probe that was planned and did not start."""
+        self._host(host).planned.correct(planned_s, None)
+
+    def space(self, host: str, spacing_s: float) -> None:
+        """Keep at least ``spacing_s`` between the probes of one host, where it asks for more than the others."""
+        known = self._host(host)
+        if spacing_s > known.started.budget.spacing_s:
+            budget = replace(self.budget, spacing_s=spacing_s)
+            self._hosts[host] = _Host(
+                ProbeLog(budget, known.planned.starts_s), ProbeLog(budget, known.started.starts_s)
+            )
+
+    def part(self, hosts: Set[str]) -> HostBudgets:
+        """Return a copy that knows of some hosts alone."""
+        part = HostBudgets(self.budget)
+        part._hosts = {host: deepcopy(self._hosts[host]) for host in hosts if host in self._hosts}
+        return part
+
+    def keep(self, hosts: Set[str]) -> None:
+        """Forget all hosts but these."""
+        self._hosts = {host: known for host, known in self._hosts.items() if host in hosts}
+
+    def remember(self, host: str, start_s: float) -> None:
+        """Take over the last start of a host from before a restart, as if the whole budget had been used then."""
+        known = self._host(host)
+        for log in (known.planned, known.started):
+            if start_s > (log.starts_s[-1] if log.starts_s else 0.0):
+                for _ in range(self.budget.probes or 1):
+                    log.record(start_s)
+
+    def _host(self, host: str) -> _Host:
+        known = self._hosts.get(host)
+        if known is None:
+            known = self._hosts[host] = _Host(ProbeLog(self.budget), ProbeLog(self.budget))
+        return known

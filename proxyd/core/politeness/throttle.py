@@ -1,0 +1,70 @@
+"""What a throttle means for the whole host: one answer of "too many requests" speaks for every source behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.politeness.backoff import FIRST_THROTTLE_S, JITTER, LONGEST_S
+
+QUIET_S = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class HostThrottle:
+    """``strikes`` in a row, and ``until_s``: the earliest next probe of the host in unix seconds."""
+
+    strikes: int = 0
+    until_s: float = 0.0
+
+
+def throttled(previous: HostThrottle, *, now_s: float, asked_s: float | None, rng: np.random.Generator) -> HostThrottle:
+    """Return the host's throttle after one of its sources answered 429 or 503 at ``now_s``.
+
+    It waits what was asked (Retry-After, at most a day), else 60 s doubling to a day with every strike and up to 10 %
+    longer. Answers to probes that were under way together are one strike. After 30 quiet minutes it counts from one
+    again; whoever sees the host answer meanwhile should forget its strikes: one bad address must not silence a host.
+
+    Examples
+    --------
+    >>> rng = np.random.Generator(np.random.PCG64(1))
+    >>> first = throttled(HostThrottle(), now_s=0.0, asked_s=None, rng=rng)
+    >>> 60.0 <= first.until_s <= 66.0, throttled(first, now_s=1.0, asked_s=None, rng=rng).strikes
+    (True, 1)
+    >>> second = throttled(first, now_s=100.0, asked_s=None, rng=rng)
+    >>> second.strikes, 220.0 <= second.until_s <= 232.0
+    (2, True)
+    """
+    is_same = previous.strikes > 0 and now_s < previous.until_s
+    is_forgiven = now_s > previous.until_s + QUIET_S
+    strikes = previous.strikes if is_same else 1 if is_forgiven else previous.strikes + 1
+    if asked_s:
+        wait_s = min(LONGEST_S, asked_s)
+    else:
+        wait_s = min(LONGEST_S, FIRST_THROTTLE_S * 2.0 ** min(strikes - 1, 32)) * (1.0 + JITTER * float(rng.random()))
+    if is_same:
+        return HostThrottle(strikes, max(previous.until_s, now_s + wait_s) if asked_s else previous.until_s)
+    return HostThrottle(strikes, now_s + wait_s)
+
+
+class Throttles:
+    """The throttles of all scopes: hosts, or groups of hosts that are throttled together."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, HostThrottle] = {}
+
+    def take_in(self, scope: str, outcome: ProbeOutcome, rng: np.random.Generator) -> float | None:
+        """Note how a probe of a scope ended; return until when the scope is to be left alone, if it is.
+
+        An answer forgets the strikes; what was pushed is none.
+        """
+        if outcome.kind is OutcomeKind.THROTTLED:
+            before = self._known.get(scope, HostThrottle())
+            now_s, asked_s = outcome.finished_s, outcome.retry_after_s
+            self._known[scope] = after = throttled(before, now_s=now_s, asked_s=asked_s, rng=rng)
+            return after.until_s
+        if outcome.kind.is_success and not outcome.is_push:
+            self._known.pop(scope, None)
+        return None

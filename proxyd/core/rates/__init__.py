@@ -1,0 +1,1 @@
+"""What proxyd learns about sources: update rates, shapes of the week, model fit and siblings."""

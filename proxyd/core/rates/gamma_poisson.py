@@ -1,0 +1,209 @@
+"""Gamma-Poisson rates with exponential discounting and a heavy-tailed population prior."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, expm1, log
+from operator import truediv
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
+
+PRIOR_EVENTS = 2.0
+DEFAULT_MEAN_PER_S = 1.0 / 86400.0
+_STEP = 4.0
+_POWERS = np.arange(-10.0, 11.0)
+
+
+def _components(spread: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return log weights and relative means of the prior: log-normal in steps of 4, with mean 1."""
+    weights = np.exp(-((_POWERS / spread) ** 2) / 2)
+    weights /= weights.sum()
+    means: NDArray[np.float64] = np.power(_STEP, _POWERS)
+    return np.log(weights), means / float(weights @ means)
+
+
+_POPULATION = _components(2.0)  # sources differ by a factor of 16 either way
+_EXPECTED = _components(1.0)  # authors err by a factor of 4
+
+
+def _plain(components: tuple[NDArray[np.float64], NDArray[np.float64]]) -> tuple[tuple[float, float], ...]:
+    """Return, for each component, the log of its weight as it enters the posterior, and the inverse of its mean.
+
+    What all components share leaves the posterior as it is, and is left out.
+    """
+    log_weights, means = components
+    return tuple(zip((log_weights - PRIOR_EVENTS * np.log(means)).tolist(), (1.0 / means).tolist(), strict=True))
+
+
+_PLAIN_POPULATION, _PLAIN_EXPECTED = _plain(_POPULATION), _plain(_EXPECTED)
+
+
+def prior_components(*, is_expected: bool) -> tuple[tuple[float, float], ...]:
+    """Return the prior's components as ``posterior_mean`` takes them: of the population, or around an expectation."""
+    return _PLAIN_EXPECTED if is_expected else _PLAIN_POPULATION
+
+
+def posterior_means(events: ArrayLike, exposure_s: ArrayLike, mean_per_s: float) -> NDArray[np.float64]:
+    """Return the posterior mean rates of many sources under the population's prior, in items per second.
+
+    Parameters
+    ----------
+    events, exposure_s
+        Discounted evidence of each source, shape (n,).
+    mean_per_s
+        The population's mean rate.
+
+    Examples
+    --------
+    >>> posterior_means([0.0, 50.0], [0.0, 100.0], 0.5).round(1)
+    array([0.5, 0.5])
+    """
+    log_weights, relative_means = _POPULATION
+    return _posterior_means(events, exposure_s, PRIOR_EVENTS / (mean_per_s * relative_means), log_weights)
+
+
+def _posterior_means(
+    events: ArrayLike, exposure_s: ArrayLike, prior_s: NDArray[np.float64], log_weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    seen = np.atleast_1d(np.asarray(events, dtype=np.float64))[:, None] + PRIOR_EVENTS
+    waited_s = np.atleast_1d(np.asarray(exposure_s, dtype=np.float64))[:, None] + prior_s
+    logs = log_weights + PRIOR_EVENTS * np.log(prior_s) - seen * np.log(waited_s)
+    posterior = np.exp(logs - logs.max(axis=1, keepdims=True))
+    means: NDArray[np.float64] = (posterior * (seen / waited_s)).sum(axis=1) / posterior.sum(axis=1)
+    return means
+
+
+def posterior_mean(
+    events: float, exposure_s: float, mean_per_s: float, components: tuple[tuple[float, float], ...] = _PLAIN_POPULATION
+) -> float:
+    """Return what ``posterior_means`` returns, for one source: without arrays, which cost more than 21 numbers do.
+
+    >>> round(posterior_mean(50.0, 100.0, 0.5), 6) == float(posterior_means([50.0], [100.0], 0.5)[0].round(6))
+    True
+    """
+    seen, prior_s = events + PRIOR_EVENTS, PRIOR_EVENTS / mean_per_s
+    waited_s = [exposure_s + prior_s * inverse for _, inverse in components]
+    logs = [weight - seen * log(each) for (weight, _), each in zip(components, waited_s, strict=True)]
+    highest = max(logs)
+    posterior = [exp(each - highest) for each in logs]
+    mean: float = seen * sum(map(truediv, posterior, waited_s)) / sum(posterior)
+    return mean
+
+
+@dataclass(slots=True)
+class PopulationPrior:
+    """The mean rate of all sources together: what a source is taken for until it shows otherwise.
+
+    The mean is events over exposure of the whole population, starting from ``mean_per_s`` with the weight of
+    ``PRIOR_EVENTS`` events.
+
+    >>> prior = PopulationPrior(mean_per_s=0.5)
+    >>> prior.replace(old=(0.0, 0.0), new=(10.0, 4.0))
+    >>> round(prior.rate_per_s(), 3)
+    1.5
+    """
+
+    mean_per_s: float = DEFAULT_MEAN_PER_S
+    events: float = 0.0
+    exposure_s: float = 0.0
+
+    def replace(self, *, old: tuple[float, float], new: tuple[float, float]) -> None:
+        """Exchange one source's (events, exposure in seconds)."""
+        self.events = max(0.0, self.events + new[0] - old[0])
+        self.exposure_s = max(0.0, self.exposure_s + new[1] - old[1])
+
+    def rate_per_s(self) -> float:
+        """Return the mean rate in items per second."""
+        return (self.events + PRIOR_EVENTS) / (self.exposure_s + PRIOR_EVENTS / self.mean_per_s)
+
+
+@dataclass(slots=True)
+class GammaRate:
+    """Posterior of one source's Poisson rate.
+
+    The prior is a mixture of Gammas of shape ``k`` whose means ``m_j`` lie in steps of 4 around the population's, with
+    log-normal weights ``w_j``: update rates of a population spread over orders of magnitude, and a single Gamma around
+    their mean holds a fast source back for ``k / m``, however clear its evidence. With discounted events ``N`` and
+    exposure ``E`` the posterior mean is the average of ``(N + k) / (E + b_j)``, ``b_j = k / m_j``, under the weights
+    ``w_j b_j^k / (E + b_j)^(N + k)``; without evidence it is the population's mean.
+
+    Evidence loses half its weight every ``half_life_s``: both ``N`` and ``E`` decay, so the estimate follows a drifting
+    rate at constant effective sample size.
+
+    A changed bit counts as the expected number of items given at least one, ``x / (1 - exp(-x))`` with
+    ``x = rate * gap`` (one EM step); a full window counts as at least that many, ``max(m, x)``.
+
+    Parameters
+    ----------
+    half_life_s
+        Seconds after which evidence counts half.
+    events, exposure_s
+        Discounted evidence as of ``as_of_s``.
+    expect_per_s
+        The author's expectation (``EXPECT``): this source's prior mean instead of the population's, with less spread.
+
+    Notes
+    -----
+    Source: ALGORITHMS 6.1, with the mixture in place of its one Gamma (`docs/design.md` has the figures); Cho and
+    Garcia-Molina 2003 for why bits must not be counted as one item each.
+
+    Examples
+    --------
+    >>> rate = GammaRate(half_life_s=1e9)
+    >>> rate.update(ItemCount(0.0, 100.0, 50))
+    >>> round(rate.rate_per_s(100.0, prior_per_s=0.5), 1)
+    0.5
+    """
+
+    half_life_s: float
+    events: float = 0.0
+    exposure_s: float = 0.0
+    as_of_s: float | None = None
+    expect_per_s: float | None = None
+
+    def update(self, evidence: Evidence, *, prior_per_s: float = DEFAULT_MEAN_PER_S) -> None:
+        """Take in what one probe showed; evidence of an empty or negative time adds nothing.
+
+        ``prior_per_s`` is the prior mean, which bits and full windows need to guess how many items they hide.
+        """
+        gap_s = evidence.until_s - evidence.since_s
+        if gap_s <= 0:
+            return
+        count = self._count(evidence, gap_s, prior_per_s)
+        self._discount_to(evidence.until_s)
+        if isinstance(evidence, ItemTimes):
+            count = sum(self._weight(evidence.until_s - time_s) for time_s in evidence.times_s)
+        self.events += count
+        # Exposure decays along the gap just as events do, so that a constant rate stays unbiased.
+        decay = log(2) / self.half_life_s
+        self.exposure_s += -expm1(-decay * gap_s) / decay
+
+    def rate_per_s(self, now_s: float, *, prior_per_s: float = DEFAULT_MEAN_PER_S) -> float:
+        """Return the posterior mean in items per second; the prior regains weight as evidence ages."""
+        mean = self.expect_per_s or prior_per_s
+        components = _PLAIN_EXPECTED if self.expect_per_s else _PLAIN_POPULATION
+        weight = 1.0 if self.as_of_s is None else self._weight(max(0.0, now_s - self.as_of_s))
+        return posterior_mean(self.events * weight, self.exposure_s * weight, mean, components)
+
+    def _count(self, evidence: Evidence, gap_s: float, prior_per_s: float) -> float:
+        if isinstance(evidence, ItemCount) and not evidence.at_least:
+            return float(evidence.count)
+        if isinstance(evidence, ItemTimes) or (isinstance(evidence, ChangedBit) and not evidence.changed):
+            return 0.0
+        expected = self.rate_per_s(evidence.until_s, prior_per_s=prior_per_s) * gap_s
+        if isinstance(evidence, ItemCount):
+            return max(float(evidence.count), expected)
+        return expected / -expm1(-expected) if expected > 1e-9 else 1.0
+
+    def _discount_to(self, time_s: float) -> None:
+        if self.as_of_s is not None and time_s > self.as_of_s:
+            weight = self._weight(time_s - self.as_of_s)
+            self.events *= weight
+            self.exposure_s *= weight
+        self.as_of_s = time_s if self.as_of_s is None else max(self.as_of_s, time_s)
+
+    def _weight(self, age_s: float) -> float:
+        return exp(-log(2) * age_s / self.half_life_s)

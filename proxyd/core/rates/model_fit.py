@@ -1,0 +1,189 @@
+"""What a source's model predicts, and how well it has predicted over about the last week."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import expm1, log
+
+from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
+from proxyd.core.rates.week_bins import WEEK_S, Cycle
+from proxyd.core.rates.week_shapes import WeekSums
+
+FIT_HALF_LIFE_S = WEEK_S / 2
+WEEK_OFF_SCORE = -5.0
+"""Log-likelihood ratio below which a week is worse than none; `docs/design.md` has what was measured with it."""
+RATE_OFF_SCORE = 8.0  # the deviance of four standard deviations
+RATE_OFF_FACTOR = 1.5
+_CALM = 10.0  # expected items for which a source is taken to have no batches
+_SURPRISES = 0.1  # the share of items that may come at any hour: one alone at night proves nothing
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFit:
+    """How well a source's rate and week have predicted what probes found, each probe discounted by its age.
+
+    Parameters
+    ----------
+    score
+        Log-likelihood ratio of its week against an even one.
+    found, expected
+        Items, by the rate and the week it was planned by.
+    since_s, as_of_s
+        When the first and the last probe that counts found something or nothing, unix seconds.
+    week_off_since_s
+        Since when the week has predicted worse than an even one; ``None`` where it has not.
+    rate_off_since_s
+        Since when found and expected items differ by far and beyond chance; ``None`` where they do not.
+    spread
+        Squares of what was found less what was expected.
+
+    Examples
+    --------
+    >>> fit = ModelFit(found=30.0, expected=3.0, since_s=0.0, as_of_s=WEEK_S)
+    >>> fit.with_rate(1.0, week_s=WEEK_S).rate_off_since_s
+    604800.0
+    """
+
+    score: float = 0.0
+    found: float = 0.0
+    expected: float = 0.0
+    since_s: float | None = None
+    as_of_s: float | None = None
+    week_off_since_s: float | None = None
+    rate_off_since_s: float | None = None
+    spread: float = 0.0
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the week or the rate predicts badly now."""
+        return self.week_off_since_s is not None or self.rate_off_since_s is not None
+
+    @property
+    def dispersion(self) -> float:
+        """Variance over mean of the items that a probe finds, at least 1: what batches and wrong rates make of it."""
+        return max(1.0, (self.spread + _CALM) / (self.expected + _CALM))
+
+    def _rate_is_off(self, dispersion: float, *, week_s: float) -> bool:
+        """Whether a whole week's items were more or fewer than expected, by far and beyond chance.
+
+        While the week is off the rate is not judged: planned evenly, nights and weekends would be surprises.
+        """
+        if self.since_s is None or self.as_of_s is None or self.as_of_s - self.since_s < week_s:
+            return False
+        more, less = max(self.found, self.expected), min(self.found, self.expected)
+        is_far = self.week_off_since_s is None and more > RATE_OFF_FACTOR * less
+        return is_far and _deviance(self.found, self.expected) > RATE_OFF_SCORE * dispersion
+
+    def with_rate(self, dispersion: float, *, week_s: float) -> ModelFit:
+        """Return it with since when the rate is off; ``dispersion`` says by how much less batches prove."""
+        if not self._rate_is_off(dispersion, week_s=week_s):
+            return self if self.rate_off_since_s is None else replace(self, rate_off_since_s=None)
+        return self if self.rate_off_since_s is not None else replace(self, rate_off_since_s=self.as_of_s)
+
+
+NO_FIT = ModelFit()
+
+
+def _deviance(found: float, expected: float) -> float:
+    """Return by how much likelier ``found`` items are at their own rate than at the expected one.
+
+    >>> _deviance(0.0, 9.0), round(_deviance(1.0, 0.01), 1)
+    (9.0, 3.6)
+    """
+    return (found * log(found / max(expected, 1e-12)) if found > 0 else 0.0) - (found - expected)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceModel:
+    """What is expected of a source: its mean rate, and its week where one is known.
+
+    Parameters
+    ----------
+    sums
+        Of the shape of its week; ``None`` for an even one.
+    ahead_s
+        By how much the clocks where its week lives are ahead of UTC, in seconds.
+    dispersion
+        Variance over mean of the fleet's items by hour: batches say less, by this factor.
+
+    Examples
+    --------
+    >>> SourceModel(0.5).expected(0.0, 60.0)
+    (30.0, 900.0)
+    """
+
+    rate_per_s: float
+    sums: WeekSums | None = None
+    cycle: Cycle = field(default_factory=Cycle)
+    ahead_s: float = 0.0
+    dispersion: float = 1.0
+
+    def expected(self, since_s: float, until_s: float) -> tuple[float, float]:
+        """Return the items expected in (``since_s``, ``until_s``], and their waits at its end in item-seconds."""
+        gap_s = max(0.0, until_s - since_s)
+        if self.sums is None or gap_s == 0.0:
+            return self.rate_per_s * gap_s, self.rate_per_s * gap_s * gap_s / 2
+        cycle, ahead_s, speed = self.cycle, self.ahead_s, self.cycle.speed
+        items, waits = self.sums.between(cycle.week_s(since_s) + ahead_s, cycle.week_s(until_s) + ahead_s)
+        return self.rate_per_s * items / speed, self.rate_per_s * waits / (speed * speed)
+
+    def planned(self, fit: ModelFit) -> SourceModel:
+        """Return the model that the source is planned by: an even week while its own is off."""
+        return self if fit.week_off_since_s is None else replace(self, sums=None)
+
+    def judged(self, fit: ModelFit, evidence: Evidence) -> ModelFit:
+        """Return how well it does, with what a probe showed; the model must be as it stood before.
+
+        The week is judged by its own shape also while it is off, so that it can recover; the rate by what was planned.
+        """
+        gap_s = evidence.until_s - evidence.since_s
+        if gap_s <= 0:
+            return fit
+        even = self.rate_per_s * gap_s
+        by_week = even if self.sums is None else self.expected(evidence.since_s, evidence.until_s)[0]
+        is_off = fit.week_off_since_s is not None
+        found, expected = _counted(evidence, even if is_off else by_week)
+        as_of_s = evidence.since_s if fit.as_of_s is None else fit.as_of_s
+        fade = 2.0 ** (-max(0.0, evidence.until_s - as_of_s) * self.cycle.speed / FIT_HALF_LIFE_S)
+        score = fit.score * fade + self._score(evidence, even, by_week) / self.dispersion
+        now = ModelFit(
+            score if self.sums is not None else 0.0,
+            fit.found * fade + found,
+            fit.expected * fade + expected,
+            evidence.since_s if fit.since_s is None else fit.since_s,
+            max(as_of_s, evidence.until_s),
+            self._off_since_s(score, fit.week_off_since_s, evidence.until_s),
+            fit.rate_off_since_s,
+            fit.spread * fade + (found - expected) ** 2,
+        )
+        return now.with_rate(self.dispersion, week_s=self.cycle.length_s)
+
+    def _off_since_s(self, score: float, since_s: float | None, now_s: float) -> float | None:
+        if self.sums is None or score > 0:
+            return None
+        return now_s if since_s is None and score < WEEK_OFF_SCORE else since_s
+
+    def _score(self, evidence: Evidence, even: float, by_week: float) -> float:
+        """Return the log-likelihood of what was found under the week, but for some surprises, against an even one."""
+        if self.sums is None:
+            return 0.0
+        expected = (1.0 - _SURPRISES) * by_week + _SURPRISES * even
+        if isinstance(evidence, ItemTimes):
+            return sum(map(self._log_factor, evidence.times_s)) - (expected - even)
+        if isinstance(evidence, ItemCount):
+            return 0.0 if evidence.at_least else evidence.count * log(expected / max(even, 1e-300)) - (expected - even)
+        return log(expm1(-expected) / min(expm1(-even), -1e-300)) if evidence.changed else even - expected
+
+    def _log_factor(self, time_s: float) -> float:
+        assert self.sums is not None
+        factor = self.sums.factor(self.cycle.week_s(time_s) + self.ahead_s)
+        return log((1.0 - _SURPRISES) * factor + _SURPRISES)
+
+
+def _counted(evidence: Evidence, expected: float) -> tuple[float, float]:
+    """Return what a probe found and what of it was expected: of bits, whether anything changed."""
+    if isinstance(evidence, ItemTimes):
+        return float(len(evidence.times_s)), expected
+    if isinstance(evidence, ChangedBit):
+        return float(evidence.changed), -expm1(-expected)
+    return max(float(evidence.count), expected if evidence.at_least else 0.0), expected

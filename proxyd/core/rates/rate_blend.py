@@ -1,0 +1,186 @@
+"""Update rates one source at a time: a blend of half-lives, each source's evidence kept apart from what all share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, expm1, log
+
+from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
+from proxyd.core.rates.fleet_rates import HALF_LIVES_S, MEMORY_ITEMS, PRIOR_ITEMS
+from proxyd.core.rates.gamma_poisson import (
+    DEFAULT_MEAN_PER_S,
+    PRIOR_EVENTS,
+    PopulationPrior,
+    posterior_mean,
+    prior_components,
+)
+
+_NONE = (0.0,) * len(HALF_LIVES_S)
+
+
+@dataclass(frozen=True, slots=True)
+class RateEvidence:
+    """What probes showed of a source's update rate, discounted with each half-life of a ``Blend``.
+
+    Parameters
+    ----------
+    events, exposure_s
+        Items, and seconds observed, as of ``as_of_s``; one for each half-life.
+    as_of_s
+        ``None`` before anything was observed.
+
+    Examples
+    --------
+    >>> RateEvidence().events
+    (0.0, 0.0, 0.0, 0.0)
+    """
+
+    events: tuple[float, ...] = _NONE
+    exposure_s: tuple[float, ...] = _NONE
+    as_of_s: float | None = None
+
+    def forgotten(self, rate_per_s: float, *, events: float = 2.0) -> RateEvidence:
+        """Return what is left where the rate has become another: worth ``events`` items, as ``forget_to`` does.
+
+        >>> RateEvidence((8.0,) * 4, (4.0,) * 4).forgotten(4.0).events
+        (1.0, 1.0, 1.0, 1.0)
+        """
+        worth = [max(n, s * rate_per_s) for n, s in zip(self.events, self.exposure_s, strict=True)]
+        shares = [min(1.0, events / each) if each > 0 else 1.0 for each in worth]
+        return RateEvidence(_times(self.events, shares), _times(self.exposure_s, shares), self.as_of_s)
+
+
+NO_EVIDENCE = RateEvidence()
+
+
+def _times(values: Sequence[float], factors: Sequence[float]) -> tuple[float, ...]:
+    return tuple(value * factor for value, factor in zip(values, factors, strict=True))
+
+
+class Blend:
+    """What the sources of a fleet share: the mean rate of all, and how well each half-life predicts.
+
+    The same estimate as ``FleetRates``, which takes many sources at once; here sources come and go, and each keeps its
+    own evidence. Bits and overflowing windows count as the items expected of them (one EM step).
+
+    Parameters
+    ----------
+    mean_per_s
+        The population's mean rate before anything is known, in items per second.
+    half_lives_s
+        Ages at which evidence counts half, in seconds.
+
+    Notes
+    -----
+    Source: ALGORITHMS 6.1; ``FleetRates`` says how the weights are fitted. Cho and Garcia-Molina 2003 for why bits must
+    not be counted as one item each.
+
+    Examples
+    --------
+    >>> blend, day = Blend(), 86400.0
+    >>> week = ItemTimes(0.0, 7 * day, tuple(n * day for n in range(1, 8)))
+    >>> seen = blend.seen(RateEvidence(), week)
+    >>> 0.8 < blend.rate_per_s(seen, 7 * day) * day < 1.2
+    True
+    """
+
+    def __init__(self, mean_per_s: float = DEFAULT_MEAN_PER_S, *, half_lives_s: Sequence[float] = HALF_LIVES_S) -> None:
+        members = len(half_lives_s) + 1
+        self._decays = tuple(log(2) / half_life_s for half_life_s in half_lives_s)
+        self._credit = [PRIOR_ITEMS / members] * members
+        self._expected = [PRIOR_ITEMS] * members
+        self._population = [PopulationPrior(mean_per_s) for _ in half_lives_s]
+
+    @property
+    def weights(self) -> list[float]:
+        """Weights of the half-lives and, last, of the population's mean."""
+        return [credit / expected for credit, expected in zip(self._credit, self._expected, strict=True)]
+
+    @property
+    def mean_per_s(self) -> float:
+        """The rate of a source that nothing is known of, in items per second."""
+        return self._population[-1].rate_per_s()
+
+    def rate_per_s(self, known: RateEvidence, now_s: float, *, expect_per_s: float | None = None) -> float:
+        """Return a source's rate in items per second.
+
+        Parameters
+        ----------
+        expect_per_s
+            The author's expectation (``EXPECT``): this source's prior mean instead of the population's, with less
+            spread.
+        """
+        members = self._members(known, now_s, expect_per_s)
+        return sum(weight * member for weight, member in zip(self.weights, members, strict=True))
+
+    def items_known(self, known: RateEvidence, now_s: float) -> float:
+        """Return how many items a rate rests on: its uncertainty is that of a Gamma distribution of this shape."""
+        faded, weights = self._faded(known, now_s), self.weights[:-1]
+        shares = sum(weights) or 1.0
+        return PRIOR_EVENTS + sum(weight * found for weight, found in zip(weights, faded.events, strict=True)) / shares
+
+    def seen(self, known: RateEvidence, evidence: Evidence, *, expect_per_s: float | None = None) -> RateEvidence:
+        """Return a source's evidence with what one probe showed; of an empty or negative time it adds nothing."""
+        gap_s = evidence.until_s - evidence.since_s
+        if gap_s <= 0:
+            return known
+        until_s, faded = evidence.until_s, self._faded(known, evidence.until_s)
+        if isinstance(evidence, ItemTimes):
+            found = [sum(exp(-decay * (until_s - time_s)) for time_s in evidence.times_s) for decay in self._decays]
+        else:
+            found = [self._count(known, evidence, gap_s, expect_per_s)] * len(self._decays)
+        exposure_s = (-expm1(-decay * gap_s) / decay for decay in self._decays)
+        return RateEvidence(
+            tuple(map(sum, zip(faded.events, found, strict=True))),
+            tuple(map(sum, zip(faded.exposure_s, exposure_s, strict=True))),
+            until_s if known.as_of_s is None else max(known.as_of_s, until_s),
+        )
+
+    def weigh(self, known: RateEvidence, evidence: Evidence) -> None:
+        """Credit each member with its share of the items that it predicted; ``known`` is from before the probe."""
+        gap_s = evidence.until_s - evidence.since_s
+        if gap_s <= 0:
+            return
+        found = float(len(evidence.times_s)) if isinstance(evidence, ItemTimes) else self._count(known, evidence, gap_s)
+        weights, members = self.weights, self._members(known, evidence.since_s, None)
+        share = found / max(sum(map(float.__mul__, weights, members)), 1e-300)
+        forget = exp(-found / MEMORY_ITEMS)
+        for place, (weight, member) in enumerate(zip(weights, members, strict=True)):
+            self._credit[place] = self._credit[place] * forget + weight * member * share
+            self._expected[place] = self._expected[place] * forget + member * gap_s
+
+    def replace(self, old: RateEvidence, new: RateEvidence) -> None:
+        """Exchange one source's evidence in the population's."""
+        for place, population in enumerate(self._population):
+            population.replace(
+                old=(old.events[place], old.exposure_s[place]), new=(new.events[place], new.exposure_s[place])
+            )
+
+    def _faded(self, known: RateEvidence, now_s: float) -> RateEvidence:
+        """Return evidence discounted to a time, not before its own."""
+        if known.as_of_s is None or now_s <= known.as_of_s:
+            return known
+        weights = [exp(-decay * (now_s - known.as_of_s)) for decay in self._decays]
+        return RateEvidence(_times(known.events, weights), _times(known.exposure_s, weights), now_s)
+
+    def _members(self, known: RateEvidence, now_s: float, expect_per_s: float | None) -> list[float]:
+        """Return what each half-life and the population's mean say."""
+        components = prior_components(is_expected=expect_per_s is not None)
+        faded = self._faded(known, now_s)
+        means = [expect_per_s or population.rate_per_s() for population in self._population]
+        evidence = zip(faded.events, faded.exposure_s, means, strict=True)
+        return [*(posterior_mean(*each, components) for each in evidence), means[-1]]
+
+    def _count(
+        self, known: RateEvidence, evidence: ItemCount | ChangedBit, gap_s: float, expect_per_s: float | None = None
+    ) -> float:
+        """Return how many items there were, where the evidence does not tell as many as are expected of it."""
+        if isinstance(evidence, ItemCount) and not evidence.at_least:
+            return float(evidence.count)
+        if isinstance(evidence, ChangedBit) and not evidence.changed:
+            return 0.0
+        expected = self.rate_per_s(known, evidence.until_s, expect_per_s=expect_per_s) * gap_s
+        if isinstance(evidence, ItemCount):
+            return max(float(evidence.count), expected)
+        return expected / -expm1(-expected) if expected > 1e-9 else 1.0

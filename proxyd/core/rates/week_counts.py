@@ -1,0 +1,181 @@
+"""When in a week one source's items came: counted online, small enough to keep for every source, over restarts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from proxyd.core.rates.evidence import Evidence, ItemCount, ItemTimes
+from proxyd.core.rates.week_bins import WEEK_S
+from proxyd.core.rates.week_shapes import (
+    HOUR_S,
+    HOURS,
+    Floats,
+    Ints,
+    WeekShapes,
+    belonging,
+    expected_hours,
+    passed_hours,
+    shared_shapes,
+    week_hours,
+)
+
+HALF_LIFE_S = 26 * WEEK_S
+_SAMPLE = 10_000  # sources from which shapes are learned; the others are assigned to one
+_LONGEST_S = 52 * WEEK_S
+_RUN = 1000  # sources whose counts are gathered by one call, which holds the interpreter's lock
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeekCounts:
+    """Items of a source by hour of the week, each discounted by its age.
+
+    Parameters
+    ----------
+    counts
+        Shape (168,), Monday 00:00 UTC first.
+    squares
+        Squares of the items that came in the same hour, discounted likewise: they tell batches from single items.
+    since_s
+        Since when the source is observed.
+    as_of_s
+        To when the counts are discounted.
+
+    Examples
+    --------
+    >>> counts = WeekCounts.begun(0.0).seen(ItemTimes(0.0, 7200.0, (60.0, 90.0)))
+    >>> counts.items, counts.squares
+    (2.0, 4.0)
+    """
+
+    counts: NDArray[np.float32]
+    squares: float
+    since_s: float
+    as_of_s: float
+
+    @classmethod
+    def begun(cls, since_s: float) -> WeekCounts:
+        """Return no items yet."""
+        return cls(np.zeros(HOURS, dtype=np.float32), 0.0, since_s, since_s)
+
+    @property
+    def items(self) -> float:
+        """Discounted items of all hours."""
+        return float(self.counts.sum())
+
+    def seen(self, evidence: Evidence) -> WeekCounts:
+        """Return the counts with what a probe found; items without times are spread over when they may have come."""
+        if isinstance(evidence, ItemTimes):
+            found = np.bincount(week_hours(evidence.times_s), minlength=HOURS).astype(np.float64)
+            _, batches = np.unique(np.floor(np.asarray(evidence.times_s) / HOUR_S), return_counts=True)
+            squares = float((batches.astype(np.float64) ** 2).sum())
+        else:
+            items = float(evidence.count if isinstance(evidence, ItemCount) else evidence.changed)
+            passed = passed_hours(evidence.since_s, evidence.until_s)
+            found = items * passed / max(float(passed.sum()), 1e-12)
+            squares = items
+        if not found.any():
+            return self
+        faded = self.faded(evidence.until_s)
+        return replace(faded, counts=(faded.counts + found).astype(np.float32), squares=faded.squares + squares)
+
+    def faded(self, now_s: float) -> WeekCounts:
+        """Return the counts discounted to ``now_s``."""
+        fade = 2.0 ** (-max(0.0, now_s - self.as_of_s) / HALF_LIFE_S)
+        as_of_s = max(now_s, self.as_of_s)
+        return replace(
+            self, counts=(self.counts * fade).astype(np.float32), squares=self.squares * fade, as_of_s=as_of_s
+        )
+
+    def passed(self, now_s: float) -> Floats:
+        """Return how often each hour of the week was observed, of the last year."""
+        return passed_hours(max(self.since_s, now_s - _LONGEST_S), now_s)
+
+
+def fleet_shapes(weeks: Sequence[WeekCounts], now_s: ArrayLike, *, most: int = 8) -> WeekShapes:
+    """Return shared week shapes and the one that each source follows.
+
+    Shapes are learned from the sources that have shown most; their items count less the more come in batches.
+
+    Parameters
+    ----------
+    now_s
+        One time, or one for each source where their weeks live in several zones.
+
+    Examples
+    --------
+    >>> office = ItemTimes(0.0, 4 * WEEK_S, tuple(day * 86400.0 + 36_000.0 + n for day in range(28) for n in range(9)))
+    >>> shapes = fleet_shapes([WeekCounts.begun(0.0).seen(office)], 4 * WEEK_S).shapes
+    >>> bool(shapes[0, 10] > 5 * shapes[0, 20])
+    True
+    """
+    if not weeks:
+        return WeekShapes(np.ones((1, HOURS)), np.zeros(0, dtype=np.int64))
+    items = _items(weeks)
+    at_s = np.broadcast_to(np.asarray(now_s, dtype=np.float64), items.shape)
+    order = np.argsort(-items, kind="stable")
+    first = order[:_SAMPLE]
+    sample = [weeks[number] for number in first]
+    counts, passed = _arrays(sample, at_s[first])
+    learned = shared_shapes(counts, passed, most=most, dispersion=(spread := dispersion(sample, at_s[first])))
+    of_source = np.zeros(len(weeks), dtype=np.int64)
+    of_source[first] = learned.of_source
+    others = np.sort(order[_SAMPLE:])  # side by side in memory
+    for begin in range(0, len(others), _RUN):
+        numbers = others[begin : begin + _RUN]
+        of_source[numbers] = _belonging([weeks[number] for number in numbers.tolist()], at_s[numbers], learned.shapes)
+    return WeekShapes(learned.shapes, of_source, spread)
+
+
+def _belonging(weeks: Sequence[WeekCounts], now_s: Floats, shapes: Floats) -> Ints:
+    """Return the shape of each source; how far its items are discounted does not matter for it."""
+    since_s = np.maximum(np.array([each.since_s for each in weeks]), now_s - _LONGEST_S)
+    return belonging(_counts(weeks).astype(np.float64), expected_hours(since_s, now_s, shapes), shapes)
+
+
+def dispersion(weeks: Sequence[WeekCounts], now_s: ArrayLike) -> float:
+    """Return variance over mean of the items by hour, at least 1: how much less they say than single items do.
+
+    Notes
+    -----
+    With n items in an hour, ``E[n^2] / E[n]`` is the dispersion and the hour's rate; the rate is taken off.
+
+    Examples
+    --------
+    >>> single = WeekCounts.begun(0.0).seen(ItemTimes(0.0, WEEK_S, (60.0, 90_000.0)))
+    >>> batch = WeekCounts.begun(0.0).seen(ItemTimes(0.0, WEEK_S, (60.0,) * 4))
+    >>> round(dispersion([single], WEEK_S), 1), round(dispersion([batch], WEEK_S), 1)
+    (1.0, 4.0)
+    """
+    items = _items(weeks)
+    if items.sum() <= 0:
+        return 1.0
+    since_s = np.array([each.since_s for each in weeks])
+    hours = np.clip((np.asarray(now_s) - since_s) / HOUR_S, 1.0, _LONGEST_S / HOUR_S)
+    squares = sum(each.squares for each in weeks)
+    return max(1.0, float((squares - (items * items / hours).sum()) / items.sum()))
+
+
+def _arrays(weeks: Sequence[WeekCounts], now_s: Floats) -> tuple[Floats, Floats]:
+    """Return items and observed hours of each source, shape (sources, 168) both."""
+    counts = np.concatenate([_counts(run) for run in _runs(weeks)]).astype(np.float64)
+    fades = 2.0 ** (-np.maximum(0.0, now_s - np.array([each.as_of_s for each in weeks])) / HALF_LIFE_S)
+    since_s = np.array([each.since_s for each in weeks])
+    return counts * fades[:, None], passed_hours(np.maximum(since_s, now_s - _LONGEST_S), now_s)
+
+
+def _items(weeks: Sequence[WeekCounts]) -> Floats:
+    """Return the discounted items of each source, shape (sources,)."""
+    return np.concatenate([_counts(run).sum(axis=1, dtype=np.float64) for run in _runs(weeks)])
+
+
+def _counts(weeks: Sequence[WeekCounts]) -> NDArray[np.float32]:
+    """Return the items of each source by hour, shape (sources, 168)."""
+    return np.concatenate([each.counts for each in weeks]).reshape(len(weeks), HOURS)
+
+
+def _runs(weeks: Sequence[WeekCounts]) -> Iterator[Sequence[WeekCounts]]:
+    return (weeks[begin : begin + _RUN] for begin in range(0, len(weeks), _RUN))

@@ -1,0 +1,368 @@
+"""Shapes of the week: when in a week updates come, shared by many sources and shrunk towards what is simpler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import gammaln, logsumexp
+
+from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+HOUR_S = 3600.0
+HOURS = 168
+_CONCENTRATIONS = 2.0 ** np.arange(-3, 14)
+OWN_EVENTS = 300.0
+_ROUNDS = 30
+
+
+def week_hours(times_s: ArrayLike) -> Ints:
+    """Return the hour of the week of each unix time, 0 for Monday 00:00 to 01:00 UTC.
+
+    >>> week_hours([4 * 86400.0, 4 * 86400.0 - 1.0])
+    array([  0, 167])
+    """
+    hours = np.floor((np.asarray(times_s, dtype=np.float64) - MONDAY_S) / HOUR_S).astype(np.int64)
+    return hours % HOURS
+
+
+def passed_hours(start_s: ArrayLike, stop_s: ArrayLike) -> Floats:
+    """Return how often each hour of the week has passed between two unix times, shape (168,); (n, 168) for arrays.
+
+    >>> passed_hours(4 * 86400.0, 4 * 86400.0 + 5400.0)[:3]
+    array([1. , 0.5, 0. ])
+    """
+    hour = np.arange(HOURS)
+
+    def until(end_s: ArrayLike) -> Floats:
+        weeks, rest = np.divmod((np.asarray(end_s, dtype=np.float64)[..., None] - MONDAY_S) / HOUR_S, HOURS)
+        passed: Floats = weeks + np.clip(rest - hour, 0.0, 1.0)
+        return passed
+
+    return until(stop_s) - until(start_s)
+
+
+def expected_hours(start_s: ArrayLike, stop_s: ArrayLike, shapes: Floats) -> Floats:
+    """Return the sum of each shape's factors over the hours between two unix times, shape (times, shapes).
+
+    It is ``passed_hours(start_s, stop_s) @ shapes.T``, without going through the hours.
+
+    >>> shapes = np.arange(2.0 * HOURS).reshape(2, HOURS)
+    >>> expected_hours([4 * 86400.0], [4 * 86400.0 + 5400.0], shapes)
+    array([[  0.5, 252.5]])
+    """
+    sums = np.concatenate([np.zeros((1, len(shapes))), np.cumsum(shapes.T, axis=0)])
+
+    def until(end_s: ArrayLike) -> Floats:
+        weeks, rest = np.divmod((np.asarray(end_s, dtype=np.float64) - MONDAY_S) / HOUR_S, HOURS)
+        hour = np.minimum(rest.astype(np.int64), HOURS - 1)
+        reached: Floats = weeks[:, None] * sums[-1] + sums[hour] + (rest - hour)[:, None] * shapes.T[hour]
+        return reached
+
+    return until(stop_s) - until(start_s)
+
+
+def week_shape(counts: ArrayLike, passed: ArrayLike, *, dispersion: float = 1.0) -> Floats:
+    """Return the factor of each hour of the week, mean 1, shape (168,).
+
+    Empirical Bayes in two steps: hours of the day and days of the week are each shrunk towards a flat week, and the 168
+    hours towards their product, each as far as the counts' marginal likelihood asks. Without events, or with events
+    that show no pattern, the week is flat.
+
+    Parameters
+    ----------
+    counts
+        Items by hour of the week, shape (168,).
+    passed
+        How often each hour has been observed, shape (168,).
+    dispersion
+        Variance over mean of the counts: items that come in batches say less, by this factor.
+
+    Notes
+    -----
+    Counts are Poisson, factors Gamma with mean b: the counts' marginal is negative binomial and the posterior mean
+    ``(k b + N) / (k + M)`` with M the items expected of a flat week. Source: ALGORITHMS 6.1 (shrinkage).
+
+    Examples
+    --------
+    >>> bool(np.all(week_shape(np.zeros(168), np.ones(168)) == 1.0))
+    True
+    >>> office = np.zeros(168); office[9:17] = 100.0
+    >>> bool(week_shape(office, np.ones(168))[10] > 10 * week_shape(office, np.ones(168))[20])
+    True
+    """
+    seen, weeks = np.asarray(counts, dtype=np.float64) / dispersion, np.asarray(passed, dtype=np.float64)
+    if seen.sum() <= 0 or weeks.sum() <= 0:
+        return np.ones(HOURS)
+    return _shape(seen, weeks * (seen.sum() / weeks.sum()))
+
+
+def _shape(seen: Floats, flat: Floats) -> Floats:
+    """Return the shape that explains ``seen`` where a flat week would have shown ``flat``."""
+    by_day, flat_by_day = seen.reshape(7, 24), flat.reshape(7, 24)
+    hours = _shrunk(by_day.sum(0), flat_by_day.sum(0), np.ones(24))
+    days = _shrunk(by_day.sum(1), flat_by_day.sum(1), np.ones(7))
+    product = np.outer(days, hours).ravel()
+    factors = _shrunk(seen, flat, product)
+    shape: Floats = factors / factors.mean()
+    return shape
+
+
+def _shrunk(counts: Floats, flat: Floats, base: Floats) -> Floats:
+    """Return the factors' posterior means around ``base``, at the likeliest concentration of the prior."""
+    means = np.maximum(base * flat, 1e-12)
+    k = _CONCENTRATIONS[:, None]
+    likelihood = gammaln(counts + k) - gammaln(k) + k * np.log(k / (k + means)) + counts * np.log(means / (k + means))
+    best = int(np.argmax(likelihood.sum(axis=1)))
+    if best == len(_CONCENTRATIONS) - 1:
+        return base
+    concentration = float(_CONCENTRATIONS[best])
+    factors: Floats = base * (concentration + counts) / (concentration + means)
+    return factors
+
+
+@dataclass(frozen=True, eq=False)
+class WeekShapes:
+    """Shapes that many sources share, and which each of them follows.
+
+    Parameters
+    ----------
+    shapes
+        Factors of the hours of the week, shape (clusters, 168), mean 1 each.
+    of_source
+        The cluster of each source, shape (sources,).
+    dispersion
+        Variance over mean of their items by hour.
+
+    Examples
+    --------
+    >>> WeekShapes(np.ones((1, 168)), np.zeros(3, dtype=np.int64)).of_source.tolist()
+    [0, 0, 0]
+    """
+
+    shapes: Floats
+    of_source: Ints
+    dispersion: float = 1.0
+
+    def evened(self, even: NDArray[np.bool_]) -> WeekShapes:
+        """Return them with an even week for some sources, shape (sources,).
+
+        >>> WeekShapes(np.full((1, 2), 3.0), np.array([0, 0])).evened(np.array([False, True])).of_source.tolist()
+        [0, 1]
+        """
+        if not even.any():
+            return self
+        shapes = np.vstack([self.shapes, np.ones(self.shapes.shape[1])])
+        return WeekShapes(shapes, np.where(even, len(self.shapes), self.of_source), self.dispersion)
+
+
+def shared_shapes(counts: ArrayLike, passed: ArrayLike, *, most: int = 8, dispersion: float = 1.0) -> WeekShapes:
+    """Return one to ``most`` week shapes and the shape that each source follows.
+
+    A mixture fitted by EM, with shapes shrunk as in ``week_shape``; it is split where it is most mixed for as long as
+    that pays by the Bayesian information criterion on effective (dispersion-scaled) counts.
+
+    Parameters
+    ----------
+    counts
+        Items of each source by hour of the week, shape (sources, 168).
+    passed
+        How often each hour has been observed, shape (168,), or of each source, shape (sources, 168).
+    dispersion
+        As for ``week_shape``.
+
+    Examples
+    --------
+    >>> office, night = np.zeros(168), np.zeros(168)
+    >>> office[9:17], night[20:24] = 40.0, 60.0
+    >>> found = shared_shapes([office, night, office, night], np.ones(168))
+    >>> len(found.shapes), bool(found.of_source[0] == found.of_source[2] != found.of_source[1])
+    (2, True)
+    """
+    seen, weeks = np.asarray(counts, dtype=np.float64), np.asarray(passed, dtype=np.float64)
+    if seen.sum() <= 0 or weeks.sum() <= 0:
+        return WeekShapes(np.ones((1, HOURS)), np.zeros(len(seen), dtype=np.int64))
+    effective = seen / dispersion
+    shapes = _pooled(effective, weeks, np.ones(len(seen)))[None, :]
+    members = np.zeros(len(seen), dtype=np.int64)
+    score = _evidence(effective, weeks, shapes)
+    for clusters in range(2, min(most, len(seen)) + 1):
+        trial, belongs = _mixture(effective, weeks, _split(effective, weeks, shapes, members, clusters))
+        trial_score = _evidence(effective, weeks, trial)
+        if trial_score <= score:
+            break
+        shapes, members, score = trial, belongs, trial_score
+    return WeekShapes(shapes, members)
+
+
+def belonging(counts: Floats, expected: Floats, shapes: Floats) -> Ints:
+    """Return the likeliest shape of each source.
+
+    Parameters
+    ----------
+    counts
+        Items of each source by hour of the week, shape (sources, 168), or as many times that.
+    expected
+        Factors of each shape over the hours that each source was observed, shape (sources, shapes).
+    """
+    likeliest: Ints = np.argmax(_likelihoods(counts, expected, shapes), axis=1)
+    return likeliest
+
+
+def _pooled(counts: Floats, passed: Floats, share: Floats) -> Floats:
+    """Return the shape of several sources taken together, each with a share of it, shape (sources,)."""
+    if passed.ndim == 1:
+        return week_shape(share @ counts, passed)
+    flat = counts.sum(axis=1, keepdims=True) * passed / np.maximum(passed.sum(axis=1, keepdims=True), 1e-12)
+    together = share @ counts
+    return _shape(together, share @ flat) if together.sum() > 0 else np.ones(HOURS)
+
+
+def _split(counts: Floats, passed: Floats, shapes: Floats, members: Ints, clusters: int) -> Floats:
+    """Return the shapes and one more: that of the sources which fit their own shape worst."""
+    flat = counts.sum(axis=1, keepdims=True) * passed / np.maximum(passed.sum(axis=-1, keepdims=True), 1e-12)
+    expected = flat * shapes[members]
+    misfit = ((counts - expected) ** 2 / np.maximum(expected, 1e-9)).sum(axis=1) / HOURS
+    pattern = (counts - expected) @ ((counts - expected)[int(np.argmax(misfit))])
+    worst = (pattern > 0).astype(np.float64)
+    return np.vstack([shapes, _pooled(counts, passed, worst)])[:clusters]
+
+
+def _mixture(counts: Floats, passed: Floats, shapes: Floats) -> tuple[Floats, Ints]:
+    for _ in range(_ROUNDS):
+        logs = _log_likelihoods(counts, passed, shapes)
+        belongs = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+        new = np.array([_pooled(counts, passed, share) for share in belongs.T])
+        if np.allclose(new, shapes, rtol=1e-3, atol=1e-4):
+            break
+        shapes = new
+    return shapes, np.argmax(_log_likelihoods(counts, passed, shapes), axis=1)
+
+
+def _log_likelihoods(counts: Floats, passed: Floats, shapes: Floats) -> Floats:
+    """Return the log-likelihood of each source under each shape, its rate being whatever fits, shape (n, k)."""
+    if passed.ndim == 1:
+        share = shapes * passed
+        logs: Floats = counts @ np.log(share / share.sum(axis=1, keepdims=True) + 1e-12).T
+        return logs
+    return _likelihoods(counts, passed @ shapes.T, shapes)
+
+
+def _likelihoods(counts: Floats, expected: Floats, shapes: Floats) -> Floats:
+    found: Floats = counts.sum(axis=1, keepdims=True)
+    return counts @ np.log(shapes + 1e-12).T - found * np.log(np.maximum(expected, 1e-12))
+
+
+def _evidence(counts: Floats, passed: Floats, shapes: Floats) -> float:
+    """Return the mixture's log-likelihood less what its parameters cost (BIC)."""
+    logs = _log_likelihoods(counts, passed, shapes)
+    fit = float(logsumexp(logs, axis=1).sum()) - len(counts) * float(np.log(len(shapes)))
+    smooth = sum(_freedom(shape) for shape in shapes)
+    return fit - 0.5 * smooth * float(np.log(max(2.0, counts.sum())))
+
+
+def _freedom(shape: Floats) -> float:
+    """Return about how many parameters a shape has: hours and days, and more where it is no product of them."""
+    by_day = shape.reshape(7, 24)
+    product = np.outer(by_day.mean(axis=1), by_day.mean(axis=0))
+    return 29.0 if not np.allclose(product, by_day, rtol=0.02, atol=0.02) else 1.0 + 28.0 * (np.ptp(shape) > 1e-9)
+
+
+def own_shape(counts: ArrayLike, passed: ArrayLike, shared: ArrayLike, *, weight: float = OWN_EVENTS) -> Floats:
+    """Return one source's week shape: its counts, shrunk to ``shared`` by as much as ``weight`` items say.
+
+    Examples
+    --------
+    >>> shape = own_shape(np.zeros(168), np.ones(168), np.ones(168))
+    >>> bool(np.allclose(shape, 1.0))
+    True
+    """
+    seen, weeks, base = (np.asarray(x, dtype=np.float64) for x in (counts, passed, shared))
+    flat = weeks / max(weeks.sum(), 1e-12) * seen.sum()
+    prior = weight / HOURS
+    shape = (seen + prior * base) / (flat + prior) if seen.sum() > 0 else base
+    factors: Floats = shape / shape.mean()
+    return factors
+
+
+def dispersion_of(weekly: Sequence[ArrayLike] | Floats) -> float:
+    """Return variance over mean of the items by hour, from several weeks of counts, at least 1.
+
+    Parameters
+    ----------
+    weekly
+        Items of all sources by hour, shape (weeks, 168).
+
+    Examples
+    --------
+    >>> dispersion_of([[2.0] * 168, [2.0] * 168])
+    1.0
+    """
+    counts = np.asarray(weekly, dtype=np.float64)
+    if len(counts) < 2 or counts.sum() <= 0:
+        return 1.0
+    level = counts.sum(axis=1, keepdims=True) / counts.sum()
+    expected = counts.sum(axis=0) * level
+    some = expected > 0
+    pearson = ((counts - expected)[some] ** 2 / expected[some]).sum()
+    return max(1.0, float(pearson) / ((len(counts) - 1) * max(1, int(some.any(axis=0).sum()))))
+
+
+class WeekSums:
+    """Integrals of a week shape, exact between any two times, in plain floats: a probe asks for two or three of them.
+
+    Parameters
+    ----------
+    factors
+        Of equal parts of the week from Monday 00:00 on, mean 1.
+
+    Notes
+    -----
+    With ``F(t)`` the integral of the factor and ``H(t)`` that of ``F``, both from Monday on, the items of ``(s, t]``
+    are ``F(t) - F(s)`` and have waited ``H(t) - H(s) - F(s) (t - s)`` at ``t``.
+
+    Examples
+    --------
+    >>> even = WeekSums([1.0] * 168)
+    >>> even.between(0.0, 60.0)
+    (60.0, 1800.0)
+    >>> days = WeekSums([7.0] + [0.0] * 6)
+    >>> days.factor(MONDAY_S + 3600.0), days.between(MONDAY_S, MONDAY_S + 2 * 86400.0)[0] / 86400.0
+    (7.0, 7.0)
+    """
+
+    def __init__(self, factors: Sequence[float]) -> None:
+        self._part_s = WEEK_S / len(factors)
+        self._factors = [float(factor) for factor in factors]
+        self._F, self._H = [0.0], [0.0]
+        for factor in self._factors:
+            self._H.append(self._H[-1] + self._F[-1] * self._part_s + factor * self._part_s**2 / 2)
+            self._F.append(self._F[-1] + factor * self._part_s)
+
+    def factor(self, time_s: float) -> float:
+        """Return the factor at a time of the week."""
+        return self._factors[int((time_s - MONDAY_S) % WEEK_S // self._part_s) % len(self._factors)]
+
+    def between(self, since_s: float, until_s: float) -> tuple[float, float]:
+        """Return the items expected of a mean rate of one a second, and their waits at ``until_s`` in item-seconds."""
+        gap_s = until_s - since_s
+        begin_s = (since_s - MONDAY_S) % WEEK_S
+        F0, H0 = self._at(begin_s)  # noqa: N806 - as in the notes
+        F1, H1 = self._at(begin_s + gap_s)  # noqa: N806
+        return F1 - F0, max(0.0, H1 - H0 - F0 * gap_s)
+
+    def _at(self, time_s: float) -> tuple[float, float]:
+        """Return F and H, which go on from week to week."""
+        weeks, within_s = divmod(time_s, WEEK_S)
+        part = min(int(within_s / self._part_s), len(self._factors) - 1)
+        rest_s = within_s - part * self._part_s
+        whole, factor = self._F[-1], self._factors[part]
+        F = self._F[part] + factor * rest_s  # noqa: N806
+        H = self._H[part] + self._F[part] * rest_s + factor * rest_s * rest_s / 2  # noqa: N806
+        earlier = weeks * (weeks - 1) / 2 * whole * WEEK_S + weeks * (self._H[-1] + whole * within_s)
+        return weeks * whole + F, earlier + H

@@ -1,0 +1,1 @@
+"""The rule engine: probe outcomes go in, records and notifications come out."""

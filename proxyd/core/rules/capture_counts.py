@@ -1,0 +1,96 @@
+"""What became of execution intervals: completeness and utility of streams, rules and profiles."""
+
+from __future__ import annotations
+
+from collections import UserDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from proxyd.core.rules.state import StreamState
+
+
+@dataclass(frozen=True, slots=True)
+class Fates:
+    """Captured and missed execution intervals, and the utility ``gained``, of 1 for each of them.
+
+    Examples
+    --------
+    >>> both = Fates(captured=1, gained=1.0) + Fates(missed=1, gained=0.5)
+    >>> both.completeness, both.utility
+    (0.5, 0.75)
+    >>> Fates().completeness is None
+    True
+    """
+
+    captured: int = 0
+    missed: int = 0
+    gained: float = 0.0
+
+    def __add__(self, other: Fates) -> Fates:
+        return Fates(self.captured + other.captured, self.missed + other.missed, self.gained + other.gained)
+
+    def __sub__(self, other: Fates) -> Fates:
+        return Fates(self.captured - other.captured, self.missed - other.missed, self.gained - other.gained)
+
+    @property
+    def completeness(self) -> float | None:
+        """Captured over all; ``None`` without any."""
+        return self.captured / self._all if self._all else None
+
+    @property
+    def utility(self) -> float | None:
+        """Gained over possible; ``None`` without any interval."""
+        return self.gained / self._all if self._all else None
+
+    @property
+    def _all(self) -> int:
+        return self.captured + self.missed
+
+
+NO_FATES = Fates()
+
+
+class KeptStreams(UserDict[tuple[str, str], StreamState]):
+    """Streams by rule and source, with the fates of each rule added up as they change.
+
+    Examples
+    --------
+    >>> streams = KeptStreams()
+    >>> for captured in (1, 2):
+    ...     streams["r", "a"] = StreamState("r", "a", (), captured=captured)
+    >>> streams["r", "b"] = StreamState("r", "b", (), missed=1)
+    >>> streams.fates_of(["r"])
+    Fates(captured=2, missed=1, gained=0.0)
+    >>> del streams["r", "b"]
+    >>> streams.fates_of(["r", "unknown"]).missed
+    0
+    """
+
+    def __init__(self, streams: Iterable[StreamState] = ()) -> None:
+        super().__init__()
+        self.data = {(each.rule, each.source_id): each for each in streams}
+        sums: dict[str, list[float]] = {}  # at the start there are many: no object for each
+        for (rule, _), each in self.data.items():
+            total = sums.setdefault(rule, [0, 0, 0.0])
+            total[0] += each.captured
+            total[1] += each.missed
+            total[2] += each.utility
+        self._fates = {rule: Fates(int(total[0]), int(total[1]), total[2]) for rule, total in sums.items()}
+
+    def __setitem__(self, key: tuple[str, str], stream: StreamState) -> None:
+        """Keep a stream as the newest."""
+        change = _fates(stream) - (_fates(self.data[key]) if key in self.data else NO_FATES)
+        self._fates[key[0]] = self._fates.get(key[0], NO_FATES) + change
+        self.data[key] = stream
+
+    def __delitem__(self, key: tuple[str, str]) -> None:
+        """Forget a stream."""
+        self._fates[key[0]] -= _fates(self.data.pop(key))
+
+    def fates_of(self, rules: Iterable[str]) -> Fates:
+        """Return what became of the execution intervals of some rules."""
+        return sum((self._fates.get(rule, NO_FATES) for rule in rules), NO_FATES)
+
+
+def _fates(stream: StreamState) -> Fates:
+    return Fates(stream.captured, stream.missed, stream.utility)

@@ -1,0 +1,77 @@
+"""A declaration ready to run: what is asked of each source, and on behalf of which rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from proxyd.core.model.outcome import ProbeRequest
+from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration, Source
+from proxyd.core.rules.programs.rule_program import RuleProgram, compile_rule
+from proxyd.core.rules.stages.redirects import probe_request
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A declaration and what follows from it, by source and by rule.
+
+    ``since_s`` holds since when each source is declared, in unix seconds; ``rules_of`` holds no source without a rule.
+    """
+
+    declaration: Declaration
+    since_s: Mapping[str, float]
+    requests: Mapping[str, ProbeRequest]
+    programs: Mapping[str, RuleProgram]
+    rules_of: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def of(
+        cls, declaration: Declaration, accepted: Mapping[str, float], since_s: Mapping[str, float], *, chronon_s: float
+    ) -> Compiled:
+        """Return a checked declaration ready to run; ``accepted`` holds each rule's NOW."""
+        rules_of: dict[str, list[str]] = {}
+        programs = {
+            name: compile_rule(rule, declaration, accepted_s=accepted[name], chronon_s=chronon_s)
+            for name, rule in declaration.rules.items()
+        }
+        for name, rule in declaration.rules.items():
+            for source_id in rule.source_ids:
+                rules_of.setdefault(source_id, []).append(name)
+        requests = {name: probe_request(source, declaration) for name, source in declaration.sources.items()}
+        return cls(declaration, since_s, requests, programs, rules_of)
+
+    @property
+    def sources(self) -> Mapping[str, Source]:
+        """The declared sources."""
+        return self.declaration.sources
+
+    def declared_s(self, source_id: str) -> float:
+        """Return since when a source is declared; 0 where nobody knows."""
+        return self.since_s.get(source_id, 0.0)
+
+    def reading(self, source_id: str) -> str:
+        """Return what a declared source is read as; another reading is another page."""
+        return self.requests[source_id].reading
+
+    def url_of(self, source_id: str) -> str:
+        """Return the address of a source; empty where it is not declared."""
+        source = self.sources.get(source_id)
+        return "" if source is None else source.url
+
+    def continues(self, rule: str, previous: Compiled) -> bool:
+        """Whether a rule goes on where it was, or is there for the first time, with its streams from the store."""
+        before, now = previous.programs.get(rule), self.programs.get(rule)
+        return now is not None and (before is None or before.accepted_s == now.accepted_s)
+
+    def next_period_s(self, now_s: float) -> float:
+        """Return when a rule's period begins or ends next, in unix seconds."""
+        edges = (edge for program in self.programs.values() for edge in (program.start_s, program.end_s))
+        return min((edge for edge in edges if edge > now_s), default=inf)
+
+    def programs_of(self, source_id: str) -> list[RuleProgram]:
+        """Return the rules that ask for a source."""
+        return [self.programs[name] for name in self.rules_of.get(source_id, ())]
+
+
+NOTHING_COMPILED = Compiled(EMPTY_DECLARATION, {}, {}, {}, {})

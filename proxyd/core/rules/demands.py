@@ -1,0 +1,110 @@
+"""What the rules of a page ask of the planner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.profile import PolicyName, Source
+from proxyd.core.planning.policies.demand import Demands, DoeDemand, FixedDemand, IntervalDemand
+from proxyd.core.planning.policies.frequency_demand import PACED, PacedDemand
+from proxyd.core.politeness import PolitenessBudget, ProbeLog
+from proxyd.core.rules.programs.importance import page_weights
+from proxyd.core.rules.programs.rule_program import RuleProgram
+
+
+def demands_of(
+    programs: Iterable[RuleProgram],
+    counts: Mapping[str, int],
+    old: Demands,
+    *,
+    rate_per_s: float,
+    now_s: float,
+    grid: ChrononGrid,
+    seed: int,
+) -> Demands:
+    """Return what rules ask of a page; what was asked before (``old``) goes on where it was.
+
+    ``counts`` says, by rule, how many events its stream has counted: where in its cycle it stands. ``seed`` is of the
+    policies that draw.
+    """
+    demands = Demands()
+    programs = tuple(programs)
+    weights = page_weights(programs, now_s)
+    demands.weight = max((p.weight for p in programs), default=1.0) if weights is None else float(weights.mean())
+    for program in programs:
+        kind = effective_policy(program)
+        if kind in {PolicyName.SUP, PolicyName.FBSUP}:
+            wanted = _interval_demand(program, grid)
+            before = next((each for each in old.intervals if each.asks_the_same(wanted)), None)
+            if before is None:
+                wanted.anchor(now_s, rate_per_s=rate_per_s, count=counts[program.rule.name])
+            demands.intervals = (*demands.intervals, before or wanted)
+        elif kind is PolicyName.UNIFORM:
+            demands.fixed = (*demands.fixed, _fixed_demand(program, old, now_s, grid))
+        elif kind is PolicyName.DOE:
+            demands.doe = (*demands.doe, _doe_demand(program, old, grid))
+        elif kind in PACED:
+            paced = PacedDemand(program.rule.name, kind, seed)
+            paced.count(counts[program.rule.name], now_s - program.accepted_s)
+            demands.paced = (*demands.paced, paced)
+        else:
+            demands.detecting = (*demands.detecting, program.rule.name)
+    return demands
+
+
+def _interval_demand(program: RuleProgram, grid: ChrononGrid) -> IntervalDemand:
+    has_feedback = effective_policy(program) is PolicyName.FBSUP
+    return IntervalDemand(program.rule.name, program.trigger.firing, program.life_s, has_feedback, grid)
+
+
+def _fixed_demand(program: RuleProgram, old: Demands, now_s: float, grid: ChrononGrid) -> FixedDemand:
+    name, length = program.rule.name, program.rule.policy.period
+    period = max(1, grid.ceil(length.in_seconds(chronon_s=grid.length_s))) if length else 1
+    before = next((each for each in old.fixed if (each.rule, each.period) == (name, period)), None)
+    return before or FixedDemand(name, period, grid.chronon_at(now_s))
+
+
+def _doe_demand(program: RuleProgram, old: Demands, grid: ChrononGrid) -> DoeDemand:
+    """Return what DOE asks; probes made before it was declared do not count."""
+    choice = program.rule.policy
+    assert choice.probes is not None
+    assert choice.per is not None
+    per_s = choice.per.in_seconds(chronon_s=grid.length_s)
+    spacing_s = choice.spacing.in_seconds(chronon_s=grid.length_s) if choice.spacing else 0.0
+    budget = PolitenessBudget(spacing_s, choice.probes, per_s)
+    before = next((each for each in old.doe if (each.rule, each.log.budget) == (program.rule.name, budget)), None)
+    return before or DoeDemand(program.rule.name, choice.probes, per_s, ProbeLog(budget))
+
+
+def politeness_of(source: Source, *, spacing_s: float, chronon_s: float) -> PolitenessBudget:
+    """Return what a source bears: what it asks for, and ``spacing_s`` between two probes where it does not say."""
+    asked = source.politeness
+    if asked is None:
+        return PolitenessBudget(spacing_s)
+    spacing_s = asked.spacing.in_seconds(chronon_s=chronon_s) if asked.spacing else spacing_s
+    per_s = asked.per.in_seconds(chronon_s=chronon_s) if asked.per else 0.0
+    return PolitenessBudget(spacing_s, asked.probes, per_s)
+
+
+def effective_policy(program: RuleProgram) -> PolicyName:
+    """Return the policy that AUTO stands for: fbSUP where the rule sets a life, else detection by the index."""
+    return chosen_policy(program)[0]
+
+
+def explained_policy(program: RuleProgram) -> tuple[str, str]:
+    """Return the policy of a rule by name, and why it is that one."""
+    policy, why = chosen_policy(program)
+    return policy.value, why
+
+
+def chosen_policy(program: RuleProgram) -> tuple[PolicyName, str]:
+    """Return the policy of a rule and why it is that one."""
+    policy = program.rule.policy.name
+    if policy is not PolicyName.AUTO:
+        return policy, "the rule sets it"
+    if program.rule.life is not None:
+        return PolicyName.FBSUP, "AUTO, and the rule sets a life"
+    if program.rule.importance:
+        return PolicyName.INDEX, "AUTO, and the rule sets an importance: its hours weigh in the price of a probe"
+    return PolicyName.INDEX, "AUTO, and the rule sets no life: a probe is made when it is worth its price"

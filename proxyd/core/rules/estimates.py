@@ -1,0 +1,261 @@
+"""What is learned of each source: its state, its update rate, and when in a week its items come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaincinv
+
+from proxyd.core.model.profile import Source
+from proxyd.core.planning.allocation.week_plan import FleetState, WeekPlan
+from proxyd.core.rates.evidence import Evidence, ItemTimes
+from proxyd.core.rates.fleet_rates import HALF_LIVES_S
+from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel
+from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend
+from proxyd.core.rates.siblings import FRESH_S, Changes, Siblings, siblings_of
+from proxyd.core.rates.week_bins import Cycle
+from proxyd.core.rates.week_counts import WeekCounts, fleet_shapes
+from proxyd.core.rates.week_shapes import HOUR_S, HOURS
+from proxyd.core.rules.engine import expected_per_s
+from proxyd.core.rules.state import SourceState
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+_IN_FOUR_OF_FIVE = np.array([0.1, 0.9])
+_FIRST_PLAN = 8  # of the time between two plans the part after which the first is made
+
+
+class Estimates:
+    """States, rates and weeks of sources, by name; those whose models are ``off``."""
+
+    def __init__(self, prior_mean_per_s: float, cycle: Cycle) -> None:
+        self.states: dict[str, SourceState] = {}
+        self.off: set[str] = set()
+        self.weeks: dict[str, WeekCounts] = {}
+        self.cycle = cycle
+        self.changes = Changes()
+        self.siblings: Siblings = {}
+        half_lives_s = [half_life_s / cycle.speed for half_life_s in HALF_LIVES_S]
+        self.blend = Blend(prior_mean_per_s * cycle.speed, half_lives_s=half_lives_s)
+
+    def restore(
+        self,
+        states: Mapping[str, SourceState],
+        weeks: Mapping[str, WeekCounts],
+        changes: Iterable[tuple[str, float]] = (),
+    ) -> None:
+        """Take over what a store remembers."""
+        for source_id, time_s in changes:
+            self.changes.saw(source_id, [self.cycle.week_s(time_s)])
+        for state in states.values():
+            self.keep(state)
+        self.weeks = dict(weeks)
+
+    def state(self, source: Source, reading: str) -> SourceState:
+        """Return the state of a source that is read so; afresh where it was another page."""
+        known = self.states.get(source.source_id)
+        if known is not None and known.reading == reading:
+            return known
+        if known is not None and not known.reading and known.url == source.url:  # from before readings were kept
+            return replace(known, reading=reading)
+        # Another address, or another reading, is another page, but its events go on in the same numbered stream.
+        next_seq = known.next_seq if known is not None else 1
+        return SourceState(source.source_id, source.url, next_seq=next_seq, reading=reading)
+
+    def keep(self, state: SourceState) -> None:
+        """Take a state as the newest."""
+        old = self.states.get(state.source_id)
+        self.blend.replace(old.rate if old else NO_EVIDENCE, state.rate)
+        self.states[state.source_id] = state
+        if state.fit.is_off:
+            self.off.add(state.source_id)
+        else:
+            self.off.discard(state.source_id)
+
+    def rate_per_s(self, state: SourceState, source: Source, now_s: float) -> float:
+        """Return the update rate, in items per second."""
+        return self.blend.rate_per_s(state.rate, now_s, expect_per_s=expected_per_s(source))
+
+    def see(self, source: Source, before: SourceState, evidence: Evidence) -> WeekCounts | None:
+        """Learn from what a probe found; return the week's counts, ``None`` where they are as they were.
+
+        They are counted where the source's week lives. ``before`` is the state as it was when the probe was made.
+        """
+        if isinstance(evidence, ItemTimes):
+            self.changes.saw(source.source_id, (self.cycle.week_s(time_s) for time_s in evidence.times_s))
+        if before.rate.as_of_s is not None and source.expect is None:  # a first contact says nothing of half-lives
+            self.blend.weigh(before.rate, evidence)
+        told = self.cycle.evidence(evidence, zone_s(source.zone, evidence.until_s))
+        old = self.weeks.get(source.source_id)
+        new = (old or WeekCounts.begun(told.since_s)).seen(told)
+        self.weeks[source.source_id] = new
+        return None if new is old or not new.items else new
+
+    def siblings_that_may_have_changed(
+        self, source_id: str, newest_s: float, now_s: float
+    ) -> tuple[tuple[str, float], ...]:
+        """Return the siblings of a source with an item of ``newest_s``, and how many items may wait at each."""
+        is_fresh = (now_s - newest_s) * self.cycle.speed <= FRESH_S
+        return self.siblings.get(source_id, ()) if is_fresh else ()
+
+    def model(self, source: Source, rate_per_s: float, week: WeekPlan | None, now_s: float) -> SourceModel:
+        """Return what is expected of a source at a rate, and by its learned week."""
+        if week is None or (sums := week.sums(source.source_id)) is None:
+            return SourceModel(rate_per_s, cycle=self.cycle, dispersion=1.0 if week is None else week.dispersion)
+        return SourceModel(rate_per_s, sums, self.cycle, zone_s(source.zone, now_s), week.dispersion)
+
+    def week_is_off(self, source_id: str) -> bool:
+        """Whether the week of a source has predicted worse than an even one, so that it is planned evenly."""
+        state = self.states.get(source_id)
+        return state is not None and state.fit.week_off_since_s is not None
+
+    def misfit(self, source_id: str) -> Misfit | None:
+        """Return what is off with a source's model; ``None`` where nothing is."""
+        state = self.states.get(source_id)
+        fit = NO_FIT if state is None else state.fit
+        return Misfit(source_id, fit) if fit.is_off else None
+
+    def rate_range_per_day(self, state: SourceState, rate_per_s: float, now_s: float) -> tuple[float, float]:
+        """Return between what an update rate lies in four of five cases, in items a day."""
+        shape = self.blend.items_known(state.rate, now_s)
+        low, high = gammaincinv(shape, _IN_FOUR_OF_FIVE) / shape * rate_per_s * 86400.0
+        return float(low), float(high)
+
+    def week(self, source_id: str, now_s: float) -> WeekCounts:
+        """Return when in a week the items of a source came."""
+        return self.weeks.get(source_id) or WeekCounts.begun(self.cycle.week_s(now_s))
+
+    def forget_week(self, source_id: str) -> None:
+        """Count afresh: it is another page."""
+        self.weeks.pop(source_id, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """A source whose model predicts badly: its week or its rate is off."""
+
+    source_id: str
+    fit: ModelFit
+
+
+@dataclass(frozen=True, eq=False)
+class Fleet:
+    """The sources that a plan of the week is for, as they stand: what it is made from, in a thread of its own.
+
+    Parameters
+    ----------
+    source_ids, rate_per_s, weights, last_seen_s
+        Those that were seen: name, items a second, weight, and when each was seen last; shape (sources,).
+    weeks
+        When in a week the items of each came.
+    importances, kind_of
+        What waiting costs by hour of the week, shape (168,), UTC, ``None`` where no hour differs; and which of them
+        holds for each.
+    zones_s
+        By how much the clocks where each one's week lives are ahead of UTC, in seconds, shape (sources,).
+    doe
+        By source, the probes and seconds of its DOE rules.
+    probes_per_s
+        What the budget leaves for them.
+    most_per_s
+        The same by slot of the week, shape (slots,).
+    host_of, host_per_s
+        The host of each, shape (sources,), and how many of these probes each host bears in a second, shape (hosts,).
+    even
+        Which are planned as if every hour were alike, for their week is off, shape (sources,); ``None`` for none.
+    slot_factor
+        Extra prices of the slots in the plan before.
+    changes
+        Which sources changed when, as ``siblings_of`` takes it.
+    """
+
+    source_ids: Sequence[str]
+    rate_per_s: Floats
+    weights: Floats
+    last_seen_s: Floats
+    weeks: Sequence[WeekCounts]
+    importances: Sequence[Floats | None]
+    kind_of: Ints
+    zones_s: Floats
+    doe: Mapping[str, tuple[tuple[int, float], ...]]
+    now_s: float
+    probes_per_s: float
+    most_per_s: Floats
+    price_item_s: float
+    cycle: Cycle
+    host_of: Ints | None = None
+    host_per_s: Floats | None = None
+    even: NDArray[np.bool_] | None = None
+    slot_factor: Floats | None = None
+    changes: Sequence[tuple[int, str]] = ()
+
+    def plan(self) -> WeekPlan | None:
+        """Return the plan of the week, ``None`` for no sources."""
+        if not self.source_ids:
+            return None
+        state = FleetState(
+            self.source_ids,
+            self.rate_per_s,
+            self.weights,
+            self.last_seen_s,
+            fleet_shapes(self.weeks, self.cycle.week_s(self.now_s) + self.zones_s),
+            self.probes_per_s,
+            self.price_item_s,
+            self._kinds(),
+            cycle=self.cycle,
+            zone_s=self.zones_s if self.zones_s.any() else None,
+            doe=self.doe,
+            siblings=siblings_of(self.changes, now_s=self.cycle.week_s(self.now_s)),
+            most_per_s=self.most_per_s,
+            slot_factor=self.slot_factor,
+            even=self.even,
+            host_of=self.host_of,
+            host_per_s=self.host_per_s,
+        )
+        return WeekPlan.of(state)
+
+    def _kinds(self) -> tuple[Floats, Ints] | None:
+        """Return the importances that occur, and which of them each source has; ``None`` where all are even."""
+        if all(each is None or not each.any() for each in self.importances):
+            return None
+        zones_s, zone_of = np.unique(self.zones_s, return_inverse=True)
+        pairs, pair_of = np.unique(self.kind_of * len(zones_s) + zone_of, return_inverse=True)
+        rows = [_local(self.importances[pair // len(zones_s)], zones_s[pair % len(zones_s)]) for pair in pairs.tolist()]
+        kinds, kind_of = np.unique(rows, axis=0, return_inverse=True)
+        return kinds, kind_of.reshape(-1)[pair_of].astype(np.int64)
+
+
+def _local(importance: Floats | None, zone_s: float) -> Floats:
+    """Return what waiting costs by the hours of a zone, mean 1."""
+    if importance is None or not importance.any():
+        return np.ones(HOURS)
+    return np.roll(importance / importance.mean(), round(zone_s / HOUR_S))
+
+
+def until_next_plan_s(passed_s: float, every_s: float) -> float:
+    """Return how long to wait for the next plan of the week when so much time has passed since the start.
+
+    At first plans come more often, as much is learned soon: an eighth of ``every_s`` after the start, then each time
+    that the time since the start has doubled.
+
+    >>> [until_next_plan_s(hours * 3600.0, 86400.0) / 3600.0 for hours in (0, 3, 6, 12, 24, 48)]
+    [3.0, 3.0, 6.0, 12.0, 24.0, 24.0]
+    """
+    return min(every_s, max(passed_s, every_s / _FIRST_PLAN))
+
+
+def zone_s(zone: str | None, at_s: float) -> float:
+    """Return by how much the clocks of a zone are ahead of UTC, in seconds.
+
+    >>> zone_s("Europe/Berlin", 1_760_000_000.0), zone_s(None, 0.0)
+    (7200.0, 0.0)
+    """
+    if zone is None:
+        return 0.0
+    ahead = datetime.fromtimestamp(at_s, ZoneInfo(zone)).utcoffset()
+    return 0.0 if ahead is None else ahead.total_seconds()

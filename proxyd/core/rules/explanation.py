@@ -1,0 +1,175 @@
+"""What the decider says of its plan: which probes are coming, and why a source is probed when it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from proxyd.core.model.chronon import Chronon, Epoch
+from proxyd.core.model.profile import Source
+from proxyd.core.model.schedule import Constraint
+from proxyd.core.planning.plan_forecast import Ahead
+from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.planner import Planner
+from proxyd.core.planning.queue.probe_slots import PlannedProbe
+from proxyd.core.rates.week_shapes import HOUR_S
+from proxyd.core.rules.compiled import Compiled
+from proxyd.core.rules.decider_settings import DeciderSettings
+from proxyd.core.rules.demands import explained_policy
+from proxyd.core.rules.estimates import Estimates, Misfit, zone_s
+from proxyd.core.rules.stages.redirects import moved_url
+from proxyd.core.rules.state import SourceState
+from proxyd.core.rules.subscriptions import Hubs, Subscription
+
+_MOST_INTERVALS = 50_000
+_MOST_CHRONONS = 100_000  # of a week there are 60,480 of 10 s
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a source is probed when it is; times in unix seconds, the rate in items a day.
+
+    ``unmet_intervals`` counts planned intervals that ended without a probe, since they were last laid.
+    ``price_item_s`` is the delay that a probe for detection must save, in item-seconds, where there is a price; it is
+    higher than ``fleet_price_item_s`` where the limit of its host binds. ``week`` holds the factors of the rate by
+    hour of the week, once that is planned. ``misfit`` says what is off with its model. In four of five cases the rate
+    lies in ``rate_range_per_day``. ``policies`` holds for each rule its policy and why it is that one, ``intervals``
+    the one it expects next (start and end) where it expects any, ``host_free_s`` when the budget of its host lets a
+    probe start, ``fresh_until_s`` before when the origin says that nothing changes.
+    """
+
+    source_id: str
+    url: str
+    rate_per_day: float
+    next_probe: PlannedProbe | None
+    blocked_by: str | None
+    earliest_s: float | None
+    rules: tuple[str, ...]
+    postponed: Mapping[Constraint, int]
+    unmet_intervals: int
+    state: SourceState
+    moved_url: str | None = None
+    subscription: Subscription | None = None
+    price_item_s: float | None = None
+    fleet_price_item_s: float | None = None
+    week: tuple[float, ...] = ()
+    misfit: Misfit | None = None
+    rate_range_per_day: tuple[float, float] = (0.0, inf)
+    policies: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    host_free_s: float | None = None
+    fresh_until_s: float | None = None
+
+    @property
+    def is_host_bound(self) -> bool:
+        """Whether its host bears fewer probes than its sources are worth: only another limit lets it be asked more."""
+        return (self.price_item_s or 0.0) > (self.fleet_price_item_s or inf) * (1.0 + 1e-9)
+
+
+@dataclass(frozen=True, slots=True)
+class Explainer:
+    """Looks at the parts of a decider, and changes none."""
+
+    settings: DeciderSettings
+    compiled: Compiled
+    planner: Planner
+    estimates: Estimates
+    hubs: Hubs
+
+    def plan(self, now: Chronon, *, limit: int) -> list[PlannedProbe]:
+        """Return the coming probes of the rolling epoch, if every probe finds what is expected."""
+        stop = now + self.settings.grid.ceil(self.settings.epoch_s)
+        return self.planner.preview(Epoch(now, stop), limit=limit)
+
+    def preview_of(self, source_id: str, now: Chronon) -> Iterator[PlannedProbe]:
+        """Return the coming probes of one source, from a copy that is taken at once and played as it is asked."""
+        if source_id not in self.planner.pages:
+            return iter(())
+        part = self.planner.part([source_id])
+        epoch = Epoch(now, now + self.settings.grid.ceil(self.settings.epoch_s))
+        return (planned for _, chosen in part.play(epoch) for planned in chosen)
+
+    def ahead(self, now: Chronon, *, most_chronons: int = _MOST_CHRONONS) -> Ahead:
+        """Return the rules' intervals of a cycle ahead, or of less where much is asked, to be played elsewhere."""
+        chronon_s = self.settings.grid.length_s
+        per_s = sum(page.demands.asked_per_s(chronon_s) for page in self.planner.pages.values())
+        length_s = min(self.estimates.cycle.length_s, _MOST_INTERVALS / max(per_s, 1e-12), most_chronons * chronon_s)
+        return Ahead.of(self.planner, Epoch(now, now + self.settings.grid.ceil(length_s)))
+
+    def explain(self, source_id: str, now: Chronon) -> Explanation | None:
+        """Return why and when a source is probed next, ``None`` where it is not declared."""
+        source = self.compiled.sources.get(source_id)
+        if source is None:
+            return None
+        now_s = self.settings.grid.start_s(now)
+        page, state = self.planner.pages.get(source_id), self._state(source)
+        programs = self.compiled.programs_of(source_id)
+        rate_per_s = self.estimates.rate_per_s(state, source, now_s)
+        stop = now + self.settings.grid.ceil(self.settings.epoch_s)
+        earliest = self.planner.earliest_s(page) if page else -inf
+        return Explanation(
+            source_id=source_id,
+            url=source.url,
+            rate_per_day=rate_per_s * 86400.0,
+            next_probe=self.planner.preview_source(source_id, Epoch(now, stop)) if page else None,
+            blocked_by=self.planner.blocked_by(page, now_s) if page else "no rule asks for it",
+            earliest_s=earliest if earliest > now_s else None,
+            rules=tuple(program.rule.name for program in programs),
+            postponed=self.planner.postponed(source_id) if page else {},
+            unmet_intervals=sum(demand.unmet for demand in page.demands.intervals) if page else 0,
+            state=state,
+            moved_url=moved_url(state, source),
+            subscription=self.hubs.of(source_id),
+            misfit=self.estimates.misfit(source_id),
+            rate_range_per_day=self.estimates.rate_range_per_day(state, rate_per_s, now_s),
+            policies={program.rule.name: explained_policy(program) for program in programs},
+            **self._week_of(source, now_s),
+            **(self._constraints_of(page, now) if page else {}),
+        )
+
+    def _constraints_of(self, page: Page, now: Chronon) -> dict[str, Any]:
+        """Return the intervals that rules expect next, and what else a probe must keep to."""
+        grid, now_s = self.settings.grid, self.settings.grid.start_s(now)
+        demands = ((demand.rule, deepcopy(demand).pending(now)) for demand in page.demands.intervals)
+        host_free_s = self.planner.hosts.earliest_s(page.host)
+        return {
+            "intervals": {rule: (grid.start_s(i.start), grid.start_s(i.deadline + 1)) for rule, i in demands},
+            "host_free_s": host_free_s if host_free_s > now_s else None,
+            "fresh_until_s": page.fresh_until_s if page.fresh_until_s > now_s else None,
+        }
+
+    def failing(self) -> list[str]:
+        """Return the declared sources whose last probe failed."""
+        failed = (self.compiled.sources.get(name) for name, state in self.estimates.states.items() if state.failures)
+        return [source.source_id for source in failed if source is not None and self._state(source).failures]
+
+    def misfits(self) -> list[Misfit]:
+        """Return the sources whose rate or week is off, by name."""
+        wanted = sorted(name for name in self.estimates.off if name in self.compiled.rules_of)
+        found = (self.estimates.misfit(source_id) for source_id in wanted)
+        return [misfit for misfit in found if misfit is not None]
+
+    def _week_of(self, source: Source, now_s: float) -> dict[str, Any]:
+        """Return the price of a probe and the factors of the week by the hours of UTC, wherever the week lives."""
+        week = self.planner.week
+        if week is None and self.settings.planner.spend:
+            return {}
+        factors: tuple[float, ...] = ()
+        if week is not None and source.source_id in week:
+            ahead = round(zone_s(source.zone, now_s) / HOUR_S)
+            factors = tuple(np.roll(week.intensity(source.source_id), -ahead).tolist())
+        price_item_s = None if week is None else week.price_of(source.source_id)
+        fleet_price_item_s = self.planner.price_item_s
+        return {
+            "price_item_s": price_item_s or fleet_price_item_s,
+            "fleet_price_item_s": fleet_price_item_s,
+            "week": factors,
+        }
+
+    def _state(self, source: Source) -> SourceState:
+        return self.estimates.state(source, self.compiled.reading(source.source_id))

@@ -1,0 +1,1 @@
+"""Rules compiled to programs: expressions, triggers and queries."""

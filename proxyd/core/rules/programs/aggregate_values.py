@@ -1,0 +1,105 @@
+"""Aggregates, taken in one value after the other: in triggers since START or over a window, in queries over a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite
+
+from proxyd.core.model.expression import Aggregate
+from proxyd.core.model.field_values import is_less
+from proxyd.core.model.item import Value
+
+MOST_DISTINCT = 10_000
+MOST_IN_WINDOW = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """What was taken in so far: enough for COUNT, SUM, MIN, MAX and AVG.
+
+    Parameters
+    ----------
+    count
+        Values that are not null.
+    sum
+        Of the numbers among them.
+    seen
+        The different ones so far, where only those count; ``None`` where all do. Past ``MOST_DISTINCT`` nothing
+        more is taken in.
+
+    Examples
+    --------
+    >>> total = Total().add(3).add(None).add(1)
+    >>> [total.value(name) for name in ("COUNT", "SUM", "MIN", "MAX", "AVG")]
+    [2, 4, 1, 3, 2.0]
+    >>> Total(seen=frozenset()).add("a").add("a").value("COUNT"), Total().value("SUM")
+    (1, None)
+    """
+
+    count: int = 0
+    sum: float = 0
+    least: Value = None
+    most: Value = None
+    seen: frozenset[Value] | None = None
+
+    @classmethod
+    def of(cls, aggregate: Aggregate) -> Total:
+        """Return the total of nothing."""
+        return cls(seen=frozenset() if aggregate.distinct else None)
+
+    def add(self, value: Value) -> Total:
+        """Return the total with one more value; null changes nothing."""
+        if value is None:
+            return self
+        seen = self.seen
+        if seen is not None:
+            if value in seen or len(seen) >= MOST_DISTINCT:
+                return self
+            seen |= {value}
+        return Total(
+            count=self.count + 1,
+            sum=self.sum + value if isinstance(value, int | float) else self.sum,
+            least=value if self.least is None or is_less(value, self.least) else self.least,
+            most=value if self.most is None or is_less(self.most, value) else self.most,
+            seen=seen,
+        )
+
+    def value(self, function: str) -> Value:
+        """Return COUNT, SUM, MIN, MAX or AVG; all but COUNT are null where there was nothing."""
+        if function == "COUNT":
+            return self.count
+        if not self.count:
+            return None
+        if function in {"MIN", "MAX"}:
+            return self.least if function == "MIN" else self.most
+        found = self.sum if function == "SUM" else self.sum / self.count
+        return found if isfinite(found) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The values of the last ``length_s`` seconds with their times, at most ``MOST_IN_WINDOW``.
+
+    >>> window = Window(60.0).add(0.0, 1).add(50.0, 2).add(60.0, 3)
+    >>> [value for _, value in window.values]
+    [2, 3]
+    """
+
+    length_s: float
+    values: tuple[tuple[float, Value], ...] = field(default=())
+
+    def add(self, time_s: float, value: Value) -> Window:
+        """Return the window as it is at ``time_s``, with a value of then; null is none."""
+        kept = [each for each in self.values if each[0] > time_s - self.length_s]
+        if value is not None:
+            kept.append((time_s, value))
+        return replace(self, values=tuple(kept[-MOST_IN_WINDOW:]))
+
+
+def aggregate_of(aggregate: Aggregate, values: Sequence[Value]) -> Value:
+    """Return an aggregate of values that passed its FILTER; of ``COUNT(*)`` they may be anything but null."""
+    total = Total.of(aggregate)
+    for value in values:
+        total = total.add(value)
+    return total.value(aggregate.function)

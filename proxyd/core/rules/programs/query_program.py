@@ -1,0 +1,290 @@
+"""Queries: SELECT over the events since the last firing, over history, and over the pages of other classes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from proxyd.core.model.expression import Aggregate, Binary, Call, Column, Expression, FromClass, OutputColumn, Select
+from proxyd.core.model.field_values import iso_time
+from proxyd.core.model.item import Value
+from proxyd.core.model.profile import FieldType, PageClass
+from proxyd.core.rules.programs.aggregate_values import aggregate_of
+from proxyd.core.rules.programs.expression_compiler import NO_FIELDS, Closure, Compiler, Row, is_true
+
+MAX_ROWS = 1000
+MOST_EXAMINED = 100_000  # rows, or combinations of rows, of one run
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A class of FROM: by what name, of what time before the event, and how it is joined to those before it.
+
+    Parameters
+    ----------
+    over_s
+        How far its history goes back; ``None`` where it has none.
+    on
+        The condition of its JOIN.
+    key, other_key
+        The sides of an equality with what stands before it, of its own rows and of the others: it is looked up.
+    """
+
+    name: str
+    page_class: PageClass
+    over_s: float | None = None
+    on: Closure | None = None
+    is_left: bool = False
+    key: Closure | None = None
+    other_key: Closure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    key: Closure
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Output:
+    name: str
+    value: Closure
+    is_time: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Aggregated:
+    aggregate: Aggregate
+    argument: Closure | None
+    where: Closure | None
+
+    def of(self, rows: Sequence[Row]) -> Value:
+        kept = [row for row in rows if self.where is None or is_true(self.where(row))]
+        argument = self.argument
+        return aggregate_of(self.aggregate, [True if argument is None else argument(row) for row in kept])
+
+
+@dataclass(frozen=True, slots=True)
+class QueryProgram:
+    """A compiled query; ``paths`` and ``old_paths`` are the fields it reads."""
+
+    tables: tuple[Table, ...]
+    outputs: tuple[_Output, ...]
+    where: Closure | None
+    groups: tuple[Closure, ...]
+    aggregates: tuple[_Aggregated, ...]
+    having: Closure | None
+    order: tuple[_Order, ...]
+    limit: int | None
+    distinct: bool
+    paths: frozenset[str]
+    old_paths: frozenset[str]
+
+    def run(self, tables: Sequence[Sequence[Row]]) -> list[dict[str, Value]]:
+        """Return the result over the rows of each table, at most ``MAX_ROWS`` rows; times are ISO 8601.
+
+        Of more than ``MOST_EXAMINED`` combinations of rows only the first are looked at.
+        """
+        examined = islice(self._joined(tables), MOST_EXAMINED)
+        kept = [row for row in examined if self.where is None or is_true(self.where(row))]
+        if self.aggregates or self.groups:
+            kept = [row for row in self._grouped(kept) if self.having is None or is_true(self.having(row))]
+        for order in reversed(self.order):
+            kept.sort(key=lambda row, o=order: _sort_key(o, row), reverse=order.descending)  # type: ignore[misc]
+        result = [self._project(row) for row in kept]
+        if self.distinct:
+            result = list({tuple(row.items()): row for row in result}.values())
+        return result[: MAX_ROWS if self.limit is None else min(self.limit, MAX_ROWS)]
+
+    def _joined(self, tables: Sequence[Sequence[Row]]) -> Iterator[Row]:
+        if len(tables) == 1:
+            return iter(tables[0])
+        first = self.tables[0].name
+        rows: Iterator[Row] = (replace(row, fields=NO_FIELDS, tables={first: row.fields}) for row in tables[0])
+        for table, found in zip(self.tables[1:], tables[1:], strict=True):
+            rows = _join(rows, table, found)
+        return rows
+
+    def _grouped(self, rows: Sequence[Row]) -> list[Row]:
+        """Return one row for each group, with its aggregates; of no rows at all one group, where none are named."""
+        grouped: dict[tuple[Value, ...], list[Row]] = defaultdict(list)
+        for row in rows:
+            grouped[tuple(group(row) for group in self.groups)].append(row)
+        if not self.groups and not grouped:
+            nothing = Row(NO_FIELDS, tables={table.name: NO_FIELDS for table in self.tables})
+            return [replace(nothing, aggregates=[each.of([]) for each in self.aggregates])]
+        return [
+            replace(members[0], aggregates=[each.of(members) for each in self.aggregates])
+            for members in grouped.values()
+        ]
+
+    def _project(self, row: Row) -> dict[str, Value]:
+        return {output.name: _show(output, output.value(row)) for output in self.outputs}
+
+
+def _join(rows: Iterator[Row], table: Table, found: Sequence[Row]) -> Iterator[Row]:
+    """Yield each row with the rows of one more table that its condition lets pass; looked up where it can be."""
+    index = _index(table, found)
+    for row in rows:
+        others = found if table.other_key is None else index.get(table.other_key(row), ())
+        has_match = False
+        for other in others:
+            joined = replace(row, tables={**row.tables, table.name: other.fields})
+            if table.on is None or is_true(table.on(joined)):
+                has_match = True
+                yield joined
+        if table.is_left and not has_match:
+            yield replace(row, tables={**row.tables, table.name: NO_FIELDS})
+
+
+def _index(table: Table, found: Sequence[Row]) -> Mapping[Value, Sequence[Row]]:
+    index: dict[Value, list[Row]] = defaultdict(list)
+    for other in found if table.key is not None else ():
+        alone = replace(other, tables={table.name: other.fields})
+        value = table.key(alone) if table.key is not None else None
+        if value is not None:  # null is equal to nothing
+            index[value].append(other)
+    return index
+
+
+def compile_query(
+    query: Select, classes: Sequence[PageClass], event_class: PageClass, chronon_s: float
+) -> QueryProgram:
+    """Return the program of a checked query over ``classes``, those of its FROM in their order."""
+    names = [source.alias or page_class.name for source, page_class in zip(query.sources, classes, strict=True)]
+    named = dict(zip(names, classes, strict=True)) if len(names) > 1 else {}
+    compiler = Compiler(event_class, named, classes[0])
+    columns = query.columns or tuple(
+        OutputColumn(Column(field.path, name if named else None))
+        for name, page_class in zip(names, classes, strict=True)
+        for field in page_class.fields
+    )
+    aliases = {column.alias.lower(): column.expression for column in columns if column.alias}
+    outputs = _outputs(compiler, columns)
+    where = compiler.compile(query.where) if query.where is not None else None
+    having = compiler.compile(query.having) if query.having is not None else None
+    order = tuple(
+        _Order(compiler.compile(_aliased(term.expression, aliases)), term.descending, bool(term.nulls_first))
+        for term in query.order_by
+    )
+    return QueryProgram(
+        tables=tuple(
+            _table(compiler, source, page_class, names[: number + 1], query.where, chronon_s)
+            for number, (source, page_class) in enumerate(zip(query.sources, classes, strict=True))
+        ),
+        outputs=outputs,
+        where=where,
+        groups=tuple(compiler.compile(_aliased(term, aliases)) for term in query.group_by),
+        aggregates=tuple(_aggregated(compiler, each) for each in tuple(compiler.aggregates)),
+        having=having,
+        order=order,
+        limit=query.limit,
+        distinct=query.distinct,
+        paths=frozenset(compiler.paths),
+        old_paths=frozenset(compiler.old_paths),
+    )
+
+
+def _table(
+    compiler: Compiler,
+    source: FromClass,
+    page_class: PageClass,
+    names: Sequence[str],
+    where: Expression | None,
+    chronon_s: float,
+) -> Table:
+    *before, name = names
+    keys = _keys([*conjuncts(source.on), *([] if source.left_join else conjuncts(where))], name, set(before))
+    return Table(
+        name=name,
+        page_class=page_class,
+        over_s=source.over.in_seconds(chronon_s=chronon_s) if source.over is not None else None,
+        on=compiler.compile(source.on) if source.on is not None else None,
+        is_left=source.left_join,
+        key=compiler.compile(keys[0]) if keys else None,
+        other_key=compiler.compile(keys[1]) if keys else None,
+    )
+
+
+def _keys(terms: Sequence[Expression], name: str, before: set[str]) -> tuple[Column, Column] | None:
+    """Return the columns of the first equality between a table and one before it."""
+    for term in terms:
+        match term:
+            case Binary("=", Column(_, own) as left, Column(_, other) as right):
+                if own == name and other in before:
+                    return left, right
+                if other == name and own in before:
+                    return right, left
+    return None
+
+
+def conjuncts(condition: Expression | None) -> Iterator[Expression]:
+    """Yield the conditions that a condition joins by AND."""
+    match condition:
+        case None:
+            return
+        case Binary("AND", left, right):
+            yield from conjuncts(left)
+            yield from conjuncts(right)
+        case _:
+            yield condition
+
+
+def _aggregated(compiler: Compiler, aggregate: Aggregate) -> _Aggregated:
+    argument = compiler.compile(aggregate.argument) if aggregate.argument is not None else None
+    where = compiler.compile(aggregate.where) if aggregate.where is not None else None
+    return _Aggregated(aggregate, argument, where)
+
+
+def _aliased(expression: Expression, aliases: Mapping[str, Expression]) -> Expression:
+    if isinstance(expression, Column) and expression.qualifier is None:
+        return aliases.get(expression.path.lower(), expression)
+    return expression
+
+
+def _outputs(compiler: Compiler, columns: Sequence[OutputColumn]) -> tuple[_Output, ...]:
+    """Return the columns by their names; fields of one path in several classes are told apart by their classes."""
+    paths = [c.expression.path.lower() for c in columns if isinstance(c.expression, Column) and not c.alias]
+    twice = {path for path in paths if paths.count(path) > 1}
+    return tuple(_output(compiler, column, number, twice) for number, column in enumerate(columns, 1))
+
+
+def _output(compiler: Compiler, column: OutputColumn, number: int, twice: set[str]) -> _Output:
+    expression = column.expression
+    if not isinstance(expression, Column):
+        is_time = _is_time(compiler, expression)
+        return _Output(column.alias or f"column{number}", compiler.compile(expression), is_time)
+    path, name = expression.path, expression.qualifier
+    shown = f"{name}.{path}" if name in {"OLD", "NEW"} or (name and path.lower() in twice) else path
+    return _Output(column.alias or shown, compiler.compile(expression), _is_time(compiler, expression))
+
+
+def _is_time(compiler: Compiler, expression: Expression) -> bool:
+    """Return whether a value is a time, to be shown as one."""
+    match expression:
+        case Column():
+            return compiler.type_of(expression) is FieldType.TIMESTAMP
+        case Aggregate("MIN" | "MAX", argument) if argument is not None:
+            return _is_time(compiler, argument)
+        case Call("COALESCE" | "NULLIF", arguments):
+            return _is_time(compiler, arguments[0])
+        case Binary("+" | "-", left, right):
+            return _is_time(compiler, left) != _is_time(compiler, right)
+    return False
+
+
+def _show(output: _Output, value: Value) -> Value:
+    return iso_time(value) if output.is_time and isinstance(value, int | float) else value
+
+
+def _sort_key(order: _Order, row: Row) -> tuple[bool, bool, float, str]:
+    """Order unknowns as asked (last by default), numbers before texts; ``descending`` turns all of it round."""
+    value = order.key(row)
+    last = (value is None) != order.nulls_first
+    group = last if not order.descending else not last
+    if isinstance(value, int | float):
+        return group, False, value, ""
+    return group, True, 0.0, "" if value is None else str(value)

@@ -1,0 +1,195 @@
+"""Rules ready to run: compiled, their periods resolved, and what they need beside the page that triggers them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import log
+
+from proxyd.core.model.expression import Column, Expression, FromClass, Select, children
+from proxyd.core.model.profile import Anchor, Declaration, NotificationRule, PageClass, Source, Utility, UtilityKind
+from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Row, is_true
+from proxyd.core.rules.programs.query_program import QueryProgram, compile_query, conjuncts
+from proxyd.core.rules.programs.trigger_program import TriggerProgram, compile_trigger
+from proxyd.core.rules.state import StreamState
+
+WEIGHED_S = 3600.0
+LEAST_WEIGHT, MOST_WEIGHT = 0.1, 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedClass:
+    """Another class than the trigger's that a query reads: its pages are probed when the rule fires.
+
+    Parameters
+    ----------
+    table
+        Which table of the query it is, and its name.
+    sources
+        Its pages.
+    correlation
+        The part of the query's conditions that a row of it and the event decide alone.
+    """
+
+    position: int
+    table: str
+    sources: tuple[str, ...]
+    correlation: Closure | None
+
+
+@dataclass(frozen=True, slots=True)
+class RuleProgram:
+    """A rule ready to run: its period in unix seconds, its life and the length of its utility's decay in seconds.
+
+    ``event_sources`` are the pages of its trigger's class, ``table_sources`` those of each table of its query.
+    """
+
+    rule: NotificationRule
+    trigger: TriggerProgram
+    query: QueryProgram
+    event_class: PageClass
+    event_sources: tuple[str, ...]
+    table_sources: tuple[tuple[str, ...], ...]
+    joined: tuple[JoinedClass, ...]
+    accepted_s: float
+    start_s: float
+    end_s: float
+    life_s: float | None
+    decay_s: float | None
+
+    def new_stream(self, source_id: str) -> StreamState:
+        """Return the state of a stream that saw nothing."""
+        zero = self.trigger.zero
+        return StreamState(self.rule.name, source_id, zero.totals, windows=zero.windows)
+
+    def opened(self, stream: StreamState) -> StreamState:
+        """Return a stream with windows: one that was stored comes without, and has empty ones until it is recalled."""
+        windows = self.trigger.zero.windows
+        return stream if len(stream.windows) == len(windows) else replace(stream, windows=windows)
+
+    def fits(self, stream: StreamState) -> bool:
+        """Return whether a stored stream is one of this rule's condition."""
+        shapes = [(total.seen is None) for total in self.trigger.zero.totals]
+        return [(total.seen is None) for total in stream.totals] == shapes
+
+    def is_active(self, now_s: float) -> bool:
+        """Whether its period runs: only then are probes made on its behalf."""
+        return self.start_s <= now_s < self.end_s
+
+    def starts_at(self, declared_s: float) -> float:
+        """Return START on a source that was declared at ``declared_s``: NOW is never before that."""
+        is_relative = self.rule.start.anchor is Anchor.NOW
+        return self.start_s + max(0.0, declared_s - self.accepted_s) if is_relative else self.start_s
+
+    def looks_back(self, declared_s: float) -> bool:
+        """Whether START on that source lies before it was declared, or the rule was accepted."""
+        return self.starts_at(declared_s) < max(self.accepted_s, declared_s)
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether several pages must capture its intervals."""
+        return bool(self.joined) or self.trigger.counts_across
+
+    def is_event_table(self, position: int) -> bool:
+        """Whether a table of the query holds the events since the last firing."""
+        table = self.query.tables[position]
+        return table.over_s is None and table.page_class == self.event_class
+
+    @property
+    def longest_history_s(self) -> float:
+        """How far back its query looks, in seconds; 0 where it does not."""
+        return max((table.over_s or 0.0 for table in self.query.tables), default=0.0)
+
+    @property
+    def weight(self) -> float:
+        """How much of its utility a delay costs, against a strict rule: a decay over an hour weighs as much as one."""
+        if self.decay_s is None:
+            return 1.0
+        slope = log(2) if self.rule.utility.kind is UtilityKind.EXPONENTIAL else 1.0
+        return min(max(slope * WEIGHED_S / self.decay_s, LEAST_WEIGHT), MOST_WEIGHT)
+
+    def utility(self, delay_s: float, *, captured: bool) -> float:
+        """Return the value of a capture ``delay_s`` after its event.
+
+        Strict: 1 if captured, else 0. A decay gives its value at the capture, however the interval ended.
+        """
+        kind = self.rule.utility.kind
+        if kind is UtilityKind.STRICT or self.decay_s is None:
+            return 1.0 if captured else 0.0
+        if kind is UtilityKind.LINEAR:
+            return max(0.0, 1.0 - delay_s / self.decay_s)
+        return float(0.5 ** (delay_s / self.decay_s))
+
+
+def compile_rule(
+    rule: NotificationRule, declaration: Declaration, *, accepted_s: float, chronon_s: float
+) -> RuleProgram:
+    """Return the program of a checked rule that was first accepted at ``accepted_s`` (its NOW)."""
+    event_class = _class(declaration, rule.trigger.page_class.domain, rule.trigger.page_class.name)
+    classes = [_class(declaration, each.page_class.domain, each.page_class.name) for each in rule.query.sources]
+    window = rule.life.window if rule.life else None
+    pages = {each: _of_class(rule, declaration, each) for each in {event_class, *classes}}
+    return RuleProgram(
+        rule=rule,
+        trigger=compile_trigger(rule.trigger, event_class, chronon_s),
+        query=compile_query(rule.query, classes, event_class, chronon_s),
+        event_class=event_class,
+        event_sources=pages[event_class],
+        table_sources=tuple(pages[each] for each in classes),
+        joined=tuple(
+            JoinedClass(
+                number,
+                source.alias or page_class.name,
+                pages[page_class],
+                _correlation(rule.query, source, page_class, event_class),
+            )
+            for number, (source, page_class) in enumerate(zip(rule.query.sources, classes, strict=True))
+            if page_class != event_class and source.over is None
+        ),
+        accepted_s=accepted_s,
+        start_s=rule.start.resolve(accepted_s, chronon_s=chronon_s),
+        end_s=rule.end.resolve(accepted_s, chronon_s=chronon_s),
+        life_s=window.in_seconds(chronon_s=chronon_s) if window else None,
+        decay_s=_decay_s(rule.utility, chronon_s),
+    )
+
+
+def _decay_s(utility: Utility, chronon_s: float) -> float | None:
+    return utility.length.in_seconds(chronon_s=chronon_s) if utility.length is not None else None
+
+
+def _class(declaration: Declaration, domain: str | None, name: str) -> PageClass:
+    return declaration.domains[domain or ""].classes[name]
+
+
+def _of_class(rule: NotificationRule, declaration: Declaration, page_class: PageClass) -> tuple[str, ...]:
+    def fits(source: Source) -> bool:
+        return (source.domain, source.page_class) == (page_class.domain, page_class.name)
+
+    return tuple(each for each in rule.source_ids if fits(declaration.sources[each]))
+
+
+def _correlation(query: Select, source: FromClass, page_class: PageClass, event_class: PageClass) -> Closure | None:
+    """Return the conditions that a row of one table and the event decide alone, as one; ``None`` without any."""
+    name = source.alias or page_class.name
+    is_alone = len(query.sources) == 1
+    terms = [*conjuncts(query.where), *conjuncts(source.on)]
+    own = [term for term in terms if _qualifiers(term) <= {None if is_alone else name, "NEW", "OLD"}]
+    related = [term for term in own if _qualifiers(term) & {"NEW", "OLD"}]
+    if not related:
+        return None
+    compiler = Compiler(event_class, {} if is_alone else {name: page_class}, page_class)
+    closures = [compiler.compile(term) for term in related]
+
+    def correlates(row: Row) -> bool:
+        return all(is_true(closure(row)) for closure in closures)
+
+    return correlates
+
+
+def _qualifiers(expression: Expression) -> set[str | None]:
+    if isinstance(expression, Column):
+        return {expression.qualifier}
+    found: set[str | None] = set()
+    for child in children(expression):
+        found |= _qualifiers(child)
+    return found

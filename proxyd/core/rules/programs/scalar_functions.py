@@ -1,0 +1,83 @@
+"""Scalar functions of the language; unknown in gives unknown out unless the function is about unknowns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from math import floor
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from proxyd.core.model.item import Value
+from proxyd.core.model.text_blocks import diff_blocks
+
+
+def _strict(function: Callable[..., Value]) -> Callable[..., Value]:
+    return lambda *arguments: None if any(a is None for a in arguments) else function(*arguments)
+
+
+def _substr(text: Value, start: Value, length: Value = None) -> Value:
+    """Count characters from 1; a negative start counts from the end."""
+    characters = str(text)
+    if not isinstance(start, int | float) or not isinstance(length, int | float | None):
+        return None
+    begin = int(start) - 1 if start >= 0 else len(characters) + int(start)
+    stop = len(characters) if length is None else begin + max(0, int(length))
+    return characters[max(0, begin) : max(0, stop)]
+
+
+def _round(value: Value, digits: Value = 0) -> Value:
+    """Round half away from zero."""
+    if not isinstance(value, int | float) or not isinstance(digits, int | float):
+        return None
+    try:
+        scale = 10.0 ** int(digits)
+        rounded = floor(abs(value) * scale + 0.5) / scale
+    except (OverflowError, ZeroDivisionError, ValueError):
+        return None
+    result = rounded if value >= 0 else -rounded
+    return int(result) if int(digits) <= 0 else result
+
+
+def _coalesce(*values: Value) -> Value:
+    return next((value for value in values if value is not None), None)
+
+
+def _nullif(value: Value, other: Value) -> Value:
+    return None if value is not None and value == other else value
+
+
+def _part(name: str) -> Callable[..., Value]:
+    """Return a function that takes a part of a time, in UTC or a named zone."""
+
+    def part(time_s: Value, zone: Value = None) -> Value:
+        if not isinstance(time_s, int | float):
+            return None
+        try:
+            moment = datetime.fromtimestamp(time_s, ZoneInfo(str(zone)) if zone is not None else UTC)
+        except (OverflowError, OSError, ValueError, ZoneInfoNotFoundError):
+            return None
+        found: int = moment.isoweekday() if name == "weekday" else getattr(moment, name)
+        return found
+
+    return part
+
+
+FUNCTIONS: Mapping[str, Callable[..., Value]] = {
+    "LOWER": _strict(lambda text: str(text).lower()),
+    "UPPER": _strict(lambda text: str(text).upper()),
+    "LENGTH": _strict(lambda text: len(str(text))),
+    "TRIM": _strict(lambda text: str(text).strip()),
+    "SUBSTR": _strict(_substr),
+    "REPLACE": _strict(lambda text, old, new: str(text).replace(str(old), str(new)) if old else text),
+    "ABS": _strict(lambda value: abs(value) if isinstance(value, int | float) else None),
+    "ROUND": _strict(_round),
+    "COALESCE": _coalesce,
+    "NULLIF": _nullif,
+    "YEAR": _part("year"),
+    "MONTH": _part("month"),
+    "DAY": _part("day"),
+    "WEEKDAY": _part("weekday"),
+    "HOUR": _part("hour"),
+    "MINUTE": _part("minute"),
+    "DIFF": _strict(lambda old, new: "\n".join(map(str, diff_blocks(str(old), str(new))))),
+}

@@ -1,0 +1,152 @@
+"""Triggers: events in, firings out, counting as they go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proxyd.core.model.expression import Aggregate, Binary, Expression, Literal
+from proxyd.core.model.item import UpdateEvent, Value
+from proxyd.core.model.profile import PageClass, Trigger
+from proxyd.core.planning.policies.expected_intervals import Firing
+from proxyd.core.rules.programs.aggregate_values import Total, Window, aggregate_of
+from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Row, is_true
+from proxyd.core.rules.programs.query_program import conjuncts
+
+COUNT_ALL = Aggregate("COUNT")
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """An aggregate of a trigger, and what it takes in of an event."""
+
+    aggregate: Aggregate
+    argument: Closure | None = None
+    where: Closure | None = None
+    over_s: float | None = None
+
+    def taken(self, event: UpdateEvent) -> Value:
+        """Return what an event adds, null for nothing."""
+        row = Row.of(event)
+        if self.where is not None and not is_true(self.where(row)):
+            return None
+        return True if self.argument is None else self.argument(row)
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What the aggregates of a trigger hold: totals since START, and the windows of those that look back a time.
+
+    A window's total is not used; the windows are rebuilt from stored events after a restart.
+    """
+
+    totals: tuple[Total, ...]
+    windows: tuple[Window | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerProgram:
+    """A compiled trigger.
+
+    Parameters
+    ----------
+    counters
+        Its aggregates: ``COUNT(*)`` of the page always comes first, then those of the condition.
+    across
+        Which of them count the class as one stream.
+    firing
+        How often it fires, for planning.
+    """
+
+    condition: Closure | None
+    counters: tuple[Counter, ...]
+    across: tuple[bool, ...]
+    firing: Firing
+
+    @property
+    def zero(self) -> Tally:
+        """What the aggregates hold of no events."""
+        return Tally(
+            tuple(Total.of(each.aggregate) for each in self.counters),
+            tuple(None if each.over_s is None else Window(each.over_s) for each in self.counters),
+        )
+
+    @property
+    def counts_across(self) -> bool:
+        """Whether any aggregate counts the class as one stream."""
+        return any(self.across)
+
+    @property
+    def longest_s(self) -> float:
+        """How far back the windows look, in seconds; 0 without any."""
+        return max((each.over_s or 0.0 for each in self.counters), default=0.0)
+
+    def take(self, tally: Tally, event: UpdateEvent) -> Tally:
+        """Return the tally with one more event."""
+        values = [each.taken(event) for each in self.counters]
+        return Tally(
+            tuple(total.add(value) for total, value in zip(tally.totals, values, strict=True)),
+            tuple(
+                None if window is None else window.add(event.time_s, value)
+                for window, value in zip(tally.windows, values, strict=True)
+            ),
+        )
+
+    def fires(self, event: UpdateEvent, own: Tally, across: Tally) -> bool:
+        """Return whether the rule fires on an event that both tallies have taken: the page's and the class's."""
+        if self.condition is None:
+            return True
+        values = [
+            _value(counter, across if is_across else own, index)
+            for index, (counter, is_across) in enumerate(zip(self.counters, self.across, strict=True))
+        ]
+        row = Row.of(event)
+        return is_true(self.condition(Row(row.fields, values[1:], row.new, row.old)))
+
+
+def _value(counter: Counter, tally: Tally, index: int) -> Value:
+    window = tally.windows[index]
+    if window is None:
+        return tally.totals[index].value(counter.aggregate.function)
+    return aggregate_of(counter.aggregate, [value for _, value in window.values])
+
+
+def compile_trigger(trigger: Trigger, page_class: PageClass, chronon_s: float) -> TriggerProgram:
+    """Return the program of a checked trigger on ``page_class``."""
+    compiler = Compiler(page_class)
+    condition = compiler.compile(trigger.condition) if trigger.condition is not None else None
+    aggregates: Sequence[Aggregate] = tuple(compiler.aggregates)
+    counters = [_counter(aggregate, page_class, chronon_s) for aggregate in aggregates]
+    return TriggerProgram(
+        condition=condition,
+        counters=(Counter(COUNT_ALL), *counters),
+        across=(False, *(aggregate.across for aggregate in aggregates)),
+        firing=firing_of(trigger.condition),
+    )
+
+
+def _counter(aggregate: Aggregate, page_class: PageClass, chronon_s: float) -> Counter:
+    compiler = Compiler(page_class)
+    return Counter(
+        aggregate,
+        argument=compiler.compile(aggregate.argument) if aggregate.argument is not None else None,
+        where=compiler.compile(aggregate.where) if aggregate.where is not None else None,
+        over_s=aggregate.over.in_seconds(chronon_s=chronon_s) if aggregate.over is not None else None,
+    )
+
+
+def firing_of(condition: Expression | None) -> Firing:
+    """Return how often a condition fires, for planning: the cycle of ``COUNT(*) % X = r`` where it demands one.
+
+    Other conditions are planned for as if every item could fire.
+    """
+    for term in conjuncts(condition):
+        match term:
+            case Binary(
+                "=",
+                Binary("%", Aggregate("COUNT", None, _, None, None, False), Literal(int() as every)),
+                Literal(int() as r),
+            ):
+                if every > 0 and 0 <= r < every:
+                    return Firing(every, r)
+    return Firing()

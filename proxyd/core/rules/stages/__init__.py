@@ -1,0 +1,1 @@
+"""The stages that turn a probe outcome into notifications."""

@@ -1,0 +1,154 @@
+"""Accounts: what probes found, beside what the model as it stood before them predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import ceil, expm1
+
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.rates.model_fit import SourceModel
+from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.state import StreamState
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Sums over some probes of sources already known: what was found, and what was predicted of the same gaps.
+
+    Parameters
+    ----------
+    items, predicted_items
+        New items; of a page whether it changed.
+    timed_items, delay_item_s, predicted_timed_items, predicted_delay_item_s
+        Those of sources that date their items, and how long they had waited together, in item-seconds.
+    captured, missed, predicted_captured, predicted_missed
+        Execution intervals of one page.
+
+    Examples
+    --------
+    >>> day = Account(2, items=3, predicted_items=2.5, timed_items=3, delay_item_s=90.0, captured=3, missed=1)
+    >>> day.mean_delay_s, day.predicted_mean_delay_s, day.completeness
+    (30.0, None, 0.75)
+    """
+
+    probes: int = 0
+    items: int = 0
+    predicted_items: float = 0.0
+    timed_items: int = 0
+    predicted_timed_items: float = 0.0
+    delay_item_s: float = 0.0
+    predicted_delay_item_s: float = 0.0
+    captured: int = 0
+    predicted_captured: float = 0.0
+    missed: int = 0
+    predicted_missed: float = 0.0
+
+    @property
+    def mean_delay_s(self) -> float | None:
+        """Mean delay of the items found; ``None`` without any."""
+        return _share(self.delay_item_s, self.timed_items)
+
+    @property
+    def predicted_mean_delay_s(self) -> float | None:
+        """Mean delay of the items predicted."""
+        return _share(self.predicted_delay_item_s, self.predicted_timed_items)
+
+    @property
+    def completeness(self) -> float | None:
+        """Captured over all execution intervals found."""
+        return _share(self.captured, self.captured + self.missed)
+
+    @property
+    def predicted_completeness(self) -> float | None:
+        """Captured over all execution intervals predicted."""
+        return _share(self.predicted_captured, self.predicted_captured + self.predicted_missed)
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """What a probe can see: (``since_s``, ``until_s``] of a source, unix seconds.
+
+    ``is_page`` says that it has one item, ``is_timed`` that its items tell their time.
+    """
+
+    since_s: float
+    until_s: float
+    is_page: bool = False
+    is_timed: bool = True
+
+
+def predicted(
+    model: SourceModel,
+    gap: Gap,
+    rules: Iterable[tuple[RuleProgram, StreamState]],
+    grid: ChrononGrid,
+    *,
+    declared_s: float = 0.0,
+) -> Account:
+    """Return what a probe at the end of a gap is expected to find.
+
+    Several updates of a page are one, and what lies in one chronon is one execution interval. A rule that counts fires
+    on its share of the items, another that has a condition on as many as it did so far.
+
+    Examples
+    --------
+    >>> predicted(SourceModel(0.01), Gap(0.0, 100.0), [], ChrononGrid(10.0)).predicted_delay_item_s
+    50.0
+    """
+    items, waits = model.expected(gap.since_s, gap.until_s)
+    captured = missed = 0.0
+    for program, stream in rules:
+        if not program.is_joint and program.is_active(gap.until_s):
+            start_s = program.starts_at(declared_s)
+            own = gap if start_s <= gap.since_s else replace(gap, since_s=start_s)
+            own_items = items if own is gap else model.expected(own.since_s, own.until_s)[0]
+            found, lost = _fates(program, stream, model, own, grid.length_s, own_items)
+            captured, missed = captured + found, missed + lost
+    return Account(
+        predicted_items=-expm1(-items) if gap.is_page else items,
+        predicted_timed_items=items if gap.is_timed else 0.0,
+        predicted_delay_item_s=waits if gap.is_timed else 0.0,
+        predicted_captured=captured,
+        predicted_missed=missed,
+    )
+
+
+def _fates(
+    program: RuleProgram, stream: StreamState, model: SourceModel, gap: Gap, chronon_s: float, items: float
+) -> tuple[float, float]:
+    """Return the captured and the missed intervals that are expected of a rule among the ``items`` of a gap.
+
+    Under *overwrite* the last update is captured. A window counts in whole chronons: half a one more on the average.
+    Items without a time are taken to lie in the middle, all in one chronon.
+    """
+    gap_s, share, any_item = gap.until_s - gap.since_s, _firing_share(program, stream), -expm1(-items)
+    life_s = None if program.life_s is None else (ceil(program.life_s / chronon_s) + 0.5) * chronon_s
+    if not gap.is_timed:
+        in_time = life_s is None or gap_s / 2 <= life_s
+        return (share * any_item, 0.0) if in_time else (0.0, share * any_item)
+    opened = _chronons_hit(items, gap_s / chronon_s)
+    if life_s is None:
+        return share * any_item, share * max(0.0, opened - any_item)
+    if life_s >= gap_s:
+        return share * opened, 0.0
+    captured = _chronons_hit(model.expected(gap.until_s - life_s, gap.until_s)[0], life_s / chronon_s)
+    return share * captured, share * max(0.0, opened - captured)
+
+
+def _chronons_hit(items: float, chronons: float) -> float:
+    """Return in how many of so many chronons something is expected, as if the items were spread evenly."""
+    chronons = max(1.0, chronons)
+    return -chronons * expm1(-items / chronons)
+
+
+def _firing_share(program: RuleProgram, stream: StreamState) -> float:
+    """Return the share of items on which a rule fires."""
+    trigger = program.trigger
+    if trigger.condition is None or trigger.firing.every > 1:
+        return 1.0 / trigger.firing.every
+    return (stream.captured + stream.missed + 1) / (stream.count + 1)

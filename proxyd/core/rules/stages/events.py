@@ -1,0 +1,251 @@
+"""From the items a probe found to the events they were: what came, changed or went, when, and what was not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from math import expm1, inf
+
+from proxyd.core.model.item import EventKind, Item
+from proxyd.core.model.profile import PageClass
+from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
+from proxyd.core.rules.state import SourceState, StoredEvent
+
+CLOCK_TOLERANCE_S = 1.0
+SHORTEST_HISTORY_S = 1.0
+_UPDATED = "channel.item.updated"
+
+
+class Shape(Enum):
+    """What the items of a source are together, and so what it means that one is not there any more."""
+
+    FEED = "feed"  # the newest items: old ones slide off
+    ROWS = "rows"  # all there is: a row that is not there is gone
+    PAGE = "page"  # one item: the page itself
+
+    @classmethod
+    def of(cls, page_class: PageClass) -> Shape:
+        """Return the shape of a source of that class."""
+        if page_class.is_feed:
+            return cls.FEED
+        return cls.ROWS if page_class.each is not None else cls.PAGE
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a probe's items are compared with.
+
+    Parameters
+    ----------
+    known
+        The stored items of a feed that were found again; of another shape all that the source had.
+    has_updates
+        Whether items of other content are events: they always are where the shape is no feed.
+    is_whole
+        Whether the items found are all there were.
+    is_pushed
+        Whether a hub pushed them: of a feed then only what is new.
+    """
+
+    shape: Shape
+    known: Mapping[str, Item]
+    has_updates: bool = False
+    is_whole: bool = True
+    is_pushed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """What a whole window of items says.
+
+    Parameters
+    ----------
+    events
+        What happened, in the order in which it is taken: by time, then by page order, then what went.
+    edited
+        Items that were known with other content.
+    evidence
+        What the window says about the update rate; ``None`` where it says nothing.
+    lost_items
+        Items estimated to have slid off, or to have been overwritten, unseen since the last probe.
+    """
+
+    events: tuple[StoredEvent, ...] = ()
+    edited: tuple[Item, ...] = ()
+    evidence: Evidence | None = None
+    lost_items: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """An event before it is put in order; ``time_s`` is what the source says itself."""
+
+    kind: EventKind
+    item: Item
+    time_s: float | None
+    old: Item | None = None
+
+
+def discover(
+    items: Sequence[Item], view: View, state: SourceState, *, seen_s: float, rate_per_s: Callable[[], float]
+) -> Discovery:
+    """Return what ``items``, the whole window in page order, adds to what is known.
+
+    At first contact every item is a seed: it is no event of itself, but its time is evidence. ``rate_per_s`` is asked
+    where what was not seen must be estimated.
+    """
+    items = _distrust_constant(items)
+    new = [item for item in items if item.item_id not in view.known]
+    edited = tuple(item for item in items if _is_edited(item, view.known))
+    if state.first_contact_s is None or state.last_success_s is None:
+        return Discovery(_seeds(new, state, seen_s), edited, _seed_evidence(new, seen_s))
+    events = _ordered(list(_changes(items, view)), state, state.last_success_s, seen_s)
+    since_s = state.watched_s or state.last_success_s
+    if view.shape is Shape.PAGE:
+        return _page(events, edited, since_s, seen_s, rate_per_s)
+    can_overflow = view.shape is Shape.FEED and not view.is_pushed
+    lost = _lost_items(items, new, state, seen_s=seen_s, rate_per_s=rate_per_s) if can_overflow else None
+    return Discovery(events, edited, _evidence(events, since_s, seen_s, overflowed=lost is not None), lost or 0.0)
+
+
+def unchanged(state: SourceState, *, seen_s: float) -> Discovery:
+    """Return what a probe says that found the source as it was."""
+    since_s = state.watched_s
+    return Discovery(evidence=None if since_s is None else ItemCount(since_s, seen_s, 0))
+
+
+def _is_edited(item: Item, known: Mapping[str, Item]) -> bool:
+    before = known.get(item.item_id)
+    return before is not None and before.content_hash != item.content_hash
+
+
+def _changes(items: Sequence[Item], view: View) -> Iterator[_Change]:
+    """Yield what happened, in page order; what is gone comes last."""
+    for item in items:
+        before = view.known.get(item.item_id)
+        if before is None:
+            yield _Change(EventKind.INSERT, item, item.published_s)
+        elif before.content_hash != item.content_hash and (view.has_updates or view.shape is not Shape.FEED):
+            updated_s = item.fields.get(_UPDATED)
+            time_s = updated_s if view.shape is Shape.FEED and isinstance(updated_s, float) else None
+            yield _Change(EventKind.UPDATE, item, time_s, before)
+    if view.shape is not Shape.FEED and view.is_whole:
+        found = {item.item_id for item in items}
+        yield from (_Change(EventKind.DELETE, item, None) for key, item in view.known.items() if key not in found)
+
+
+def _distrust_constant(items: Sequence[Item]) -> Sequence[Item]:
+    """Drop the times of a feed that gives all its items the same one."""
+    times = {item.published_s for item in items}
+    if len(items) < 3 or len(times) > 1 or None in times:
+        return items
+    return [Item(item.item_id, item.fields, None, item.content_hash) for item in items]
+
+
+def _seeds(new: Sequence[Item], state: SourceState, seen_s: float) -> tuple[StoredEvent, ...]:
+    def time_s(item: Item) -> float:
+        return min(item.published_s, seen_s) if item.published_s is not None else seen_s
+
+    order = sorted(range(len(new)), key=lambda i: (time_s(new[i]), i))
+    return tuple(
+        StoredEvent(
+            seq=state.next_seq + number,
+            item=new[index],
+            event_s=time_s(new[index]),
+            seen_s=seen_s,
+            exact=_is_within(new[index].published_s, -inf, seen_s),
+            seed=True,
+        )
+        for number, index in enumerate(order)
+    )
+
+
+def _ordered(changes: Sequence[_Change], state: SourceState, since_s: float, seen_s: float) -> tuple[StoredEvent, ...]:
+    """Clip the sources' times to (last probe, now]; where there is none, take the middle."""
+
+    def time_s(change: _Change) -> float:
+        if change.time_s is None:
+            return min((since_s + seen_s) / 2, seen_s)  # the clock may have been put back between the probes
+        return min(max(change.time_s, since_s), seen_s)
+
+    def key(index: int) -> tuple[float, float, int]:
+        change = changes[index]
+        return time_s(change), time_s(change) if change.time_s is None else change.time_s, index
+
+    return tuple(
+        StoredEvent(
+            seq=state.next_seq + number,
+            item=changes[index].item,
+            event_s=time_s(changes[index]),
+            seen_s=seen_s,
+            exact=_is_within(changes[index].time_s, since_s, seen_s),
+            seed=False,
+            kind=changes[index].kind,
+            old=changes[index].old,
+        )
+        for number, index in enumerate(sorted(range(len(changes)), key=key))
+    )
+
+
+def _is_within(time_s: float | None, since_s: float, until_s: float) -> bool:
+    """Whether an item's own time can be true; feeds cut times to whole seconds and clocks differ a little."""
+    return time_s is not None and since_s - CLOCK_TOLERANCE_S <= time_s <= until_s + CLOCK_TOLERANCE_S
+
+
+def _seed_evidence(items: Sequence[Item], seen_s: float) -> Evidence | None:
+    """Take a feed's own history: the gaps between its items up to now."""
+    latest_s = seen_s + CLOCK_TOLERANCE_S
+    times = sorted(min(i.published_s, seen_s) for i in items if i.published_s is not None and i.published_s <= latest_s)
+    if len(times) < 2 or times[0] >= seen_s:
+        return None
+    return ItemTimes(min(times[0], seen_s - SHORTEST_HISTORY_S), seen_s, tuple(times[1:]))
+
+
+def _evidence(events: Sequence[StoredEvent], since_s: float, seen_s: float, *, overflowed: bool) -> Evidence:
+    """Return what new items say; where the window overflowed they tell all since the oldest that is still there."""
+    if events and all(event.exact and event.event_s >= since_s for event in events):
+        times_s = tuple(event.event_s for event in events)
+        if not overflowed:
+            return ItemTimes(since_s, seen_s, times_s)
+        if times_s[0] < seen_s:
+            return ItemTimes(times_s[0], seen_s, times_s[1:])
+    return ItemCount(since_s, seen_s, len(events), at_least=overflowed)
+
+
+def _page(
+    events: tuple[StoredEvent, ...],
+    edited: tuple[Item, ...],
+    since_s: float,
+    seen_s: float,
+    rate_per_s: Callable[[], float],
+) -> Discovery:
+    """Say of a page whether it changed; how often, and what was overwritten before it was seen, is estimated.
+
+    Of a Poisson process with ``x`` expected events ``x / (1 - exp(-x))`` are expected where there was at least one.
+    """
+    expected = rate_per_s() * (seen_s - since_s) if events else 0.0
+    lost = expected / -expm1(-expected) - 1.0 if events and expected > 1e-9 else 0.0
+    return Discovery(events, edited, ChangedBit(since_s, seen_s, bool(events)), lost)
+
+
+def _lost_items(
+    items: Sequence[Item], new: Sequence[Item], state: SourceState, *, seen_s: float, rate_per_s: Callable[[], float]
+) -> float | None:
+    """Return the items estimated lost where the window overflowed, ``None`` where it did not.
+
+    A window of nothing but new items, the oldest newer than anything that could be seen before, has slid past what was
+    between. The gap is filled at the rate that the window itself shows; without item times the estimated rate says how
+    many items there should have been.
+    """
+    if not items or len(new) < len(items) or state.next_seq == 1 or state.last_success_s is None:
+        return None
+    times = sorted(item.published_s for item in items if item.published_s is not None)
+    if not times:
+        return max(0.0, rate_per_s() * (seen_s - state.last_success_s) - len(items))
+    gap_s = times[0] - max(state.newest_s or state.last_success_s, state.last_success_s)
+    if gap_s <= 0:
+        return None
+    span_s = times[-1] - times[0]
+    rate = (len(times) - 1) / span_s if span_s > 0 else rate_per_s()
+    return max(0.0, rate * gap_s - 1.0)

@@ -1,0 +1,117 @@
+"""Notifications: what a firing says to its receivers, byte for byte the same however often it is sent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from proxyd.core.model.chronon import Chronon, ChrononGrid
+from proxyd.core.model.field_values import iso_time
+from proxyd.core.model.item import UpdateEvent, Value
+from proxyd.core.rules.programs.expression_compiler import Row
+from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.stages.joint_intervals import JointInterval, Obtained
+from proxyd.core.rules.stages.streams import Firing
+from proxyd.core.rules.state import Notification
+
+History = Mapping[tuple[str, int], Sequence[Mapping[str, Value]]]
+"""Fields of stored items, by rule and number of the table that reads them."""
+
+
+def notification_id(program: RuleProgram, event: UpdateEvent) -> str:
+    """Return the id of the notification of a firing: the same whenever that firing is computed."""
+    identity = f"{program.rule.name}\0{program.accepted_s!r}\0{event.source_id}\0{event.item.item_id}\0{event.seq}"
+    return "ntf_" + hashlib.sha256(identity.encode()).hexdigest()[:32]
+
+
+def notice(firing: Firing, history: History, *, url: str, created_s: float, grid: ChrononGrid) -> Notification:
+    """Return the notification of a rule whose page captured the interval, or missed it, by itself."""
+    event, record = firing.events[-1], firing.record
+    data = _head(firing.program, event, url, record.start, record.deadline, grid)
+    data |= {"late": not record.captured, "items": _items(firing.program, firing.events, history, ())}
+    identity = notification_id(firing.program, event)
+    return _notification(firing.program, event, identity, data, made_s=event.seen_s, created_s=created_s)
+
+
+def joint_notice(
+    program: RuleProgram,
+    interval: JointInterval,
+    history: History,
+    *,
+    url: str,
+    created_s: float,
+    grid: ChrononGrid,
+) -> Notification:
+    """Return the notification of an interval of several pages: whole, partial, or a supplement to a partial one."""
+    pages = interval.news()
+    data = _head(program, interval.event, url, interval.opened, interval.deadline, grid)
+    data |= {
+        "late": not all(page.captured for page in pages),
+        "partial": bool(interval.wanted),
+        "pages": [{"source": p.source_id, "captured": p.captured, "seen": iso_time(p.seen_s)} for p in pages],
+        "missing": list(interval.wanted),
+        "items": _items(program, interval.events, history, pages),
+    }
+    identity = interval.interval_id
+    if interval.told is not None:
+        data["supplement_to"], identity = identity, f"{identity}_more"
+    return _notification(program, interval.event, identity, data, made_s=created_s, created_s=created_s)
+
+
+def _head(
+    program: RuleProgram, event: UpdateEvent, url: str, start: Chronon, deadline: Chronon | None, grid: ChrononGrid
+) -> dict[str, Any]:
+    return {
+        "rule": program.rule.name,
+        "profiles": list(program.rule.profiles),
+        "source": event.source_id,
+        "url": url,
+        "event": {"kind": event.kind.value, "time": iso_time(event.time_s), "seen": iso_time(event.seen_s)},
+        "interval": {
+            "start": iso_time(grid.start_s(start)),
+            "end": None if deadline is None else iso_time(grid.start_s(deadline + 1)),
+        },
+    }
+
+
+def _items(
+    program: RuleProgram, events: Sequence[UpdateEvent], history: History, pages: Sequence[Obtained]
+) -> list[dict[str, Value]]:
+    """Return the query's rows: over events, over history, and over what the pages of other classes showed."""
+    joined = {each.position: set(each.sources) for each in program.joined}
+    occasion = events[-1]
+    tables: list[list[Row]] = []
+    for position in range(len(program.query.tables)):
+        if position in joined:
+            rows = [fields for page in pages if page.source_id in joined[position] for fields in page.rows]
+            tables.append([Row.of(occasion, fields) for fields in rows])
+        elif program.is_event_table(position):
+            tables.append([Row.of(event) for event in events])
+        else:
+            stored = history.get((program.rule.name, position), ())
+            tables.append([Row.of(occasion, fields) for fields in stored])
+    return program.query.run(tables)
+
+
+def _notification(
+    program: RuleProgram,
+    event: UpdateEvent,
+    identity: str,
+    data: dict[str, Any],
+    *,
+    made_s: float,
+    created_s: float,
+) -> Notification:
+    body = {"type": "proxyd.notification", "timestamp": iso_time(made_s), "data": {"id": identity} | data}
+    return Notification(
+        notification_id=identity,
+        rule=program.rule.name,
+        source_id=event.source_id,
+        event_s=event.time_s,
+        created_s=created_s,
+        late=bool(data["late"]),
+        body=json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(errors="replace"),
+        deliveries=program.rule.deliveries,
+    )

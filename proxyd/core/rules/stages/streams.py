@@ -1,0 +1,203 @@
+"""One rule on one page: events in, intervals and firings out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from proxyd.core.model.chronon import Chronon, ChrononGrid
+from proxyd.core.model.item import EventKind, UpdateEvent
+from proxyd.core.model.profile import Source
+from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.programs.trigger_program import Tally
+from proxyd.core.rules.state import MAX_PENDING, MAX_PENDING_CHARACTERS, IntervalRecord, StoredEvent, StreamState
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """A rule that fired: the events since it last did, the last of which it fired on, and the interval that opened."""
+
+    program: RuleProgram
+    events: tuple[UpdateEvent, ...]
+    record: IntervalRecord
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStep:
+    """How events moved one stream, and the class's where the rule counts across pages."""
+
+    stream: StreamState
+    across: StreamState | None = None
+    intervals: tuple[IntervalRecord, ...] = ()
+    firings: tuple[Firing, ...] = ()
+
+    @property
+    def streams(self) -> tuple[StreamState, ...]:
+        """Both of them, as far as there are two."""
+        return (self.stream,) if self.across is None else (self.stream, self.across)
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """A new stream whose START lies in the past of a source already known.
+
+    The stored items numbered before ``before_seq`` are to be run through it; later ones reach it by themselves.
+    """
+
+    program: RuleProgram
+    source: Source
+    before_seq: int
+
+
+def counted(stream: StreamState, records: Sequence[IntervalRecord]) -> StreamState:
+    """Return the stream with the fates of some of its intervals."""
+    captured = sum(record.captured for record in records)
+    return replace(
+        stream,
+        captured=stream.captured + captured,
+        missed=stream.missed + len(records) - captured,
+        utility=stream.utility + sum(record.utility for record in records),
+    )
+
+
+def advance(
+    program: RuleProgram,
+    stream: StreamState,
+    found: Sequence[StoredEvent],
+    grid: ChrononGrid,
+    across: StreamState | None = None,
+    *,
+    declared_s: float = 0.0,
+) -> StreamStep:
+    """Return the stream after the events ``found`` by one probe, taken one by one in their order.
+
+    Firings in one chronon share one interval: updates in one chronon are one event for the measures. Seeds count where
+    they are known to be younger than START; what lies outside [START, END) does not count at all. Intervals that
+    several pages must capture are not recorded here: they have not ended yet.
+    """
+    intervals: list[IntervalRecord] = []
+    firings: list[Firing] = []
+    for position, stored in enumerate(found):
+        if not counts(program, stored, declared_s):
+            continue
+        event = stored.event(stream.source_id)
+        stream = _take(program, stream, event)
+        across = None if across is None else _take(program, across, event)
+        if not program.trigger.fires(event, _tally(stream), _tally(across or stream)):
+            continue
+        record = _interval(program, event, found[position + 1 :], grid)
+        opened = not intervals or record.start != intervals[-1].start
+        if opened and not program.is_joint:
+            intervals.append(record)
+        firings.append(Firing(program, (across or stream).pending, record))
+        own = [record] if opened and not program.is_joint else []
+        stream = _fired(counted(stream, own), event)
+        across = None if across is None else _fired(across, event)
+    return StreamStep(stream, across, tuple(intervals), tuple(firings))
+
+
+def recalled(program: RuleProgram, stream: StreamState, found: Iterable[UpdateEvent], now_s: float) -> StreamState:
+    """Return a restored stream with the events since it last fired, and with its windows filled again.
+
+    ``found`` holds the events of its pages that count.
+    """
+    events = sorted(found, key=lambda e: (e.time_s, e.seq))
+    is_across = not stream.source_id
+    since = [e for e in events if (e.seen_s > stream.fired_s if is_across else e.seq > stream.fired_seq)]
+    tally = program.trigger.zero
+    for event in (e for e in events if e.time_s > now_s - program.trigger.longest_s):
+        tally = program.trigger.take(tally, event)
+    pending = bounded(tuple(_remembered(program, event) for event in since[-MAX_PENDING:]))
+    return replace(stream, pending=pending, windows=tally.windows)
+
+
+def _tally(stream: StreamState) -> Tally:
+    return Tally(stream.totals, stream.windows)
+
+
+def _take(program: RuleProgram, stream: StreamState, event: UpdateEvent) -> StreamState:
+    tally = program.trigger.take(_tally(stream), event)
+    pending = bounded((*stream.pending, _remembered(program, event)))
+    return replace(stream, totals=tally.totals, windows=tally.windows, pending=pending)
+
+
+def bounded(pending: tuple[UpdateEvent, ...]) -> tuple[UpdateEvent, ...]:
+    """Return the newest events that a stream remembers: so many, and of so many characters."""
+    pending = pending[-MAX_PENDING:]
+    if not pending or _characters(pending[-1]) * MAX_PENDING <= MAX_PENDING_CHARACTERS:
+        return pending
+    left = MAX_PENDING_CHARACTERS
+    for number, event in enumerate(reversed(pending)):
+        left -= _characters(event)
+        if left < 0 and number:
+            return pending[len(pending) - number :]
+    return pending
+
+
+def _characters(event: UpdateEvent) -> int:
+    versions = (event.item, event.old) if event.old is not None else (event.item,)
+    return sum(len(value) for each in versions for value in each.fields.values() if isinstance(value, str))
+
+
+def _remembered(program: RuleProgram, event: UpdateEvent) -> UpdateEvent:
+    """Return an event with the fields its rule's query reads: a rule that seldom fires keeps many of them."""
+    query = program.query
+    paths, old_paths = query.paths, query.old_paths
+    if event.kind is EventKind.DELETE:
+        paths = paths | old_paths
+    old = event.old and replace(event.old, fields={path: event.old.fields.get(path) for path in old_paths})
+    fields = {path: event.item.fields.get(path) for path in paths}
+    return replace(event, item=replace(event.item, fields=fields), old=old)
+
+
+def counts(program: RuleProgram, item: StoredEvent, declared_s: float = 0.0) -> bool:
+    """Return whether something that happened is an event of the rule's kind inside its period.
+
+    On a source that was declared later than the rule, at ``declared_s``, NOW is when that was.
+    Many feeds cut times to whole seconds: what appeared in the second of START and was not there before counts.
+    """
+    if item.kind is not program.rule.trigger.kind:
+        return False
+    published_s = item.item.published_s if item.kind is EventKind.INSERT else None
+    if item.seed and published_s is None:
+        return False
+    start_s = program.starts_at(declared_s)
+    started = item.event_s >= start_s
+    if not started and not item.seed and published_s is not None and published_s.is_integer():
+        started = published_s + 1.0 > start_s
+    return started and item.event_s < program.end_s
+
+
+def _interval(
+    program: RuleProgram, event: UpdateEvent, later: Sequence[StoredEvent], grid: ChrononGrid
+) -> IntervalRecord:
+    """Return the actual interval that ``event`` opened and whether the probe that found it came in time.
+
+    Whatever happens to the page ``later`` overwrites it, of whatever kind it is.
+    """
+    start = grid.chronon_at(event.time_s)
+    probed = grid.chronon_at(event.seen_s)
+    deadline: Chronon | None
+    if program.life_s is not None:
+        deadline = start + grid.ceil(program.life_s)
+    else:
+        chronons = (grid.chronon_at(other.event_s) for other in later)
+        deadline = next((chronon - 1 for chronon in chronons if chronon > start), None)
+    captured = deadline is None or probed <= deadline
+    delay_s = max(0.0, event.seen_s - event.time_s)
+    return IntervalRecord(
+        rule=program.rule.name,
+        source_id=event.source_id,
+        seq=event.seq,
+        start=start,
+        deadline=deadline,
+        probed=probed,
+        captured=captured,
+        exact=event.exact,
+        delay_s=delay_s,
+        utility=program.utility(delay_s, captured=captured),
+    )
+
+
+def _fired(stream: StreamState, event: UpdateEvent) -> StreamState:
+    return replace(stream, pending=(), fired_seq=event.seq, fired_s=event.seen_s)

@@ -1,0 +1,250 @@
+"""What is remembered of a source and of a rule's stream on it, between probes and across restarts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from proxyd.core.model.chronon import Chronon
+from proxyd.core.model.item import EventKind, Item, UpdateEvent
+from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, Validators
+from proxyd.core.model.profile import Delivery
+from proxyd.core.rates.model_fit import NO_FIT, ModelFit
+from proxyd.core.rates.rate_blend import NO_EVIDENCE, RateEvidence
+from proxyd.core.rules.programs.aggregate_values import Total, Window
+
+Changes: TypeAlias = dict[str, Any]
+"""New values of some of a state's fields: they are gathered, for a state has many and each copy costs."""
+
+MAX_PENDING = 1000
+MAX_PENDING_CHARACTERS = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """What proxyd knows of a source.
+
+    Parameters
+    ----------
+    reading
+        What identifies the address and how it is read: with another one all but the numbering starts afresh.
+    first_contact_s
+        When its items were first seen; ``None`` before.
+    last_start_s, last_success_s
+        Start of the last probe that sent a request, and of the last one that saw the source's state; unix seconds.
+    newest_s
+        The newest item time seen.
+    next_seq
+        Number of its next event.
+    fresh_until_s, period_s
+        Before when its origin says that nothing changes (unix seconds), and how often its document says that it does.
+    rate
+        Evidence of its update rate.
+    shown, slides
+        Items that its feed showed last, and whether old ones were gone when new ones came.
+    fit
+        How well its rate and its week predicted what probes found.
+    lost_items
+        Items estimated to have slid off the feed, or to have been overwritten, unseen.
+    moved_url, moved_times
+        Where its permanent redirects lead, and how many probes in a row they led there.
+    full_s, not_modified
+        When its document was last sent whole (unix seconds), and the 304s since.
+    doubts, distrust_until_s
+        Whole documents in a row that showed what a 304 had denied, and until when no 304 is believed.
+    missing
+        Probes in a row that found no such page (404, 410).
+    last_push_s
+        When its hub pushed last.
+    """
+
+    source_id: str
+    url: str
+    validators: Validators = NO_VALIDATORS
+    body_hash: str | None = None
+    first_contact_s: float | None = None
+    last_start_s: float | None = None
+    last_success_s: float | None = None
+    last_outcome: str | None = None
+    last_detail: str = ""
+    newest_s: float | None = None
+    next_seq: int = 1
+    failures: int = 0
+    not_before_s: float = 0.0
+    fresh_until_s: float = 0.0
+    period_s: float | None = None
+    rate: RateEvidence = NO_EVIDENCE
+    shown: int = 0
+    slides: bool = False
+    fit: ModelFit = NO_FIT
+    lost_items: float = 0.0
+    moved_url: str | None = None
+    moved_times: int = 0
+    full_s: float | None = None
+    not_modified: int = 0
+    doubts: int = 0
+    distrust_until_s: float = 0.0
+    missing: int = 0
+    last_push_s: float | None = None
+    reading: str = ""
+
+    @property
+    def watched_s(self) -> float | None:
+        """Until when its events are known, from probes and pushes; ``None`` before first contact."""
+        if self.last_success_s is None:
+            return None
+        return max(self.last_success_s, self.last_push_s or self.last_success_s)
+
+    def resumed(self, now_s: float) -> SourceState:
+        """Return the state with which a new process goes on.
+
+        What settings or secrets forbade does not wait because of that: they may be others now.
+        """
+        found = self.as_of(now_s)
+        return replace(found, failures=0, not_before_s=0.0) if self.last_outcome in _OURS else found
+
+    def as_of(self, now_s: float) -> SourceState:
+        """Return the state with nothing done later than ``now_s``: the machine's clock was put back since.
+
+        What is to be waited for lies at most two days ahead.
+
+        Examples
+        --------
+        >>> SourceState("s", "https://example.org/", last_start_s=60.0).as_of(50.0).last_start_s
+        50.0
+        """
+        done = {name: getattr(self, name) for name in _DONE_S}
+        late: Changes = {name: now_s for name, done_s in done.items() if done_s is not None and done_s > now_s}
+        far: Changes = {
+            name: now_s + _LONGEST_WAIT_S for name in _WAITS_S if getattr(self, name) > now_s + _LONGEST_WAIT_S
+        }
+        if self.rate.as_of_s is not None and self.rate.as_of_s > now_s:
+            late["rate"] = replace(self.rate, as_of_s=now_s)
+        if self.fit.as_of_s is not None and self.fit.as_of_s > now_s:
+            late["fit"] = NO_FIT
+        return replace(self, **late, **far) if late or far else self
+
+
+_LONGEST_WAIT_S = 2 * 86400.0
+_OURS = frozenset({OutcomeKind.BLOCKED.value, OutcomeKind.NO_SECRET.value})  # what settings and secrets decide
+_WAITS_S = ("not_before_s", "fresh_until_s", "distrust_until_s")
+_DONE_S = ("newest_s", "last_start_s", "last_success_s", "last_push_s", "full_s")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """One rule on one page, or (``source_id`` empty) on all pages of its class: what it holds since START.
+
+    Parameters
+    ----------
+    totals
+        Of the trigger's aggregates; the first is ``COUNT(*)``.
+    fired_seq, fired_s
+        The event on which it last fired, and when that was seen (unix seconds).
+    captured, missed
+        Intervals, by their fate.
+    utility
+        Gained so far, of 1 for each interval.
+    pending
+        The events since it last fired, rebuilt from stored ones; only the newest ``MAX_PENDING`` are kept.
+    windows
+        Of the aggregates that look back a time, rebuilt likewise.
+    """
+
+    rule: str
+    source_id: str
+    totals: tuple[Total, ...]
+    fired_seq: int = 0
+    fired_s: float = 0.0
+    captured: int = 0
+    missed: int = 0
+    utility: float = 0.0
+    pending: tuple[UpdateEvent, ...] = field(default=(), compare=False)
+    windows: tuple[Window | None, ...] = field(default=(), compare=False)
+
+    @property
+    def count(self) -> int:
+        """Events since START."""
+        return self.totals[0].count
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalRecord:
+    """An actual execution interval and its fate; ``deadline`` is ``None`` where nothing has ended it yet.
+
+    ``exact`` says whether the event's time was the item's own; otherwise it is a bound from the probes around it.
+    ``utility`` is what was gained, of 1. Where not ``seen``, no probe saw the page before the interval was given up.
+    """
+
+    rule: str
+    source_id: str
+    seq: int
+    start: Chronon
+    deadline: Chronon | None
+    probed: Chronon
+    captured: bool
+    exact: bool
+    delay_s: float
+    utility: float = 0.0
+    seen: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """A firing, ready to be sent: ``body`` is what every receiver gets, byte for byte, however often it is sent."""
+
+    notification_id: str
+    rule: str
+    source_id: str
+    event_s: float
+    created_s: float
+    late: bool
+    body: bytes
+    deliveries: tuple[Delivery, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """An event of a source as it is kept: what happened to which item, and when.
+
+    Parameters
+    ----------
+    item
+        As it is since; as it was where it is gone.
+    seed
+        Whether it was there at first contact.
+    old
+        As it was before an update.
+    """
+
+    seq: int
+    item: Item
+    event_s: float
+    seen_s: float
+    exact: bool
+    seed: bool
+    kind: EventKind = EventKind.INSERT
+    old: Item | None = None
+
+    def event(self, source_id: str) -> UpdateEvent:
+        """Return it as the event that rules see."""
+        return UpdateEvent(source_id, self.seq, self.kind, self.item, self.event_s, self.seen_s, self.exact, self.old)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryNeeded:
+    """The insertions of some sources since a time, for a table of a rule's query."""
+
+    rule: str
+    position: int
+    source_ids: tuple[str, ...]
+    since_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """What a decision needs of the store: items of ``item_ids`` (``None``: all), with ``fields`` or not; histories."""
+
+    item_ids: tuple[str, ...] | None
+    fields: bool
+    histories: tuple[HistoryNeeded, ...] = ()

@@ -1,0 +1,285 @@
+"""Push where a source offers it (WebSub): when to subscribe, renew, and stop believing a hub. Pure.
+
+A hub that pushes spares the probes of its sources but for a few: a safety probe finds out whether it still pushes
+everything, and a hub that missed items twice in a row is left for a week.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from types import MappingProxyType
+
+import numpy as np
+
+from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome
+from proxyd.core.rules.state import StoredEvent
+
+LEASE_S = 10 * 86400.0  # what is asked for
+SHORTEST_LEASE_S, LONGEST_LEASE_S = 300.0, 30 * 86400.0  # a shorter one is not worth it, a longer one not believed
+RENEW_AT = 2 / 3  # of the lease
+VERIFY_WITHIN_S = 3600.0  # after a hub accepted a request it has so long to verify it
+FIRST_RETRY_S, LONGEST_RETRY_S = 300.0, 86400.0
+DEMOTED_S = 7 * 86400.0
+CHANGE_S = 86400.0  # a source may name another hub so often
+MISSES = 2  # safety probes in a row that find what was not pushed
+GRACE_S = 60.0  # a push may come so long after its item
+JITTER = 0.1
+
+
+class SubscriptionStatus(Enum):
+    """Where a subscription stands."""
+
+    WANTED = "wanted"  # to be asked for at ``due_s``
+    REQUESTED = "requested"  # accepted by the hub, not verified yet
+    ACTIVE = "active"
+    DENIED = "denied"  # by the hub; asked for again at ``due_s``
+    DEMOTED = "demoted"  # it missed items; asked for again at ``due_s``
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A source's subscription at a hub.
+
+    Parameters
+    ----------
+    url
+        The source's address: another one has nothing to do with this subscription.
+    hub, topic
+        The hub's address and what it knows the source by.
+    callback_id, secret
+        What makes the callback's address unguessable, and what the hub signs with; empty before the first request.
+    is_asked
+        Whether a request is outstanding: only then the hub may verify.
+    due_s
+        When something is to be done: to ask, to ask again, to renew; unix seconds.
+    verified_s, lease_until_s
+        When the hub verified it last, and until when it pushes.
+    failures
+        Requests in a row that failed or were not verified.
+    misses, pushes
+        Safety probes in a row that found what was not pushed, and pushes received in all.
+    last_push_s, chosen_s
+        When the last push came, and when the source named this hub.
+    """
+
+    source_id: str
+    url: str
+    hub: str
+    topic: str
+    status: SubscriptionStatus = SubscriptionStatus.WANTED
+    callback_id: str = ""
+    secret: str = ""
+    is_asked: bool = False
+    due_s: float = 0.0
+    verified_s: float = 0.0
+    lease_until_s: float = 0.0
+    failures: int = 0
+    misses: int = 0
+    pushes: int = 0
+    last_push_s: float | None = None
+    chosen_s: float = 0.0
+
+    def is_active(self, now_s: float) -> bool:
+        """Whether the hub is believed to push everything."""
+        return self.status is SubscriptionStatus.ACTIVE and now_s < self.lease_until_s
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether a request is to be sent."""
+        return now_s >= self.due_s
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What to answer a hub that asks: the challenge, ``None`` where its request is none of ours."""
+
+    challenge: str | None
+    subscription: Subscription
+
+
+def discovered(known: Subscription | None, source_id: str, url: str, links: HubLinks, *, now_s: float) -> Subscription:
+    """Return the subscription after a document named its hubs.
+
+    It is the known one while its hub and topic still hold, and for a day after they changed: a document that names
+    another hub at each probe must not make us ask them all. What failed before does not count as new.
+    """
+    if known is not None:
+        same = known.hub in links.hubs and known.topic == links.topic
+        if same or now_s < known.chosen_s + CHANGE_S:
+            return known
+    hub = next((hub for hub in links.hubs if hub.startswith("https:")), links.hubs[0])
+    failures, due_s = (0, now_s) if known is None or not known.failures else (known.failures, known.due_s)
+    return Subscription(source_id, url, hub, links.topic, failures=failures, due_s=due_s, chosen_s=now_s)
+
+
+def asking(known: Subscription, *, now_s: float, rng: np.random.Generator) -> Subscription:
+    """Return the subscription as a request is sent; one that was not verified the last time counts as a failure.
+
+    It is asked again, unless the hub verifies it, after an hour or the wait of its failures.
+    """
+    failures = known.failures + known.is_asked
+    due_s = now_s + max(VERIFY_WITHIN_S, _retry_s(failures, rng))
+    return replace(known, is_asked=True, failures=failures, due_s=due_s)
+
+
+def accepted(known: Subscription, *, now_s: float) -> Subscription:
+    """Return the subscription after the hub accepted the request; a renewal goes on meanwhile."""
+    return known if known.is_active(now_s) else replace(known, status=SubscriptionStatus.REQUESTED)
+
+
+def refused(known: Subscription, *, now_s: float, rng: np.random.Generator) -> Subscription:
+    """Return the subscription after a request failed: tried again after 5 minutes doubling to a day."""
+    failures = known.failures + 1
+    return replace(known, is_asked=False, failures=failures, due_s=now_s + _retry_s(failures, rng))
+
+
+def _retry_s(failures: int, rng: np.random.Generator) -> float:
+    wait_s = min(LONGEST_RETRY_S, FIRST_RETRY_S * 2.0 ** min(max(0, failures - 1), 32))
+    return wait_s * (1.0 + JITTER * float(rng.random()))
+
+
+def answer(known: Subscription, query: Mapping[str, str], *, now_s: float) -> Answer:
+    """Return what a hub that calls back is told, and the subscription after it.
+
+    A hub may deny at any time. It may verify what was asked for, for the lease it grants; a lease of minutes is as good
+    as a denial.
+    """
+    mode, challenge = query.get("hub.mode"), query.get("hub.challenge")
+    if query.get("hub.topic") != known.topic:
+        return Answer(None, known)
+    if mode == "denied":
+        return Answer("", _denied(known, now_s))
+    if mode != "subscribe" or not challenge or not known.is_asked:
+        return Answer(None, known)
+    granted = query.get("hub.lease_seconds", "")
+    lease_s = float(granted) if granted.isascii() and granted.isdecimal() and len(granted) < 12 else LEASE_S
+    if lease_s < SHORTEST_LEASE_S:
+        return Answer(challenge, _denied(known, now_s))
+    lease_s = min(lease_s, LONGEST_LEASE_S)
+    verified = replace(
+        known,
+        status=SubscriptionStatus.ACTIVE,
+        is_asked=False,
+        due_s=now_s + RENEW_AT * lease_s,
+        verified_s=now_s,
+        lease_until_s=now_s + lease_s,
+        failures=0,
+        misses=0,
+    )
+    return Answer(challenge, verified)
+
+
+def _denied(known: Subscription, now_s: float) -> Subscription:
+    return replace(
+        known,
+        status=SubscriptionStatus.DENIED,
+        is_asked=False,
+        due_s=now_s + LONGEST_RETRY_S,
+        lease_until_s=0.0,
+    )
+
+
+def pushed(known: Subscription, *, now_s: float) -> Subscription:
+    """Return the subscription after a push."""
+    return replace(known, pushes=known.pushes + 1, last_push_s=now_s)
+
+
+def probed(known: Subscription, found: Sequence[StoredEvent], *, started_s: float) -> Subscription:
+    """Return the subscription after a probe that saw its source found ``found``, none of which was pushed before.
+
+    What came within the last minute may still be on its way; what came before the hub verified is not its business.
+    """
+    if not known.is_active(started_s):
+        return known
+    times = [event.event_s for event in found if not event.seed]
+    if not any(known.verified_s < time_s < started_s - GRACE_S for time_s in times):
+        return replace(known, misses=0)
+    if known.misses + 1 < MISSES:
+        return replace(known, misses=known.misses + 1)
+    return replace(
+        known,
+        status=SubscriptionStatus.DEMOTED,
+        is_asked=False,
+        misses=0,
+        due_s=started_s + DEMOTED_S,
+        lease_until_s=0.0,
+    )
+
+
+class Hubs:
+    """The subscriptions of the sources, and which sources may have one."""
+
+    def __init__(self, known: Mapping[str, Subscription] = MappingProxyType({})) -> None:
+        self._known = dict(known)
+        self._by_callback = {each.callback_id: each.source_id for each in known.values() if each.callback_id}
+        self._allowed: Mapping[str, str] = {}
+        self._left: list[Subscription] = []
+
+    def allow(self, urls: Mapping[str, str]) -> None:
+        """Let only these sources, at these addresses, be subscribed to; the others are to be left."""
+        self._allowed = dict(urls)
+        for each in [s for s in self._known.values() if urls.get(s.source_id) != s.url]:
+            self._leave(each)
+
+    def subscriptions(self) -> dict[str, Subscription]:
+        """Return all of them, by source."""
+        return dict(self._known)
+
+    def of(self, source_id: str) -> Subscription | None:
+        """Return a source's subscription, if it has one."""
+        return self._known.get(source_id)
+
+    def called(self, callback_id: str) -> Subscription | None:
+        """Return the subscription whose callback has that id: it cannot be guessed."""
+        return self._known.get(self._by_callback.get(callback_id, ""))
+
+    def keep(self, subscription: Subscription) -> None:
+        """Take in what became of a subscription."""
+        before = self._known.get(subscription.source_id)
+        if before is not None and before.callback_id != subscription.callback_id:
+            self._by_callback.pop(before.callback_id, None)
+        self._known[subscription.source_id] = subscription
+        if subscription.callback_id:
+            self._by_callback[subscription.callback_id] = subscription.source_id
+
+    def _leave(self, subscription: Subscription) -> None:
+        del self._known[subscription.source_id]
+        self._by_callback.pop(subscription.callback_id, None)
+        self._left.append(subscription)
+
+    def due(self, now_s: float) -> list[Subscription]:
+        """Return the subscriptions at whose hubs something is to be asked for."""
+        return [each for each in self._known.values() if each.is_due(now_s)]
+
+    def take_left(self) -> list[Subscription]:
+        """Return, once, the subscriptions that are to be left."""
+        left, self._left = self._left, []
+        return left
+
+    def count_active(self, now_s: float) -> int:
+        """Return how many sources' hubs push."""
+        return sum(each.is_active(now_s) for each in self._known.values())
+
+    def pushes_until_s(self, source_id: str) -> float:
+        """Return until when a source's hub pushes, in unix seconds; 0 where none does."""
+        known = self._known.get(source_id)
+        return 0.0 if known is None else known.lease_until_s
+
+    def follow(self, outcome: ProbeOutcome, found: Sequence[StoredEvent]) -> Subscription | None:
+        """Return the source's subscription where an outcome, and the events ``found`` by it, changed it."""
+        before = after = self._known.get(outcome.source_id)
+        url = self._allowed.get(outcome.source_id)
+        is_read = outcome.kind is OutcomeKind.CHANGED  # only then it may say what it calls itself
+        if outcome.hub_links is not None and (is_read or before is None) and url is not None:
+            after = discovered(before, outcome.source_id, url, outcome.hub_links, now_s=outcome.finished_s)
+            if before is not None and before.callback_id and after.hub != before.hub:
+                self._leave(before)
+        if after is not None and outcome.is_push:
+            after = pushed(after, now_s=outcome.finished_s)
+        elif after is not None and outcome.kind.is_success:
+            after = probed(after, found, started_s=outcome.started_s)
+        if after is None or after == before:
+            return None
+        self.keep(after)
+        return after

@@ -1,0 +1,117 @@
+"""What a declaration would ask of the budget if it were swapped in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import inf
+
+import numpy as np
+
+from proxyd.core.model.profile import Declaration
+from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.policies.detection import due_after_s
+from proxyd.core.rules.advice import RuleOutlook, outlook_of_rules
+from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.decider_settings import DeciderSettings
+from proxyd.core.rules.state import SourceState, StreamState
+from proxyd.core.rules.subscriptions import Subscription
+
+_TRIED_CHRONONS = 4_000  # whoever edits a profile waits for it
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCost:
+    """What a declaration asks for, in probes a second over all sources, and the rules that the budget fails soon.
+
+    These are looked at for some thousand chronons ahead.
+
+    Examples
+    --------
+    >>> PlanCost(budget_per_s=1.0, before_per_s=0.2, after_per_s=0.5, added=1, removed=0, unmet=()).after_per_s
+    0.5
+    """
+
+    budget_per_s: float
+    before_per_s: float
+    after_per_s: float
+    added: int
+    removed: int
+    unmet: tuple[RuleOutlook, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A declaration to be tried beside the running one: taken at once, tried in a thread of its own.
+
+    Parameters
+    ----------
+    running, wanted
+        The declarations.
+    running_s, wanted_s
+        The NOW of their rules; of ``wanted`` the running one's where that would go on.
+    states, streams, subscriptions
+        What is known of pages, as ``Decider.restore`` takes it.
+    """
+
+    settings: DeciderSettings
+    running: Declaration
+    wanted: Declaration
+    running_s: Mapping[str, float]
+    wanted_s: Mapping[str, float]
+    states: Mapping[str, SourceState]
+    streams: Mapping[tuple[str, str], StreamState]
+    subscriptions: Mapping[str, Subscription]
+    now_s: float
+
+    @classmethod
+    def beside(cls, decider: Decider, wanted: Declaration, now_s: float) -> Trial:
+        """Return what a trial needs of the running daemon."""
+        running = decider.compiled.declaration
+        running_s = {name: program.accepted_s for name, program in decider.compiled.programs.items()}
+        wanted_s = {
+            name: running_s[name]
+            if name in running.rules and running.rules[name].fingerprint == rule.fingerprint
+            else now_s
+            for name, rule in wanted.rules.items()
+        }
+        planner = replace(decider.settings.planner, price_item_s=decider.planner.price_item_s)
+        known = dict(decider.states), dict(decider.streams.data), decider.hubs.subscriptions()
+        settings = replace(decider.settings, planner=planner)
+        return cls(settings, running, wanted, running_s, wanted_s, *known, now_s)
+
+    def cost(self) -> PlanCost:
+        """Return what the wanted declaration would ask for; it may take some seconds for many sources."""
+        before, after = self._tried(self.running, self.running_s), self._tried(self.wanted, self.wanted_s)
+        now = self.settings.grid.chronon_at(self.now_s) + 1
+        coming = after.explainer.ahead(now, most_chronons=_TRIED_CHRONONS).outlook()
+        pages_before, pages_after = before.planner.pages.keys(), after.planner.pages.keys()
+        return PlanCost(
+            self.settings.planner.budget.mean_per_s,
+            asked_per_s(before),
+            asked_per_s(after),
+            len(pages_after - pages_before),
+            len(pages_before - pages_after),
+            tuple(each for each in outlook_of_rules(coming) if each.unmet),
+        )
+
+    def _tried(self, declaration: Declaration, accepted_s: Mapping[str, float]) -> Decider:
+        tried = Decider(self.settings, np.random.Generator(np.random.PCG64(0)))
+        tried.restore(self.states, self.streams, self.subscriptions)
+        tried.declare(declaration, accepted_s, self.now_s)
+        return tried
+
+
+def asked_per_s(decider: Decider) -> float:
+    """Return how many probes a second all pages ask for: intervals, numbers of probes, and detection at its price."""
+    length_s, price_item_s = decider.settings.grid.length_s, decider.planner.price_item_s
+    return sum(_of_page(page, length_s, price_item_s) for page in decider.planner.pages.values())
+
+
+def _of_page(page: Page, length_s: float, price_item_s: float) -> float:
+    asked = page.demands.asked_per_s(length_s)
+    if not page.demands.is_priced:
+        return asked
+    gap_s = due_after_s(page.rate_per_s, price_item_s=price_item_s, weight=page.priced_weight)
+    spacing_s = max(page.log.budget.spacing_s, length_s)
+    return max(asked, 0.0 if gap_s == inf else 1.0 / max(gap_s, spacing_s))

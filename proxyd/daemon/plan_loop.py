@@ -1,0 +1,85 @@
+"""The plan of the week, made anew every now and then in a thread, and taken over between two chronons."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias, TypeVar
+
+import structlog
+
+from proxyd.clock import sleep_or_wake
+from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.planning.chunks import Parts, Steps
+from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.estimates import until_next_plan_s
+from proxyd.metrics import Metrics
+from proxyd.ports import Clock
+
+log = structlog.get_logger("plan")
+Make: TypeAlias = Callable[[], "WeekPlan | None"]
+T = TypeVar("T")
+
+
+class Planning:
+    """Makes the plan of the week every ``every_s``, at first more often; probes go on by the old one meanwhile.
+
+    The first comes at once where weeks were learned before this start, else once there was time to learn something.
+    ``run_beside`` makes a plan beside the event loop; tests make it at once.
+    """
+
+    def __init__(
+        self,
+        decider: Decider,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        every_s: float,
+        run_beside: Callable[[Make], Awaitable[WeekPlan | None]] = asyncio.to_thread,
+    ) -> None:
+        self._decider = decider
+        self._clock = clock
+        self._metrics = metrics
+        self._every_s = every_s
+        self._run_beside = run_beside
+        self._wake = asyncio.Event()
+        self._stopped = False
+
+    async def run(self) -> None:
+        """Plan until ``stop``."""
+        begun_s = self._clock.time_s()
+        if not self._decider.estimates.weeks:
+            await self._rest(0.0)
+        while not self._stopped:
+            await self.plan()
+            await self._rest(self._clock.time_s() - begun_s)
+
+    def stop(self) -> None:
+        """Plan nothing more."""
+        self._stopped = True
+        self._wake.set()
+
+    async def _rest(self, passed_s: float) -> None:
+        await sleep_or_wake(self._clock, until_next_plan_s(passed_s, self._every_s), self._wake)
+
+    async def plan(self) -> None:
+        """Make a plan of what is known now and take it over."""
+        fleet = await in_parts(self._decider.snapshot(self._clock.time_s()))
+        began_s = self._clock.monotonic_s()
+        week = await self._run_beside(fleet.plan)
+        if week is None:
+            return
+        await in_parts(self._decider.adopting(week, self._clock.time_s()))
+        self._metrics.plan_s.set(self._clock.monotonic_s() - began_s)
+        self._metrics.probe_price.set(week.price_item_s / 3600.0)
+        log.info(
+            "planned the week", sources=len(fleet.source_ids), price_item_hours=round(week.price_item_s / 3600.0, 4)
+        )
+
+
+async def in_parts(work: Parts[T]) -> T:
+    """Do work part by part, the other tasks between any two, and return what it made."""
+    steps = Steps(work)
+    for _ in steps:
+        await asyncio.sleep(0)
+    return steps.made

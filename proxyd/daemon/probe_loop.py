@@ -1,0 +1,311 @@
+"""The probe loop: asks the decider every chronon, starts probes from one heap, records what they found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+from weakref import WeakValueDictionary
+
+import structlog
+
+from proxyd.clock import sleep_or_wake
+from proxyd.core.model.chronon import Chronon
+from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
+from proxyd.core.model.schedule import Probe
+from proxyd.core.planning.queue.probe_slots import Headway, PlannedProbe
+from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.engine import NOTHING_KNOWN, Observation
+from proxyd.core.rules.stages.calibration import Account
+from proxyd.metrics import Metrics
+from proxyd.ports import Clock, Memory, Transport, Unmade
+from proxyd.tracing import NO_TRACES, Fact, Tracer
+
+log = structlog.get_logger("probes")
+_BUDGET_WINDOW_S = 3600.0
+_NOTED_JUMP_S = 60.0
+_MOST_STARTED = 16  # in one turn of the loop
+
+
+@dataclass(order=True, slots=True)
+class _Due:
+    start_s: float
+    source_id: str
+    planned: PlannedProbe = field(compare=False)
+
+
+class _BudgetUse:
+    """Probes planned over probes allowed in the last hour."""
+
+    def __init__(self) -> None:
+        self._entries: deque[tuple[float, int, int]] = deque()
+        self._planned = self._allowed = 0
+
+    def add(self, now_s: float, planned: int, allowed: int) -> float:
+        """Count one chronon and return the ratio, 0 where nothing was allowed."""
+        self._entries.append((now_s, planned, allowed))
+        self._planned += planned
+        self._allowed += allowed
+        while self._entries[0][0] < now_s - _BUDGET_WINDOW_S:
+            _, old_planned, old_allowed = self._entries.popleft()
+            self._planned -= old_planned
+            self._allowed -= old_allowed
+        return self._planned / self._allowed if self._allowed else 0.0
+
+
+class ProbeLoop:
+    """Owns time for the decider: reads the clock, asks, acts, records.
+
+    A chronon that passed while the loop was stalled is not made up for: probes planned for it are given back.
+    """
+
+    def __init__(
+        self,
+        decider: Decider,
+        transport: Transport,
+        memory: Memory,
+        clock: Clock,
+        metrics: Metrics,
+        tracer: Tracer = NO_TRACES,
+    ) -> None:
+        self._decider = decider
+        self._transport = transport
+        self._tracer = tracer
+        self._memory = memory
+        self._listeners: list[Callable[[], None]] = []
+        self._clock = clock
+        self._metrics = metrics
+        self._heap: list[_Due] = []
+        self._chosen: Chronon | None = None
+        self._started = 0  # in that chronon
+        self._headway = Headway()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wake = asyncio.Event()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._draining = False
+        self._is_up = True
+        self._is_ahead = False
+        self._ending: asyncio.Task[None] | None = None
+        self._used = _BudgetUse()
+        self.last_chosen_s = float("-inf")
+
+    async def run(self) -> None:
+        """Probe until ``drain``."""
+        grid = self._decider.settings.grid
+        async with asyncio.TaskGroup() as tasks:
+            while not self._draining:
+                now_s = self._clock.time_s()
+                self._choose(grid.chronon_at(now_s))
+                if self._ending is None and self._decider.captures.overdue(now_s):
+                    self._ending = tasks.create_task(self._end_overdue(now_s), name="end intervals")
+                self._start_due(now_s, tasks)
+                next_s = grid.start_s(grid.chronon_at(now_s) + 1)
+                if self._heap:
+                    next_s = min(next_s, self._heap[0].start_s)
+                await sleep_or_wake(self._clock, next_s - self._clock.time_s(), self._wake)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Start nothing more; wait for the probes under way, then give them up: nothing of them was recorded."""
+        self._draining = True
+        self._wake.set()
+        if self._tasks:
+            _, late = await asyncio.wait(list(self._tasks), timeout=timeout_s)
+            for task in late:
+                task.cancel()
+
+    def tell(self, listener: Callable[[], None]) -> None:
+        """Call ``listener`` whenever notifications were recorded."""
+        self._listeners.append(listener)
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether no more probes are started."""
+        return self._draining
+
+    def _choose(self, now: Chronon) -> None:
+        """Choose once in each chronon; give back what an earlier one did not start."""
+        if self._chosen is not None and now <= self._chosen:
+            return
+        if self._chosen == now - 1:
+            self._headway.after(self._started, dropped=len(self._heap))
+        while self._heap:
+            self._drop(heappop(self._heap).planned)
+        self._chosen, self._started = now, 0
+        chosen = self._decider.choose(now, self._headway.most)
+        for planned in chosen:
+            heappush(self._heap, _Due(planned.start_s, planned.probe.source_id, planned))
+            self._metrics.planned.labels(planned.probe.reason.value).inc()
+        self._count_budget(now, len(chosen))
+        self._note_clock()
+
+    def _note_clock(self) -> None:
+        """Say once that the machine's clock was put back, and once that it has caught up."""
+        ahead_s = self._clock.time_s() - self._clock.wall_s()
+        is_ahead = ahead_s > _NOTED_JUMP_S
+        self._metrics.clock_ahead.set(ahead_s if is_ahead else 0.0)
+        if is_ahead and not self._is_ahead:
+            remedy = "time runs at half speed until it has caught up; restart to go by it at once"
+            log.warning("the machine's clock was put back", seconds=round(ahead_s), remedy=remedy)
+        self._is_ahead = is_ahead
+
+    def _count_budget(self, now: Chronon, chosen: int) -> None:
+        now_s, capacity = self._clock.time_s(), self._decider.planner.settings.capacity(now)
+        self.last_chosen_s = now_s
+        held_back = Counter(held for _, held in self._decider.planner.held_back)
+        held_back[self._decider.planner.limit] += self._decider.planner.passed_over
+        for constraint, count in held_back.items():
+            self._metrics.postponed.labels(constraint).inc(count)
+        self._metrics.allowed.inc(capacity)
+        self._metrics.budget_used.set(self._used.add(now_s, chosen, capacity))
+
+    def _drop(self, planned: PlannedProbe) -> None:
+        self._metrics.dropped.inc()
+        self._decider.planner.drop(planned, self._clock.time_s())
+
+    def _give_up(self, planned: PlannedProbe, why: Unmade) -> None:
+        """Let a probe be planned again; one that may have been made counts against its source's budget."""
+        if why is Unmade.NOT_BEGUN:
+            self._drop(planned)
+            return
+        self._metrics.lost.inc()
+        self._decider.planner.finished(planned.probe.source_id, self._clock.time_s(), seen=False)
+
+    def _start_due(self, now_s: float, tasks: asyncio.TaskGroup) -> None:
+        """Start what is due, though not so much that everything else waits for it."""
+        for _ in range(_MOST_STARTED):
+            if not self._heap or self._heap[0].start_s > now_s:
+                return
+            self._start(heappop(self._heap).planned, now_s, tasks)
+
+    def _start(self, planned: PlannedProbe, now_s: float, tasks: asyncio.TaskGroup) -> None:
+        """Start a probe, or put it off while its host was asked later than planned, or drop it."""
+        at_s = self._decider.planner.start(planned, now_s)
+        if at_s >= self._decider.settings.grid.start_s(planned.probe.chronon + 1):
+            self._drop(planned)
+            return
+        if at_s > now_s:
+            heappush(self._heap, _Due(at_s, planned.probe.source_id, planned))
+            return
+        self._started += 1
+        task = tasks.create_task(self._probe(planned), name=f"probe {planned.probe.source_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _probe(self, planned: PlannedProbe) -> None:
+        request = self._decider.request(planned.probe.source_id, self._clock.time_s())
+        if request is None:  # the source was taken out after its probe was planned
+            self._drop(planned)
+            return
+        facts = {"source": planned.probe.source_id, "reason": planned.probe.reason.value}
+        begun_s = min(planned.start_s, self._clock.wall_s())
+        with self._tracer.span("probe", facts, begun_s=begun_s) as span:
+            async with self._transport.probe(self._traced(request)) as outcome:
+                if isinstance(outcome, Unmade):
+                    self._give_up(planned, outcome)
+                    span.fail(outcome.value)
+                    return
+                lateness_s = max(0.0, outcome.started_s - planned.start_s)
+                self._metrics.lateness.observe(lateness_s)
+                span.note(outcome=outcome.kind.value, lateness_s=lateness_s)
+                await self.take_in(outcome, reading=request.reading, probe=planned.probe)
+
+    async def take_stray(self, outcome: ProbeOutcome, *, reading: str) -> None:
+        """Take in the outcome of a probe that an earlier process planned.
+
+        Not where it or a later one was recorded, nor where a probe is under way, which sees what it saw.
+        """
+        state = self._decider.states.get(outcome.source_id)
+        is_known = state is None or (state.last_start_s is not None and state.last_start_s >= outcome.started_s)
+        if not is_known and not self._decider.planner.is_in_flight(outcome.source_id):
+            await self.take_in(outcome, reading=reading)
+
+    def _traced(self, request: ProbeRequest) -> ProbeRequest:
+        """Return a request that says which step it belongs to, for whoever makes the probe."""
+        trace = self._tracer.context()
+        return replace(request, trace=trace) if trace else request
+
+    async def take_in(self, outcome: ProbeOutcome, *, reading: str | None = None, probe: Probe | None = None) -> bool:
+        """Observe an outcome and record it; one of a source after the other, for a push may come during a probe.
+
+        Returns whether the source is still there, and read as ``reading`` says if that is given.
+        """
+        facts: dict[str, Fact] = {"source": outcome.source_id, "is_push": outcome.is_push}
+        async with self._turns.setdefault(outcome.source_id, asyncio.Lock()):
+            with self._tracer.span("observe", facts, parent=outcome.trace):
+                return await self._observe(outcome, reading, probe)
+
+    async def _observe(self, outcome: ProbeOutcome, reading: str | None, probe: Probe | None) -> bool:
+        needed = self._decider.needed(outcome)
+        known = await self._memory.known(outcome.source_id, needed) if needed is not None else NOTHING_KNOWN
+        observation = self._decider.observe(outcome, known, reading=reading)
+        if observation is not None:
+            await self._commit(self._memory.record, replace(observation, probe=probe))
+            self._count(observation)
+        self._decider.finished(outcome, observation)
+        return observation is not None
+
+    async def _end_overdue(self, now_s: float) -> None:
+        """End the intervals whose time is over though some of their pages were not obtained."""
+        for interval, needed in self._decider.overdue(now_s):
+            known = await self._memory.known(interval.event.source_id, needed) if needed.histories else NOTHING_KNOWN
+            observation = self._decider.give_up(interval, known, now_s)
+            if observation is not None:
+                await self._commit(self._memory.record_firings, observation)
+                self._count_firings(observation)
+        self._ending = None
+
+    async def _commit(self, record: Callable[[Observation], Awaitable[None]], observation: Observation) -> None:
+        began_s = self._clock.monotonic_s()
+        ids = [notification.notification_id for notification in observation.notifications]
+        with self._tracer.span("commit", {"items": len(observation.events), "notifications": ids}):
+            await record(observation)
+        self._metrics.commit_s.observe(self._clock.monotonic_s() - began_s)
+
+    def _note_connection(self) -> None:
+        is_up = not self._decider.connection.is_down
+        if is_up != self._is_up:
+            self._is_up = is_up
+            self._metrics.connection_up.set(is_up)
+            log.warning("a host answers again" if is_up else "no host answers: failures do not count meanwhile")
+
+    def _count(self, observation: Observation) -> None:
+        outcome: ProbeOutcome = observation.outcome
+        metrics = self._metrics
+        if not outcome.is_push:
+            metrics.probes.labels(outcome.kind.value).inc()
+        self._note_connection()
+        if not outcome.kind.is_success:
+            state = observation.state
+            again_s = round(state.not_before_s - outcome.finished_s, 1)
+            fields = {"outcome": outcome.kind.value, "detail": outcome.detail, "failures": state.failures}
+            log.warning("probe failed", source=outcome.source_id, not_again_for_s=again_s, **fields)
+        if observation.unfit_values:
+            log.warning("values do not fit their types", source=outcome.source_id, values=observation.unfit_values)
+        metrics.requests.inc(outcome.requests)
+        metrics.items.inc(sum(not event.seed for event in observation.events))
+        metrics.lost_items.inc(observation.lost_items)
+        metrics.unfit_values.inc(observation.unfit_values)
+        for delay_s in observation.delays_s:
+            metrics.item_delay.observe(max(0.0, delay_s))
+        if observation.account is not None:
+            self._count_account(observation.account)
+        self._count_firings(observation)
+
+    def _count_account(self, account: Account) -> None:
+        metrics = self._metrics
+        metrics.predicted_items.inc(account.predicted_items)
+        metrics.predicted_timed_items.inc(account.predicted_timed_items)
+        metrics.predicted_delay.inc(account.predicted_delay_item_s)
+        metrics.predicted_intervals.labels("captured").inc(account.predicted_captured)
+        metrics.predicted_intervals.labels("missed").inc(account.predicted_missed)
+
+    def _count_firings(self, observation: Observation) -> None:
+        metrics = self._metrics
+        for record in observation.intervals:
+            metrics.intervals.labels("captured" if record.captured else "missed").inc()
+        if observation.notifications:
+            metrics.notifications.inc(len(observation.notifications))
+            for listener in self._listeners:
+                listener()

@@ -1,0 +1,243 @@
+"""Overlapping intervals of one page under a capacity: a greedy schedule, and a bound on every schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from math import floor
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linprog
+from scipy.sparse import csr_matrix, hstack, identity, vstack
+
+from proxyd.core.model.schedule import ExecutionInterval
+from proxyd.core.planning.capture.capacity import Capacity, Jobs
+from proxyd.core.planning.capture.capture_kernels import SLOT, tables, take_in_order
+from proxyd.core.planning.capture.spans import CaptureSchedule, Floats, Ints, Spans, are_disjoint, checked_weights
+from proxyd.core.planning.numba_kernels import kernel
+from proxyd.errors import SchedulingError
+
+_TOLERANCE = 1e-6
+
+
+def greedy_capture(
+    intervals: Iterable[ExecutionInterval],
+    capacity: Capacity,
+    weights: ArrayLike | None = None,
+    *,
+    certify: bool = True,
+) -> CaptureSchedule:
+    """Return the schedule that probes in each chronon where most weight is at stake soonest, with a bound.
+
+    Each chronon probes the sources of largest ``sum w / (slack + 1)`` over their open intervals not yet captured, slack
+    the chronons left after this one; ties go to the name that sorts first. A probe serves every open interval of its
+    source. It may capture less than the best schedule does.
+
+    Parameters
+    ----------
+    intervals
+        Where an end is not known it is the end of the epoch. Parts outside the epoch cannot be used.
+    weights
+        Shape (E,), finite and not negative; ``None`` for 1 each.
+    certify
+        Solve ``lp_bound``; without it ``bound`` is the weight of all that a probe could capture at all.
+
+    Returns
+    -------
+    CaptureSchedule
+        ``exact`` where it captures as much as the bound, rounded down for whole weights, allows.
+
+    Notes
+    -----
+    Source: ALGORITHMS 4. The problem is broadcast scheduling with deadlines, NP-complete. O(open intervals) a chronon.
+
+    Examples
+    --------
+    >>> from proxyd.core.model.chronon import Epoch
+    >>> found = [("a", 0, 3), ("a", 2, 5), ("b", 2, 2), ("c", 3, 9)]
+    >>> intervals = [ExecutionInterval(source, "r", start, deadline) for source, start, deadline in found]
+    >>> schedule = greedy_capture(intervals, Capacity(Epoch(0, 10), [0, 0, 1, 1, 1, 0, 0, 0, 0, 0]))
+    >>> schedule.probes, schedule.captured, schedule.exact
+    ((('b', 2), ('a', 3), ('c', 4)), 4, True)
+    """
+    given = list(intervals)
+    spans = Spans.of(given)
+    jobs = Jobs.of(spans, capacity)
+    worth = checked_weights(weights, len(spans))
+    order = np.argsort(jobs.first, kind="stable")
+    by_start = jobs.part(order)
+    columns = np.stack([by_start.sources, by_start.first, by_start.last])
+    probes = _greedy(columns, worth[by_start.index], jobs.room, np.zeros(len(spans.names)))
+    found = spans.schedule(probes[0], jobs.chronons(probes[1]), exact=False, weights=worth)
+    whole = float(np.sum(worth[jobs.index]))
+    bound = lp_bound(given, capacity, weights) if certify and found.weight < whole else whole
+    return replace(found, bound=bound, exact=found.weight >= bound - _TOLERANCE * max(1.0, bound))
+
+
+def lp_bound(intervals: Iterable[ExecutionInterval], capacity: Capacity, weights: ArrayLike | None = None) -> float:
+    """Return a weight that no schedule within ``capacity`` captures more than; a whole number for whole weights.
+
+    Raises
+    ------
+    SchedulingError
+        The solver found no solution.
+
+    Notes
+    -----
+    Source: ALGORITHMS 4. The linear program lets probes and captures be fractions: an interval is captured as far as
+    its source is probed inside it, a chronon's probes sum to at most ``C_j``. The solver (HiGHS) works to a tolerance,
+    so the bound is not taken from its solution but from its dual prices, for which it holds whatever their error: with
+    price l_i of an interval's capture and m_j of a chronon's probe, the sum of ``C_j m_j``, of ``max(0, w_i - l_i)``
+    over intervals, and of ``max(0, l - m_j)`` over the probes one could make, l being the sum of what it serves.
+
+    Where the intervals of each source are disjoint the bound is met: the program is a flow.
+
+    Examples
+    --------
+    >>> from proxyd.core.model.chronon import Epoch
+    >>> intervals = [ExecutionInterval(source, "r", 0, 1) for source in "abc"]
+    >>> lp_bound(intervals, Capacity.constant(1, Epoch(0, 4)))
+    2.0
+    """
+    spans = Spans.of(intervals)
+    jobs = Jobs.of(spans, capacity)
+    worth = checked_weights(weights, len(spans))[jobs.index]
+    if not len(jobs):
+        return 0.0
+    serves, slots = _program(jobs)
+    taken = csr_matrix((np.ones(len(slots)), (slots, np.arange(len(slots)))), shape=(len(jobs.room), len(slots)))
+    nothing = csr_matrix((len(jobs.room), len(jobs)))
+    solved = linprog(
+        np.concatenate([np.zeros(len(slots)), -worth]),
+        A_ub=vstack([hstack([-serves, identity(len(jobs))]), hstack([taken, nothing])], format="csr"),
+        b_ub=np.concatenate([np.zeros(len(jobs)), jobs.room]),
+        bounds=(0, 1),
+        method="highs",
+    )
+    if not solved.success:
+        raise SchedulingError(f"the bound could not be computed: {solved.message}")
+    prices = np.maximum(0.0, -solved.ineqlin.marginals)
+    capture, slot = prices[: len(jobs)], prices[len(jobs) :]
+    rent = np.maximum(0.0, serves.T @ capture - slot[slots])
+    bound = float(jobs.room @ slot + np.sum(np.maximum(0.0, worth - capture)) + np.sum(rent))
+    return float(floor(bound + _TOLERANCE * max(1.0, bound))) if np.all(worth == np.round(worth)) else bound
+
+
+def _program(jobs: Jobs) -> tuple[csr_matrix, Ints]:
+    """Return which possible probes serve which jobs, shape (jobs, probes), and the slot of each possible probe."""
+    lengths = jobs.last - jobs.first + 1
+    row = np.repeat(np.arange(len(jobs)), lengths)
+    begun = np.cumsum(lengths) - lengths
+    slot = np.arange(len(row)) - begun[row] + jobs.first[row]
+    usable = jobs.room[slot] > 0
+    row, slot = row[usable], slot[usable]
+    keys, column = np.unique(jobs.sources[row] * np.int64(len(jobs.room)) + slot, return_inverse=True)
+    return csr_matrix((np.ones(len(row)), (row, column)), shape=(len(jobs), len(keys))), keys % len(jobs.room)
+
+
+@kernel
+def _greedy(jobs: Ints, weights: Floats, room: Ints, stake: Floats) -> Ints:
+    """Return sources and slots of the probes, shape (2, probes).
+
+    Rows of ``jobs``, in order of the first slot: source, first and last slot. ``stake`` is zero for each source.
+    """
+    count = jobs.shape[1]
+    probes = np.empty((2, count), dtype=np.int64)
+    waiting = np.empty(count, dtype=np.int64)
+    probed = np.zeros(len(stake), dtype=np.bool_)
+    made, size, arrived = 0, 0, 0
+    for slot in range(1, len(room) - 1):
+        while arrived < count and jobs[1, arrived] <= slot:
+            waiting[size] = arrived
+            size += 1
+            arrived += 1
+        if room[slot] == 0 or size == 0:
+            continue
+        asking = _asking(slot, waiting[:size], jobs, weights, stake)
+        order = np.argsort(-stake[asking], kind="mergesort")  # stable
+        for n in order[: room[slot]]:
+            probes[0, made], probes[1, made] = asking[n], slot
+            probed[asking[n]] = True
+            made += 1
+        stake[asking] = 0.0
+        size = _still_waiting(slot, waiting, size, jobs, probed)
+        probed[asking] = False
+    return probes[:, :made]
+
+
+@kernel
+def _asking(slot: int, waiting: Ints, jobs: Ints, weights: Floats, stake: Floats) -> Ints:
+    """Return the sources with an open job, in order, and add up what is at ``stake`` for each."""
+    sources = np.empty(len(waiting), dtype=np.int64)
+    count = 0
+    for job in waiting:
+        if jobs[2, job] >= slot:
+            sources[count] = jobs[0, job]
+            count += 1
+            stake[jobs[0, job]] += weights[job] / (jobs[2, job] - slot + 1)
+    return np.unique(sources[:count])
+
+
+@kernel
+def _still_waiting(slot: int, waiting: Ints, size: int, jobs: Ints, probed: NDArray[np.bool_]) -> int:
+    """Keep those jobs in ``waiting[:size]`` that a later slot can serve, and return their number."""
+    kept = 0
+    for n in range(size):
+        job = waiting[n]
+        if jobs[2, job] > slot and not probed[jobs[0, job]]:
+            waiting[kept] = job
+            kept += 1
+    return kept
+
+
+def most_weight(intervals: Iterable[ExecutionInterval], weights: ArrayLike, capacity: Capacity) -> CaptureSchedule:
+    """Return a schedule that captures the most weight within ``capacity``; it does not look at delay.
+
+    Parameters
+    ----------
+    intervals
+        Where an end is not known it is the end of the epoch. Parts outside the epoch cannot be used.
+    weights
+        Shape (E,), finite and not negative.
+
+    Returns
+    -------
+    CaptureSchedule
+        ``exact`` where the intervals of each source are disjoint, or all that a probe could capture at all are
+        captured; else ``bound`` is the weight of those.
+
+    Raises
+    ------
+    ValueError
+        The weights do not fit the intervals.
+
+    Notes
+    -----
+    Source: ALGORITHMS 4. The sets that can be captured are the independent sets of a transversal matroid, so taking
+    intervals in by falling weight is optimal; a set once tight is never searched again. O(E log E) to sort, and for
+    each interval at most the jobs and slots in its reach.
+
+    Examples
+    --------
+    >>> from proxyd.core.model.chronon import Epoch
+    >>> intervals = [ExecutionInterval(source, "r", 0, 1) for source in "abc"]
+    >>> schedule = most_weight(intervals, [1.0, 5.0, 3.0], Capacity.constant(1, Epoch(0, 4)))
+    >>> sorted(source for source, _ in schedule.probes), schedule.weight, schedule.exact
+    (['b', 'c'], 8.0, True)
+    """
+    spans = Spans.of(intervals)
+    given = checked_weights(weights, len(spans))
+    jobs = Jobs.of(spans, capacity)
+    table, slots = tables(jobs.first, jobs.last, jobs.room)
+    take_in_order(np.argsort(-given[jobs.index], kind="stable"), table, slots)
+    placed = np.flatnonzero(table[SLOT])
+    exact = are_disjoint(jobs.sources, jobs.first, jobs.last)
+    bound = float(np.sum(given[jobs.index]))
+    found = spans.schedule(
+        jobs.sources[placed], jobs.chronons(table[SLOT, placed]), exact=exact, weights=given, bound=bound
+    )
+    exact = exact or found.captured == len(jobs)
+    return CaptureSchedule(
+        found.probes, found.captured, found.delay, exact, found.weight, found.weight if exact else bound
+    )

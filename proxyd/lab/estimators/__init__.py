@@ -1,0 +1,1 @@
+"""Estimators that no daemon runs."""

@@ -1,0 +1,105 @@
+"""What is known of a fleet: the rates of its sources and the shapes of their weeks, learned from what probes find."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from proxyd.core.rates.fleet_rates import FleetRates
+from proxyd.core.rates.week_bins import WEEK_S
+from proxyd.core.rates.week_shapes import (
+    HOURS,
+    Floats,
+    Ints,
+    WeekShapes,
+    dispersion_of,
+    passed_hours,
+    shared_shapes,
+    week_hours,
+)
+
+_DAY_S = 86400.0
+_KEPT_WEEKS = 52
+_WEEK_HALF_LIFE = 26.0  # weeks after which a week counts half for the shapes
+
+
+class FleetModel:
+    """Rates and week shapes of many sources, learned online.
+
+    Parameters
+    ----------
+    sources
+        How many; they are numbered from 0.
+    start_s
+        When observation began, in unix seconds.
+
+    Examples
+    --------
+    >>> model = FleetModel(1, start_s=0.0)
+    >>> model.read([np.arange(0.5, 28.0) * 86400.0], until_s=28 * 86400.0)
+    >>> round(float(model.rates.per_s(28 * 86400.0)[0]) * 86400.0, 1)
+    1.0
+    """
+
+    def __init__(self, sources: int, *, start_s: float) -> None:
+        self.rates = FleetRates(sources)
+        self._start_s = self._week_s = start_s
+        self._counts = np.zeros((sources, HOURS))
+        self._passed = np.zeros(HOURS)
+        self._weekly: list[Floats] = [np.zeros(HOURS)]
+
+    def read(self, times_s: Sequence[ArrayLike], *, until_s: float, since_s: ArrayLike | None = None) -> None:
+        """Take in a complete history up to ``until_s``, day by day, as if every source had been probed daily.
+
+        Each source's history begins behind ``since_s``, shape (sources,): what came up to then is not taken in.
+        """
+        sources = np.arange(len(times_s))
+        since = np.full(len(times_s), -np.inf if since_s is None else since_s)
+        of_item = np.repeat(sources, [np.size(times) for times in times_s])
+        times = np.concatenate([np.zeros(0), *(np.asarray(t, dtype=np.float64) for t in times_s)])
+        order = np.argsort(times, kind="stable")
+        order = order[times[order] > since[of_item[order]]]
+        of_item, times = of_item[order], times[order]
+        edges = np.append(np.arange(self._start_s, until_s, _DAY_S), until_s)
+        cuts = np.searchsorted(times, edges, side="right")
+        for day in range(len(edges) - 1):
+            new = slice(0 if day == 0 else cuts[day], cuts[day + 1])
+            if day % 7 == 0:
+                self.rates.refresh(edges[day])
+            known = np.flatnonzero(since < edges[day + 1])
+            begun = np.maximum(edges[day], since[known])
+            self.observe(known, begun, edges[day + 1], np.searchsorted(known, of_item[new]), times[new])
+        self.rates.refresh(until_s)
+
+    def observe(self, sources: Ints, since_s: ArrayLike, until_s: float, item_of: Ints, times_s: ArrayLike) -> None:
+        """Take in what probes at ``until_s`` showed, as ``FleetRates.observe`` does."""
+        times = np.asarray(times_s, dtype=np.float64)
+        self.rates.observe(sources, since_s, until_s, item_of, times)
+        self._turn_weeks(until_s)
+        hours = week_hours(times)
+        np.add.at(self._counts, (sources[item_of], hours), 1.0)
+        np.add.at(self._weekly[-1], hours, 1.0)
+
+    def week_shapes(self, now_s: float, *, most: int = 8) -> WeekShapes:
+        """Return the shapes of the hours of the week and which one each source follows."""
+        passed = self._passed + passed_hours(self._week_s, now_s)
+        return shared_shapes(self._counts, passed, most=most, dispersion=self.dispersion())
+
+    def dispersion(self) -> float:
+        """Return variance over mean of the items by hour: 1 for single items, more for batches."""
+        return dispersion_of(self._weekly[:-1])  # the week under way is no whole one to compare
+
+    def counts(self) -> Floats:
+        """Return discounted items by source and hour of the week, shape (sources, 168)."""
+        return self._counts.copy()
+
+    def _turn_weeks(self, now_s: float) -> None:
+        while now_s > self._week_s + WEEK_S:  # what came up to a week's end belongs to it
+            self._passed += passed_hours(self._week_s, self._week_s + WEEK_S)
+            fade = 2.0 ** (-1.0 / _WEEK_HALF_LIFE)
+            self._counts *= fade
+            self._passed *= fade
+            self._week_s += WEEK_S
+            self._weekly = [*self._weekly[1 - _KEPT_WEEKS :], np.zeros(HOURS)]

@@ -1,0 +1,1 @@
+"""The papers' experiments, reproduced; each returns figures: tables that can be plotted."""

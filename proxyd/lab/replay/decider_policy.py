@@ -1,0 +1,122 @@
+"""The daemon's decider as a policy of a replay: its own estimates, week plans and feedback, on the replay's terms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyd.core.language import CheckSettings, SourceText, check
+from proxyd.core.model.budget import Budget
+from proxyd.core.model.chronon import Chronon
+from proxyd.core.model.item import Item
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.model.profile import Declaration
+from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.rates.evidence import ItemTimes
+from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend
+from proxyd.core.rates.week_bins import WEEK_S
+from proxyd.core.rates.week_counts import WeekCounts
+from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.decider_settings import DeciderSettings
+from proxyd.core.rules.engine import NOTHING_KNOWN, Known
+from proxyd.core.rules.state import SourceState
+from proxyd.lab.replay.replay import Terms
+from proxyd.lab.replay.replay_policies import DAY_S, Timer
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_LINES = 500  # of a text: it may have 64 KiB
+_ROOM = 8.0  # times the mean budget may come in one chronon
+_DOMAIN = """CREATE DOMAIN "feeds" AS CLASS::RSS(channel.item.title:String);
+CREATE PROFILE "replay" AS (DOMAIN "feeds", LANGUAGE "SQL", USER "replay");
+INSERT NOTIFICATION "all" INTO "replay" SET QUERY "SELECT title FROM RSS" SET TRIGGER "ON INSERT TO RSS"
+START NOW END NEVER SET UTILITY STRICT;
+"""
+
+
+class DeciderPolicy:
+    """Probes what the daemon would, with one rule for all sources; what is left of the budget decides the price."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        most = terms.pace * _ROOM if terms.per_chronon is None else terms.per_chronon
+        budget = Budget(most / terms.grid.length_s)
+        # a replay loses nothing, and the windows of its outcomes are none of a feed
+        planner = PlannerSettings(terms.grid, budget, price_item_s=1e-9, host_spacing_s=0.0, overflow=1.0)
+        settings = DeciderSettings(planner, source_spacing_s=terms.grid.length_s)
+        self._decider = Decider(settings, np.random.Generator(np.random.PCG64(terms.seed)))
+        states, weeks = _learned(terms)
+        changes = sorted((at_s, str(n)) for n, times in enumerate(terms.history) for at_s in times.tolist())
+        self._decider.restore(states, {}, weeks=weeks, changes=[(name, at_s) for at_s, name in changes])
+        declared = _declaration(terms.sources)
+        self._decider.declare(declared, dict.fromkeys(declared.rules, terms.start_s), terms.start_s)
+        self._day = Timer(terms, DAY_S)
+        self._left = terms.probes
+
+    def choose(self, now: Chronon, room: int) -> Ints:
+        """Return what the decider chooses, with a new plan of the week every day."""
+        terms, now_s = self._terms, self._terms.grid.start_s(now)
+        if self._day.rings(now):
+            fleet = self._decider.fleet(now_s)
+            fleet = replace(fleet, probes_per_s=max(1, self._left) / (terms.stop_s - now_s))
+            if (week := fleet.plan()) is not None:
+                self._decider.adopt(week, now_s)
+        planned = self._decider.choose(now)
+        for late in planned[room:]:
+            self._decider.planner.drop(late, now_s)
+        self._left -= len(planned[:room])
+        return np.array([int(each.probe.source_id) for each in planned[:room]], dtype=np.int64)
+
+    def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
+        """Feed back what each probe found."""
+        now_s = self._terms.grid.start_s(now)
+        cuts = np.searchsorted(item_of, np.arange(1, len(probed)))
+        for source, times in zip(probed.tolist(), np.split(times_s, cuts), strict=True):
+            outcome, known = _outcome(str(source), times, now_s)
+            self._decider.finished(outcome, self._decider.observe(outcome, known))
+
+
+def _outcome(source_id: str, times_s: Floats, now_s: float) -> tuple[ProbeOutcome, Known]:
+    """Return an outcome that shows new items, and below them one that was known: nothing slid off unseen."""
+    if not len(times_s):
+        return ProbeOutcome(source_id, OutcomeKind.SAME_BODY, now_s, now_s, 200), NOTHING_KNOWN
+    old = Item("old", {}, None, "")
+    items = (*(Item(repr(time_s), {}, time_s, "") for time_s in reversed(times_s.tolist())), old)
+    outcome = ProbeOutcome(source_id, OutcomeKind.CHANGED, now_s, now_s, 200, items, body_hash=repr(now_s))
+    return outcome, Known({"old": old})
+
+
+def _declaration(sources: int) -> Declaration:
+    """Return a declaration of sources named by their numbers, each on a host of its own."""
+    lines = [f"CREATE SOURCE \"{number}\" OF RSS AT 'https://{number}.example/';\n" for number in range(sources)]
+    parts = ["".join(lines[first : first + _LINES]) for first in range(0, sources, _LINES)]
+    texts = [SourceText(f"replay {place}", part) for place, part in enumerate([_DOMAIN, *parts])]
+    checked = check(texts, CheckSettings())
+    assert checked.declaration is not None
+    return checked.declaration
+
+
+def _learned(terms: Terms) -> tuple[dict[str, SourceState], dict[str, WeekCounts]]:
+    """Return what the history tells of each source, as if it had been probed every week."""
+    states, weeks, blend = {}, {}, Blend()
+    known_s = np.full(terms.sources, terms.history_start_s if terms.known_from_s is None else terms.known_from_s)
+    for number, (times, begun_s) in enumerate(zip(terms.history, known_s.tolist(), strict=True)):
+        rate, counts = NO_EVIDENCE, WeekCounts.begun(begun_s)
+        for since_s, until_s in pairwise([*np.arange(begun_s, terms.start_s, WEEK_S).tolist(), terms.start_s]):
+            evidence = ItemTimes(since_s, until_s, tuple(times[(times > since_s) & (times <= until_s)].tolist()))
+            rate = blend.seen(rate, evidence)
+            counts = counts.seen(evidence)
+        name = str(number)
+        states[name] = SourceState(
+            name,
+            f"https://{name}.example/",
+            first_contact_s=terms.start_s,
+            last_success_s=terms.start_s,
+            rate=rate,
+        )
+        weeks[name] = counts
+    return states, weeks

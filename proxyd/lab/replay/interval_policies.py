@@ -1,0 +1,178 @@
+"""Policies that capture execution intervals: a rule for each source that fires with every event, and its life."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyd.core.model.budget import Budget
+from proxyd.core.model.chronon import Chronon, Epoch
+from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.planner import Planner
+from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.planning.policies.demand import Demands, IntervalDemand
+from proxyd.core.planning.policies.expected_intervals import Firing
+from proxyd.core.politeness import PolitenessBudget, ProbeLog
+from proxyd.core.rates.week_bins import WEEK_S
+from proxyd.lab.algorithms.wic import Wic
+from proxyd.lab.replay.replay import Terms
+from proxyd.lab.replay.replay_policies import DAY_S, Learner, Timer
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_RULE = "every event"
+
+
+class _Demanding:
+    """A learner with one interval demand for each source."""
+
+    def __init__(self, terms: Terms, *, feedback: bool) -> None:
+        self.terms = terms
+        self.learner = Learner(terms)
+        self.demands = [
+            IntervalDemand(_RULE, Firing(), terms.life_s, feedback, terms.grid) for _ in range(terms.sources)
+        ]
+        for demand, rate in zip(self.demands, self.learner.rates_per_s(terms.epoch.start).tolist(), strict=True):
+            demand.anchor(terms.start_s, rate_per_s=rate, count=0)
+        self._found = np.zeros(terms.sources, dtype=np.int64)
+
+    def take_in(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> Floats:
+        """Learn from probes, let the demands follow, and return the rates of the probed sources."""
+        self.learner.observe(now, probed, item_of, times_s)
+        rates = self.learner.rates_per_s(now, probed)
+        new = np.bincount(item_of, minlength=len(probed))
+        self._found[probed] += new
+        now_s = self.terms.grid.start_s(now)
+        for source, rate, found in zip(probed.tolist(), rates.tolist(), new.tolist(), strict=True):
+            demand, count = self.demands[source], int(self._found[source])
+            demand.follow(now_s, rate_per_s=rate, count=count, fired=found > 0)
+        return rates
+
+    def renew(self, now: Chronon) -> None:
+        """Lay the intervals anew that came and went, as the daemon does once an epoch."""
+        self.learner.refresh(now)
+        now_s = self.terms.grid.start_s(now)
+        for source, rate in enumerate(self.learner.rates_per_s(now).tolist()):
+            self.demands[source].renew(now_s, rate_per_s=rate, count=int(self._found[source]))
+
+
+class SupPolicy:
+    """SUP, and with ``feedback`` fbSUP: the daemon's planner with nothing but interval demands.
+
+    It makes the probes that the intervals need and no more: what is left of the budget stays unspent.
+    """
+
+    def __init__(self, terms: Terms, *, feedback: bool) -> None:
+        self._terms = terms
+        self._own = _Demanding(terms, feedback=feedback)
+        length_s = terms.grid.length_s
+        per_s = (terms.pace if terms.per_chronon is None else terms.per_chronon) / length_s
+        self._planner = Planner(PlannerSettings(grid=terms.grid, budget=Budget(per_s), host_spacing_s=0.0))
+        self._epoch = Timer(terms, DAY_S)
+        self._numbers = {f"{number:08d}": number for number in range(terms.sources)}
+        rates = self._own.learner.rates_per_s(terms.epoch.start).tolist()
+        for (name, number), rate in zip(self._numbers.items(), rates, strict=True):
+            demands = Demands(intervals=[self._own.demands[number]])
+            log = ProbeLog(PolitenessBudget(length_s))
+            page = Page(name, name, log, demands, rate_per_s=rate, last_seen_s=terms.start_s)
+            self._planner.put(page, terms.epoch.start)
+
+    def choose(self, now: Chronon, room: int) -> Ints:
+        """Return what the planner chooses."""
+        if self._epoch.rings(now):
+            self._own.renew(now)
+            for name in self._numbers:
+                self._planner.reschedule(name, now)
+        chosen = self._planner.choose(now)
+        for planned in chosen[room:]:
+            self._planner.drop(planned, planned.start_s)
+        return np.array([self._numbers[planned.probe.source_id] for planned in chosen[:room]], dtype=np.int64)
+
+    def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
+        """Tell the planner that its probes ended, and the demands what they found."""
+        now_s = self._terms.grid.start_s(now)
+        names = [f"{number:08d}" for number in probed.tolist()]
+        for name in names:
+            self._planner.finished(name, now_s, seen=True)
+        for name, rate in zip(names, self._own.take_in(now, probed, item_of, times_s).tolist(), strict=True):
+            self._planner.pages[name].rate_per_s = rate
+            self._planner.reschedule(name, now + 1)
+
+
+class EdfPolicy:
+    """Probes open intervals as soon as the even pace has room, the one that ends first before the others."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._own = _Demanding(terms, feedback=False)
+        start = terms.epoch.start
+        self._sleeping = [(demand.pending(start).start, source) for source, demand in enumerate(self._own.demands)]
+        heapify(self._sleeping)
+        self._open: list[tuple[Chronon, int]] = []
+        self._epoch = Timer(terms, DAY_S)
+
+    def choose(self, now: Chronon, room: int) -> Ints:
+        """Return the sources of the open intervals that end first."""
+        if self._epoch.rings(now):
+            self._own.renew(now)
+        while self._sleeping and self._sleeping[0][0] <= now:
+            self._open_next(heappop(self._sleeping)[1], now)
+        chosen: list[int] = []
+        while self._open and len(chosen) < min(room, self._terms.even(now)):
+            deadline, source = heappop(self._open)
+            if deadline >= now:
+                chosen.append(source)
+            else:
+                self._open_next(source, now)
+        for source in chosen:
+            self._own.demands[source].probed(now)
+        return np.array(chosen, dtype=np.int64)
+
+    def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
+        """Learn, and wait for the next intervals."""
+        self._own.take_in(now, probed, item_of, times_s)
+        for source in probed.tolist():
+            self._open_next(source, now + 1)
+
+    def _open_next(self, source: int, now: Chronon) -> None:
+        interval = self._own.demands[source].pending(now)
+        if interval.start <= now:
+            heappush(self._open, (interval.deadline, source))
+        else:
+            heappush(self._sleeping, (interval.start, source))
+
+
+class WicPolicy:
+    """WIC on the learned rates, which it takes anew every week."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._learner = Learner(terms)
+        self._epoch = Epoch(terms.epoch.start, terms.epoch.start)
+        self._policy: Wic | None = None
+
+    def choose(self, now: Chronon, room: int) -> Ints:
+        """Return the sources of greatest expected utility, at an even pace."""
+        if now >= self._epoch.stop:
+            self._renew(now)
+        assert self._policy is not None
+        return self._policy.choose(now, min(room, self._terms.even(now)))
+
+    def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
+        """Learn the rates."""
+        self._learner.observe(now, probed, item_of, times_s)
+
+    def _renew(self, now: Chronon) -> None:
+        terms = self._terms
+        self._learner.refresh(now)
+        self._epoch = Epoch(now, min(now + terms.grid.ceil(WEEK_S), terms.epoch.stop))
+        chance = -np.expm1(-self._learner.rates_per_s(now) * terms.grid.length_s)
+        chances = np.broadcast_to(chance[:, None], (terms.sources, len(self._epoch)))
+        if self._policy is not None:
+            self._policy.renew(chances, self._epoch)
+            return
+        life = None if terms.life_s is None else terms.grid.ceil(terms.life_s)
+        self._policy = Wic(chances, terms.sources, epoch=self._epoch, life=life)

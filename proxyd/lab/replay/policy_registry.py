@@ -1,0 +1,150 @@
+"""The policies of a replay by name, and what each of them achieves on a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyd.core.planning.policies.step_policies import GreedyPolicy, IndexPolicy
+from proxyd.errors import UnknownPolicyError
+from proxyd.lab.replay.decider_policy import DeciderPolicy
+from proxyd.lab.replay.interval_policies import EdfPolicy, SupPolicy, WicPolicy
+from proxyd.lab.replay.peers import PEERS, WaitingPolicy, factor_for
+from proxyd.lab.replay.reference_schedules import clairvoyant_probes
+from proxyd.lab.replay.replay import Achieved, ProbesMade, ReplayPolicy, Terms, achieved, replay
+from proxyd.lab.replay.replay_policies import (
+    AutoPolicy,
+    RankingPolicy,
+    UniformPolicy,
+    adaptive_policy,
+    due_policy,
+    golden_policy,
+    improved_powers_policy,
+    memoryless_policy,
+    powers_policy,
+)
+from proxyd.lab.replay.weekly_policies import WeeklyPolicy, optimal_slots, parametric_slots
+
+Floats = NDArray[np.float64]
+
+CLAIRVOYANT = "clairvoyant"
+LEARNING: dict[str, Callable[[Terms], ReplayPolicy]] = {
+    "auto": AutoPolicy,
+    "daemon": DeciderPolicy,
+    "uniform": UniformPolicy,
+    "memoryless": memoryless_policy,
+    "adaptive": adaptive_policy,
+    "index": lambda terms: RankingPolicy(terms, IndexPolicy),
+    "due": due_policy,
+    "greedy": lambda terms: RankingPolicy(terms, GreedyPolicy),
+    "golden": golden_policy,
+    "powers": powers_policy,
+    "powers-improved": improved_powers_policy,
+    "doe": lambda terms: WeeklyPolicy(terms, optimal_slots),
+    "threshold": lambda terms: WeeklyPolicy(terms, parametric_slots("threshold")),
+    "first-arrival": lambda terms: WeeklyPolicy(terms, parametric_slots("first-arrival")),
+    "sup": lambda terms: SupPolicy(terms, feedback=False),
+    "fbsup": lambda terms: SupPolicy(terms, feedback=True),
+    "wic": WicPolicy,
+    "edf": EdfPolicy,
+}
+POLICIES: tuple[str, ...] = (*LEARNING, *PEERS, CLAIRVOYANT)
+"""Every name, in the order of listings."""
+
+_SCALING_ROOM = 2  # a formula that would make twice the budget's probes makes too many, whatever it goes on to do
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one policy achieved.
+
+    Parameters
+    ----------
+    factor
+        By how much a peer's waits were multiplied so that it makes as many probes; ``None`` for other policies.
+
+    Examples
+    --------
+    >>> Row("auto", Achieved(3, 14.0, 14.0, 22.1, 1.0, 0.47, 1)).factor is None
+    True
+    """
+
+    policy: str
+    achieved: Achieved
+    factor: float | None = None
+
+
+def checked_policies(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names, ``all`` replaced by every one.
+
+    Raises
+    ------
+    UnknownPolicyError
+        One is unknown.
+
+    Examples
+    --------
+    >>> checked_policies(["auto", "uniform"])
+    ('auto', 'uniform')
+    """
+    for name in names:
+        if name != "all" and name not in POLICIES:
+            raise _unknown(name)
+    return POLICIES if "all" in names else tuple(dict.fromkeys(names))
+
+
+def run(name: str, events_s: Sequence[Floats], terms: Terms) -> Row:
+    """Return what a policy achieves against the events of the epoch.
+
+    Parameters
+    ----------
+    name
+        One of ``POLICIES``.
+    events_s
+        Each source's events in the epoch, ascending.
+
+    Examples
+    --------
+    >>> from proxyd.core.model.chronon import ChrononGrid, Epoch
+    >>> history = (np.zeros(0), np.zeros(0))
+    >>> terms = Terms(ChrononGrid(10.0), Epoch(0, 6), probes=3, history=history, history_start_s=0.0, slot_s=10.0)
+    >>> run("uniform", (np.array([5.0]), np.array([7.0])), terms).achieved.probes
+    3
+
+    Raises
+    ------
+    UnknownPolicyError
+        There is no policy of this name.
+    """
+    if name not in POLICIES:
+        raise _unknown(name)
+    if name == CLAIRVOYANT:
+        return Row(name, achieved(events_s, _clairvoyant(events_s, terms), terms))
+    if name in PEERS:
+        return _run_peer(name, events_s, terms)
+    return Row(name, achieved(events_s, replay(events_s, LEARNING[name](terms), terms), terms))
+
+
+def _unknown(name: str) -> UnknownPolicyError:
+    return UnknownPolicyError(f"there is no policy {name!r}; choose from {', '.join(POLICIES)}, or all")
+
+
+def _run_peer(name: str, events_s: Sequence[Floats], terms: Terms) -> Row:
+    roomy = replace(terms, probes=terms.probes * _SCALING_ROOM)
+
+    def made(factor: float) -> ProbesMade:
+        return replay(events_s, WaitingPolicy(roomy, PEERS[name](roomy), factor=factor), roomy)
+
+    factor = factor_for(lambda tried: made(tried).count, terms.probes)
+    return Row(name, achieved(events_s, made(factor), terms), factor)
+
+
+def _clairvoyant(events_s: Sequence[Floats], terms: Terms) -> ProbesMade:
+    schedule = clairvoyant_probes(events_s, terms.probes, epoch=terms.epoch, grid=terms.grid)
+    sources = np.repeat(np.arange(len(schedule)), [times.size for times in schedule])
+    # it probes at the end of a chronon, which is the start of the next
+    chronons = np.concatenate([np.zeros(0), *schedule]) / terms.grid.length_s
+    return ProbesMade(sources, np.floor(chronons + 0.5).astype(np.int64))

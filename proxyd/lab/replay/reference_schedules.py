@@ -1,0 +1,64 @@
+"""Schedules to compare with: one that knows nothing, and one that knows everything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from proxyd.core.model.chronon import ChrononGrid, Epoch
+
+
+def uniform_probes(sources: int, probes: int, *, start_s: float, stop_s: float) -> list[NDArray[np.float64]]:
+    """Return the times of exactly ``probes`` probes, for each source as many and as evenly as they can be.
+
+    The sources take turns, so that their phases are staggered and the load is even. The order of the sources should
+    say nothing about them.
+
+    Examples
+    --------
+    >>> uniform_probes(2, 5, start_s=0.0, stop_s=10.0)
+    [array([1., 5., 9.]), array([3., 7.])]
+    """
+    turns = np.arange(probes, dtype=np.float64) + 0.5
+    times = start_s + turns * ((stop_s - start_s) / max(1, probes))
+    return [times[source::sources] for source in range(sources)]
+
+
+def clairvoyant_probes(
+    events_s: Sequence[ArrayLike], probes: int, *, epoch: Epoch, grid: ChrononGrid
+) -> list[NDArray[np.float64]]:
+    """Return the probe times of a schedule that knows every event, at most ``probes`` of them.
+
+    The probes are spread evenly over the chronons as ``C_j``; a chronon spends its own on the pages that hold the most
+    undiscovered items, those with the oldest first on ties, and lets go what it has no use for. It probes when a
+    thousandth of the chronon is left, so that it finds what the chronon brought.
+
+    It is a greedy and no proven optimum: to wait for a page that will soon hold more could serve better.
+
+    Parameters
+    ----------
+    events_s
+        Of each source, ascending.
+
+    Examples
+    --------
+    >>> schedule = clairvoyant_probes([[0.5, 2.5], [0.25, 0.75]], 3, epoch=Epoch(0, 3), grid=ChrononGrid(1.0))
+    >>> [times.round(3).tolist() for times in schedule]
+    [[1.999, 2.999], [0.999]]
+    """
+    events = [np.asarray(times, dtype=np.float64).reshape(-1) for times in events_s]
+    seen = np.zeros(len(events), dtype=np.int64)
+    schedule: list[list[float]] = [[] for _ in events]
+    length = len(epoch)
+    for number, chronon in enumerate(epoch):
+        at_s = grid.start_s(chronon + 1) - grid.length_s / 1000
+        capacity = (number + 1) * probes // length - number * probes // length
+        there = np.array([np.searchsorted(times, at_s, side="right") for times in events], dtype=np.int64)
+        holding = np.flatnonzero(there > seen)
+        oldest = np.array([events[source][seen[source]] for source in holding])
+        for source in holding[np.lexsort((oldest, seen[holding] - there[holding]))[:capacity]]:
+            schedule[source].append(at_s)
+            seen[source] = there[source]
+    return [np.array(times, dtype=np.float64) for times in schedule]

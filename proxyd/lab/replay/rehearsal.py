@@ -1,0 +1,149 @@
+"""Rehearsals: the daemon's decider before origins whose items are all known, chronon by chronon, without a daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyd.core.model.chronon import Epoch
+from proxyd.core.model.item import Item
+from proxyd.core.model.measures import delays_s
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.planning.queue.probe_slots import PlannedProbe
+from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.engine import Known
+from proxyd.core.rules.estimates import until_next_plan_s
+from proxyd.lab.replay.replay import Fault
+
+Floats = NDArray[np.float64]
+
+
+class Origins:
+    """Feeds that gain an item at each of given times, and show the newest of them.
+
+    Parameters
+    ----------
+    times_s
+        Item times of each source, ascending.
+    window
+        How many items a feed shows.
+    faults
+        When which sources answer otherwise.
+
+    Examples
+    --------
+    >>> origins = Origins({"a": np.array([5.0, 7.0])})
+    >>> outcome, known = origins.answer("a", 6.0)
+    >>> [item.published_s for item in outcome.items], len(known.items)
+    ([5.0], 0)
+    """
+
+    def __init__(
+        self,
+        times_s: Mapping[str, Floats],
+        *,
+        window: int = 20,
+        faults: Mapping[str, Sequence[Fault]] = MappingProxyType({}),
+    ) -> None:
+        self._times_s = times_s
+        self._window = window
+        self._faults = faults
+        self._shown = dict.fromkeys(times_s, -1)  # items up to now when the source was last seen; -1 before
+
+    def answer(self, source_id: str, at_s: float) -> tuple[ProbeOutcome, Known]:
+        """Return what a probe at ``at_s`` finds, and which of it was known from the ones before."""
+        for fault in self._faults.get(source_id, ()):
+            if fault.holds_at(at_s):
+                return ProbeOutcome(source_id, fault.kind, at_s, at_s, retry_after_s=fault.retry_after_s), Known()
+        before, times = self._shown[source_id], self._times_s[source_id]
+        count = self._shown[source_id] = int(np.searchsorted(times, at_s, side="right"))
+        if before == count:
+            return ProbeOutcome(source_id, OutcomeKind.SAME_BODY, at_s, at_s, 200), Known()
+        numbers = range(count - 1, max(-1, count - 1 - self._window), -1)
+        items = tuple(_item(number, float(times[number])) for number in numbers)
+        known = {item.item_id: item for number, item in zip(numbers, items, strict=True) if number < before}
+        return ProbeOutcome(source_id, OutcomeKind.CHANGED, at_s, at_s, 200, items, body_hash=str(count)), Known(known)
+
+
+def _item(number: int, time_s: float) -> Item:
+    return Item(str(number), {}, time_s, str(number))
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsal:
+    """The probes of a rehearsal, in order of their starts, and which of them failed."""
+
+    probes: tuple[PlannedProbe, ...]
+    failed: frozenset[int] = frozenset()
+
+    def probes_s(self, sources: Sequence[str]) -> list[Floats]:
+        """Return when each source was seen, ascending, in unix seconds."""
+        found: dict[str, list[float]] = {source: [] for source in sources}
+        for number, planned in enumerate(self.probes):
+            if number not in self.failed:
+                found[planned.probe.source_id].append(planned.start_s)
+        return [np.array(found[source]) for source in sources]
+
+    def delays_s(self, times_s: Mapping[str, Floats], *, start_s: float, stop_s: float) -> Floats:
+        """Return how long each item from ``start_s`` on waited to be found, to the end where it never was."""
+        pairs = zip(times_s.values(), self.probes_s(list(times_s)), strict=True)
+        late = [delays_s(t[(t >= start_s) & (t < stop_s)], p[p <= stop_s], end_s=stop_s) for t, p in pairs]
+        return np.concatenate([np.zeros(0), *late])
+
+
+def rehearse(
+    decider: Decider, origins: Origins, epoch: Epoch, *, plan_every_s: float = inf, first_plan_s: float | None = None
+) -> Rehearsal:
+    """Return the probes that the daemon would make, each answered at once.
+
+    Failures of origins are found when they are asked, as the daemon does; so is a fault's end.
+
+    Parameters
+    ----------
+    decider
+        It is used up: what is found is taken in.
+    plan_every_s, first_plan_s
+        How often the plan of the week is made, more often at first, and when first: as the daemon does unless given.
+    """
+    grid = decider.settings.grid
+    begun_s = grid.start_s(epoch.start)
+
+    def next_plan_s(last_s: float) -> float:
+        return last_s + until_next_plan_s(last_s - begun_s, plan_every_s)
+
+    plan_s = next_plan_s(begun_s) if first_plan_s is None else first_plan_s
+    made: list[PlannedProbe] = []
+    failed: set[int] = set()
+    for now in epoch:
+        while plan_s <= grid.start_s(now):
+            plan(decider, plan_s)
+            plan_s = next_plan_s(plan_s)
+        for planned in decider.choose(now):
+            while plan_s <= planned.start_s:
+                plan(decider, plan_s)
+                plan_s = next_plan_s(plan_s)
+            if not take_in(decider, origins, planned):
+                failed.add(len(made))
+            made.append(planned)
+    return Rehearsal(tuple(made), frozenset(failed))
+
+
+def plan(decider: Decider, now_s: float) -> None:
+    """Make a plan of the week and take it over."""
+    week = decider.fleet(now_s).plan()
+    if week is not None:
+        decider.adopt(week, now_s)
+
+
+def take_in(decider: Decider, origins: Origins, planned: PlannedProbe) -> bool:
+    """Make a probe, feed back what it found, and return whether it did not fail."""
+    at_s = planned.start_s
+    decider.planner.start(planned, at_s)
+    outcome, known = origins.answer(planned.probe.source_id, at_s)
+    decider.finished(outcome, decider.observe(outcome, known))
+    return outcome.kind.is_success

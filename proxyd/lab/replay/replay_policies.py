@@ -1,0 +1,269 @@
+"""Policies of a replay: each drives the objects that plan for the daemon, on what its probes have found so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyd.core.model.chronon import Chronon
+from proxyd.core.planning.allocation.probe_allocator import FleetLimits, FleetPlanner, WeekGrid
+from proxyd.core.planning.allocation.week_plan import by_slot
+from proxyd.core.planning.policies.detection_frequencies import memoryless, tight_bound
+from proxyd.core.planning.policies.step_policies import (
+    AdaptivePolicy,
+    CyclePolicy,
+    DetectionPolicy,
+    DuePolicy,
+    IndexPolicy,
+    MemorylessPolicy,
+)
+from proxyd.core.rates.siblings import FRESH_S, Changes, siblings_of
+from proxyd.core.rates.week_bins import WEEK_S
+from proxyd.core.rates.week_shapes import WeekShapes
+from proxyd.lab.algorithms.probe_cycles import golden, improved_powers, powers_of_two
+from proxyd.lab.estimators.fleet_model import FleetModel
+from proxyd.lab.replay.replay import Terms
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+DAY_S = 86400.0
+_LEAST_RATE = 1e-12
+
+
+class Learner:
+    """What a replayed policy knows: the history, and what its own probes found."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self.model = FleetModel(terms.sources, start_s=terms.history_start_s)
+        if terms.start_s > terms.history_start_s:
+            self.model.read(terms.history, until_s=terms.start_s, since_s=terms.known_from_s)
+        self._seen_s = np.full(terms.sources, terms.start_s)
+
+    def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
+        """Take in what the probes of ``now`` found."""
+        now_s = self.terms.grid.start_s(now)
+        self.model.observe(probed, self._seen_s[probed], now_s, item_of, times_s)
+        self._seen_s[probed] = now_s
+
+    def rates_per_s(self, now: Chronon, sources: Ints | None = None) -> Floats:
+        """Return the estimated rates in items per second, none quite 0."""
+        rates = self.model.rates.per_s(self.terms.grid.start_s(now), sources)
+        return np.maximum(rates, _LEAST_RATE)
+
+    def refresh(self, now: Chronon) -> None:
+        """Take the population's mean anew."""
+        self.model.rates.refresh(self.terms.grid.start_s(now))
+
+    def slots(self, now: Chronon, grid: WeekGrid) -> WeekShapes:
+        """Return week shapes by slot of the plan."""
+        weeks = self.model.week_shapes(self.terms.grid.start_s(now))
+        return WeekShapes(by_slot(weeks.shapes, grid.slots), weeks.of_source)
+
+
+class Timer:
+    """Tells when a period of time has passed, in chronons."""
+
+    def __init__(self, terms: Terms, period_s: float) -> None:
+        self._period = max(1, terms.grid.ceil(period_s))
+        self._next = terms.epoch.start
+
+    def rings(self, now: Chronon) -> bool:
+        """Whether a period has passed since the last ring; it rings at once at first."""
+        if now < self._next:
+            return False
+        self._next = now + self._period
+        return True
+
+
+class Hints:
+    """What items that were found say of the siblings of their sources."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms, self._changes = terms, Changes()
+        self._hidden, self._seen_s = np.zeros(terms.sources), np.full(terms.sources, terms.start_s)
+        for source, times in enumerate(terms.history):
+            self._changes.saw(str(source), times.tolist())
+        self.refresh(terms.start_s)
+
+    def refresh(self, now_s: float) -> None:
+        """Find out anew who changes together."""
+        self._siblings = siblings_of(self._changes.snapshot(), now_s=now_s, since_s=self._terms.history_start_s)
+
+    def observe(self, now_s: float, probed: Ints, item_of: Ints, times_s: Floats) -> Iterator[tuple[int, float]]:
+        """Take in what probes found; yields the siblings at which more items may wait, and how many."""
+        self._seen_s[probed], self._hidden[probed] = now_s, 0.0
+        found = np.split(times_s, np.searchsorted(item_of, np.arange(1, len(probed))))
+        for source, times in zip(probed.tolist(), found, strict=True):
+            if not times.size:
+                continue
+            self._changes.saw(str(source), times.tolist())
+            newest_s = float(times.max())
+            siblings = self._siblings.get(str(source), ()) if now_s - newest_s <= FRESH_S else ()
+            for sibling, items in ((int(name), items) for name, items in siblings):
+                if self._seen_s[sibling] < newest_s and items > self._hidden[sibling]:
+                    yield sibling, items - float(self._hidden[sibling])
+                    self._hidden[sibling] = items
+
+
+class AutoPolicy:
+    """The fleet planner on everything learned so far: prices anew every day, week shapes every week."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._learner = Learner(terms)
+        self._grid = WeekGrid(terms.slot_s)
+        weeks = self._learner.slots(terms.epoch.start, self._grid)
+        self._planner = FleetPlanner(self._grid, weeks.shapes, weeks.of_source)
+        self._planner.start(self._learner.rates_per_s(terms.epoch.start), now_s=terms.start_s)
+        self._day, self._week = Timer(terms, DAY_S), Timer(terms, WEEK_S)
+        self._week.rings(terms.epoch.start)  # the first week's shapes are there
+        self._left = terms.probes
+        self._hints = Hints(terms)
+
+    def choose(self, now: Chronon, room: int) -> Ints:
+        """Return what is due; where what is left of the budget fills every chronon, that is spent whole."""
+        if self._day.rings(now):
+            self._reprice(now)
+        most = self._terms.per_chronon
+        spend = most is not None and self._left >= most * (self._terms.epoch.stop - now)
+        chosen = self._planner.choose(self._terms.grid.start_s(now), room, spend=spend)
+        self._left -= len(chosen)
+        return chosen
+
+    def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
+        """Learn, and plan the probed sources anew."""
+        self._learner.observe(now, probed, item_of, times_s)
+        now_s = self._terms.grid.start_s(now)
+        self._planner.probed(probed, self._learner.rates_per_s(now, probed), now_s=now_s)
+        for sibling, more in self._hints.observe(now_s, probed, item_of, times_s):
+            self._planner.hint(sibling, more, now_s=now_s)
+
+    def _reprice(self, now: Chronon) -> None:
+        terms = self._terms
+        self._learner.refresh(now)
+        if self._week.rings(now):
+            weeks = self._learner.slots(now, self._grid)
+            self._planner.reshape(weeks.shapes, weeks.of_source)
+            self._hints.refresh(terms.grid.start_s(now))
+        left_s = terms.stop_s - terms.grid.start_s(now)
+        per_slot = max(self._left, 1) * terms.slot_s / left_s
+        self._planner.rate_per_s = self._learner.rates_per_s(now)
+        capacity = None
+        if terms.per_chronon is not None:
+            capacity = np.full(self._grid.slots, terms.per_chronon * terms.slot_s / terms.grid.length_s)
+        self._planner.reprice(FleetLimits(per_slot, capacity), now_s=terms.grid.start_s(now))
+
+
+class UniformPolicy:
+    """Probes the sources in turn, at an even pace."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._turn = 0
+
+    def choose(self, now: Chronon, room: int) -> Ints:
+        """Return the next sources in turn."""
+        count = min(room, self._terms.even(now), self._terms.sources)
+        chosen = np.arange(self._turn, self._turn + count) % self._terms.sources
+        self._turn = (self._turn + count) % self._terms.sources
+        return chosen
+
+    def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
+        """Learn nothing."""
+
+
+class StepPolicy:
+    """Drives a detection policy at an even pace, on rates that are learned; a new one every ``anew_s``.
+
+    Parameters
+    ----------
+    make
+        Returns the policy for rates in items a chronon.
+    anew_s
+        How often it is made anew from the present rates, in seconds.
+    """
+
+    def __init__(self, terms: Terms, make: Callable[[Floats], DetectionPolicy], *, anew_s: float = WEEK_S) -> None:
+        self._terms = terms
+        self._make = make
+        self._learner = Learner(terms)
+        self._timer = Timer(terms, anew_s)
+        self._policy: DetectionPolicy | None = None
+
+    def choose(self, now: Chronon, room: int) -> Ints:
+        """Return what the policy chooses for the pace of this chronon."""
+        if self._policy is None or self._timer.rings(now):
+            self._learner.refresh(now)
+            self._policy = self._make(self._learner.rates_per_s(now) * self._terms.grid.length_s)
+        count = min(room, self._terms.even(now))
+        return self._policy.choose(now - self._terms.epoch.start, count) if count else np.zeros(0, dtype=np.int64)
+
+    def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
+        """Learn the rates; tell the policy."""
+        self._learner.observe(now, probed, item_of, times_s)
+        if self._policy is not None:
+            found = np.bincount(item_of, minlength=len(probed))
+            self._policy.observe(now - self._terms.epoch.start, probed, found)
+
+
+class RankingPolicy:
+    """Drives the index (or greedy) at an even pace; a source's rate is that of its last probe."""
+
+    def __init__(self, terms: Terms, kind: type[IndexPolicy]) -> None:
+        self._terms = terms
+        self._learner = Learner(terms)
+        self._policy = kind(self._learner.rates_per_s(terms.epoch.start) * terms.grid.length_s)
+        self._week = Timer(terms, WEEK_S)
+
+    def choose(self, now: Chronon, room: int) -> Ints:
+        """Return the sources of largest index."""
+        if self._week.rings(now):
+            self._learner.refresh(now)
+            self._policy.rates = self._learner.rates_per_s(now) * self._terms.grid.length_s
+        return self._policy.choose(now - self._terms.epoch.start, min(room, self._terms.even(now)))
+
+    def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
+        """Learn the rates of the probed sources."""
+        self._learner.observe(now, probed, item_of, times_s)
+        self._policy.rates[probed] = self._learner.rates_per_s(now, probed) * self._terms.grid.length_s
+
+
+def memoryless_policy(terms: Terms) -> StepPolicy:
+    """Return the memoryless policy on square roots of the learned rates."""
+    rng = np.random.Generator(np.random.PCG64(terms.seed))
+    return StepPolicy(terms, lambda rates: MemorylessPolicy(memoryless(rates, terms.pace), rng))
+
+
+def adaptive_policy(terms: Terms) -> StepPolicy:
+    """Return the paper's Adaptive; it estimates rates on its own and knows the history's counts."""
+    rng = np.random.Generator(np.random.PCG64(terms.seed))
+    found = [times.size for times in terms.history]
+    known_s = terms.history_start_s if terms.known_from_s is None else terms.known_from_s
+    steps = (terms.start_s - known_s) / terms.grid.length_s
+    policy = AdaptivePolicy(terms.sources, rng, found=found, steps=steps)
+    return StepPolicy(terms, lambda rates: policy)
+
+
+def due_policy(terms: Terms) -> StepPolicy:
+    """Return due times at the optimal frequencies."""
+    return StepPolicy(terms, lambda rates: DuePolicy(rates, terms.pace))
+
+
+def golden_policy(terms: Terms) -> StepPolicy:
+    """Return golden-ratio cycles of the optimal frequencies."""
+    return StepPolicy(terms, lambda rates: CyclePolicy(golden(tight_bound(rates, terms.pace).frequencies)))
+
+
+def powers_policy(terms: Terms) -> StepPolicy:
+    """Return the paper's cycles of powers of two."""
+    return StepPolicy(terms, lambda rates: CyclePolicy(powers_of_two(rates)))
+
+
+def improved_powers_policy(terms: Terms) -> StepPolicy:
+    """Return cycles of powers of two at the best scale, their slack filled."""
+    most = max(1, round(terms.pace))
+    return StepPolicy(terms, lambda rates: CyclePolicy(improved_powers(rates, most)), anew_s=4 * WEEK_S)

@@ -1,0 +1,107 @@
+"""The one-source policies for a fleet: every source has as many probes a week, placed by the shape of its week."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyd.core.model.chronon import Chronon
+from proxyd.core.model.intensity import PiecewiseConstant
+from proxyd.core.planning.allocation.probe_allocator import WeekGrid
+from proxyd.core.planning.golden_turns import turns
+from proxyd.core.planning.one_source.costs import Prefix
+from proxyd.core.planning.one_source.optimal_schedule import optimal_cycle
+from proxyd.lab.algorithms.one_source_baselines import parameter_for
+from proxyd.lab.replay.replay import Terms
+from proxyd.lab.replay.replay_policies import Learner
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_ITEMS = 8.0
+Place = Callable[[Floats, int], Ints]
+"""The slots of the week, from 0, at which to probe: for a shape by slot and a number of probes."""
+
+
+class WeeklyPolicy:
+    """Probes every source ``n`` times a week at the slots that one of the one-source solvers finds.
+
+    Politeness is by source here, as in the papers: budgets are not shared between sources. A number of probes that is
+    not whole is met by turns, one source in this week, another in the next.
+
+    Parameters
+    ----------
+    place
+        The solver.
+    """
+
+    def __init__(self, terms: Terms, place: Place) -> None:
+        self._terms, self._place = terms, place
+        self._learner = Learner(terms)
+        self._grid = WeekGrid(terms.slot_s)
+        self._week_ends = terms.epoch.start
+        self._number = 0
+        self._planned: dict[Chronon, list[int]] = {}
+        self._late: list[int] = []
+
+    def choose(self, now: Chronon, room: int) -> Ints:
+        """Return what is planned for this chronon, and what an earlier one had no room for."""
+        if now >= self._week_ends:
+            self._plan(now)
+        wanted = list(dict.fromkeys([*self._late, *self._planned.pop(now, [])]))
+        self._late = wanted[room:]
+        return np.array(wanted[:room], dtype=np.int64)
+
+    def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
+        """Learn the shapes of the weeks."""
+        self._learner.observe(now, probed, item_of, times_s)
+
+    def _plan(self, now: Chronon) -> None:
+        """Lay out the week from ``now`` on."""
+        terms, per_slot = self._terms, round(self._terms.slot_s / self._terms.grid.length_s)
+        weeks = self._learner.slots(now, self._grid)
+        mean = terms.pace * per_slot * self._grid.slots / terms.sources
+        self._number += 1
+        counts = np.floor(mean + turns(np.arange(terms.sources) + self._number)).astype(np.int64)
+        first = self._grid.slot_at(terms.grid.start_s(now))
+        solved: dict[tuple[int, int], Ints] = {}
+        for source, (shape, count) in enumerate(zip(weeks.of_source.tolist(), counts.tolist(), strict=True)):
+            if count and (shape, count) not in solved:
+                solved[shape, count] = self._place(weeks.shapes[shape], count)
+            for slot in solved.get((shape, count), np.zeros(0, dtype=np.int64)):
+                ahead = (int(slot) - first) % self._grid.slots
+                self._planned.setdefault(now + ahead * per_slot, []).append(source)
+        self._week_ends = now + self._grid.slots * per_slot
+
+
+def optimal_slots(shape: Floats, probes: int) -> Ints:
+    """Return the slots of least expected delay: the optimal cycle of a week.
+
+    >>> optimal_slots(np.array([1.0, 1.0, 0.0, 0.0]), 1)
+    array([2])
+    """
+    slots = len(shape)
+    week = PiecewiseConstant(np.arange(slots + 1.0), shape)
+    even = PiecewiseConstant.constant(1.0, float(slots))
+    cycle = optimal_cycle(week, even, np.arange(float(slots)), min(probes, slots))
+    return cycle.times.astype(np.int64)
+
+
+def parametric_slots(policy: str) -> Place:
+    """Return the solver of ``threshold`` or ``first-arrival``: its week at the parameter that makes so many probes.
+
+    >>> parametric_slots("threshold")(np.ones(8), 2)
+    array([0, 4])
+    """
+
+    def place(shape: Floats, probes: int) -> Ints:
+        slots = len(shape)
+        # the week does not depend on the rate: a few items keep the probability of one well below 1
+        week = PiecewiseConstant(np.arange(slots + 1.0), shape * (_ITEMS / shape.sum()))
+        prefix = Prefix(week, PiecewiseConstant.constant(1.0, float(slots)))
+        _, schedule = parameter_for(prefix, policy, min(probes, slots), step=1.0)
+        return np.unique(np.round(schedule.times).astype(np.int64) % slots)
+
+    return place

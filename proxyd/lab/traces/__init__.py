@@ -1,0 +1,1 @@
+"""Update traces and models that generate them."""

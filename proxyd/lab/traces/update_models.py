@@ -1,0 +1,261 @@
+"""Update models beside the Poisson process: noisy known times, bursts and drift; and traces of any mix of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from proxyd.core.model.chronon import Epoch
+from proxyd.errors import ModelError
+from proxyd.lab.traces.synthetic import Week, poisson_events, zipf_rates
+from proxyd.lab.traces.trace import Trace
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+WEEK_S = 7 * 86400.0
+MONDAY_S = 1735516800.0
+"""A Monday, 00:00 UTC: where model traces begin."""
+
+_DELAYS_BACK = 20  # bursts that began longer ago than so many mean delays have ended
+
+
+def working_week(*, phase_s: float = MONDAY_S, night: float = 0.2, weekend: float = 0.2) -> Week:
+    """Return a week of hours: full rate from 8 to 18 on working days, less at night and on the weekend.
+
+    >>> week = working_week()
+    >>> len(week.factors), week.factors[7:9], week.factors[-1]
+    (168, (0.2, 1.0), 0.2)
+    """
+    day = [1.0 if 8 <= hour < 18 else night for hour in range(24)]
+    return Week(WEEK_S, tuple(day * 5 + [weekend] * 48), phase_s)
+
+
+def noisy_updates(updates: Ints, kept: float, *, epoch: Epoch, rng: np.random.Generator) -> Ints:
+    """Return known update chronons after noise, ascending: each kept with probability ``kept``, else moved.
+
+    Parameters
+    ----------
+    updates
+        Chronons of the epoch, shape (n,).
+    kept
+        Z, from 0 to 1; 1 leaves the updates as they are.
+    epoch
+        A moved update comes at one of its chronons, each equally likely.
+
+    Raises
+    ------
+    ValueError
+        ``kept`` is not a probability.
+
+    Notes
+    -----
+    Source: Roitman et al., the model FPN. Their section 4.1 *switches off* with probability Z; section 4.4, where Z = 1
+    is free of noise, fixes the reading taken here.
+
+    Examples
+    --------
+    >>> rng = np.random.Generator(np.random.PCG64(1))
+    >>> noisy_updates(np.array([2, 5, 9]), 1.0, epoch=Epoch(0, 10), rng=rng)
+    array([2, 5, 9])
+    >>> len(noisy_updates(np.array([2, 5, 9]), 0.4, epoch=Epoch(0, 10), rng=rng))
+    3
+    """
+    if not 0.0 <= kept <= 1.0:
+        raise ValueError(f"{kept} is no probability: updates are kept with one from 0 to 1")
+    given = np.asarray(updates, dtype=np.int64)
+    stays = rng.random(given.shape) < kept
+    moved = rng.integers(epoch.start, epoch.stop, given.shape)
+    return np.sort(np.where(stays, given, moved))
+
+
+def noisy_events(
+    events_s: ArrayLike, kept: float, *, start_s: float, stop_s: float, rng: np.random.Generator
+) -> Floats:
+    """Return events after the noise of ``noisy_updates``, in continuous time: moved ones lie anywhere in the test.
+
+    Parameters
+    ----------
+    events_s
+        Unix seconds, shape (n,).
+
+    Examples
+    --------
+    >>> rng = np.random.Generator(np.random.PCG64(1))
+    >>> noisy_events([2.0, 5.0], 1.0, start_s=0.0, stop_s=9.0, rng=rng)
+    array([2., 5.])
+    """
+    given = np.asarray(events_s, dtype=np.float64)
+    stays = rng.random(given.shape) < kept
+    return np.sort(np.where(stays, given, rng.uniform(start_s, stop_s, given.shape)))
+
+
+def burst_events(
+    rate_per_s: float,
+    week: Week,
+    *,
+    start_s: float,
+    stop_s: float,
+    rng: np.random.Generator,
+    children: float = 3.0,
+    delay_s: float = 1800.0,
+) -> Floats:
+    """Return the times in [``start_s``, ``stop_s``) of a cluster process, in ascending order.
+
+    Parents are a Poisson process; each is followed by a geometric number of children, each after an exponential delay.
+
+    Parameters
+    ----------
+    rate_per_s
+        Mean of all events, parents and children, over a whole week.
+    children
+        Mean number of children of a parent, from 0 on.
+    delay_s
+        Mean time from a parent to a child.
+
+    Notes
+    -----
+    A Neyman-Scott process: with m children the variance of the events in a long time is ``1 + 2 m`` times their mean,
+    where that of a Poisson process is the mean.
+
+    Examples
+    --------
+    >>> from proxyd.lab.traces.synthetic import STEADY
+    >>> rng = np.random.Generator(np.random.PCG64(1))
+    >>> times = burst_events(1.0, STEADY, start_s=0.0, stop_s=2000.0, rng=rng, delay_s=2.0)
+    >>> 1600 < len(times) < 2400
+    True
+    """
+    if children < 0 or delay_s <= 0:
+        raise ValueError("bursts need a mean number of children from 0 on and a delay longer than 0 s")
+    begin_s = start_s - _DELAYS_BACK * delay_s
+    parents = poisson_events(rate_per_s / (1.0 + children), week, start_s=begin_s, stop_s=stop_s, rng=rng)
+    sizes = rng.geometric(1.0 / (1.0 + children), len(parents)) - 1
+    followers = np.repeat(parents, sizes) + rng.exponential(delay_s, int(sizes.sum()))
+    times = np.sort(np.concatenate([parents, followers]))
+    return times[(times >= start_s) & (times < stop_s)]
+
+
+def drifting_events(
+    rate_per_s: float,
+    week: Week,
+    *,
+    start_s: float,
+    stop_s: float,
+    rng: np.random.Generator,
+    volatility: float = 0.3,
+    step_s: float = WEEK_S,
+) -> Floats:
+    """Return the times in [``start_s``, ``stop_s``) of a Poisson process whose rate drifts, in ascending order.
+
+    After each ``step_s`` the logarithm of the rate takes a normal step; between them only ``week`` moves the rate.
+
+    Parameters
+    ----------
+    rate_per_s
+        Mean rate before the first step.
+    volatility
+        Standard deviation of a step, not negative; 0 gives a Poisson process.
+    step_s
+        Time from a step to the next, a week unless given.
+
+    Notes
+    -----
+    Steps have mean ``-volatility^2 / 2``, so that the expected rate stays ``rate_per_s``.
+
+    Examples
+    --------
+    >>> from proxyd.lab.traces.synthetic import STEADY
+    >>> rng = np.random.Generator(np.random.PCG64(1))
+    >>> times = drifting_events(5.0, STEADY, start_s=0.0, stop_s=40.0, rng=rng, step_s=10.0)
+    >>> bool(np.all(np.diff(times) >= 0))
+    True
+    """
+    if volatility < 0 or step_s <= 0:
+        raise ValueError("volatility cannot be negative, and steps take longer than 0 s")
+    edges_s = np.append(np.arange(start_s, stop_s, step_s), stop_s)
+    steps = rng.normal(-0.5 * volatility**2, volatility, max(0, len(edges_s) - 2))
+    levels = np.exp(np.concatenate([[0.0], np.cumsum(steps)]))
+    pieces = [
+        poisson_events(rate_per_s * float(level), week, start_s=float(begin_s), stop_s=float(end_s), rng=rng)
+        for level, begin_s, end_s in zip(levels, edges_s, edges_s[1:], strict=False)
+    ]
+    return np.concatenate([np.zeros(0), *pieces])
+
+
+class UpdateModel(Protocol):
+    """Draws the events of one source."""
+
+    def __call__(
+        self, rate_per_s: float, week: Week, *, start_s: float, stop_s: float, rng: np.random.Generator
+    ) -> Floats:
+        """Return the times in [``start_s``, ``stop_s``), ascending."""
+
+
+MODELS: Mapping[str, UpdateModel] = MappingProxyType(
+    {"poisson": poisson_events, "bursts": burst_events, "drift": drifting_events}
+)
+"""The models that ``model_trace`` knows, by name."""
+
+
+def model_trace(
+    name: str,
+    *,
+    sources: int,
+    weeks: float,
+    rng: np.random.Generator,
+    rate_per_week: float = 10.0,
+    exponent: float = 1.0,
+    week: Week | None = None,
+) -> Trace:
+    """Return a trace of synthetic sources, from ``MONDAY_S`` on; sources named after their model and rank.
+
+    Parameters
+    ----------
+    name
+        A name of ``MODELS``, or several joined by ``+``, which share the sources evenly, the first ones one more.
+    weeks
+        How long the trace is.
+    rate_per_week
+        Mean number of updates of a source in a week.
+    exponent
+        Of the rates of each model's sources: proportional to ``1 / rank ** exponent``.
+    week
+        Shape that all sources share; ``working_week()`` where there is none.
+
+    Raises
+    ------
+    ModelError
+        A name is not known, and the message lists those that are; or there are fewer sources than models, or no time.
+
+    Examples
+    --------
+    >>> rng = np.random.Generator(np.random.PCG64(1))
+    >>> trace = model_trace("poisson+bursts", sources=3, weeks=2, rng=rng)
+    >>> trace.sources, len(trace) > 20
+    (('poisson0000', 'poisson0001', 'bursts0000'), True)
+    >>> model_trace("poison", sources=3, weeks=2, rng=rng)
+    Traceback (most recent call last):
+        ...
+    proxyd.errors.ModelError: there is no update model 'poison'; there are bursts, drift and poisson
+    """
+    names = [part.strip() for part in name.split("+")]
+    for part in names:
+        if part not in MODELS:
+            raise ModelError(f"there is no update model {part!r}; there are bursts, drift and poisson")
+    if sources < len(names) or weeks <= 0 or rate_per_week <= 0:
+        raise ModelError("each model needs at least one source, a rate and some weeks")
+    shape = working_week() if week is None else week
+    found: dict[str, Floats] = {}
+    for place, part in enumerate(names):
+        count = len(range(place, sources, len(names)))
+        rates = zipf_rates(count, exponent=exponent, total_per_s=count * rate_per_week / WEEK_S)
+        ranks = sum(known.startswith(part) for known in found)
+        for rank, rate in enumerate(rates.tolist(), ranks):
+            times = MODELS[part](rate, shape, start_s=MONDAY_S, stop_s=MONDAY_S + weeks * WEEK_S, rng=rng)
+            found[f"{part}{rank:04d}"] = times
+    return Trace(tuple(found), tuple(found.values()))

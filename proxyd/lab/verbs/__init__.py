@@ -1,0 +1,1 @@
+"""The verbs simulate, solve and reproduce. They need no daemon."""

@@ -1,0 +1,145 @@
+"""What is replayed: the events of a trace, or of a model of one."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyd.config import load
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.rates.week_bins import WEEK_S
+from proxyd.errors import InvalidScheduleError, NotFoundError, TraceError
+from proxyd.lab.replay.history import Past, middle_of, past_of
+from proxyd.lab.traces.trace import Trace, parse_trace
+from proxyd.lab.traces.update_models import model_trace
+from proxyd.store import read_past
+
+_MODEL_WEEKS = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Given:
+    """Events, and what goes with them.
+
+    Parameters
+    ----------
+    start_s, stop_s
+        The test; ``start_s`` begins a chronon.
+    known_from_s
+        Since when each source's events are known; since the first of all where ``None``.
+    probes_per_source_week
+        Budget where none is asked for.
+    facts, notes
+        How well the events are known: for JSON, and for people.
+    """
+
+    trace: Trace
+    start_s: float
+    stop_s: float
+    known_from_s: NDArray[np.float64] | None = None
+    probes_per_source_week: float | None = None
+    facts: Mapping[str, object] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def history_start_s(self) -> float:
+        """When the history begins, not after the test."""
+        known_s = self.trace.start_s if self.known_from_s is None else float(self.known_from_s.min())
+        return min(known_s, self.start_s)
+
+
+def given_events(options: argparse.Namespace, grid: ChrononGrid) -> Given:
+    """Return the events of a trace, or of a model of one."""
+    trace = _trace(options)
+    start_s = begin_s(options.test_from, trace.stop_s, lambda: (trace.start_s + trace.stop_s) / 2)
+    return Given(trace, grid.start_s(grid.chronon_at(start_s)), trace.stop_s)
+
+
+def _trace(options: argparse.Namespace) -> Trace:
+    if options.trace is None:
+        rng = np.random.Generator(np.random.PCG64(options.seed))
+        return model_trace(options.model, sources=options.sources, weeks=_MODEL_WEEKS, rng=rng)
+    try:
+        with options.trace.open(newline="", encoding="utf-8-sig") as lines:
+            return parse_trace(lines, name=str(options.trace))
+    except (OSError, UnicodeDecodeError) as error:
+        raise TraceError(f"it cannot be read ({error})", file=str(options.trace), line=1) from error
+
+
+def begin_s(text: str | None, stop_s: float, usual_s: Callable[[], float]) -> float:
+    """Return when the test begins, in unix seconds; times without a zone are UTC."""
+    if text is None:
+        return usual_s()
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidScheduleError(f"--test-from {text!r} is not an ISO date; write 2025-08-18") from None
+    start_s = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if start_s > stop_s:
+        last = datetime.fromtimestamp(stop_s, UTC).date()
+        raise InvalidScheduleError(f"--test-from {text} lies behind the last event ({last}); choose an earlier date")
+    return start_s
+
+
+_HOUR_S = 3600.0
+
+
+def from_database(options: argparse.Namespace, grid: ChrononGrid) -> Given:
+    """Return the events that the daemon saw."""
+    settings = load(options.config, database=options.from_database or None)
+    name, kept_s = settings.database, settings.retention
+    if settings.database_path is None:
+        raise NotFoundError(
+            f"{settings.database_shown}: only a file can be replayed; make one with `proxyd backup FILE`"
+        )
+    seen = read_past(settings.database_path)
+
+    def middle_s() -> float:
+        return middle_of(seen, retention_s=kept_s, name=name)
+
+    stop_s = max((source.watched_s for source in seen), default=np.inf)
+    start_s = grid.start_s(grid.chronon_at(begin_s(options.test_from, stop_s, middle_s)))
+    past = past_of(seen, start_s, retention_s=kept_s, name=name)
+    made = past.probes_per_source_week(least_gap_s=settings.source_spacing, most_per_s=settings.budget.mean_per_s)
+    weekly = min(made, WEEK_S / grid.length_s)  # a replayed source is probed once a chronon at most
+    notes = _notes(past, made, grid)
+    return Given(past.trace, start_s, past.stop_s, past.known_from_s, weekly, _facts(past, made), notes)
+
+
+def _facts(past: Past, made: float) -> dict[str, object]:
+    return {
+        "own_mean_delay_s": past.own_delay_s,
+        "own_median_delay_s": past.own_median_s,
+        "own_probes_per_source_week": made,
+        "events": past.replayed,
+        "events_without_time": past.placed,
+        "sources": len(past.trace.sources),
+        "sources_left_out": past.left_out,
+        "lost_events": past.lost,
+    }
+
+
+def _notes(past: Past, made: float, grid: ChrononGrid) -> tuple[str, ...]:
+    own, median = past.own_delay_s / _HOUR_S, past.own_median_s / _HOUR_S
+    saw = f"The daemon itself saw these events after {own:.2f} h on the average (median {median:.2f} h)"
+    notes = [f"{saw}, with about {made:.1f} probes a source and week."]
+    if made * grid.length_s > WEEK_S:
+        minutes = grid.length_s / 60
+        notes.append(f"Replayed policies probe a source once in {minutes:g} min at most; try --slot 5m for more.")
+    if past.placed:
+        notes.append(
+            f"{past.placed} of {past.replayed} events have no time of their own: each is placed between the probe that"
+            f" saw it and the one before, {past.placed_wait_s / _HOUR_S:.2f} h earlier on the average; so coarse are"
+            " their delays."
+        )
+    if past.left_out:
+        since = datetime.fromtimestamp(past.start_s, UTC).strftime("%Y-%m-%dT%H:%MZ")
+        notes.append(f"Sources left out: {past.left_out}, not watched both before and after {since}.")
+    if past.lost >= 1:
+        notes.append(f"About {past.lost:.0f} more events were lost unseen since first contact; no replay finds them.")
+    return tuple(notes)

@@ -1,0 +1,175 @@
+"""Frequencies and cycles of many sources, under the objectives that `solve` knows."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxyd.core.planning.policies.detection_frequencies import paper_bound, periodic_cost, tight_bound
+from proxyd.errors import InvalidScheduleError
+from proxyd.lab.algorithms.probe_cycles import golden, improved_powers, powers_of_two
+from proxyd.lab.algorithms.robot_frequencies import (
+    GammaAccess,
+    RobotFrequencies,
+    cycle_staleness,
+    evenly_spaced,
+    randomised,
+)
+from proxyd.lab.verbs.csv_files import Rates
+from proxyd.terminal.tables import number
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+_MOST_PLACES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frequencies:
+    """How often to probe each source, and the objective's value."""
+
+    objective: str
+    names: tuple[str, ...]
+    per_step: Floats
+    value: float
+    bounds: dict[str, float]
+    terms: dict[str, object]
+    text: str
+
+    def to_json(self) -> dict[str, object]:
+        """Return what ``--json`` prints."""
+        total = float(self.per_step.sum())
+        listed = [
+            {"source": name, "frequency": frequency, "share": frequency / total}
+            for name, frequency in zip(self.names, self.per_step.tolist(), strict=True)
+        ]
+        return {
+            "objective": self.objective,
+            "frequencies": listed,
+            "value": self.value,
+            "bounds": self.bounds,
+            **self.terms,
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cycle:
+    """An order of probes that repeats, ``None`` for an idle place, with its cost and what no order can beat."""
+
+    objective: str
+    method: str
+    places: list[str | None]
+    cost: float
+    bound: float
+    terms: dict[str, object]
+    text: str
+
+    @property
+    def ratio(self) -> float:
+        """The cost over the bound."""
+        return self.cost / self.bound if self.bound > 0 else 1.0
+
+    def to_json(self) -> dict[str, object]:
+        """Return what ``--json`` prints."""
+        return {
+            "objective": self.objective,
+            "method": self.method,
+            "cycle": self.places,
+            "length": len(self.places),
+            "cost": self.cost,
+            "bound": self.bound,
+            "ratio": self.ratio,
+            **self.terms,
+        }
+
+
+def solve_frequencies(rates: Rates, options: argparse.Namespace) -> Frequencies:
+    """Return the best frequencies under ``options.objective``, at ``options.budget`` probes a step."""
+    if options.objective == "detection":
+        worth = _worth(rates)
+        bound = tight_bound(worth, options.budget)
+        text = f"detection: at best {number(bound.cost)} items undiscovered on average (the tight bound)"
+        bounds = {"tight": bound.cost, "paper": paper_bound(worth, options.budget)}
+        return Frequencies("detection", rates.names, bound.frequencies, bound.cost, bounds, {}, text)
+    found, even, terms = _robot(rates, options)
+    kind = "accesses drawn at random" if options.objective == "randomised" else "accesses evenly spaced"
+    text = f"{options.objective}: cost {number(found.cost)} with {kind}; {_access_text(options)}"
+    return Frequencies(
+        options.objective, rates.names, found.frequencies * options.budget, found.cost, {"even": even.cost}, terms, text
+    )
+
+
+def solve_cycle(rates: Rates, options: argparse.Namespace) -> Cycle:
+    """Return the cycle that ``options.method`` makes, measured under ``options.objective``."""
+    if options.objective == "detection":
+        return _detection_cycle(rates, options)
+    found, even, terms = _robot(rates, options)
+    order = _order(found.frequencies**2, found.frequencies, 1, options)
+    costs = rates.rates if rates.weights is None else rates.weights
+    stale = cycle_staleness(rates.rates, _access(options), order)
+    cycle = Cycle(options.objective, options.method, _named(order, rates), float(costs @ stale), even.cost, terms, "")
+    return _described(cycle, f"cost {number(cycle.cost)}; {_access_text(options)}")
+
+
+def _detection_cycle(rates: Rates, options: argparse.Namespace) -> Cycle:
+    if options.budget != int(options.budget):
+        raise InvalidScheduleError(f"--budget {options.budget:g}: a cycle needs a whole number of probes a step")
+    worth, c = _worth(rates), int(options.budget)
+    bound = tight_bound(worth, c)
+    order = _order(worth, bound.frequencies, c, options)
+    cost = periodic_cost(worth, order, c)
+    if cost == inf:
+        raise InvalidScheduleError("a source never comes in a cycle of this --length; make it longer")
+    terms: dict[str, object] = {"probes_per_step": c, "paper_bound": paper_bound(worth, c)}
+    cycle = Cycle("detection", options.method, _named(order, rates), cost, bound.cost, terms, "")
+    return _described(cycle, f"{number(cost)} items undiscovered on average")
+
+
+def _order(worth: Floats, frequencies: Floats, c: int, options: argparse.Namespace) -> Ints:
+    """Return the order of sources; ``worth`` are rates whose roots are in proportion to what powers of two round."""
+    if options.method == "powers":
+        return powers_of_two(worth)
+    if options.method == "powers-improved":
+        return improved_powers(worth, c)
+    length = options.length
+    if length is None:
+        least = float(frequencies[frequencies > 0].min() / frequencies.sum())
+        length = min(np.ceil(1 / least), _MOST_PLACES)
+    if not 1 <= length <= _MOST_PLACES:
+        raise InvalidScheduleError(f"--length {length}: it must lie between 1 and {_MOST_PLACES}")
+    if length < np.count_nonzero(frequencies):
+        raise InvalidScheduleError(f"--length {length}: there are {np.count_nonzero(frequencies)} sources to be probed")
+    return golden(frequencies, int(length))
+
+
+def _robot(rates: Rates, options: argparse.Namespace) -> tuple[RobotFrequencies, RobotFrequencies, dict[str, object]]:
+    """Return the frequencies asked for, the evenly spaced ones, which bound every order, and what was assumed."""
+    access = _access(options)
+    even = evenly_spaced(rates.rates, access, rates.weights)
+    found = randomised(rates.rates, access, rates.weights) if options.objective == "randomised" else even
+    terms: dict[str, object] = {"access": {"distribution": options.access, "mean": access.mean}}
+    return found, even, terms
+
+
+def _access(options: argparse.Namespace) -> GammaAccess:
+    return GammaAccess(1 / options.budget, 1.0 if options.access == "exponential" else inf)
+
+
+def _access_text(options: argparse.Namespace) -> str:
+    return f"{options.access} access times of mean {1 / options.budget:g}"
+
+
+def _worth(rates: Rates) -> Floats:
+    return rates.rates if rates.weights is None else rates.rates * rates.weights
+
+
+def _named(order: Ints, rates: Rates) -> list[str | None]:
+    return [rates.names[source] if source >= 0 else None for source in order.tolist()]
+
+
+def _described(cycle: Cycle, text: str) -> Cycle:
+    text = f"{text}; {number(cycle.ratio)} of the bound {number(cycle.bound)}"
+    return Cycle(cycle.objective, cycle.method, cycle.places, cycle.cost, cycle.bound, cycle.terms, text)

@@ -1,0 +1,190 @@
+"""Tokens that space the requests to a host, and turns that let few of them run at once."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from proxyd.core.politeness import PolitenessBudget, ProbeLog
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from types import TracebackType
+
+    from proxyd.ports import Clock
+
+_SWEEP_AT = 1024
+
+
+@dataclass(slots=True)
+class _Lane:
+    """One host: who holds the lock is next, and ``leaving`` until its request was sent.
+
+    ``users`` counts who runs, the holder and the queue.
+    """
+
+    slots: asyncio.Semaphore
+    log: ProbeLog
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    leaving: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+
+    @property
+    def granted_s(self) -> float | None:
+        """When the last token was given out."""
+        return self.log.starts_s[-1] if self.log.starts_s else None
+
+    def leave(self) -> None:
+        """Give the place back."""
+        self.slots.release()
+        self.users -= 1
+
+
+@dataclass(slots=True)
+class Turn:
+    """A place at a host, given back when its ``with`` block ends."""
+
+    lane: _Lane
+    clock: Clock
+    is_leaving: bool = False
+
+    def sent(self) -> None:
+        """Note that the request left now: the next one's spacing counts from here, however long connecting took.
+
+        Until then no other turn gets its token. Where a request is sent again, the token of the newest is moved.
+        """
+        self.lane.log.move_last(self.clock.monotonic_s())
+        self.let_next()
+
+    def let_next(self) -> None:
+        """Let the next turn get its token."""
+        if self.is_leaving:
+            self.is_leaving = False
+            self.lane.leaving.release()
+
+    def leave(self) -> None:
+        """Give the place back."""
+        self.let_next()
+        self.lane.leave()
+
+    def __enter__(self) -> Self:
+        """Return itself: the place is taken already."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.leave()
+
+
+class HostTokens:
+    """Spaces the requests to one host, first come, first served.
+
+    Parameters
+    ----------
+    spacing_s
+        Least time between the starts of two requests to the same host.
+    probes, window_s
+        Most starts in any such time; ``None`` where only the spacing counts.
+    concurrency
+        Most turns at one host at once; tokens alone are not limited by it.
+    idle_s
+        A host nobody asked for in this time may be forgotten; memory grows with the hosts of that time only.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        spacing_s: float,
+        *,
+        probes: int | None = None,
+        window_s: float = 0.0,
+        concurrency: int = 1,
+        idle_s: float = 600.0,
+    ) -> None:
+        self._clock = clock
+        self._concurrency = concurrency
+        self._budget = PolitenessBudget(spacing_s, probes, window_s)
+        self._keep_s = max(idle_s, spacing_s, window_s)
+        self._lanes: dict[str, _Lane] = {}
+        self._sweep_at = _SWEEP_AT
+
+    def __len__(self) -> int:
+        """Return how many hosts are remembered."""
+        return len(self._lanes)
+
+    async def take(self, host: str, spacing_s: float = 0.0) -> None:
+        """Wait until a request to ``host`` may start, then return: the token is spent.
+
+        ``spacing_s`` asks for more than the general spacing before this request. A caller that is cancelled while
+        it waits gives up its place and spends nothing.
+        """
+        self._keep_s = max(self._keep_s, spacing_s)
+        lane = self._lane(_canonical(host))
+        lane.users += 1
+        try:
+            async with lane.lock:
+                await self._wait(lane, spacing_s)
+                lane.log.record(self._clock.monotonic_s())
+        finally:
+            lane.users -= 1
+
+    async def enter(self, host: str, spacing_s: float = 0.0) -> Turn:
+        """Wait for a place at ``host`` and its token; the place is held until the turn's ``with`` block ends.
+
+        Nobody may wait for another turn inside the block: two callers would wait for each other. The next one waits for
+        its token until this request was ``sent``, or two that are slow to connect would leave together.
+        """
+        lane = self._lane(_canonical(host))
+        lane.users += 1
+        try:
+            await lane.slots.acquire()
+        except BaseException:
+            lane.users -= 1
+            raise
+        turn = Turn(lane, self._clock)
+        try:
+            await lane.leaving.acquire()
+            turn.is_leaving = True
+            await self.take(host, spacing_s)
+        except BaseException:
+            turn.leave()
+            raise
+        return turn
+
+    @asynccontextmanager
+    async def turn(self, host: str, spacing_s: float = 0.0) -> AsyncIterator[None]:
+        """Hold a turn at ``host`` while the block runs; the next one's spacing counts from the beginning of this."""
+        with await self.enter(host, spacing_s) as turn:
+            turn.let_next()
+            yield
+
+    async def _wait(self, lane: _Lane, spacing_s: float) -> None:
+        earliest_s = lane.log.earliest_s()
+        if lane.granted_s is not None:
+            earliest_s = max(earliest_s, lane.granted_s + spacing_s)
+        while (left_s := earliest_s - self._clock.monotonic_s()) > 0:
+            await self._clock.sleep(left_s)
+
+    def _lane(self, host: str) -> _Lane:
+        lane = self._lanes.get(host)
+        if lane is None:
+            if len(self._lanes) >= self._sweep_at:
+                self._forget_idle()
+            lane = self._lanes[host] = _Lane(asyncio.Semaphore(self._concurrency), ProbeLog(self._budget))
+        return lane
+
+    def _forget_idle(self) -> None:
+        before_s = self._clock.monotonic_s() - self._keep_s
+        self._lanes = {host: lane for host, lane in self._lanes.items() if not _is_idle(lane, before_s)}
+        self._sweep_at = max(_SWEEP_AT, 2 * len(self._lanes))
+
+
+def _is_idle(lane: _Lane, before_s: float) -> bool:
+    return lane.users == 0 and (lane.granted_s is None or lane.granted_s <= before_s)
+
+
+def _canonical(host: str) -> str:
+    return host.rstrip(".").lower()

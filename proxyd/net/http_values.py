@@ -1,0 +1,125 @@
+"""Small readings of HTTP shared by everything that sends requests."""
+
+from __future__ import annotations
+
+import math
+import re
+from email.utils import mktime_tz, parsedate_tz
+from typing import TYPE_CHECKING
+
+import aiohttp
+
+from proxyd.net.safe_text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_SECONDS = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
+_LONGEST_WAIT_S = 366 * 86400.0
+
+
+def http_date_s(text: str) -> float | None:
+    """Return the unix seconds of an HTTP date, or ``None``.
+
+    >>> http_date_s("Sun, 06 Nov 1994 08:49:37 GMT")
+    784111777.0
+    >>> http_date_s("soon")
+    """
+    try:
+        parts = parsedate_tz(text)
+        return None if parts is None else float(mktime_tz(parts))
+    except (ValueError, OverflowError, TypeError, IndexError):
+        return None
+
+
+def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
+    """Return the seconds a response asks to wait, or ``None``; never negative, never above a year.
+
+    A date is measured from the response's own ``Date``, so that a server whose clock is wrong is still understood.
+
+    >>> retry_after_s({"Retry-After": "120"}, now_s=0.0)
+    120.0
+    >>> later = {"Retry-After": "Sun, 06 Nov 1994 08:49:37 GMT"}
+    >>> retry_after_s(later | {"Date": "Sun, 06 Nov 1994 08:49:30 GMT"}, now_s=0.0)
+    7.0
+    >>> retry_after_s({"Retry-After": "soon"}, now_s=0.0)
+    """
+    text = headers.get("Retry-After", "").strip()
+    if _SECONDS.fullmatch(text):
+        return min(float(text), _LONGEST_WAIT_S)
+    until_s = http_date_s(text) if text else None
+    if until_s is None:
+        return None
+    from_s = http_date_s(headers.get("Date", ""))
+    wait_s = until_s - (now_s if from_s is None else from_s)
+    return min(max(0.0, wait_s), _LONGEST_WAIT_S) if math.isfinite(wait_s) else None
+
+
+def fresh_for_s(headers: Mapping[str, str], now_s: float) -> float | None:
+    """Return for how many seconds a response says that it stays fresh, or ``None``; never negative, at most a year.
+
+    ``max-age`` less ``Age`` before ``Expires``; a response that must be asked for each time is fresh for 0 s. An
+    ``Expires`` is measured from the response's own ``Date``, and one that is no date is in the past (RFC 9111, 4.2).
+
+    >>> fresh_for_s({"Cache-Control": "public, max-age=600", "Age": "100"}, now_s=0.0)
+    500.0
+    >>> fresh_for_s({"Cache-Control": "no-cache, max-age=600"}, now_s=0.0)
+    0.0
+    >>> fresh_for_s({"Expires": "0"}, now_s=0.0)
+    0.0
+    >>> fresh_for_s({}, now_s=0.0)
+    """
+    directives = _directives(headers.get("Cache-Control", ""))
+    if "no-cache" in directives or "no-store" in directives:
+        return 0.0
+    longest = directives.get("max-age")
+    if longest is not None and _SECONDS.fullmatch(longest):
+        age = headers.get("Age", "").strip()
+        passed = float(age) if _SECONDS.fullmatch(age) else 0.0
+        return min(max(0.0, float(longest) - passed), _LONGEST_WAIT_S)
+    if "Expires" not in headers:
+        return None
+    until_s = http_date_s(headers["Expires"])
+    from_s = http_date_s(headers.get("Date", ""))
+    wait_s = 0.0 if until_s is None else until_s - (now_s if from_s is None else from_s)
+    return min(max(0.0, wait_s), _LONGEST_WAIT_S) if math.isfinite(wait_s) else 0.0
+
+
+def _directives(text: str) -> dict[str, str]:
+    """Return the directives of a Cache-Control header; of those that come twice the first."""
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        found.setdefault(name.strip().lower(), value.strip().strip('"'))
+    return found
+
+
+def describe(error: BaseException) -> str:
+    """Return one line that says what went wrong with a connection, without addresses: they may hold secrets."""
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return one_line(f"the proxy answered {error.status} {error.message}")
+    if isinstance(error, aiohttp.ClientResponseError):
+        return one_line(f"{error.status}, {error.message}")
+    if isinstance(error, aiohttp.InvalidURL):
+        return "the address cannot be read"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return one_line(f"{error.host}: {error.os_error.strerror or error.os_error}")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return one_line(f"{error.host}: {error.os_error}")
+    return one_line(str(error)) or type(error).__name__
+
+
+async def read_some(response: aiohttp.ClientResponse, limit: int) -> bytes:
+    """Return the decoded body, at most ``limit + 1`` bytes of it, without reading further.
+
+    More than ``limit`` bytes means that the body is longer than allowed.
+    """
+    pieces: list[bytes] = []
+    room = limit + 1
+    while room > 0:
+        piece = await response.content.read(min(room, 65_536))
+        if not piece:
+            break
+        pieces.append(piece)
+        room -= len(piece)
+    return b"".join(pieces)

@@ -1,0 +1,1 @@
+"""The channels that deliver messages: webhook, mail and apprise."""

@@ -1,0 +1,112 @@
+"""Mail over SMTP: a notification as a text, its Message-ID the same on every attempt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.message import EmailMessage
+from email.policy import SMTP
+from typing import Literal
+
+import aiosmtplib
+
+from proxyd.errors import DeliveryError
+from proxyd.net import one_line
+from proxyd.notify.message_forms import plain_text, sent_at, subject
+from proxyd.ports import Message
+
+_CONNECTIONS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class MailSettings:
+    """How mail is handed over; ``host`` is empty where there is no server."""
+
+    host: str
+    port: int
+    tls: Literal["starttls", "tls", "none"]
+    sender: str
+    timeout_s: float
+    user: str = ""
+    password: str = ""
+
+    def __repr__(self) -> str:
+        """Return a text without the password."""
+        return f"MailSettings({self.host}:{self.port}, {self.tls}, {self.sender})"
+
+
+class MailChannel:
+    """Hands mails over to one SMTP server, few at once; it does not retry."""
+
+    def __init__(self, settings: MailSettings) -> None:
+        self._settings = settings
+        self._turns = asyncio.Semaphore(_CONNECTIONS)
+
+    async def deliver(self, message: Message) -> str:
+        """Return what the server said once it took the mail.
+
+        Raises
+        ------
+        DeliveryError
+            A refusal for good (5xx) of the recipient or the text is not retryable; everything else is: a server that
+            refuses us, or that is not set, is put right without the receiver.
+        """
+        settings = self._settings
+        if not settings.host:
+            raise DeliveryError("no mail can be sent: set smtp and mail_from, and restart")
+        mail = compose(message, settings.sender)
+        async with self._turns:
+            with _smtp_errors(settings.timeout_s):
+                async with asyncio.timeout(settings.timeout_s):
+                    return await self._send(mail)
+
+    async def _send(self, mail: EmailMessage) -> str:
+        settings = self._settings
+        _, said = await aiosmtplib.send(
+            mail,
+            hostname=settings.host,
+            port=settings.port,
+            username=settings.user or None,
+            password=settings.password or None,
+            use_tls=settings.tls == "tls",
+            start_tls=settings.tls == "starttls",
+            timeout=settings.timeout_s,
+        )
+        return one_line(f"the mail server took it: {said}")
+
+
+def compose(message: Message, sender: str) -> EmailMessage:
+    """Return the mail of a message, with a Message-ID that repetitions share."""
+    mail = EmailMessage(policy=SMTP)
+    mail["From"] = sender
+    mail["To"] = message.endpoint
+    mail["Subject"] = subject(message.rule, message.body)
+    mail["Date"] = sent_at(message.body)
+    mail["Message-ID"] = f"<{message.message_id}@{sender.rpartition('@')[2].strip('<> ')}>"
+    mail["Auto-Submitted"] = "auto-generated"
+    mail.set_content(plain_text(message.rule, message.body))
+    return mail
+
+
+@contextmanager
+def _smtp_errors(timeout_s: float) -> Iterator[None]:
+    """Turn what the SMTP client raises into DeliveryError."""
+    try:
+        yield
+    except aiosmtplib.SMTPRecipientsRefused as error:
+        raise _refusal(error.recipients[0]) from error
+    except aiosmtplib.SMTPDataError as error:
+        raise _refusal(error) from error
+    except aiosmtplib.SMTPAuthenticationError as error:
+        raise DeliveryError(f"the mail server refused user or password: {error.code}") from None  # may echo them
+    except (TimeoutError, aiosmtplib.SMTPTimeoutError) as error:
+        raise DeliveryError(f"the mail server did not answer within {timeout_s:g} s") from error
+    except (aiosmtplib.SMTPException, OSError, ValueError) as error:
+        raise DeliveryError(one_line(f"the mail server failed: {error}")) from error
+
+
+def _refusal(error: aiosmtplib.SMTPResponseException) -> DeliveryError:
+    text = one_line(f"the mail server answered {error.code}: {error.message}")
+    return DeliveryError(text, retryable=error.code < 500)

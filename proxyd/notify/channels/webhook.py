@@ -1,0 +1,239 @@
+"""Webhooks as Standard Webhooks 1.0.0 describes them: one signed POST, judged by its status."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import aiohttp
+from standardwebhooks import Webhook
+from yarl import URL
+
+from proxyd.core.model.profile import WebhookForm
+from proxyd.errors import BlockedAddressError, DeliveryError
+from proxyd.net import describe, one_line, read_some, refusal_in, retry_after_s
+from proxyd.notify.message_forms import event_type
+from proxyd.tracing import NO_TRACES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from proxyd.core.model.profile import SecretRef
+    from proxyd.net import Guard, HostTokens
+    from proxyd.ports import Clock, ResolveSecret
+    from proxyd.tracing import Tracer
+
+_DETAIL_BYTES = 4096
+_SEPARATORS = re.compile(r"[\s,]+")
+
+
+class EndpointGoneError(DeliveryError):
+    """The receiver answered 410: it wants no more notifications here."""
+
+    disables = True
+
+
+class MissingSecretError(DeliveryError):
+    """The secret is not set."""
+
+
+def known_secret(resolve: ResolveSecret, ref: SecretRef) -> bytes:
+    """Return a secret that is set, else raise ``MissingSecretError``."""
+    secret = resolve(ref)
+    if secret is None:
+        raise MissingSecretError(f"secret {ref.name} is not set: set it and restart")
+    return secret
+
+
+class WebhookChannel:
+    """Delivers notifications by signed POST requests; it neither retries nor follows redirects.
+
+    Parameters
+    ----------
+    tokens
+        Spaces the requests to one host, where given; waiting for them does not count towards ``timeout_s``.
+    timeout_s
+        Connecting, sending and reading the answer together.
+    tracer
+        Says which step of a trace a request belongs to; receivers are told by ``traceparent``.
+    """
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        guard: Guard,
+        clock: Clock,
+        *,
+        tokens: HostTokens | None = None,
+        timeout_s: float = 15.0,
+        tracer: Tracer = NO_TRACES,
+    ) -> None:
+        self._session = session
+        self._guard = guard
+        self._clock = clock
+        self._tokens = tokens
+        self._timeout_s = timeout_s
+        self._tracer = tracer
+
+    async def deliver(
+        self,
+        notification_id: str,
+        url: str,
+        secret: bytes | str,
+        body: bytes,
+        attempt_time_s: float,
+        *,
+        form: WebhookForm = WebhookForm.STANDARD,
+    ) -> str:
+        """Return what the receiver said when it has accepted ``body`` with a status of the 200s.
+
+        Parameters
+        ----------
+        notification_id
+            The same on every attempt, so that receivers can tell repetitions.
+        secret
+            ``whsec_`` and base64, or any other text or bytes, used as they are; several, separated by white space or
+            commas, all sign while one takes the place of another.
+        attempt_time_s
+            Unix seconds for ``webhook-timestamp``; receivers refuse old ones, so each attempt has its own.
+        form
+            Which headers sign it; ``body`` is sent as it is.
+
+        Raises
+        ------
+        EndpointGoneError
+            The receiver answered 410.
+        DeliveryError
+            Anything else went wrong; ``retryable`` says whether trying again can help.
+        """
+        headers = _headers(notification_id, secret, body, attempt_time_s, form)
+        if context := self._tracer.context():
+            headers["traceparent"] = context
+        target = self._target(url)
+        if self._tokens is not None:
+            await self._tokens.take(target.raw_host or "")
+        async with (
+            _client_errors(self._timeout_s),
+            asyncio.timeout(self._timeout_s),
+            self._session.post(target, data=body, headers=headers, allow_redirects=False) as response,
+        ):
+            return await self._judge(response)
+
+    def _target(self, url: str) -> URL:
+        try:
+            target = URL(url)
+            self._guard.check_url(target)
+        except BlockedAddressError as error:
+            raise DeliveryError(error.message, retryable=False) from error
+        except ValueError as error:
+            raise DeliveryError("the URL cannot be read", retryable=False) from error
+        return target
+
+    async def _judge(self, response: aiohttp.ClientResponse) -> str:
+        if 200 <= response.status < 300:
+            return f"the receiver answered {response.status}"
+        if response.status == 410:
+            raise EndpointGoneError(retryable=False)
+        raise DeliveryError(
+            f"the receiver answered {response.status}{await _excerpt(response)}",
+            retryable=True,
+            retry_after_s=retry_after_s(response.headers, self._clock.time_s()),
+        )
+
+
+def signing_keys(secret: bytes | str) -> list[bytes]:
+    """Return the keys of a secret, which may hold several values while one takes the place of another.
+
+    What is no text is one key as it is.
+
+    >>> signing_keys("whsec_c2VjcmV0"), signing_keys("new, old")
+    ([b'secret'], [b'new', b'old'])
+    """
+    raw = secret.encode() if isinstance(secret, str) else secret
+    try:
+        parts = [part.encode() for part in _SEPARATORS.split(raw.decode()) if part]
+    except UnicodeDecodeError:
+        parts = [raw]
+    if not parts:
+        raise DeliveryError("the webhook's secret is empty", retryable=False)
+    return [_key(part) for part in parts]
+
+
+def _key(raw: bytes) -> bytes:
+    key = _from_base64(raw.removeprefix(b"whsec_")) if raw.startswith(b"whsec_") else raw
+    if not key:
+        raise DeliveryError("the webhook's secret is empty", retryable=False)
+    return key
+
+
+def _from_base64(text: bytes) -> bytes:
+    try:
+        return base64.b64decode(text + b"=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        # the cause would show the secret
+        raise DeliveryError("the webhook's secret is not base64 after whsec_", retryable=False) from None
+
+
+def _headers(
+    notification_id: str, secret: bytes | str, body: bytes, attempt_time_s: float, form: WebhookForm
+) -> dict[str, str]:
+    keys = signing_keys(secret)
+    if form is WebhookForm.GITHUB:
+        return {
+            "Content-Type": "application/json",
+            "X-GitHub-Event": event_type(body),
+            "X-GitHub-Delivery": notification_id,
+            "X-Hub-Signature-256": "sha256=" + hmac.new(keys[0], body, hashlib.sha256).hexdigest(),
+        }
+    when = datetime.fromtimestamp(int(attempt_time_s), UTC)  # the library takes any other zone for UTC
+    text = body.decode()
+    is_event = form is WebhookForm.CLOUDEVENTS
+    return {
+        "Content-Type": "application/cloudevents+json" if is_event else "application/json",
+        "webhook-id": notification_id,
+        "webhook-timestamp": str(int(attempt_time_s)),
+        "webhook-signature": " ".join(Webhook(key).sign(notification_id, when, text) for key in keys),
+    }
+
+
+async def _excerpt(response: aiohttp.ClientResponse) -> str:
+    """Return the beginning of the answer for people, or ``""``; trouble while reading it changes nothing."""
+    try:
+        data = await read_some(response, _DETAIL_BYTES - 1)
+    except aiohttp.ClientError:
+        return ""
+    text = one_line(_without(response.url, data.decode("utf-8", "replace")), 200)
+    return f": {text}" if text else ""
+
+
+def _without(url: URL, text: str) -> str:
+    """Return a text without what an address holds beyond its host: many who answer repeat it, and it may be secret.
+
+    >>> _without(URL("https://r.example/hook?token=abcdef"), "no such page: /hook?token=abcdef")
+    'no such page: [hidden]'
+    """
+    told = {url.raw_path_qs, url.path_qs, url.raw_path, url.path, url.raw_query_string, *url.query.values()}
+    for part in sorted(told, key=len, reverse=True):
+        text = text.replace(part, "[hidden]") if len(part) > 3 else text
+    return text
+
+
+@asynccontextmanager
+async def _client_errors(timeout_s: float) -> AsyncIterator[None]:
+    """Turn what the HTTP client raises into DeliveryError."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise DeliveryError(f"no answer within {timeout_s:g} s") from error
+    except (aiohttp.ClientError, OSError, UnicodeError) as error:
+        refused = refusal_in(error)
+        if refused is not None:
+            raise DeliveryError(refused.message, retryable=False) from error
+        raise DeliveryError(describe(error)) from error

@@ -1,0 +1,109 @@
+"""From the bytes of a document to its items, as a page class reads it. Pure; run it in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TypeAlias
+
+from proxyd.core.model.item import Item
+from proxyd.core.model.profile import PageClass, Reader
+from proxyd.core.model.text_blocks import BLOCK_GAP
+from proxyd.probing.charsets import GZIP, Kind, decoded
+from proxyd.probing.document_kinds import is_empty, is_web_page
+from proxyd.probing.document_texts import clean, digest
+from proxyd.probing.feeds.feed_items import ParsedFeed
+from proxyd.probing.feeds.feed_parser import parse_feed
+from proxyd.probing.pages.html_pages import page_blocks, parse_html_page
+from proxyd.probing.pages.json_pages import parse_json_page
+from proxyd.probing.pages.json_text import load_json, looks_like_json
+from proxyd.probing.pages.page_values import THE_PAGE, ParsedPage
+from proxyd.probing.probe_failures import EmptyDocumentError, UnreadableDocumentError
+
+LONGEST_PAGE = 262_144
+
+ParsedDocument: TypeAlias = ParsedFeed | ParsedPage
+
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
+_MARKUP = re.compile(r"\s*<(?:!|\?|[a-z])", re.IGNORECASE)
+_JSON_TYPE = re.compile(r"\s*[\w.-]+/(?:[\w.-]+\+)?json\b", re.IGNORECASE)
+_TEXT_TYPE = re.compile(r"\s*text/(?:plain|csv|markdown)\b", re.IGNORECASE)
+
+
+def parse_document(
+    body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None, /
+) -> ParsedDocument:
+    """Return what a class reads from a document; a feed where no class is given.
+
+    Raises
+    ------
+    FeedParseError
+        The document holds nothing of that kind.
+    """
+    if page_class is None or page_class.is_feed:
+        return parse_feed(body, content_type, url)
+    return parse_page(body, content_type, url, page_class)
+
+
+def parse_page(body: bytes, content_type: str | None, url: str, page_class: PageClass) -> ParsedPage:
+    """Return the items of a page: its rows, or the page itself as the only one.
+
+    Parameters
+    ----------
+    content_type, url
+        The header as received, and where the document came from in the end: relative links are made absolute with it.
+    page_class
+        A class that reads a page: fields with FROM, or the one field of the whole text.
+
+    Raises
+    ------
+    EmptyDocumentError, UnreadableDocumentError, SelectorError
+        The document holds nothing of what the class reads.
+    """
+    if is_empty(body):
+        raise EmptyDocumentError
+    if body.startswith(GZIP):
+        raise UnreadableDocumentError("this is gzip data that the server does not declare as such")
+    readers = {each.extraction.reader for each in page_class.fields if each.extraction}
+    if not readers:
+        return _whole_page(body, content_type, page_class)
+    if Reader.JSON in readers:
+        return parse_json_page(body, content_type, url, page_class)
+    if looks_like_json(body):
+        raise UnreadableDocumentError("this is JSON, not a web page")
+    return parse_html_page(_text(body, content_type), url, page_class)
+
+
+def _text(body: bytes, content_type: str | None) -> str:
+    text = decoded(body, content_type, Kind.HTML)
+    head = text[:4096]
+    if len(_CONTROL.findall(head)) * 50 > len(head):
+        raise UnreadableDocumentError("this is binary data, not text")
+    return text
+
+
+def _whole_page(body: bytes, content_type: str | None, page_class: PageClass) -> ParsedPage:
+    """Return the page as one item: its readable text by blocks, parted by empty lines."""
+    version, title, blocks = _blocks(body, content_type)
+    if not blocks:
+        raise UnreadableDocumentError("the page holds no readable text")
+    text = clean(BLOCK_GAP.join(blocks))
+    fields = {each.path.lower(): text[:LONGEST_PAGE] for each in page_class.fields}
+    item = Item(THE_PAGE, fields, None, digest([text]))
+    return ParsedPage((item,), version, title, truncated=len(text) > LONGEST_PAGE)
+
+
+def _blocks(body: bytes, content_type: str | None) -> tuple[str, str | None, list[str]]:
+    """Return what the document was read as, its title and its blocks: of JSON the lines of a canonical layout."""
+    if looks_like_json(body) or _JSON_TYPE.match(content_type or ""):
+        value = load_json(body, content_type)
+        try:
+            return "json", None, json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True).splitlines()
+        except RecursionError as error:
+            raise UnreadableDocumentError("the JSON document is nested too deeply") from error
+    text = _text(body, content_type)
+    if not _TEXT_TYPE.match(content_type or "") and (_MARKUP.match(text) or is_web_page(body)):
+        title, blocks = page_blocks(text)
+        return "html", title, blocks
+    lines = "\n".join(line.rstrip() for line in clean(text).splitlines())
+    return "text", None, [block.strip("\n") for block in re.split(r"\n{2,}", lines) if block.strip()]

@@ -1,0 +1,1 @@
+"""Readers of RSS, Atom, JSON Feed and sitemaps."""

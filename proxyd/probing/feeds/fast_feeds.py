@@ -1,0 +1,415 @@
+"""Clean feeds without feedparser: the same ``ParsedFeed``, or none where that is in doubt. Pure.
+
+Each rule here is one of feedparser's, of which element wins and of what becomes of its text. Where a rule of it is
+subtle the feed is declined; tests compare the two on every document that they can make.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from proxyd.probing.document_texts import MOST_ITEMS, capped, safe_link
+from proxyd.probing.feeds.fast_names import DeclinedError
+from proxyd.probing.feeds.fast_rows import ABOUT, Attributes, Row, Rows, rows_of
+from proxyd.probing.feeds.feed_dates import time_s
+from proxyd.probing.feeds.feed_items import (
+    Channel,
+    Entry,
+    ParsedFeed,
+    distinct,
+    identity_of,
+    number_of,
+    period_s,
+    self_link,
+    web_links,
+)
+
+_TYPES = frozenset({"text", "plain", "text/plain", "html", "text/html"})
+_PAGES = frozenset({"html", "text/html", "xhtml", "application/xhtml+xml"})
+_TIME = re.compile(
+    r"(?:[A-Z][a-z]{2}, )?\d{1,2} [A-Z][a-z]{2} \d{4} \d{2}:\d{2}(?::\d{2})? (?:[A-Z]{1,4}|[+-]\d{4})"
+    r"|\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})"
+)
+_MEDIA_SCHEME = "http://search.yahoo.com/mrss/category_schema"
+_KEYWORDS_SCHEME = "http://www.itunes.com/"
+
+
+def parse_clean_feed(body: bytes, content_type: str | None = None, url: str = "") -> ParsedFeed | None:
+    """Return the feed in ``body``, or ``None`` where feedparser must read it.
+
+    Read are well-formed RSS, RDF and Atom 1.0 in UTF-8 without a DOCTYPE and without anything subtle.
+    """
+    try:
+        return _feed(rows_of(body, content_type), url)
+    except DeclinedError:
+        return None
+
+
+def _feed(rows: Rows, url: str) -> ParsedFeed:
+    about = _About(rows)
+    ttl_minutes = number_of(about.texts.get("ttl") or None)
+    link = _safe(url, about.link)
+    fields = Channel(
+        title=about.texts.get("title") or None,
+        link=link,
+        description=about.texts.get("subtitle") or None,
+        language=about.texts.get("language") or None,
+        ttl_minutes=ttl_minutes,
+    ).fields()
+    entries = [_Item(item).entry(url) for item in rows.items]
+    return ParsedFeed(
+        items=tuple(islice(distinct(entry.item(fields) for entry in entries), MOST_ITEMS)),
+        version=rows.version,
+        title=capped(about.texts.get("title") or None),
+        link=capped(link),
+        ttl_minutes=ttl_minutes,
+        period_s=period_s(ttl_minutes, about.texts.get("sy_updateperiod"), about.texts.get("sy_updatefrequency")),
+        truncated=len(entries) > MOST_ITEMS,
+        hubs=web_links(url, about.hrefs("hub")),
+        self_url=self_link(url, about.hrefs("self")),
+    )
+
+
+def _safe(url: str, href: str | None) -> str | None:
+    return safe_link(url, href) if href else None
+
+
+def _value(text: str) -> str:
+    """Return a text as feedparser keeps it; declined if it looks like UTF-8 that was encoded twice."""
+    text = text.strip()
+    if text.isascii():
+        return text
+    try:
+        text.encode("iso-8859-1").decode("utf-8")
+    except UnicodeError:
+        return text
+    raise DeclinedError
+
+
+def _content_value(attributes: Attributes, text: str) -> str:
+    """Return the text of an element that may say its type."""
+    if attributes and ("mode" in attributes or attributes.get("type", "text").lower() not in _TYPES):
+        raise DeclinedError
+    return _value(text)
+
+
+def _plain_value(attributes: Attributes, text: str) -> str:
+    """Return the text of an element that feedparser does not know, and takes for another thing with attributes."""
+    if attributes:
+        raise DeclinedError
+    return _value(text)
+
+
+def _time_s(text: str) -> float | None:
+    """Return unix seconds of a time that needs no second opinion."""
+    if not text:
+        return None
+    seconds = time_s(text) if _TIME.fullmatch(text) else None
+    if seconds is None:
+        raise DeclinedError
+    return seconds
+
+
+class _Links:
+    """What ``link`` and ``guid`` come to, in feeds and items: ``link`` is ``None`` until one of them gives it."""
+
+    __slots__ = ("guid", "link", "links")
+
+    def __init__(self) -> None:
+        self.link: str | None = None
+        self.guid: str | None = None
+        self.links: list[tuple[str, str]] = []
+
+    def hrefs(self, relation: str) -> Iterable[str]:
+        return (href.strip() for rel, href in self.links if relation in rel.split())
+
+    def add_link(self, attributes: Attributes, text: str, _: int) -> None:
+        """Take a link: the last one to a page wins."""
+        if not attributes.keys().isdisjoint(("url", "uri", "mode")):
+            raise DeclinedError
+        if "href" not in attributes:
+            self._add_text_link(attributes, text)
+            return
+        href, relation = attributes["href"], attributes.get("rel", "alternate").lower()
+        if not href or ":///" in href:
+            raise DeclinedError
+        self.links.append((relation, href))
+        if relation == "alternate" and attributes.get("type", "html").lower() in _PAGES:
+            self.link = href
+
+    def _add_text_link(self, attributes: Attributes, text: str) -> None:
+        value = _value(text)
+        if "rel" in attributes or "type" in attributes or ":///" in value or ("&" in value and ";" in value):
+            raise DeclinedError
+        self.link = value
+
+    def add_id(self, attributes: Attributes, text: str, _: int) -> None:
+        """Take an id, which is the link where there is none, unless it says that it is no link."""
+        value = _value(text)
+        is_link = not attributes or attributes.get("isPermaLink", "true") == "true"
+        if self.guid is not None or (is_link and ":///" in value):
+            raise DeclinedError
+        self.guid = value
+        if is_link and self.link is None:
+            self.link = value
+
+
+class _About(_Links):
+    """What a feed says about itself."""
+
+    __slots__ = ("texts",)
+
+    def __init__(self, rows: Rows) -> None:
+        super().__init__()
+        self.texts: dict[str, str] = {}
+        if rows.language:
+            self.texts["language"] = rows.language.replace("_", "-").strip()
+        for name, attributes, text, depth in rows.about:
+            _ABOUT_ROWS[name](self, attributes, text, depth)
+
+    def add_title(self, attributes: Attributes, text: str, _: int) -> None:
+        """Take its only title."""
+        if "title" in self.texts:
+            raise DeclinedError
+        self.texts["title"] = _content_value(attributes, text)
+
+    def add_description(self, attributes: Attributes, text: str, _: int) -> None:
+        """Take a description; after a summary it would be content."""
+        if "summary" in self.texts:
+            raise DeclinedError
+        self.texts["subtitle"] = _content_value(attributes, text)
+
+    def add_subtitle(self, attributes: Attributes, text: str, _: int) -> None:
+        """Take a subtitle: the last one wins."""
+        self.texts["subtitle"] = _content_value(attributes, text)
+
+    def add_summary(self, attributes: Attributes, text: str, _: int) -> None:
+        """Take a summary, which is not kept."""
+        if "summary" in self.texts:
+            raise DeclinedError
+        self.texts["summary"] = _content_value(attributes, text)
+
+    def add_language(self, _attributes: Attributes, text: str, _: int) -> None:
+        """Take the language, which beats that of the root element."""
+        self.texts["language"] = _value(text)
+
+    def add_ttl(self, attributes: Attributes, text: str, _: int) -> None:
+        """Take the minutes between changes."""
+        self.texts["ttl"] = _plain_value(attributes, text)
+
+    def add_period(self, attributes: Attributes, text: str, _: int) -> None:
+        """Take the unit of time in which it changes."""
+        self.texts["sy_updateperiod"] = _plain_value(attributes, text)
+
+    def add_frequency(self, attributes: Attributes, text: str, _: int) -> None:
+        """Take how often it changes in a unit of time."""
+        self.texts["sy_updatefrequency"] = _plain_value(attributes, text)
+
+    def add_date(self, _attributes: Attributes, text: str, _: int) -> None:
+        """Decline a time that feedparser might fail on; it is not kept."""
+        _time_s(_value(text))
+
+
+_ABOUT_ROWS: dict[str, Callable[[_About, Attributes, str, int], None]] = {
+    "title": _About.add_title,
+    "link": _About.add_link,
+    "id": _About.add_id,
+    "description": _About.add_description,
+    "subtitle": _About.add_subtitle,
+    "summary": _About.add_summary,
+    "language": _About.add_language,
+    "ttl": _About.add_ttl,
+    "sy_updateperiod": _About.add_period,
+    "sy_updatefrequency": _About.add_frequency,
+    "date": _About.add_date,
+}
+
+
+class _Item(_Links):
+    """One item as its rows give it."""
+
+    __slots__ = (
+        *("author", "contents", "has_media_title", "parts", "published_s", "reset", "summary", "summary_depth"),
+        *("tags", "title", "updated_s"),
+    )
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        super().__init__()
+        self.title: str | None = None
+        self.summary: str | None = None
+        self.summary_depth: int | None = None
+        self.contents: list[str] = []
+        self.author = ""
+        self.published_s: float | None = None
+        self.updated_s: float | None = None
+        self.parts: dict[str, str] = {}
+        self.tags: list[list[str | None]] = []
+        self.has_media_title = self.reset = False
+        for name, attributes, text, depth in rows:
+            _ITEM_ROWS[name](self, attributes, text, depth)
+
+    def entry(self, url: str) -> Entry:
+        """Return what the item says."""
+        if self.has_media_title and (self.reset or not self.title):
+            raise DeclinedError
+        link, title, summary = self.link or None, self.title or None, self.summary or None
+        content = "\n".join(text for text in self.contents if text) or None
+        enclosures = (href.strip() for relation, href in self.links if relation == "enclosure")
+        return Entry(
+            identity=identity_of(self.guid or None, link, title, summary or content),
+            title=title,
+            description=summary,
+            content=content,
+            link=_safe(url, link),
+            guid=self.guid or None,
+            author=self.author or None,
+            category=self._category() if self.tags else None,
+            enclosure=_safe(url, next((href for href in enclosures if href), None)),
+            published_s=self.published_s,
+            updated_s=self.updated_s,
+        )
+
+    def _category(self) -> str | None:
+        terms = ((term or "").strip() or (label or "").strip() for term, _, label in self.tags)
+        return ",".join(term for term in terms if term) or None
+
+    def add_about(self, attributes: Attributes, _text: str, _: int) -> None:
+        """Take the identity in RDF, as it is written."""
+        self.guid = attributes[ABOUT].strip() or None
+
+    def add_title(self, attributes: Attributes, text: str, _: int) -> None:
+        """Take its only title."""
+        if self.title is not None:
+            raise DeclinedError
+        self.title = _content_value(attributes, text)
+
+    def add_media_title(self, attributes: Attributes, text: str, _: int) -> None:
+        """Take note of a title of something in the item: it is none of the item where that has one of its own."""
+        _content_value(attributes, text)
+        self.has_media_title = True
+
+    def add_description(self, attributes: Attributes, text: str, depth: int) -> None:
+        """Take a description or summary; a second one is content, unless there is content already."""
+        if self.summary is not None and not self.contents:
+            self.add_content(attributes, text, depth)
+            return
+        value = _content_value(attributes, text)
+        if self.summary_depth is None or depth <= self.summary_depth:
+            self.summary, self.summary_depth = value, depth
+
+    def add_content(self, attributes: Attributes, text: str, _: int) -> None:
+        """Take content, which is the summary as long as there is none."""
+        self.contents.append(_content_value(attributes, text))
+        if self.summary is None:
+            self.summary = self.contents[0]
+
+    def add_name(self, _attributes: Attributes, text: str, _: int) -> None:
+        """Take the name of the author that ends next."""
+        self._add_part("name", text)
+
+    def add_email(self, _attributes: Attributes, text: str, _: int) -> None:
+        """Take the address of the author that ends next."""
+        self._add_part("email", text)
+
+    def add_part(self, _attributes: Attributes, _text: str, _: int) -> None:
+        """Take note that the author that ends next has more than a text."""
+        self.parts.setdefault("", "")
+
+    def _add_part(self, name: str, text: str) -> None:
+        if name in self.parts:
+            raise DeclinedError
+        self.parts[name] = text.strip()
+
+    def add_author(self, _attributes: Attributes, text: str, _: int) -> None:
+        """Take an author: the last one wins."""
+        self.author = self._author_of_parts() if self.parts else _value(text)
+        self.parts = {}
+
+    def _author_of_parts(self) -> str:
+        name, email = self.parts.get("name"), self.parts.get("email")
+        leaks = self.author and (name is None or "@" in self.author)  # feedparser's authors before this one
+        if leaks or not (name or email):
+            raise DeclinedError
+        return f"{name} ({email})" if name and email else name or email or ""
+
+    def add_category(self, attributes: Attributes, text: str, _: int) -> None:
+        """Take a category of any kind."""
+        scheme = attributes.get("scheme", attributes.get("domain"))
+        self._add_tag(attributes.get("term"), scheme, attributes.get("label"))
+        value = _value(text)
+        if value and self.tags and not self.tags[-1][0]:
+            self.tags[-1][0] = value
+        elif value:
+            self._add_tag(value, None, None)
+
+    def add_media_category(self, attributes: Attributes, text: str, depth: int) -> None:
+        """Take a category that has a scheme of its own."""
+        self.add_category({"scheme": _MEDIA_SCHEME, **attributes}, text, depth)
+
+    def add_keywords(self, attributes: Attributes, text: str, _: int) -> None:
+        """Take a list of categories of a podcast."""
+        self._add_keywords(_plain_value(attributes, text), _KEYWORDS_SCHEME)
+
+    def add_media_keywords(self, attributes: Attributes, text: str, _: int) -> None:
+        """Take a list of categories of a medium."""
+        self._add_keywords(_plain_value(attributes, text), None)
+
+    def _add_keywords(self, text: str, scheme: str | None) -> None:
+        for term in text.split(","):
+            if term.strip():
+                self._add_tag(term.strip(), scheme, None)
+
+    def _add_tag(self, term: str | None, scheme: str | None, label: str | None) -> None:
+        tag = [term, scheme, label]
+        if (term or scheme or label) and tag not in self.tags:
+            self.tags.append(tag)
+
+    def add_published(self, _attributes: Attributes, text: str, _: int) -> None:
+        """Take the time of publication: the last one wins."""
+        self.published_s = _time_s(_value(text))
+
+    def add_updated(self, _attributes: Attributes, text: str, _: int) -> None:
+        """Take the time of the last change: the last one wins."""
+        self.updated_s = _time_s(_value(text))
+
+    def add_date(self, _attributes: Attributes, text: str, _: int) -> None:
+        """Decline a time that feedparser might fail on; it is not kept."""
+        _time_s(_value(text))
+
+    def add_enclosure(self, attributes: Attributes, _text: str, _: int) -> None:
+        """Take an enclosure."""
+        if attributes.get("url"):
+            self.links.append(("enclosure", attributes["url"]))
+        elif not attributes.keys().isdisjoint(("url", "uri", "href")):
+            raise DeclinedError
+
+    def add_aside(self, _attributes: Attributes, _text: str, _: int) -> None:
+        """Take note of an image or of a source: a title after it is the item's for feedparser."""
+        self.reset = True
+
+
+_ITEM_ROWS: dict[str, Callable[[_Item, Attributes, str, int], None]] = {
+    "about": _Item.add_about,
+    "title": _Item.add_title,
+    "media_title": _Item.add_media_title,
+    "link": _Item.add_link,
+    "id": _Item.add_id,
+    "description": _Item.add_description,
+    "content": _Item.add_content,
+    "name": _Item.add_name,
+    "email": _Item.add_email,
+    "part": _Item.add_part,
+    "author": _Item.add_author,
+    "category": _Item.add_category,
+    "media_category": _Item.add_media_category,
+    "itunes_keywords": _Item.add_keywords,
+    "media_keywords": _Item.add_media_keywords,
+    "published": _Item.add_published,
+    "updated": _Item.add_updated,
+    "date": _Item.add_date,
+    "enclosure": _Item.add_enclosure,
+    "image": _Item.add_aside,
+    "source": _Item.add_aside,
+}

@@ -1,0 +1,186 @@
+"""From the bytes of a clean feed to the rows that matter, in the order of the document. Pure.
+
+Expat reads it and not lxml, because feedparser reads with expat too: both then agree by construction on what is
+well-formed. There is no DOCTYPE, so there is no entity to expand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+from xml.parsers import expat
+
+from proxyd.probing.feeds.fast_names import DOCUMENT, ITEM, Context, DeclinedError, Kind, Namespaces
+
+Attributes: TypeAlias = Mapping[str, str]
+ABOUT = "http://www.w3.org/1999/02/22-rdf-syntax-ns# about rdf"
+LANG = "http://www.w3.org/XML/1998/namespace lang xml"
+
+_MOST_ATTRIBUTES = 2_000
+_LONGEST_NAME = 200
+_MARK = b"\xef\xbb\xbf"
+_CHARSET = re.compile(r"charset", re.IGNORECASE)
+_UTF8_HEADER = re.compile(r"[^;]*;\s*charset\s*=\s*[\"']?utf-?8[\"']?\s*", re.IGNORECASE)
+_DECLARATION = re.compile(
+    rb"<\?xml\s+version\s*=\s*[\"']1\.0[\"'](?:\s+encoding\s*=\s*[\"']utf-?8[\"'])?"
+    rb"(?:\s+standalone\s*=\s*[\"'](?:yes|no)[\"'])?\s*\?>",
+    re.IGNORECASE,
+)
+_ROOT = re.compile(rb"<(?:\w+:)?(?:rss|feed|rdf)[\s>]", re.IGNORECASE)
+_ELEMENT = re.compile(rb"<\w")
+_SUBTLE_REFERENCE = re.compile(
+    rb"&#(?:\w{33}|0*(?:13|12[7-9]|1[34]\d|15\d);|[xX]0*(?:[dD]|7[fF]|[89][0-9a-fA-F]);)"
+)  # what the cleaning of texts or of bare ampersands would change
+_CONTROL = re.compile(rb"\xc2[\x80-\x9f]")
+_RESERVED = frozenset(
+    {
+        *("base", "lang", "url", "uri", "href", "rel", "type", "mode", "ispermalink", "term", "scheme", "domain"),
+        *("label", "lastmod", "about", "src", "text", "version"),
+    }
+)
+_PLAIN_ATTRIBUTES = {*(_RESERVED - {"base", "ispermalink"}), "isPermaLink", LANG, ABOUT}
+
+
+Row: TypeAlias = tuple[str, Attributes, str, int]
+"""One element that matters: what it is called, its attributes, its text, how deep it stands."""
+
+
+class Rows:
+    """The rows of a feed and those of each of its items."""
+
+    def __init__(self) -> None:
+        self.version = ""
+        self.language: str | None = None
+        self.about: list[Row] = []
+        self.items: list[list[Row]] = []
+        self._namespaces = Namespaces()
+        self._parts = 0
+
+    def declare(self, prefix: str | None, uri: str | None) -> None:
+        """Take a declaration of a namespace."""
+        self._namespaces.declare(prefix, uri)
+
+    def open_part(self, name: str, attributes: Attributes) -> list[Row]:
+        """Return where the rows of the part go that begins."""
+        if "lastmod" in attributes or "href" in attributes:
+            raise DeclinedError
+        if name == "item":
+            self.items.append([("about", attributes, "", 0)] if ABOUT in attributes else [])
+            return self.items[-1]
+        if name == "aside" and self._parts < 2:
+            raise DeclinedError
+        if name == "channel" and (self._parts > 1 or self.items):
+            raise DeclinedError
+        self._parts += 1
+        if name in {"rss", "feed"}:
+            self.language = attributes.get(LANG, attributes.get("lang"))
+        if self._parts == 1:
+            self.version = self._root_version(name, attributes)
+        return self.about
+
+    def _root_version(self, name: str, attributes: Attributes) -> str:
+        found = self._namespaces.version
+        if name == "rss" and not found.startswith("rss"):
+            version = attributes.get("version", "")
+            known = {"0.91": "rss091u", "0.92": "rss092", "0.93": "rss093", "0.94": "rss094"}.get(version)
+            return known or ("rss20" if version.startswith("2.") else "rss")
+        if not found or (name == "feed") != (found == "atom10"):
+            raise DeclinedError
+        return found
+
+
+def rows_of(body: bytes, content_type: str | None) -> Rows:
+    """Return the rows of a strictly well-formed feed in UTF-8.
+
+    Raises
+    ------
+    DeclinedError
+        It is something else, or something in it is subtle.
+    """
+    _check_bytes(body, content_type)
+    rows = Rows()
+    parser = expat.ParserCreate("utf-8", " ")
+    parser.namespace_prefixes = True
+    parser.buffer_text = True
+    parser.StartDoctypeDeclHandler = _decline
+    parser.StartNamespaceDeclHandler = rows.declare
+    pieces: list[str] = []
+    parser.CharacterDataHandler = pieces.append
+    parser.StartElementHandler, parser.EndElementHandler = _handlers(rows, pieces)
+    try:
+        parser.Parse(body, True)
+    except expat.ExpatError as error:
+        raise DeclinedError from error
+    return rows
+
+
+def _handlers(rows: Rows, pieces: list[str]) -> tuple[Callable[[str, Attributes], None], Callable[[str], None]]:
+    """Return what takes the start and the end of elements: local variables, because it is called most."""
+    stack: list[Context] = []
+    context = DOCUMENT
+    current = rows.about
+    held: Attributes = {}
+
+    def start(tag: str, attributes: Attributes) -> None:
+        nonlocal context, current, held
+        if attributes and not _PLAIN_ATTRIBUTES.issuperset(attributes):
+            _check_attributes(attributes)
+        stack.append(context)
+        context = context[tag]
+        if context.kind is Kind.ROW:
+            held = attributes
+            pieces.clear()
+        elif context.kind is Kind.PART:
+            current = rows.open_part(context.name, attributes)
+
+    def end(_: str) -> None:
+        nonlocal context, current
+        if context.kind is Kind.ROW:
+            current.append((context.name, held, "".join(pieces), len(stack)))
+        elif context is ITEM:
+            current = rows.about
+        context = stack.pop()
+
+    return start, end
+
+
+def _check_bytes(body: bytes, content_type: str | None) -> None:
+    """Decline what feedparser may not read as UTF-8, or what it does not read as it is written."""
+    if content_type and _CHARSET.search(content_type) and not _UTF8_HEADER.fullmatch(content_type):
+        raise DeclinedError
+    start = len(_MARK) if body.startswith(_MARK) else 0
+    element = _ELEMENT.search(body, start)
+    if element is None or not _ROOT.match(body, element.start()):
+        raise DeclinedError
+    _check_head(body, start, element.start())
+    if b"&#" in body and _SUBTLE_REFERENCE.search(body):
+        raise DeclinedError
+    if b"\x7f" in body or (b"\xc2" in body and _CONTROL.search(body)):
+        raise DeclinedError
+
+
+def _check_head(body: bytes, start: int, element: int) -> None:
+    """Decline a document whose head could name another encoding or declare anything."""
+    declaration = _DECLARATION.match(body, start)
+    begins = start if declaration is None else declaration.end()
+    if (declaration is None and body.startswith(b"<?xml", begins)) or re.search(rb"<![A-Za-z]", body[begins:element]):
+        raise DeclinedError
+    line_end = body.find(b"\n", begins)
+    line_end = len(body) if line_end < 0 else line_end
+    if body.startswith(b"<?", start) and body.find(b"encoding=", begins, line_end) >= 0:
+        raise DeclinedError
+
+
+def _decline(*_: object) -> None:
+    raise DeclinedError
+
+
+def _check_attributes(attributes: Attributes) -> None:
+    """Decline attributes that feedparser would take for others; remember those that it would not."""
+    for key in attributes:
+        local = (key.split(" ") if " " in key else ("", key))[1].lower()
+        if key not in _PLAIN_ATTRIBUTES and (local in _RESERVED or local.startswith("xmlns")):
+            raise DeclinedError
+        if len(_PLAIN_ATTRIBUTES) < _MOST_ATTRIBUTES and len(key) <= _LONGEST_NAME:
+            _PLAIN_ATTRIBUTES.add(key)

@@ -1,0 +1,214 @@
+"""From the bytes of a feed to its items. Pure; run it in a process of its own, documents can be hostile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
+from itertools import islice
+from typing import Any, TypeAlias
+from xml.sax import SAXException
+
+import feedparser
+import feedparser.encodings
+
+from proxyd.core.model.item import Item, Value
+from proxyd.probing.charsets import GZIP
+from proxyd.probing.document_kinds import (
+    declares_entities,
+    is_empty,
+    is_web_page,
+    linked_feeds,
+    with_ampersands_escaped,
+    xml_content_type,
+)
+from proxyd.probing.document_texts import MOST_ITEMS, capped, clean, safe_link
+from proxyd.probing.feeds.fast_feeds import parse_clean_feed
+from proxyd.probing.feeds.feed_dates import time_s
+from proxyd.probing.feeds.feed_items import (
+    Channel,
+    Entry,
+    ParsedFeed,
+    distinct,
+    identity_of,
+    number_of,
+    period_s,
+    self_link,
+    web_links,
+)
+from proxyd.probing.feeds.json_feed import parse_json_feed
+from proxyd.probing.feeds.sitemaps import is_sitemap, parse_sitemap
+from proxyd.probing.pages.json_text import looks_like_json
+from proxyd.probing.probe_failures import EmptyDocumentError, NotAFeedError, ParserFailedError, UnsafeDocumentError
+
+_Entry: TypeAlias = Mapping[str, Any]
+
+# feedparser guesses with chardet where that happens to be installed; what a feed says must not depend on it.
+feedparser.encodings.lazy_chardet_encoding = None
+
+
+def parse_feed(body: bytes, content_type: str | None = None, url: str = "", language: str | None = None) -> ParsedFeed:
+    """Return the feed in ``body``.
+
+    Parameters
+    ----------
+    content_type, language
+        The headers ``Content-Type`` and ``Content-Language`` as received.
+    url
+        Where the document came from in the end; relative links of items are made absolute with it.
+
+    Raises
+    ------
+    EmptyDocumentError, UnsafeDocumentError, NotAFeedError
+        The document is refused before it is parsed, or holds no feed.
+    """
+    fast = None if language else parse_clean_feed(body, content_type, url)
+    return parse_any_feed(body, content_type, url, language) if fast is None else fast
+
+
+def parse_any_feed(
+    body: bytes, content_type: str | None = None, url: str = "", language: str | None = None
+) -> ParsedFeed:
+    """Return what ``parse_feed`` does, without the fast path, which must equal it."""
+    if is_empty(body):
+        raise EmptyDocumentError
+    if looks_like_json(body):
+        return parse_json_feed(body, content_type, url)
+    if declares_entities(body, content_type):
+        raise UnsafeDocumentError
+    if is_sitemap(body):
+        return parse_sitemap(body, content_type, url)
+    document = _parse(body, content_type, language)
+    if not document.get("version") and (not document["entries"] or is_web_page(body)):
+        raise _not_a_feed(body, url)
+    return _feed(document, url)
+
+
+def _parse(body: bytes, content_type: str | None, language: str | None) -> _Entry:
+    """Return feedparser's reading; never hand it text or bytes, it would open a file or an address of that name.
+
+    It is not told the address of the document: it would make guids absolute, and identities change with a redirect.
+    """
+    headers = {"content-type": xml_content_type(body, content_type)}
+    if language:
+        headers["content-language"] = language
+    try:
+        parsed: _Entry = feedparser.parse(
+            BytesIO(with_ampersands_escaped(body)),
+            response_headers=headers,
+            sanitize_html=False,
+            resolve_relative_uris=False,
+        )
+    except (ValueError, LookupError, AssertionError, RecursionError) as error:  # names of encodings with odd bytes
+        raise ParserFailedError(f"the parser raised {type(error).__name__}: {error}"[:300]) from error
+    return parsed
+
+
+def _not_a_feed(body: bytes, url: str) -> NotAFeedError:
+    if body.startswith(GZIP):
+        return NotAFeedError("this is gzip data that the server does not declare as such")
+    if not is_web_page(body):
+        return NotAFeedError()
+    links = linked_feeds(body, url)
+    named = f"; it links to the feeds {', '.join(links)}" if links else ""
+    return NotAFeedError(f"this is a web page{named}", links=links)
+
+
+def _feed(document: _Entry, url: str) -> ParsedFeed:
+    channel = document["feed"]
+    channel_fields = _channel(channel, url).fields()
+    entries: Sequence[_Entry] = document["entries"]
+    items = tuple(islice(_items(entries, channel_fields, url), MOST_ITEMS))
+    ttl_minutes = number_of(_text(channel, "ttl"))
+    return ParsedFeed(
+        items=items,
+        version=document["version"] or "unnamed",  # feedparser reads CDF without giving it a version
+        title=capped(_text(channel, "title")),
+        link=capped(_link(channel, url)),
+        ttl_minutes=ttl_minutes,
+        period_s=period_s(ttl_minutes, _text(channel, "sy_updateperiod"), _text(channel, "sy_updatefrequency")),
+        trouble=_trouble(document),
+        truncated=len(entries) > MOST_ITEMS,
+        hubs=web_links(url, _hrefs(channel, "hub")),
+        self_url=self_link(url, _hrefs(channel, "self")),
+    )
+
+
+def _hrefs(channel: _Entry, relation: str) -> Iterator[str | None]:
+    return (_text(link, "href") for link in _dicts(channel, "links") if relation in str(link.get("rel")).split())
+
+
+def _trouble(document: _Entry) -> str:
+    """Return what broke the XML, or ``""``; a wrong media type or charset breaks nothing."""
+    error = document.get("bozo_exception")
+    return clean(f"{type(error).__name__}: {error}")[:300] if isinstance(error, SAXException) else ""
+
+
+def _channel(channel: _Entry, url: str) -> Channel:
+    return Channel(
+        title=_text(channel, "title"),
+        link=_link(channel, url),
+        description=_text(channel, "subtitle"),
+        language=_text(channel, "language"),
+        ttl_minutes=number_of(_text(channel, "ttl")),
+    )
+
+
+def _items(entries: Sequence[_Entry], channel_fields: Mapping[str, Value], url: str) -> Iterator[Item]:
+    return distinct(_entry(entry, url).item(channel_fields) for entry in entries)
+
+
+def _entry(entry: _Entry, url: str) -> Entry:
+    times = _as_dict(entry)
+    return Entry(
+        identity=_identity(entry),
+        title=_text(entry, "title"),
+        description=_text(entry, "summary"),
+        content=_content(entry),
+        link=_link(entry, url),
+        guid=_text(entry, "id"),
+        author=_text(entry, "author"),
+        category=_categories(entry),
+        enclosure=_enclosure(entry, url),
+        published_s=time_s(_text(entry, "published"), dict.get(times, "published_parsed")),
+        updated_s=time_s(_text(entry, "updated"), dict.get(times, "updated_parsed")),
+    )
+
+
+def _identity(entry: _Entry) -> str:
+    title, text = _text(entry, "title"), _text(entry, "summary") or _content(entry)
+    return identity_of(_text(entry, "id"), _text(entry, "link"), title, text)
+
+
+def _text(entry: _Entry, key: str) -> str | None:
+    """Return a text without characters that are none, or ``None`` where nothing is left."""
+    value = dict.get(_as_dict(entry), key)  # feedparser's own get() maps and warns
+    return (clean(value).strip() or None) if isinstance(value, str) else None
+
+
+def _as_dict(entry: _Entry) -> dict[str, Any]:
+    return entry if isinstance(entry, dict) else dict(entry)
+
+
+def _content(entry: _Entry) -> str | None:
+    parts = [_text(part, "value") for part in _dicts(entry, "content")]
+    return "\n".join(part for part in parts if part) or None
+
+
+def _categories(entry: _Entry) -> str | None:
+    terms = [_text(tag, "term") or _text(tag, "label") for tag in _dicts(entry, "tags")]
+    return ",".join(term for term in terms if term) or None
+
+
+def _enclosure(entry: _Entry, url: str) -> str | None:
+    hrefs = (_text(link, "href") for link in _dicts(entry, "links") if link.get("rel") == "enclosure")
+    return next((safe_link(url, href) for href in hrefs if href), None)
+
+
+def _dicts(entry: _Entry, key: str) -> list[_Entry]:
+    values = dict.get(_as_dict(entry), key)
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
+
+
+def _link(entry: _Entry, url: str) -> str | None:
+    href = _text(entry, "link")
+    return None if href is None else safe_link(url, href)

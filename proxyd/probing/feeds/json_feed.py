@@ -1,0 +1,176 @@
+"""JSON Feed 1.0 and 1.1: from bytes to the items that every kind of feed has. Pure.
+
+The reader is as lenient as the specification asks: whatever is of the wrong type counts as missing, ids may be
+numbers, and an item without an id is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+from pydantic import BaseModel, BeforeValidator
+
+from proxyd.core.model.item import Item
+from proxyd.probing.document_texts import MOST_ITEMS, capped, clean, safe_link, short_identity
+from proxyd.probing.feeds.feed_dates import time_s
+from proxyd.probing.feeds.feed_items import Channel, Entry, ParsedFeed, distinct, self_link, web_links
+from proxyd.probing.pages.json_text import Json, load_json
+from proxyd.probing.probe_failures import NotAFeedError
+
+_VERSION = re.compile(r"(?:https?://)?(?:www\.)?jsonfeed\.org/version/(\d)(?:\.(\d))?/?", re.IGNORECASE)
+_Listed = TypeVar("_Listed")
+
+
+def _text(value: object) -> str | None:
+    return (clean(value).strip() or None) if isinstance(value, str) else None
+
+
+def _id(value: object) -> str | None:
+    """Return an id as text, whatever type it has."""
+    if value is None or isinstance(value, str):
+        return _text(value)
+    return clean(json.dumps(value, ensure_ascii=False, sort_keys=True))
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _texts(value: object) -> list[str]:
+    return [text for text in map(_text, value) if text] if isinstance(value, list) else []
+
+
+_Text: TypeAlias = Annotated[str | None, BeforeValidator(_text)]
+_Objects: TypeAlias = Annotated[list[_Listed], BeforeValidator(_objects)]
+
+
+class _Author(BaseModel):
+    name: _Text = None
+    url: _Text = None
+
+
+class _Attachment(BaseModel):
+    url: _Text = None
+
+
+class _Hub(BaseModel):
+    type: _Text = None
+    url: _Text = None
+
+
+def _author(value: object) -> object:
+    return value if isinstance(value, dict) else None
+
+
+class _Written(BaseModel):
+    """What feeds and items have in common: ``authors`` of 1.1 and ``author`` of 1.0."""
+
+    authors: _Objects[_Author] = []
+    author: Annotated[_Author | None, BeforeValidator(_author)] = None
+
+    def names(self) -> str | None:
+        """Return the authors' names, or their addresses where they have no names."""
+        authors = self.authors or ([self.author] if self.author else [])
+        return ",".join(name for name in (each.name or each.url for each in authors) if name) or None
+
+
+class _Item(_Written):
+    id: Annotated[str | None, BeforeValidator(_id)] = None
+    url: _Text = None
+    external_url: _Text = None
+    title: _Text = None
+    summary: _Text = None
+    content_html: _Text = None
+    content_text: _Text = None
+    date_published: _Text = None
+    date_modified: _Text = None
+    tags: Annotated[list[str], BeforeValidator(_texts)] = []
+    attachments: _Objects[_Attachment] = []
+
+
+class _Feed(_Written):
+    title: _Text = None
+    home_page_url: _Text = None
+    description: _Text = None
+    language: _Text = None
+    feed_url: _Text = None
+    hubs: _Objects[_Hub] = []
+    expired: Annotated[bool, BeforeValidator(lambda value: value is True)] = False
+
+
+def parse_json_feed(body: bytes, content_type: str | None = None, url: str = "") -> ParsedFeed:
+    """Return the JSON Feed in ``body``, recognised by its version whatever the media type.
+
+    Raises
+    ------
+    NotAFeedError
+        The document is JSON of another kind.
+    UnreadableDocumentError
+        It is not valid JSON.
+    """
+    document = load_json(body, content_type)
+    found = _VERSION.fullmatch(_text(document.get("version")) or "") if isinstance(document, dict) else None
+    if found is None or not isinstance(document, dict):
+        raise NotAFeedError("this is a JSON document, not a feed: its version is none of jsonfeed.org")
+    feed = _Feed.model_validate(document)
+    entries = _objects(document.get("items"))
+    items = tuple(islice(_items(entries, feed, url), MOST_ITEMS))
+    return ParsedFeed(
+        items=items,
+        version="json1" + (found.group(2) or "").replace("0", "") if found.group(1) == "1" else "json",
+        title=capped(feed.title),
+        link=capped(_link(url, feed.home_page_url)),
+        trouble=_trouble(feed, document),
+        truncated=len(entries) > MOST_ITEMS,
+        hubs=web_links(url, (hub.url for hub in feed.hubs if (hub.type or "").lower() == "websub")),
+        self_url=self_link(url, [feed.feed_url]),
+    )
+
+
+def _trouble(feed: _Feed, document: dict[str, Json]) -> str:
+    """Return what readers of the feed should know."""
+    if feed.expired:
+        return "the feed has expired: its publisher says that there will be no more items"
+    listed = document.get("items")
+    if not isinstance(listed, list):
+        return "the feed has no list of items"
+    without = sum(1 for each in listed if not isinstance(each, dict) or _id(each.get("id")) is None)
+    return f"{without} items without an id were left out" if without else ""
+
+
+def _items(entries: list[dict[str, Any]], feed: _Feed, url: str) -> Iterator[Item]:
+    channel = Channel(
+        title=feed.title,
+        link=_link(url, feed.home_page_url),
+        description=feed.description,
+        language=feed.language,
+    ).fields()
+    parsed = (_entry(_Item.model_validate(each), feed, url) for each in entries)
+    return distinct(entry.item(channel) for entry in parsed if entry is not None)
+
+
+def _entry(item: _Item, feed: _Feed, url: str) -> Entry | None:
+    if item.id is None:
+        return None
+    enclosures = (_link(url, each.url) for each in item.attachments)
+    return Entry(
+        identity=short_identity(item.id),
+        title=item.title,
+        description=item.summary,
+        content=item.content_html or item.content_text,
+        link=_link(url, item.url or item.external_url),
+        guid=item.id,
+        author=item.names() or feed.names(),
+        category=",".join(item.tags) or None,
+        enclosure=next((link for link in enclosures if link), None),
+        published_s=time_s(item.date_published),
+        updated_s=time_s(item.date_modified),
+    )
+
+
+def _link(url: str, href: str | None) -> str | None:
+    return None if href is None else safe_link(url, href)

@@ -1,0 +1,132 @@
+"""XML sitemaps and sitemap indexes, read as feeds: one item per address, ``lastmod`` as its time. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from heapq import nlargest
+
+from lxml import etree
+
+from proxyd.core.model.field_values import parse_iso
+from proxyd.core.model.item import Item
+from proxyd.probing.charsets import Kind, decoded
+from proxyd.probing.document_kinds import with_ampersands_escaped
+from proxyd.probing.document_texts import MOST_ITEMS, clean, safe_link, short_identity
+from proxyd.probing.feeds.feed_dates import time_s
+from proxyd.probing.feeds.feed_items import Channel, Entry, ParsedFeed, distinct
+from proxyd.probing.probe_failures import NotAFeedError
+
+_ROOT = re.compile(
+    rb"(?>[\s\xef\xbb\xbf\xff\xfe]+|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*>)*+<(?:[\w.-]+:)?(?:urlset|sitemapindex)[\s/>]",
+    re.DOTALL,
+)
+_DECLARATION = re.compile(r"\s*<\?xml[^>]*\?>")
+_YEAR_OR_MONTH = re.compile(r"\d{4}(?:-\d{2})?")
+_ROWS = {"urlset": "url", "sitemapindex": "sitemap"}
+_NO_FIELDS = Channel().fields()
+
+
+def is_sitemap(body: bytes) -> bool:
+    """Return whether the root element is that of a sitemap or of a sitemap index.
+
+    >>> is_sitemap(b'<?xml version="1.0"?><!-- x --><urlset xmlns="a">'), is_sitemap(b"<rss><urlset>")
+    (True, False)
+    """
+    head = body[:65_536]
+    return _ROOT.match(head.replace(b"\x00", b"") if b"\x00" in head else head) is not None
+
+
+def parse_sitemap(body: bytes, content_type: str | None = None, url: str = "") -> ParsedFeed:
+    """Return a sitemap as a feed: link and guid are the address, updated and pubDate the time of its last change.
+
+    A news sitemap's title and publication date are read too. Where there are more addresses than are kept, those
+    changed last are. The body must have been found free of entity declarations.
+
+    Raises
+    ------
+    NotAFeedError
+        Nothing of it can be read.
+    """
+    parser = etree.XMLParser(
+        encoding="utf-8", recover=True, resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
+    )
+    text = _DECLARATION.sub("", clean(decoded(body, content_type, Kind.XML)), count=1).strip()
+    root = etree.fromstring(with_ampersands_escaped(text.encode()), parser)
+    kind = None if root is None else _name(root)
+    if kind not in _ROWS:
+        raise NotAFeedError("the sitemap cannot be read")
+    trouble = _trouble(parser)
+    rows = [element for element in root if _name(element) == _ROWS[kind]]
+    if trouble and f"{kind}>" not in text[-1000:]:
+        rows = rows[:-1]  # the document is cut off: the last address may be, too
+    items = tuple(distinct(_items(rows, url)))
+    return ParsedFeed(
+        items=_latest(items),
+        version="sitemap" if kind == "urlset" else "sitemapindex",
+        trouble=trouble,
+        truncated=len(items) > MOST_ITEMS,
+    )
+
+
+def _latest(items: tuple[Item, ...]) -> tuple[Item, ...]:
+    """Return the items changed last, in page order."""
+    if len(items) <= MOST_ITEMS:
+        return items
+    ranked = nlargest(MOST_ITEMS, range(len(items)), key=lambda index: (items[index].published_s or 0.0, -index))
+    return tuple(items[index] for index in sorted(ranked))
+
+
+def _trouble(parser: etree.XMLParser) -> str:
+    errors = [error for error in parser.error_log if error.level >= etree.ErrorLevels.ERROR]
+    return clean(f"line {errors[0].line}: {errors[0].message}")[:300] if errors else ""
+
+
+def _items(rows: list[etree._Element], url: str) -> Iterator[Item]:
+    for element in rows:
+        entry = _entry(_texts(element), url)
+        if entry is not None:
+            yield entry.item(_NO_FIELDS)
+
+
+def _entry(texts: dict[str, str], url: str) -> Entry | None:
+    address = texts.get("loc")
+    link = safe_link(url, address) if address else None
+    if not address or link is None:
+        return None
+    return Entry(
+        identity=short_identity(address),
+        title=texts.get("title"),
+        link=link,
+        guid=address,
+        category=texts.get("keywords"),
+        published_s=_time_s(texts.get("publication_date")),
+        updated_s=_time_s(texts.get("lastmod")),
+        revision=texts.get("lastmod", ""),
+    )
+
+
+def _texts(element: etree._Element) -> dict[str, str]:
+    """Return the texts of a row's own elements and of its ``news`` element, the first of each name."""
+    texts: dict[str, str] = {}
+    for child in element:
+        for each in child if _name(child) == "news" else (child,):
+            text = clean("".join(each.itertext())).strip() if isinstance(each.tag, str) else ""
+            if text:
+                texts.setdefault(_name(each), text)
+    return texts
+
+
+def _time_s(text: str | None) -> float | None:
+    """Return unix seconds; a year or a month alone means its beginning."""
+    if text is None:
+        return None
+    if _YEAR_OR_MONTH.fullmatch(text):
+        text = f"{text}-01-01"[:10]
+    read = time_s(text)
+    return parse_iso(text) if read is None else read
+
+
+def _name(element: etree._Element) -> str:
+    """Return an element's name without its namespace, or its prefix where that is not declared; comments have none."""
+    return re.split("[}:]", element.tag)[-1] if isinstance(element.tag, str) else ""

@@ -1,0 +1,1 @@
+"""HTTP: guarded and paced requests, robots.txt and WebSub hubs."""

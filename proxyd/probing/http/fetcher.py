@@ -1,0 +1,427 @@
+"""One GET within limits of time, size and redirects, every hop guarded and paced."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from proxyd.core.model.outcome import NO_VALIDATORS, Validators
+from proxyd.errors import FetchError, FetchTimeoutError
+from proxyd.net import describe, fresh_for_s, read_url, refusal_in, retry_after_s
+from proxyd.probing.http.body_decoding import Decoder, read_decoded
+from proxyd.probing.probe_failures import QueueTimeoutError, TooLargeError, TooManyRedirectsError
+from proxyd.tracing import NO_TRACES, Tracer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+
+    from multidict import CIMultiDictProxy
+
+    from proxyd.net import Guard, HostTokens, Turn
+    from proxyd.ports import Clock
+
+ACCEPT = (
+    "application/atom+xml, application/rss+xml, application/rdf+xml;q=0.9, "
+    "application/xml;q=0.8, text/xml;q=0.8, */*;q=0.5"
+)
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_PERMANENT = frozenset({301, 308})
+THROTTLING = frozenset({429, 503})
+_UNSENDABLE = re.compile(r"[\x00-\x1f\ud800-\udfff]")
+HIDDEN = "[hidden]"
+_SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
+_OWN_HEADERS = {
+    "accept-encoding",
+    "authorization",
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "if-modified-since",
+    "if-none-match",
+    "proxy-authorization",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """What one fetch may cost.
+
+    Parameters
+    ----------
+    total_s
+        Connecting, redirects and bodies together; waiting for host tokens does not count.
+    queue_s
+        Longest wait for a turn at one host.
+    body_bytes
+        Longest body after decoding.
+    redirects
+        Most hops after the first request.
+    cut
+        Whether a body that is too long is cut rather than refused.
+    """
+
+    total_s: float = 30.0
+    queue_s: float = 600.0
+    body_bytes: int = 10 * 1024 * 1024
+    redirects: int = 5
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request, without its secrets, and the head of its response; ``status`` is ``None`` where none came."""
+
+    url: str
+    sent: Mapping[str, str]
+    status: int | None = None
+    received: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(slots=True)
+class Trip:
+    """What a fetch has done so far; it is told also when the fetch fails.
+
+    ``exchanges`` are kept only where ``is_shown``: nobody looks at those of the daemon's probes.
+    """
+
+    is_shown: bool = True
+    requests: int = 0
+    started_s: float | None = None
+    body_bytes: int = 0
+    exchanges: list[Exchange] = field(default_factory=list)
+    crawl_delay_s: float | None = None
+
+    def count_bytes(self, number: int) -> None:
+        """Add decoded bytes."""
+        self.body_bytes += number
+
+    def begin(self, now_s: float) -> None:
+        """Note that a request is about to be sent."""
+        self.requests += 1
+        self.started_s = now_s if self.started_s is None else self.started_s
+
+    def add_detour(self, other: Trip) -> None:
+        """Add the requests of a fetch that this one needed; its bytes are not of the document."""
+        self.requests += other.requests
+        self.started_s = other.started_s if self.started_s is None else self.started_s
+        self.exchanges.extend(other.exchanges)
+
+
+class Gate(Protocol):
+    """What is asked before every request of a fetch, redirects included."""
+
+    async def __call__(self, url: URL, trip: Trip, /) -> float:
+        """Return the least seconds since the last request to the host, or raise a ProbeError to forbid this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    """What to fetch, and what to send with it.
+
+    Parameters
+    ----------
+    headers, authorization
+        Sent to the origin of ``home`` alone. Headers that a request needs for itself are left out.
+    home
+        The address they are meant for; ``None`` is ``url``.
+    gate
+        Asked before every request, the first one included.
+    """
+
+    url: str
+    validators: Validators = NO_VALIDATORS
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    authorization: str | None = field(default=None, repr=False)
+    home: str | None = None
+    gate: Gate | None = None
+
+
+class Fetch(Protocol):
+    """What probes and robots.txt are fetched with."""
+
+    async def fetch(self, request: FetchRequest, trip: Trip | None = None) -> FetchResponse:
+        """Return the last response or raise a ProbeError."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResponse:
+    """The last response of a fetch.
+
+    Parameters
+    ----------
+    url
+        Where the response came from.
+    host
+        That of ``url``.
+    permanent_url
+        Where the redirects of kind 301 and 308 led, up to the first of another kind; ``None`` without any.
+    body
+        Decoded; only of status 200 and 203.
+    """
+
+    status: int
+    url: str
+    headers: CIMultiDictProxy[str]
+    body: bytes
+    requests: int
+    retry_after_s: float | None = None
+    fresh_for_s: float | None = None
+    permanent_url: str | None = None
+    host: str | None = None
+
+    @property
+    def validators(self) -> Validators:
+        """Return what to send back next time, exactly as received; what cannot be sent is left out."""
+        return Validators(
+            etag=_sendable(self.headers.get("ETag")), last_modified=_sendable(self.headers.get("Last-Modified"))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Redirect:
+    url: URL
+    permanent: bool
+    status: int
+
+
+_Hop: TypeAlias = FetchResponse | _Redirect
+
+
+class Fetcher:
+    """Fetches documents; raises the ProbeError family for everything that the network can do."""
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        guard: Guard,
+        tokens: HostTokens,
+        clock: Clock,
+        limits: FetchLimits | None = None,
+        tracer: Tracer = NO_TRACES,
+    ) -> None:
+        self._session = session
+        self._guard = guard
+        self._tokens = tokens
+        self._clock = clock
+        self._limits = limits or FetchLimits()
+        self._tracer = tracer
+
+    async def fetch(self, request: FetchRequest, trip: Trip | None = None) -> FetchResponse:
+        """Return the response after redirects, whatever its status.
+
+        Raises
+        ------
+        BlockedAddressError
+            The guard refused a URL or an address, of the first request or of a hop.
+        FetchTimeoutError
+            It took longer than allowed, or a host's queue was too long.
+        FetchError
+            The response could not be obtained, was cut off, too long or redirected without end; or what the gate
+            of the request raises.
+        """
+        target, permanent_url, only_permanent = _parse_url(request.url), None, True
+        home = target if request.home in {None, request.url} else _parse_url(request.home or "")
+        course = _Course(request, home, trip if trip is not None else Trip(), _Budget(self._limits.total_s))
+        for _ in range(self._limits.redirects + 1):
+            hop = await self._hop(target, course)
+            if isinstance(hop, FetchResponse):
+                return _with_permanent(hop, permanent_url)
+            only_permanent = only_permanent and hop.permanent
+            permanent_url = str(hop.url) if only_permanent else permanent_url
+            target = hop.url
+        raise TooManyRedirectsError(f"more than {self._limits.redirects} redirects")
+
+    async def _hop(self, url: URL, course: _Course) -> _Hop:
+        self._guard.check_url(url)
+        gate = course.request.gate
+        spacing_s = 0.0 if gate is None else await gate(url, course.trip)
+        host = url.raw_host or ""
+        with await self._turn(host, spacing_s) as turn, self._tracer.span("request", {"host": host}) as span:
+            hop = await self._exchange(url, course, turn)
+            span.note(status=hop.status)
+            return hop
+
+    async def _turn(self, host: str, spacing_s: float) -> Turn:
+        try:
+            async with asyncio.timeout(self._limits.queue_s):
+                return await self._tokens.enter(host, spacing_s)
+        except TimeoutError as error:
+            message = f"the queue of {host} is longer than {self._limits.queue_s:g} s"
+            raise QueueTimeoutError(message) from error
+
+    async def _exchange(self, url: URL, course: _Course, turn: Turn) -> _Hop:
+        headers, trip = course.headers_for(url), course.trip
+        trip.begin(self._clock.time_s())
+        course.show_sent(url, headers)
+        with course.budget.spending() as left_s, _client_errors():
+            asking = self._session.get(
+                url, headers=headers, allow_redirects=False, auto_decompress=False, trace_request_ctx=turn.sent
+            )
+            async with asyncio.timeout(left_s), asking as response:
+                course.show_received(url, response)
+                if response.status in _REDIRECTS and "Location" in response.headers:
+                    return _Redirect(_next_url(response), response.status in _PERMANENT, response.status)
+                return await self._response(response, trip)
+
+    async def _response(self, response: aiohttp.ClientResponse, trip: Trip) -> FetchResponse:
+        body = b""
+        if response.status in {200, 203}:
+            body = await self._body(response, trip)
+        return FetchResponse(
+            status=response.status,
+            url=str(response.url),
+            host=response.url.host,
+            headers=response.headers,
+            body=body,
+            requests=trip.requests,
+            retry_after_s=retry_after_s(response.headers, self._clock.time_s()),
+            fresh_for_s=fresh_for_s(response.headers, self._clock.time_s()),
+        )
+
+    async def _body(self, response: aiohttp.ClientResponse, trip: Trip) -> bytes:
+        limit = self._limits.body_bytes
+        encoding = response.headers.get("Content-Encoding", "")
+        if self._limits.cut:
+            return await _beginning(response.content.iter_any(), encoding, limit, trip.count_bytes)
+        announced = response.content_length
+        if announced is not None and announced > limit:
+            raise TooLargeError(f"{announced} bytes are announced, {limit} are allowed")
+        return await read_decoded(response.content.iter_any(), encoding, limit, trip.count_bytes)
+
+
+class _Budget:
+    """Time that is spent piece by piece."""
+
+    def __init__(self, total_s: float) -> None:
+        self._total_s = total_s
+        self._left_s = total_s
+
+    @contextmanager
+    def spending(self) -> Iterator[float]:
+        """Yield what is left, within which the block ends itself by a TimeoutError: it becomes a FetchTimeoutError."""
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        try:
+            yield max(0.0, self._left_s)
+        except TimeoutError as error:
+            raise FetchTimeoutError(f"no complete response within {self._total_s:g} s") from error
+        finally:
+            self._left_s -= loop.time() - began_s
+
+
+class _Course:
+    """One fetch under way: what was asked, what it has done and what it may still cost."""
+
+    def __init__(self, request: FetchRequest, home: URL, trip: Trip, budget: _Budget) -> None:
+        self.request = request
+        self.trip = trip
+        self.budget = budget
+        self._home = _origin(home)
+        self._private = {name: value for name, value in request.headers if _is_addable(name, value)}
+        if request.authorization is not None:
+            self._private["Authorization"] = request.authorization
+        self._hidden = _SECRET_HEADERS | {name.lower() for name in self._private}
+
+    def headers_for(self, url: URL) -> CIMultiDict[str]:
+        """Return what to send to an address."""
+        headers = _request_headers(self.request.validators)
+        if _origin(url) == self._home:
+            headers.update(self._private)
+        return headers
+
+    def show_sent(self, url: URL, headers: Mapping[str, str]) -> None:
+        """Note a request that is about to be sent."""
+        if self.trip.is_shown:
+            self.trip.exchanges.append(Exchange(str(url), self._shown(headers)))
+
+    def show_received(self, url: URL, response: aiohttp.ClientResponse) -> None:
+        """Note what was really sent, and what came back."""
+        if self.trip.is_shown:
+            sent, received = self._shown(response.request_info.headers), tuple(response.headers.items())
+            self.trip.exchanges[-1] = Exchange(str(url), sent, response.status, received)
+
+    def _shown(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Return headers for people: none of the values that may be secret."""
+        return {name: HIDDEN if name.lower() in self._hidden else value for name, value in headers.items()}
+
+
+def _origin(url: URL) -> tuple[str, str, int | None]:
+    return url.scheme, (url.raw_host or "").lower(), url.port
+
+
+def _is_addable(name: str, value: str) -> bool:
+    """Whether a header may be added; the language refuses the others with a reason."""
+    return name.isascii() and name.lower() not in _OWN_HEADERS and value.isascii() and value.isprintable()
+
+
+async def _beginning(chunks: AsyncIterator[bytes], encoding: str, limit: int, count: Callable[[int], None]) -> bytes:
+    """Return the decoded body, or its first ``limit`` bytes where it is longer, without reading further."""
+    decoder = Decoder(encoding)
+    pieces: list[bytes] = []
+    room = limit
+    async for chunk in chunks:
+        for piece in decoder.decode(chunk):
+            count(len(piece))
+            pieces.append(piece[:room])
+            room -= len(piece)
+            if room <= 0:
+                return b"".join(pieces)
+    decoder.finish()
+    return b"".join(pieces)
+
+
+@contextmanager
+def _client_errors() -> Iterator[None]:
+    """Turn what the HTTP client raises into the ProbeError family."""
+    try:
+        yield
+    except aiohttp.ServerTimeoutError as error:
+        raise FetchTimeoutError(describe(error)) from error
+    except (aiohttp.ClientError, OSError, UnicodeError) as error:
+        if isinstance(error, TimeoutError):
+            raise  # the budget's own
+        raise refusal_in(error) or FetchError(describe(error)) from error
+
+
+def _request_headers(validators: Validators) -> CIMultiDict[str]:
+    headers = CIMultiDict({"Accept": ACCEPT})
+    if (etag := _sendable(validators.etag)) is not None:
+        headers["If-None-Match"] = etag
+    if (last_modified := _sendable(validators.last_modified)) is not None:
+        headers["If-Modified-Since"] = last_modified
+    return headers
+
+
+def _sendable(value: str | None) -> str | None:
+    """Return a header's value if it can be sent back; bytes that are no UTF-8 arrive as surrogates and cannot."""
+    return value if value and len(value) <= 4096 and _UNSENDABLE.search(value) is None else None
+
+
+def _parse_url(text: str) -> URL:
+    url = read_url(text)
+    if url is None:
+        raise FetchError("the URL cannot be read")
+    return url
+
+
+def _next_url(response: aiohttp.ClientResponse) -> URL:
+    url = read_url(response.headers["Location"], response.url)
+    if url is None:
+        raise FetchError("the address that it redirects to cannot be read")
+    return url
+
+
+def _with_permanent(response: FetchResponse, permanent_url: str | None) -> FetchResponse:
+    return response if permanent_url is None else replace(response, permanent_url=permanent_url)

@@ -1,0 +1,270 @@
+"""The robots.txt of every origin (RFC 9309): fetched once a day, and asked before each request.
+
+It is text by strangers: only the lines that concern proxyd reach the parser, which has no limits of its own. A group of
+many user agents would cost it the product of agents and rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from protego import Protego
+
+from proxyd.errors import BlockedAddressError, ProbeError
+from proxyd.probing.http.fetcher import THROTTLING, FetchLimits, FetchRequest, Trip
+from proxyd.probing.probe_failures import DisallowedError, QueueTimeoutError, ThrottledError, TooManyRedirectsError
+
+if TYPE_CHECKING:
+    from yarl import URL
+
+    from proxyd.ports import Clock
+    from proxyd.probing.http.fetcher import Fetch, FetchResponse
+
+AGENT = "proxyd"
+ROBOTS_BYTES = 512 * 1024
+ROBOTS_TIME_S = 10.0
+_DAY_S = 86_400.0
+_LONGEST_COPY_S = 30 * _DAY_S
+_LEAST_S = 300.0
+_MOST_LINES = 50_000
+_MOST_RULES = 10_000
+_LONGEST_LINE = 2048
+_MOST_CHARACTERS = 64 * 1024 * 1024
+_INLINE_BYTES = 65_536
+_AGENT_LINE = re.compile(r"user[-\s]*agent\s*[:\s]\s*(\*(?!\S)|[a-z_-]*)", re.IGNORECASE)
+_RULE_LINE = re.compile(r"(allow|di[a-z]{1,8}w|crawl[-\s]*delay)\s*[:\s]", re.IGNORECASE)
+
+
+def robots_limits(limits: FetchLimits) -> FetchLimits:
+    """Return what a fetch of robots.txt may cost where a probe may cost ``limits``."""
+    total_s = min(limits.total_s, ROBOTS_TIME_S)
+    return FetchLimits(total_s, limits.queue_s, ROBOTS_BYTES, redirects=5, cut=True)
+
+
+@dataclass(frozen=True, slots=True)
+class RobotsRules:
+    """What one robots.txt says to proxyd; ``parsed`` is ``None`` where it says nothing."""
+
+    parsed: Protego | None = None
+    characters: int = 0
+
+    def allows(self, url: URL) -> bool:
+        """Whether the path may be asked for."""
+        return self.parsed is None or self.parsed.can_fetch(f"http://host{url.raw_path_qs}", AGENT)
+
+    @property
+    def crawl_delay_s(self) -> float | None:
+        """Least seconds between two requests that it asks for, if it does."""
+        return None if self.parsed is None else self.parsed.crawl_delay(AGENT)
+
+
+EVERYTHING_ALLOWED = RobotsRules()
+
+
+def read_robots(body: bytes) -> RobotsRules:
+    """Return the rules of a robots.txt; whatever it holds, it can be read.
+
+    >>> read_robots(b"User-agent: *").crawl_delay_s
+    """
+    text = "\n".join(_concerning(body[:ROBOTS_BYTES].decode("utf-8-sig", "replace")))
+    return RobotsRules(Protego.parse(text), len(text)) if text else EVERYTHING_ALLOWED
+
+
+def _concerning(text: str) -> list[str]:
+    r"""Return the lines of the groups for proxyd and for everyone, in a form the parser cannot take amiss.
+
+    >>> _concerning("User-agent: a\nUser-Agent: Proxyd/1\nDisallow: /x # no\nUser-agent: b\nDisallow: /")
+    ['user-agent: proxyd', 'Disallow: /x']
+    """
+    kept: list[str] = []
+    agents: set[str] = set()
+    among_agents = False
+    for line in text.splitlines()[:_MOST_LINES]:
+        content = line[: _LONGEST_LINE + 1].partition("#")[0].strip()
+        agent = _AGENT_LINE.match(content)
+        if agent is not None:
+            named = {agent[1].lower()} & {"*", AGENT}
+            agents = agents | named if among_agents else named
+            kept += [f"user-agent: {name}" for name in named]
+            among_agents = True
+        elif _RULE_LINE.match(content):
+            among_agents = False
+            rule = content if len(content) <= _LONGEST_LINE else "disallow:"  # without a path: it ends the agents
+            kept += [rule] if agents else []
+        if len(kept) >= _MOST_RULES:
+            break
+    return kept
+
+
+@dataclass(slots=True)
+class _Record:
+    """What is known of one origin; whoever holds the lock may fetch."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+    rules: RobotsRules | None = None
+    fetched_s: float = 0.0
+    refresh_s: float = float("-inf")
+    failing_since_s: float | None = None
+    refusal: str = ""
+
+
+class Robots:
+    """Says of each request whether the robots.txt of its origin allows it, and how far apart requests should be.
+
+    A robots.txt that is not there (4xx, or redirects without end) allows everything. One that cannot be had forbids
+    everything, unless a copy of the last 30 days is there, and until it was missing for 30 days.
+
+    Parameters
+    ----------
+    fetcher
+        Fetches within ``robots_limits``.
+    crawl_delay_cap_s
+        Longest spacing that a Crawl-delay is followed to.
+    origins
+        Origins remembered; those that were not asked for the longest time are forgotten first.
+    """
+
+    def __init__(self, fetcher: Fetch, clock: Clock, *, crawl_delay_cap_s: float = 60.0, origins: int = 10_000) -> None:
+        self._fetcher = fetcher
+        self._clock = clock
+        self._crawl_delay_cap_s = crawl_delay_cap_s
+        self._origins = origins
+        self._records: OrderedDict[str, _Record] = OrderedDict()
+        self._characters = 0
+
+    def __len__(self) -> int:
+        """Return how many origins are remembered."""
+        return len(self._records)
+
+    async def __call__(self, url: URL, trip: Trip) -> float:
+        """Return the seconds between requests that the origin of ``url`` asks for.
+
+        ``trip`` is told of the requests that were needed to know, and of the delay. It is a ``Gate``.
+
+        Raises
+        ------
+        DisallowedError
+            The robots.txt forbids it, or the server failed to give it.
+        ProbeError
+            The host could not be reached, or the guard refused it.
+        """
+        rules = await self._rules(url, trip)
+        origin = url.origin()
+        if not rules.allows(url):
+            message = f"robots.txt of {origin} disallows {url.raw_path} to {AGENT}"
+            raise DisallowedError(f"{message}; ask its owner, or set ROBOTS IGNORE on the source")
+        asked_s = rules.crawl_delay_s
+        if asked_s is None:
+            return 0.0
+        trip.crawl_delay_s = min(asked_s, self._crawl_delay_cap_s)
+        return trip.crawl_delay_s
+
+    async def _rules(self, url: URL, trip: Trip) -> RobotsRules:
+        record = self._record(str(url.origin()))
+        record.users += 1
+        try:
+            async with record.lock:
+                if self._clock.monotonic_s() >= record.refresh_s:
+                    await self._refresh(url, record, trip)
+        finally:
+            record.users -= 1
+            self._forget()
+        if record.refusal or record.rules is None:
+            raise DisallowedError(record.refusal)
+        return record.rules
+
+    async def _refresh(self, url: URL, record: _Record, trip: Trip) -> None:
+        detour = Trip()
+        try:
+            response = await self._fetcher.fetch(FetchRequest(str(url.origin().with_path("/robots.txt"))), detour)
+        except (BlockedAddressError, QueueTimeoutError):
+            raise
+        except TooManyRedirectsError:
+            self._keep(record, EVERYTHING_ALLOWED, _DAY_S)
+        except ProbeError as error:
+            if not self._is_covered(record, _LEAST_S):
+                error.message = f"robots.txt of {url.origin()}: {error.message}"
+                raise
+        else:
+            await self._answered(url, record, response)
+        finally:
+            trip.add_detour(detour)
+
+    async def _answered(self, url: URL, record: _Record, response: FetchResponse) -> None:
+        if response.status in THROTTLING:
+            self._throttled(url, record, response)
+        elif response.status < 500:
+            fresh_s = _DAY_S if response.fresh_for_s is None else response.fresh_for_s
+            self._keep(record, await _read(response), min(max(fresh_s, _LEAST_S), _DAY_S))
+        else:
+            self._failed(url, record, response)
+
+    def _throttled(self, url: URL, record: _Record, response: FetchResponse) -> None:
+        """Go on with an old copy while the host throttles; without one it is the probe that is throttled."""
+        if not self._is_covered(record, _LEAST_S):
+            message = f"robots.txt of {url.origin()} answers with status {response.status}"
+            raise ThrottledError(message, retry_after_s=response.retry_after_s)
+
+    def _failed(self, url: URL, record: _Record, response: FetchResponse) -> None:
+        wait_s = min(max(response.retry_after_s or 0.0, _LEAST_S), _DAY_S)
+        if not self._is_covered(record, wait_s):
+            record.refresh_s = self._clock.monotonic_s() + wait_s
+            record.refusal = f"robots.txt of {url.origin()} answers with status {response.status}: nothing may be asked"
+            record.refusal += " until it can be read; ask its owner, or set ROBOTS IGNORE on the source"
+            raise DisallowedError(record.refusal, retry_after_s=response.retry_after_s)
+
+    def _keep(self, record: _Record, rules: RobotsRules, keep_s: float) -> None:
+        self._characters += rules.characters - (0 if record.rules is None else record.rules.characters)
+        record.rules, record.refusal, record.failing_since_s = rules, "", None
+        record.fetched_s = self._clock.monotonic_s()
+        record.refresh_s = record.fetched_s + keep_s
+
+    def _is_covered(self, record: _Record, wait_s: float) -> bool:
+        """Note a failure; whether an old copy, or the long time without any, says what is allowed meanwhile."""
+        now_s = self._clock.monotonic_s()
+        if record.failing_since_s is None:
+            record.failing_since_s = now_s
+        if record.rules is not None and now_s - record.fetched_s > _LONGEST_COPY_S:
+            self._characters -= record.rules.characters
+            record.rules = None
+        if record.rules is None and now_s - record.failing_since_s < _LONGEST_COPY_S:
+            return False
+        if record.rules is None:
+            record.rules, record.fetched_s = EVERYTHING_ALLOWED, now_s
+        record.refusal = ""
+        record.refresh_s = now_s + wait_s
+        return True
+
+    def _record(self, origin: str) -> _Record:
+        record = self._records.get(origin)
+        if record is None:
+            record = self._records[origin] = _Record()
+        self._records.move_to_end(origin)
+        return record
+
+    def _forget(self) -> None:
+        """Forget the origins that were not asked for the longest time, but none that somebody asks for now."""
+        idle = [origin for origin in self._oldest() if self._records[origin].users == 0]
+        for origin in idle:
+            rules = self._records.pop(origin).rules
+            self._characters -= 0 if rules is None else rules.characters
+
+    def _oldest(self) -> list[str]:
+        surplus = len(self._records) - self._origins
+        if self._characters > _MOST_CHARACTERS:
+            surplus = max(surplus, len(self._records) // 4)
+        return [origin for origin, _ in zip(self._records, range(surplus), strict=False)]
+
+
+async def _read(response: FetchResponse) -> RobotsRules:
+    """Return the rules of an answer; a long one is read in a thread, so that the loop goes on."""
+    if response.status not in {200, 203}:
+        return EVERYTHING_ALLOWED
+    if len(response.body) <= _INLINE_BYTES:
+        return read_robots(response.body)
+    return await asyncio.to_thread(read_robots, response.body)

@@ -1,0 +1,1 @@
+"""Readers of HTML and JSON pages."""

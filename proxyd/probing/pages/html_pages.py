@@ -1,0 +1,249 @@
+"""Pages of HTML, read by CSS (lexbor) and XPath (lxml). Pure.
+
+XPath runs without extension functions, variables and access to other documents. What a selector can be made to cost
+is bounded by the time limit of the process it runs in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Protocol, TypeAlias
+
+from lxml import etree, html
+from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
+
+from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader, css_parts
+from proxyd.probing.document_texts import MOST_ITEMS, capped, clean, words
+from proxyd.probing.pages.page_text import text_blocks
+from proxyd.probing.pages.page_values import ParsedPage, Raw, field_selectors, page_of
+from proxyd.probing.probe_failures import SelectorError, UnreadableDocumentError
+
+MOST_DEPTH = 3_000
+
+_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9:-]*)")
+_NOT_NESTED = words(
+    "area base br col embed hr img input link meta param source track wbr p li td th tr dt dd option optgroup thead "
+    "tbody tfoot colgroup html head body rb rt rp"
+)
+_INSIDE = {
+    "tr": "<table>",
+    "tbody": "<table>",
+    "thead": "<table>",
+    "tfoot": "<table>",
+    "td": "<table><tr>",
+    "th": "<table><tr>",
+}
+_Attributes: TypeAlias = Mapping[str, str | None]
+
+
+class _Row(Protocol):
+    """A page or a row of it, seen by one reader."""
+
+    def rows(self, selector: str) -> list[_Row]:
+        """Return what the selector of EACH finds."""
+
+    def value(self, selector: str, field_type: FieldType) -> Raw:
+        """Return the first value that a selector finds."""
+
+    def outer(self) -> tuple[str, str]:
+        """Return the name of the element and its HTML, for the other reader."""
+
+
+@dataclass(frozen=True, slots=True)
+class _CssRow:
+    node: LexborNode
+    owner: LexborHTMLParser  # keeps the document alive
+
+    def rows(self, selector: str) -> list[_Row]:
+        return [_CssRow(node, self.owner) for node in self._find(selector)[: MOST_ITEMS + 1]]
+
+    def value(self, selector: str, field_type: FieldType) -> Raw:
+        """Read ``selector::attr(name)`` as the attribute of that name."""
+        css, attribute = css_parts(selector)
+        found = self._find(css) if css else [self.node]
+        if not found:
+            return None
+        return found[0].attributes.get(attribute.lower()) if attribute else _element_value(found[0], field_type)
+
+    def outer(self) -> tuple[str, str]:
+        return self.node.tag or "", self.node.html or ""
+
+    def _find(self, selector: str) -> list[LexborNode]:
+        if not selector.strip():
+            return [self.node]
+        try:
+            return self.node.css(selector)
+        except SelectolaxError as error:
+            raise SelectorError(f"the CSS selector {selector} cannot be read"[:300]) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _XPathRow:
+    element: etree._Element
+
+    def rows(self, selector: str) -> list[_Row]:
+        found = self._find(selector)
+        elements = [each for each in found if etree.iselement(each)] if isinstance(found, list) else []
+        return [_XPathRow(each) for each in elements[: MOST_ITEMS + 1]]
+
+    def value(self, selector: str, field_type: FieldType) -> Raw:
+        found = self._find(selector)
+        if isinstance(found, list):
+            found = found[0] if found else None
+        if etree.iselement(found):
+            node, _owner = _parsed(*_XPathRow(found).outer())
+            return _element_value(node, field_type) if node is not None else None
+        return _plain_result(found)
+
+    def outer(self) -> tuple[str, str]:
+        tag = self.element.tag if isinstance(self.element.tag, str) else ""
+        return tag, html.tostring(self.element, encoding="unicode", with_tail=False)
+
+    def _find(self, selector: str) -> object:
+        try:
+            found: object = _xpath(selector)(self.element)
+        except etree.XPathError as error:
+            raise SelectorError(f"the XPath selector {selector} cannot be evaluated: {error}"[:300]) from error
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Views:
+    """One element as each reader sees it, made when it is first asked for."""
+
+    views: dict[Reader, _Row] = field(default_factory=dict)
+
+    def of(self, reader: Reader) -> _Row:
+        if reader not in self.views:
+            tag, text = next(iter(self.views.values())).outer()
+            made = css_view(text, tag) if reader is Reader.CSS else xpath_view(text, tag)
+            if made is None:
+                raise UnreadableDocumentError(f"a row of <{tag}> cannot be read by {reader.value}")
+            self.views[reader] = made
+        return self.views[reader]
+
+
+def parse_html_page(text: str, url: str, page_class: PageClass) -> ParsedPage:
+    """Return the rows of a page of HTML; without EACH the page is one row.
+
+    The value of an element is its readable text; of ``<meta>`` its content; for a Timestamp the ``datetime`` of
+    ``<time>``, and for a URL its ``href`` or ``src``, where it has them.
+
+    Raises
+    ------
+    UnreadableDocumentError, SelectorError
+        The page holds nothing of what the class reads.
+    """
+    page = _page(text, page_class)
+    rows = [page] if page_class.each is None else _rows(page, page_class.each)
+    values = [list(_values(row, page_class.fields)) for row in rows]
+    if not any(value is not None for row in values for value in row):
+        raise UnreadableDocumentError(f"nothing on the page matches {field_selectors(page_class.fields)}")
+    return page_of(values, page_class, url, "html")
+
+
+def page_blocks(text: str) -> tuple[str | None, list[str]]:
+    """Return the title of a page and the blocks of its readable text."""
+    node, owner = _parsed("html", _bounded(text))
+    title = owner.css_first("title")
+    named = None if title is None else capped(clean(title.text()).strip())
+    return named or None, [] if node is None else text_blocks(node)
+
+
+def css_view(text: str, tag: str = "html") -> _Row | None:
+    """Return an element as CSS sees it."""
+    node, owner = _parsed(tag, text)
+    return None if node is None else _CssRow(node, owner)
+
+
+def xpath_view(text: str, tag: str = "html") -> _Row | None:
+    """Return an element as XPath sees it."""
+    parser = html.HTMLParser(encoding="utf-8", no_network=True, huge_tree=False, remove_pis=True)
+    body = text if tag == "html" else f"<html><body>{text}</body></html>"
+    try:
+        root = html.document_fromstring(body.encode("utf-8", "replace"), parser=parser)
+    except etree.LxmlError:
+        return None
+    found = root if tag == "html" else next(root.iter(tag), None)
+    return None if found is None else _XPathRow(found)
+
+
+def _page(text: str, page_class: PageClass) -> _Views:
+    text = clean(_bounded(text))
+    readers = {each.extraction.reader for each in page_class.fields if each.extraction}
+    if page_class.each is not None:
+        readers.add(page_class.each.reader)
+    views: dict[Reader, _Row] = {}
+    for reader in readers:
+        view = css_view(text) if reader is Reader.CSS else xpath_view(text)
+        if view is None:
+            raise UnreadableDocumentError("the web page cannot be read")
+        views[reader] = view
+    return _Views(views)
+
+
+def _bounded(text: str) -> str:
+    """Return the text; refuse one nested so deeply that reading it takes quadratic time."""
+    depth = 0
+    for match in _TAG.finditer(text):
+        if match.group(2).lower() not in _NOT_NESTED:
+            depth = max(0, depth - 1) if match.group(1) else depth + 1
+            if depth > MOST_DEPTH:
+                raise UnreadableDocumentError("the web page is nested too deeply")
+    return text
+
+
+def _rows(page: _Views, each: Extraction) -> list[_Views]:
+    found = page.of(each.reader).rows(each.selector)
+    if not found:
+        raise UnreadableDocumentError(f"no row matches {each.selector}")
+    return [_Views({each.reader: row}) for row in found]
+
+
+def _values(row: _Views, fields: Iterable[Field]) -> Iterator[Raw]:
+    for each in fields:
+        extraction = each.extraction
+        yield None if extraction is None else row.of(extraction.reader).value(extraction.selector, each.type)
+
+
+def _parsed(tag: str, text: str) -> tuple[LexborNode | None, LexborHTMLParser]:
+    """Return the element of a text that is one element's HTML, and the document that holds it."""
+    owner = LexborHTMLParser((_INSIDE.get(tag, "") + text).encode("utf-8", "replace").decode())
+    if tag == "html":
+        return owner.root, owner
+    return (owner.css_first(tag) if re.fullmatch(r"[a-z][a-z0-9-]*", tag) else owner.body), owner
+
+
+def _element_value(node: LexborNode, field_type: FieldType) -> Raw:
+    attributes: _Attributes = node.attributes
+    if node.tag == "meta":
+        return attributes.get("content")
+    if field_type is FieldType.TIMESTAMP and attributes.get("datetime"):
+        return attributes["datetime"]
+    if field_type is FieldType.URL:
+        link = attributes.get("href") or attributes.get("src")
+        if link:
+            return link
+    return "\n".join(text_blocks(node)) or None
+
+
+def _plain_result(found: object) -> Raw:
+    """Return what an expression gave that is no element: a text, an attribute, a number or a truth."""
+    if isinstance(found, bool):
+        return found
+    if isinstance(found, float):
+        if found != found or found in {float("inf"), float("-inf")}:  # noqa: PLR0124 - XPath's NaN
+            return None
+        return int(found) if found.is_integer() and abs(found) < 2**53 else found
+    return str(found) if isinstance(found, str) else None
+
+
+@lru_cache(maxsize=256)
+def _xpath(selector: str) -> etree.XPath:
+    try:
+        return etree.XPath(selector, regexp=False, smart_strings=False)
+    except (etree.XPathError, ValueError) as error:
+        raise SelectorError(f"the XPath selector {selector} cannot be read: {error}"[:300]) from error

@@ -1,0 +1,147 @@
+"""Pages of JSON, read by JSONPath (RFC 9535). Pure.
+
+``match()`` and ``search()`` are backed by re2: no pattern takes more than linear time. What else a selector can be
+made to cost is bounded by the time limit of the process it runs in.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from itertools import islice
+from typing import cast
+
+import re2
+from iregexp_check import check
+from jsonpath_rfc9535 import JSONPathEnvironment, JSONPathError, JSONPathNode, JSONPathQuery
+from jsonpath_rfc9535.function_extensions import ExpressionType, FilterFunction
+
+from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass
+from proxyd.probing.document_texts import MOST_ITEMS
+from proxyd.probing.pages.json_text import Json, load_json
+from proxyd.probing.pages.page_values import ParsedPage, Raw, field_selectors, page_of
+from proxyd.probing.probe_failures import SelectorError, UnreadableDocumentError
+
+_PATTERN_BYTES = 1 << 20
+
+
+class _Regex(FilterFunction):
+    """``match`` (the whole text) or ``search`` (anywhere) with a pattern of RFC 9485."""
+
+    arg_types = [ExpressionType.VALUE, ExpressionType.VALUE]  # noqa: RUF012 - as the base class has it
+    return_type = ExpressionType.LOGICAL
+
+    def __init__(self, *, whole: bool) -> None:
+        self._whole = whole
+
+    def __call__(self, text: object, pattern: object) -> bool:
+        """Return whether the text matches; neither a value that is no text nor a broken pattern does."""
+        if not isinstance(text, str) or not isinstance(pattern, str):
+            return False
+        compiled = _pattern(pattern)
+        if compiled is None:
+            return False
+        text = text.encode("utf-8", "replace").decode()  # re2 takes no lone surrogates
+        return (compiled.fullmatch(text) if self._whole else compiled.search(text)) is not None
+
+
+@lru_cache(maxsize=256)
+def _pattern(pattern: str) -> re2._Regexp | None:
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _PATTERN_BYTES
+    try:
+        return re2.compile(_dots(pattern), options) if check(pattern) else None
+    except (re2.error, ValueError):
+        return None
+
+
+def _dots(pattern: str) -> str:
+    """Return the pattern with every dot outside brackets as RFC 9485 means it: neither of the line ends."""
+    parts: list[str] = []
+    escaped = bracketed = False
+    for char in pattern:
+        parts.append(r"[^\n\r]" if char == "." and not escaped and not bracketed else char)
+        if not escaped and char in "[]":
+            bracketed = char == "["
+        escaped = char == "\\" and not escaped
+    return "".join(parts)
+
+
+class _Environment(JSONPathEnvironment):
+    def setup_function_extensions(self) -> None:
+        """Put the linear-time functions in the place of the library's own."""
+        super().setup_function_extensions()
+        self.function_extensions["match"] = _Regex(whole=True)
+        self.function_extensions["search"] = _Regex(whole=False)
+
+
+_ENVIRONMENT = _Environment()
+
+
+def parse_json_page(body: bytes, content_type: str | None, url: str, page_class: PageClass) -> ParsedPage:
+    """Return the rows of a page of JSON.
+
+    Without EACH the document is one row. A field takes the first value that its selector finds; an object or a list
+    is JSON text for a String, and fits nothing else.
+
+    Raises
+    ------
+    UnreadableDocumentError, SelectorError
+        The document is not JSON, or holds nothing of what the class reads.
+    """
+    document = load_json(body, content_type)
+    try:
+        rows = [document] if page_class.each is None else _selected_rows(document, page_class.each)
+        found = [[_first(row, each) for each in page_class.fields] for row in rows]
+        values = [[_raw(*pair) for pair in zip(row, page_class.fields, strict=True)] for row in found]
+    except (JSONPathError, RecursionError) as error:
+        raise UnreadableDocumentError("the JSON document is nested too deeply for its selectors") from error
+    if rows and not any(node is not None for row in found for node in row):
+        raise UnreadableDocumentError(f"nothing in the JSON document matches {field_selectors(page_class.fields)}")
+    return page_of(values, page_class, url, "json")
+
+
+def _selected_rows(document: Json, each: Extraction) -> list[Json]:
+    query = _query(each.selector)
+    rows = [_value(node) for node in islice(query.finditer(document), MOST_ITEMS + 1)]
+    if not rows and not _has_room(query, document):
+        raise UnreadableDocumentError(f"no row matches {each.selector}")
+    return rows
+
+
+def _has_room(query: JSONPathQuery, document: Json) -> bool:
+    """Return whether the list is there that would hold the rows: a page may have none today."""
+    if not query.segments:
+        return False
+    parent = JSONPathQuery(env=query.env, segments=query.segments[:-1])
+    return any(isinstance(node.value, list | dict) and _holds_rows(node.value) for node in parent.finditer(document))
+
+
+def _holds_rows(value: list[Json] | dict[str, Json]) -> bool:
+    """Return whether a value is a list, or an object that is empty: other objects show that the page has changed."""
+    return isinstance(value, list) or not value
+
+
+def _first(row: Json, field: Field) -> JSONPathNode | None:
+    return next(iter(_query(field.extraction.selector if field.extraction else "$").finditer(row)), None)
+
+
+def _raw(node: JSONPathNode | None, field: Field) -> Raw:
+    value = None if node is None else _value(node)
+    if not isinstance(value, dict | list):
+        return value
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return text if field.type is FieldType.STRING else f"not one value: {text[:40]}"
+
+
+def _value(node: JSONPathNode) -> Json:
+    return cast("Json", node.value)
+
+
+@lru_cache(maxsize=256)
+def _query(selector: str) -> JSONPathQuery:
+    try:
+        return _ENVIRONMENT.compile(selector)
+    except (JSONPathError, ValueError, RecursionError) as error:
+        raise SelectorError(f"the JSON selector {selector} cannot be read: {error}"[:300]) from error

@@ -1,0 +1,72 @@
+"""JSON documents as values, with errors that say where. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import TypeAlias
+
+from proxyd.probing.charsets import GZIP, Kind, decoded
+from proxyd.probing.document_kinds import is_web_page
+from proxyd.probing.probe_failures import UnreadableDocumentError
+
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
+
+_START = re.compile(rb"[\s\x00\xef\xbb\xbf\xff\xfe]*\{[\s\x00]*[\"}]")
+
+
+def looks_like_json(body: bytes) -> bool:
+    r"""Return whether a document starts as a JSON object does, in any encoding of Unicode.
+
+    >>> looks_like_json(b'\xef\xbb\xbf {"version": 1}'), looks_like_json(b"<rss>")
+    (True, False)
+    """
+    return _START.match(body[:4096]) is not None
+
+
+def load_json(body: bytes, content_type: str | None = None) -> Json:
+    """Return the value of a JSON document.
+
+    Numbers without an end (``NaN``, ``1e999``) become null. Nesting is as deep as the interpreter allows.
+
+    Raises
+    ------
+    UnreadableDocumentError
+        It is not JSON; the message names the line.
+    """
+    text = decoded(body, content_type, Kind.JSON)
+    try:
+        value: Json = json.loads(text, parse_constant=_no_constant, parse_float=_float, parse_int=_int)
+    except json.JSONDecodeError as error:
+        raise _not_json(body, error) from error
+    except RecursionError as error:
+        raise UnreadableDocumentError("the JSON document is nested too deeply") from error
+    return value
+
+
+def _not_json(body: bytes, error: json.JSONDecodeError) -> UnreadableDocumentError:
+    if body.startswith(GZIP):
+        return UnreadableDocumentError("this is gzip data that the server does not declare as such")
+    if body.lstrip().startswith(b"<") and is_web_page(body):
+        return UnreadableDocumentError("this is a web page, not JSON")
+    if body.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<"):
+        return UnreadableDocumentError("this is XML, not JSON")
+    reason = error.msg[:1].lower() + error.msg[1:]
+    return UnreadableDocumentError(
+        f"the JSON document is not valid: line {error.lineno}, column {error.colno}: {reason}"
+    )
+
+
+def _no_constant(_name: str) -> None:
+    return None
+
+
+def _float(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+def _int(text: str) -> int | float | None:
+    """Return an integer; one of hundreds of digits is read as a float, which takes no quadratic time."""
+    return int(text) if len(text) <= 300 else _float(text)

@@ -1,0 +1,172 @@
+"""From the raw values of a page's rows to its items: types, identities, what did not fit. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from proxyd.core.model.field_values import coerce
+from proxyd.core.model.item import Item, Value
+from proxyd.core.model.profile import Field, FieldType, PageClass
+from proxyd.probing.document_texts import LONGEST_FIELD, MOST_ITEMS, capped, clean, digest, safe_link, short_identity
+from proxyd.probing.feeds.feed_dates import time_s
+from proxyd.probing.feeds.feed_items import distinct
+from proxyd.probing.probe_failures import UnreadableDocumentError
+
+Raw: TypeAlias = str | int | float | bool | None
+"""What a selector found, before it is read as the type of its field."""
+
+THE_PAGE = "page"
+"""The identity of a page that is one item."""
+
+_NO_URL = re.compile(r"[\s<>{}\"\\^`|]")
+_EARLIEST_S, _LATEST_S = -62135596800.0, 253402300799.0  # years 1 to 9999
+_MILLISECONDS, _MICROSECONDS = 1e11, 1e14  # from here on a number cannot be meant as seconds: the year 5138
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedPage:
+    """A page and its rows as items, in page order.
+
+    Parameters
+    ----------
+    version
+        What it was read as: ``json``, ``html`` or ``text``.
+    trouble
+        What is wrong with the document although it could be read, or ``""``.
+    truncated
+        Whether there was more than is kept.
+    misfits
+        How many values did not fit the type of each field, by its path; they are ``None`` in the items. Rows without
+        an identity were left out, and count for the fields of the key.
+    """
+
+    items: tuple[Item, ...]
+    version: str
+    title: str | None = None
+    period_s: float | None = None
+    trouble: str = ""
+    truncated: bool = False
+    misfits: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Turns raw rows into items; counts what does not fit."""
+
+    page_class: PageClass
+    url: str
+    misfits: Counter[str] = field(default_factory=Counter)
+    unidentified: int = 0
+
+    def items(self, rows: Iterable[Sequence[Raw]]) -> Iterator[Item]:
+        for row in rows:
+            texts = [plain(raw) for raw in row]
+            identity = self._identity(texts)
+            if identity is None:
+                self.unidentified += 1
+            else:
+                yield Item(identity, self._fields(row, texts), None, self._hash(texts))
+
+    def _fields(self, row: Sequence[Raw], texts: Sequence[str | None]) -> dict[str, Value]:
+        fields: dict[str, Value] = {}
+        for each, raw, text in zip(self.page_class.fields, row, texts, strict=True):
+            value = None if text is None else typed(raw, each.type, self.url)
+            fields[each.path.lower()] = value
+            if value is None and text is not None:
+                self.misfits[each.path] += 1
+        return fields
+
+    def _hash(self, texts: Sequence[str | None]) -> str:
+        paths = (each.path.lower() for each in self.page_class.fields)
+        return digest(part for pair in zip(paths, texts, strict=True) for part in pair)
+
+    def _identity(self, texts: Sequence[str | None]) -> str | None:
+        """Return the text of the key, or ``None`` where a part of it is missing."""
+        if self.page_class.each is None:
+            return THE_PAGE
+        by_path = dict(zip((each.path for each in self.page_class.fields), texts, strict=True))
+        parts = [by_path.get(path) for path in self.page_class.key]
+        missing = [path for path, part in zip(self.page_class.key, parts, strict=True) if part is None]
+        if missing or not parts:
+            self.misfits.update(missing)
+            return None
+        return short_identity(parts[0] or "" if len(parts) == 1 else json.dumps(parts, ensure_ascii=False))
+
+
+def page_of(rows: Iterable[Sequence[Raw]], page_class: PageClass, url: str, version: str) -> ParsedPage:
+    """Return a page of rows; of rows with one identity the first.
+
+    Raises
+    ------
+    UnreadableDocumentError
+        There are rows, and not one of them has an identity.
+    """
+    kept = list(islice(rows, MOST_ITEMS + 1))
+    builder = _Rows(page_class, url)
+    items = tuple(distinct(builder.items(kept[:MOST_ITEMS])))
+    if kept and not items:
+        raise UnreadableDocumentError(f"not one row has a value for its KEY {', '.join(page_class.key)}")
+    is_cut = len(kept) > MOST_ITEMS or builder.unidentified > 0  # a row that cannot be told is not gone
+    return ParsedPage(items, version, truncated=is_cut, misfits=tuple(sorted(builder.misfits.items())))
+
+
+def field_selectors(fields: Iterable[Field]) -> str:
+    """Return the selectors of a class as an error names them."""
+    return ", ".join(each.extraction.selector for each in fields if each.extraction)
+
+
+def plain(raw: Raw) -> str | None:
+    """Return a raw value as text; ``None`` where nothing is there.
+
+    >>> plain(" a "), plain(True), plain(2.5), plain("")
+    ('a', 'true', '2.5', None)
+    """
+    if isinstance(raw, str):
+        return clean(raw).strip() or None
+    return None if raw is None else json.dumps(raw)
+
+
+def typed(raw: Raw, field_type: FieldType, url: str = "") -> Value:
+    """Return a raw value as its field's type, or ``None`` where it does not fit.
+
+    >>> typed("7", FieldType.INTEGER), typed("seven", FieldType.INTEGER), typed("/a", FieldType.URL, "https://a.example")
+    (7, None, 'https://a.example/a')
+    """
+    text = plain(raw)
+    if text is None:
+        return None
+    match field_type:
+        case FieldType.STRING:
+            return capped(text)
+        case FieldType.URL:
+            return _url(text, url) if isinstance(raw, str) else None
+        case FieldType.TIMESTAMP:
+            return None if isinstance(raw, bool) else _time_s(text)
+        case FieldType.BOOLEAN:
+            return coerce(text, field_type)
+        case FieldType.INTEGER | FieldType.DECIMAL:
+            return None if isinstance(raw, bool) else coerce(text, field_type)
+
+
+def _url(text: str, url: str) -> str | None:
+    link = None if _NO_URL.search(text) or len(text) > LONGEST_FIELD else safe_link(url, text)
+    return link if link and urlsplit(link).scheme else None
+
+
+def _time_s(text: str) -> float | None:
+    """Return unix seconds: of a number of seconds, milliseconds or microseconds, or of a date as feeds write it."""
+    number = coerce(text, FieldType.DECIMAL)
+    if isinstance(number, int | float):
+        size = abs(number)
+        seconds = number / (1e6 if size >= _MICROSECONDS else 1e3 if size >= _MILLISECONDS else 1.0)
+        return float(seconds) if _EARLIEST_S <= seconds <= _LATEST_S else None
+    read = time_s(text)
+    value = coerce(text, FieldType.TIMESTAMP) if read is None else read
+    return value if isinstance(value, float) and _EARLIEST_S <= value <= _LATEST_S else None

@@ -1,0 +1,116 @@
+"""How a probe fails, each with the outcome it ends in.
+
+::
+
+    FetchError
+    |- TooLargeError            the decoded body is longer than allowed
+    |- TooManyRedirectsError
+    |- DisallowedError          robots.txt forbids it
+    |- ThrottledError           the host asks for less, 429 or 503, before the document could be asked for
+    |- NoSecretError            the secret of its AUTH is not set
+    `- DecompressionBombError   UNSAFE: a small body that decodes to a huge one
+    FetchTimeoutError
+    `- QueueTimeoutError        others held the host for too long
+    FeedParseError
+    |- EmptyDocumentError
+    |- NotAFeedError            with the feeds a web page links to
+    |- UnreadableDocumentError  holds nothing of what its class reads, or cannot be read as that
+    |- SelectorError            a selector of the class cannot be read
+    |- UnsafeDocumentError      declares entities
+    `- ParserFailedError        the parser hung, died or raised
+"""
+
+from __future__ import annotations
+
+from proxyd.core.model.outcome import OutcomeKind
+from proxyd.errors import BlockedAddressError, FeedParseError, FetchError, FetchTimeoutError, ProbeError
+
+
+class TooLargeError(FetchError):
+    """The body is longer than allowed."""
+
+
+class TooManyRedirectsError(FetchError):
+    """The redirects do not end."""
+
+
+class DisallowedError(FetchError):
+    """The robots.txt of the host forbids it."""
+
+
+class ThrottledError(FetchError):
+    """The host asks for fewer requests."""
+
+
+class NoSecretError(FetchError):
+    """The secret is not set."""
+
+
+class QueueTimeoutError(FetchTimeoutError):
+    """The queue of the host is too long."""
+
+
+class DecompressionBombError(FetchError):
+    """A small body decodes to a huge one."""
+
+
+class EmptyDocumentError(FeedParseError):
+    """The body is empty."""
+
+
+class NotAFeedError(FeedParseError):
+    """The document is not a feed.
+
+    Parameters
+    ----------
+    links
+        Feeds that a web page links to, absolute, in page order.
+    """
+
+    def __init__(self, message: str | None = None, *, links: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.links = links
+
+
+class UnreadableDocumentError(FeedParseError):
+    """The document holds nothing of what its class reads."""
+
+
+class SelectorError(FeedParseError):
+    """The selector cannot be read."""
+
+
+class UnsafeDocumentError(FeedParseError):
+    """The document declares entities."""
+
+
+class ParserFailedError(FeedParseError):
+    """The parser hung, died or raised."""
+
+
+_KINDS: tuple[tuple[type[ProbeError], OutcomeKind], ...] = (
+    (BlockedAddressError, OutcomeKind.BLOCKED),
+    (DisallowedError, OutcomeKind.DISALLOWED),
+    (ThrottledError, OutcomeKind.THROTTLED),
+    (NoSecretError, OutcomeKind.NO_SECRET),
+    (TooLargeError, OutcomeKind.TOO_LARGE),
+    (TooManyRedirectsError, OutcomeKind.TOO_MANY_REDIRECTS),
+    (DecompressionBombError, OutcomeKind.UNSAFE),
+    (UnsafeDocumentError, OutcomeKind.UNSAFE),
+    (EmptyDocumentError, OutcomeKind.EMPTY),
+    (ParserFailedError, OutcomeKind.PARSER_FAILED),
+    (FetchTimeoutError, OutcomeKind.TIMEOUT),
+    (FeedParseError, OutcomeKind.NOT_A_FEED),
+    (FetchError, OutcomeKind.UNREACHABLE),
+)
+
+
+def kind_of(error: ProbeError) -> OutcomeKind:
+    """Return the outcome an error ends in.
+
+    >>> kind_of(TooLargeError())
+    <OutcomeKind.TOO_LARGE: 'too_large'>
+    >>> kind_of(FetchError("no route to host"))
+    <OutcomeKind.UNREACHABLE: 'unreachable'>
+    """
+    return next((kind for family, kind in _KINDS if isinstance(error, family)), OutcomeKind.UNREACHABLE)

@@ -1,0 +1,67 @@
+"""Who may ask the API, and what was answered to requests that may come again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from sqlalchemy import Connection, delete, insert, select
+
+from proxyd.errors import ConflictError
+from proxyd.ports import StoredAnswer, Token
+from proxyd.store import tables as t
+from proxyd.store.databases.connections import Reader
+from proxyd.store.statements import execute_many, upsert
+from proxyd.store.writer import Writer
+
+KEPT_ANSWERS_S = 86400.0
+_UPSERT_ANSWER = upsert(t.answers)
+
+
+class SqlAccess:
+    """Tokens, and answers by the key of their request."""
+
+    def __init__(self, writer: Writer, read: Reader) -> None:
+        self._writer = writer
+        self._read = read
+
+    async def add_token(self, token: Token) -> None:
+        """Store a token; its name must be new."""
+
+        def write(connection: Connection) -> None:
+            same = connection.execute(select(t.tokens.c.name).where(t.tokens.c.name == token.name))
+            if same.first() is not None:
+                raise ConflictError(f"there is a token named {token.name!r} already")
+            values = {c.name: getattr(token, c.name) for c in t.tokens.columns}
+            connection.execute(insert(t.tokens).values(values))
+
+        await self._writer.submit(write)
+
+    async def find_token(self, token_id: str) -> Token | None:
+        """Return the token of that id, or ``None``."""
+        found = await self._read(select(t.tokens).where(t.tokens.c.token_id == token_id))
+        return Token(**found[0]._asdict()) if found else None
+
+    async def tokens(self) -> Sequence[Token]:
+        """Return every token, by name."""
+        return [Token(**row._asdict()) for row in await self._read(select(t.tokens).order_by(t.tokens.c.name))]
+
+    async def drop_token(self, name: str) -> bool:
+        """Forget a token and the answers to its requests; return whether there was one of that name."""
+
+        def write(connection: Connection) -> bool:
+            named = select(t.tokens.c.token_id).where(t.tokens.c.name == name)
+            connection.execute(delete(t.answers).where(t.answers.c.bearer.in_(named)))
+            return connection.execute(delete(t.tokens).where(t.tokens.c.name == name)).rowcount > 0
+
+        return await self._writer.submit(write)
+
+    async def find_answer(self, bearer: str, key: str, *, since_s: float) -> StoredAnswer | None:
+        """Return what was answered to a key since ``since_s``, or ``None``."""
+        c = t.answers.c
+        found = await self._read(select(t.answers).where(c.bearer == bearer, c.key == key, c.answered_s >= since_s))
+        return StoredAnswer(**found[0]._asdict()) if found else None
+
+    async def keep_answer(self, answer: StoredAnswer) -> None:
+        """Store an answer to a key."""
+        await self._writer.submit(lambda connection: execute_many(connection, _UPSERT_ANSWER, [asdict(answer)]))

@@ -1,0 +1,1 @@
+"""SQLite and PostgreSQL: connections, migrations, copies, backups and leader locks."""

@@ -1,0 +1,76 @@
+"""Copies of whole databases, from and to each kind: what moves to PostgreSQL, and what backups are."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from sqlalchemy import Connection, NullPool, Table, create_engine, func, insert, select
+
+from proxyd.errors import StoreError
+from proxyd.store.databases.connections import StoreConnections, is_newest, sqlite_url, upgrade
+from proxyd.store.tables import metadata
+
+_ROWS = 1000  # of one statement
+
+
+async def copy_between(source: StoreConnections, target: StoreConnections) -> dict[str, int]:
+    """Copy every row of a database to the empty tables of another; return how many rows each table has."""
+    with tempfile.TemporaryDirectory() as folder:
+        between = Path(folder) / "copy.db"
+        await source.upkeep.backup(between)
+        return await target.writer.call(lambda connection: copy_from_file(between, connection))
+
+
+def copy_tables(source: Connection, target: Connection) -> dict[str, int]:
+    """Copy every row to tables that are there and empty; return how many rows each has.
+
+    The caller commits. Whatever reads ``source`` should see one state of it.
+
+    Raises
+    ------
+    StoreError
+        The target holds something already, or the two do not have the newest tables.
+    """
+    for connection, name in ((source, "the database to copy from"), (target, "the database to copy to")):
+        if not is_newest(connection):
+            raise StoreError(f"{name} does not have the tables of this version; run `proxyd db migrate` on it")
+    for table in metadata.sorted_tables:
+        if target.execute(select(1).select_from(table).limit(1)).first() is not None:
+            raise StoreError(f"the database to copy to is not empty: there are rows in {table.name}")
+    return {table.name: _copy_table(source, target, table) for table in metadata.sorted_tables}
+
+
+def _copy_table(source: Connection, target: Connection, table: Table) -> int:
+    found = source.execution_options(yield_per=_ROWS).execute(select(table))
+    count = 0
+    for rows in found.mappings().partitions(_ROWS):
+        target.execute(insert(table), [dict(row) for row in rows])
+        count += len(rows)
+    if target.dialect.name == "postgresql" and count:
+        _continue_numbers(target, table)
+    return count
+
+
+def _continue_numbers(target: Connection, table: Table) -> None:
+    """Let the numbers that the database gives itself go on after the greatest that was copied."""
+    column = table.autoincrement_column
+    if column is not None:
+        sequence = func.pg_get_serial_sequence(table.name, column.name)
+        target.execute(select(func.setval(sequence, select(func.max(column)).scalar_subquery())))
+
+
+def copy_from_file(source: Path, target: Connection) -> dict[str, int]:
+    """Copy every row of a database of SQLite that nobody has open."""
+    engine = create_engine(sqlite_url(source), poolclass=NullPool)
+    with engine.connect() as connection:
+        return copy_tables(connection, target)
+
+
+def copy_to_file(source: Connection, target: Path) -> dict[str, int]:
+    """Copy every row to a new database of SQLite; return how many rows each table has."""
+    target.touch(0o600, exist_ok=False)  # it holds secrets
+    engine = create_engine(sqlite_url(target), poolclass=NullPool)
+    with engine.begin() as connection:
+        upgrade(connection)
+        return copy_tables(source, connection)

@@ -1,0 +1,235 @@
+"""PostgreSQL: one session that writes and holds its role's lock, and pools of sessions that read."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import asyncpg
+from sqlalchemy import URL, Connection, NullPool, func, make_url, select, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from proxyd.errors import StoreError, StoreUnreachableError
+from proxyd.store.databases.connections import LOCKS, StoreConnections, breakable, store_errors
+from proxyd.store.databases.database_copies import copy_to_file
+from proxyd.store.tables import metadata
+
+LOCK_OF = {"planner": 2, "notifier": 3}
+_READERS, _PEOPLE = 4, 2
+_CONNECT_S = 5.0
+_KEEPALIVE = {"idle": 30, "interval": 10, "count": 3}  # whoever is gone without a word is noticed within a minute
+_UNHEARD_MS = 60_000  # likewise where something was sent: no keepalive goes out while that is unacknowledged
+_AWAY = ("08", "40", "53", "57P", "25P03")  # SQLSTATEs of a server that is away, is full, or ended what we did
+
+T = TypeVar("T")
+
+
+class _WatchedConnection(asyncpg.Connection):  # type: ignore[misc]  # it has no types
+    """A connection that fails once the server's machine is gone, however long an answer may take."""
+
+    __slots__ = ()
+
+    def __init__(self, protocol: object, transport: asyncio.Transport, *others: object) -> None:
+        super().__init__(protocol, transport, *others)
+        opened = transport.get_extra_info("socket")
+        if opened.family != socket.AF_UNIX:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE["idle"])
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE["interval"])
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE["count"])
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNHEARD_MS)
+
+
+def _connect_args(name: str, **settings: str) -> dict[str, object]:
+    """Return how a session is opened: in a limited time, and so that each side notices when the other is gone."""
+    kept = {f"tcp_keepalives_{key}": str(value) for key, value in _KEEPALIVE.items()}
+    return {
+        "timeout": _CONNECT_S,
+        "connection_class": _WatchedConnection,
+        "server_settings": {"application_name": f"proxyd {name}"} | kept | settings,
+    }
+
+
+class SessionConnection:
+    """One session, never another one in its place: what it locks is ours as long as a commit of it succeeds."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+        self._turn = asyncio.Lock()
+
+    async def call(self, function: Callable[[Connection], T]) -> T:
+        """Return ``function(connection)``, run in a transaction, after all that was called before.
+
+        Raises ``StoreUnreachableError`` where the session is over, and from then on.
+        """
+        async with self._turn:
+            if self._connection.invalidated or self._connection.closed:
+                raise StoreUnreachableError("the session with the database is over")
+            with _errors():
+                async with self._connection.begin():
+                    return await self._connection.run_sync(function)
+
+    async def close(self) -> None:
+        """End the session, after what it is asked just now; a server that does not answer is not waited for."""
+        with suppress(TimeoutError, StoreError):
+            async with asyncio.timeout(_CONNECT_S), self._turn:
+                with _errors():
+                    await self._connection.close()
+
+    async def take_lock(self, number: int) -> bool:
+        """Try to hold a lock; return whether this session has it now."""
+        return await self.call(lambda c: bool(c.scalar(select(func.pg_try_advisory_lock(LOCKS, number)))))
+
+
+def session_of(connections: StoreConnections) -> SessionConnection:
+    """Return the session that writes."""
+    assert isinstance(connections.writer, SessionConnection)
+    return connections.writer
+
+
+async def answered(asked: Coroutine[Any, Any, T], limit_s: float) -> T:
+    """Return what a server answers; raise ``StoreUnreachableError`` where it does not within ``limit_s``.
+
+    What is asked then is given up, not waited for: to end a session that hangs takes seconds of its own.
+    """
+    asking = asyncio.create_task(asked, name="answer of the database")  # in no group: that would wait for its end
+    try:
+        await asyncio.wait([asking], timeout=limit_s)
+        if asking.done():
+            return asking.result()
+        raise StoreUnreachableError(f"the database did not answer within {limit_s:g} s")
+    finally:
+        asking.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody else looks
+        asking.cancel()
+
+
+class PooledConnections:
+    """Sessions that come and go."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def call(self, function: Callable[[Connection], T]) -> T:
+        """Return ``function(connection)``, run in a transaction."""
+        with _errors():
+            async with self._engine.begin() as connection:
+                return await connection.run_sync(function)
+
+
+class PostgresUpkeep:
+    """The server keeps its log by itself; a copy is a database of SQLite, so that every proxyd can restore it."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def checkpoint(self) -> None:
+        """Do nothing: the server does."""
+
+    async def vacuum(self, *, whole: bool = False) -> None:
+        """Vacuum and analyse every table beside what goes on; where ``whole`` is set, instead of it."""
+        how = "FULL, ANALYZE" if whole else "ANALYZE, SKIP_LOCKED"
+        with _errors():
+            async with self._engine.connect() as connection:
+                bare = await connection.execution_options(isolation_level="AUTOCOMMIT")
+                await bare.execute(text(f"VACUUM ({how}) {', '.join(metadata.tables)}"))
+
+    async def backup(self, target: Path) -> None:
+        """Write a consistent copy to ``target``, which must not exist; others go on meanwhile.
+
+        It is made on a loop of its own, in a thread, for SQLite's side of it would hold up this one.
+        """
+        runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        loop = runner.get_loop()
+        copying = loop.create_task(_copy(self._engine.url, target), name="copy")
+
+        def run() -> None:
+            with runner:
+                loop.run_until_complete(copying)
+
+        def break_off() -> None:
+            with suppress(RuntimeError):  # it has just ended, and its loop with it
+                loop.call_soon_threadsafe(copying.cancel)
+
+        await breakable(asyncio.to_thread(run), break_off)
+
+
+async def _copy(url: URL, target: Path) -> None:
+    arguments = _connect_args("backup")
+    engine = create_async_engine(url, poolclass=NullPool, hide_parameters=True, connect_args=arguments)
+    with _errors():
+        async with engine.connect() as connection:
+            still = await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            await still.run_sync(lambda source: copy_to_file(source, target))
+
+
+@asynccontextmanager
+async def postgresql_connections(url: str, *, role: str, lease_s: float) -> AsyncIterator[StoreConnections]:
+    """Yield the session that writes and those that read; close them at the end.
+
+    The server ends the writing session, and frees its locks, once it has not heard of it for ``lease_s``: whoever
+    needs a lock must write more often. With 0 only the end of the session frees them.
+    """
+    parsed = postgresql_url(url)
+    async with AsyncExitStack() as stack:
+
+        def opened(name: str, size: int, **settings: str) -> AsyncEngine:
+            engine = create_async_engine(
+                parsed,
+                pool_size=size,
+                max_overflow=0,
+                pool_pre_ping=True,
+                hide_parameters=True,
+                connect_args=_connect_args(name, **settings),
+            )
+            stack.push_async_callback(_dispose, engine)
+            return engine
+
+        lease_ms = str(round(lease_s * 1000))
+        leased = {"idle_session_timeout": lease_ms, "idle_in_transaction_session_timeout": lease_ms}
+        writing = opened(role, 1, **leased)
+        with _errors():
+            session = SessionConnection(await writing.connect())
+        stack.push_async_callback(session.close)
+        people = opened(f"{role} people", _PEOPLE)
+        readers = PooledConnections(opened(f"{role} readers", _READERS))
+        yield StoreConnections(session, readers, PooledConnections(people), PostgresUpkeep(people))
+
+
+async def _dispose(engine: AsyncEngine) -> None:
+    """Close an engine; a server that does not answer is not waited for."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CONNECT_S):
+            await engine.dispose()
+
+
+def postgresql_url(url: str) -> URL:
+    """Return the address of a database, with the driver that is used.
+
+    >>> postgresql_url("postgresql://me:x@db.example/proxyd").drivername
+    'postgresql+asyncpg'
+    """
+    return make_url(url).set(drivername="postgresql+asyncpg")
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Tell a server that is away from one that refuses what it was asked."""
+    try:
+        with store_errors():
+            yield
+    except StoreError as error:
+        if isinstance(error, StoreUnreachableError) or not _is_away(error.__cause__):
+            raise
+        raise StoreUnreachableError(str(error)) from error.__cause__
+
+
+def _is_away(cause: BaseException | None) -> bool:
+    if isinstance(cause, OSError):
+        return True
+    state: Any = getattr(getattr(cause, "orig", cause), "sqlstate", None)
+    return (isinstance(cause, DBAPIError) and cause.connection_invalidated) or str(state or "").startswith(_AWAY)

@@ -1,0 +1,200 @@
+"""SQLite, opened the way that loses nothing: one writer, immediate transactions, WAL, an owner's lock."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import os
+import pwd
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
+from pathlib import Path
+from threading import Event
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event
+
+from proxyd.errors import StoreError
+from proxyd.store.databases.connections import StoreConnections, breakable, sqlite_url, store_errors
+
+# SQLite before 3.51.3 can damage a WAL when two connections write or checkpoint at once; Debian 12 ships 3.40. So only
+# the writer's one connection writes, and only it checkpoints. A commit is on the disk before anything is sent out: even
+# after a power cut no id comes back with other bytes.
+_PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=5000", "wal_autocheckpoint=0")
+_READ_PRAGMAS = ("query_only=ON", "busy_timeout=5000")
+_READERS, _PEOPLE = 4, 2
+_STEPS = 100_000  # of SQLite's machine, some milliseconds: so often it looks whether it is to break off
+
+T = TypeVar("T")
+
+
+class ThreadConnections:
+    """An engine, and the threads on which its blocking calls run: one connection for each.
+
+    A call is one way to a thread and back. asyncio drivers go that way for every statement, cursor and fetch: a read
+    took eight turns of the event loop, which under load is most of its time (docs/design.md).
+    """
+
+    def __init__(self, engine: Engine, threads: int, name: str) -> None:
+        self._engine = engine
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
+
+    async def call(self, function: Callable[[Connection], T]) -> T:
+        """Return ``function(connection)``, run in a transaction; with one thread, after all that was called before."""
+        return await self.call_bare(lambda engine: _in_transaction(engine, function))
+
+    async def call_bare(self, function: Callable[[Engine], T]) -> T:
+        """Return ``function(engine)`` for what must not be in a transaction."""
+        with store_errors():
+            return await asyncio.get_running_loop().run_in_executor(self._threads, function, self._engine)
+
+    async def close(self) -> None:
+        """Wait for the calls under way and close the connections."""
+        await asyncio.to_thread(self._threads.shutdown)
+        self._engine.dispose()
+
+
+class SqliteUpkeep:
+    """The write-ahead log is moved by the writer alone; copies are made on a connection of their own."""
+
+    def __init__(self, writer: ThreadConnections, people: ThreadConnections) -> None:
+        self._writer = writer
+        self._people = people
+
+    async def checkpoint(self) -> None:
+        """Move the write-ahead log into the database file; writes wait meanwhile."""
+        await self._writer.call_bare(lambda engine: _run(engine, "PRAGMA wal_checkpoint(TRUNCATE)"))
+
+    async def vacuum(self, *, whole: bool = False) -> None:
+        """Renew the statistics; pages of deleted rows are used again, and given back where ``whole`` is set."""
+        if whole:
+            await self._writer.call_bare(lambda engine: _run(engine, "VACUUM"))
+        await self._writer.call_bare(lambda engine: _run(engine, "PRAGMA optimize"))
+
+    async def backup(self, target: Path) -> None:
+        """Write a consistent copy of the database to ``target``, which must not exist; writes go on meanwhile."""
+        over = Event()
+        copying = self._people.call_bare(lambda engine: copy_file(Path(engine.url.database or ""), target, over))
+        await breakable(copying, over.set)
+
+
+def end_when(over: Event | None, connection: sqlite3.Connection) -> None:
+    """Let what a connection does fail once ``over`` is set."""
+    connection.set_progress_handler(None if over is None else over.is_set, _STEPS)
+
+
+@contextmanager
+def file_lock(database: Path) -> Iterator[None]:
+    """Hold the database for this process alone.
+
+    Raises
+    ------
+    StoreError
+        Another process holds it, or it or its folder cannot be written.
+    """
+    try:
+        database.parent.mkdir(parents=True, exist_ok=True)
+        handle = database.with_suffix(".lock").open("a")
+        database.touch(mode=0o600)
+    except OSError as error:
+        raise StoreError(_unwritable(error, database.parent)) from error
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StoreError(f"{database} is in use by another proxyd; stop it, or talk to it instead") from error
+        yield
+
+
+def _unwritable(error: OSError, folder: Path) -> str:
+    """Return which file or folder cannot be written; where that may not be, whose it is and what to do."""
+    reason = error.strerror or error
+    if isinstance(error, PermissionError):
+        for path in (Path(error.filename), folder):
+            with suppress(OSError):  # it is not there
+                whose = f"it belongs to {_owner(path)}: run proxyd as that user, or chown it to the one who does"
+                return f"{path} cannot be written: {reason}; {whose}"
+    return f"{folder} cannot be written: {reason}"
+
+
+def _owner(path: Path) -> str:
+    number = path.stat().st_uid
+    with suppress(KeyError):
+        return pwd.getpwuid(number).pw_name
+    return f"user {number}"
+
+
+@asynccontextmanager
+async def sqlite_connections(database: Path) -> AsyncIterator[StoreConnections]:
+    """Yield the one connection that writes and those that read; close them at the end."""
+    async with AsyncExitStack() as stack:
+
+        def opened(name: str, threads: int, begin: str, pragmas: tuple[str, ...]) -> ThreadConnections:
+            engine = create_engine(sqlite_url(database), pool_size=threads, max_overflow=0, hide_parameters=True)
+            _prepare(engine, begin=begin, pragmas=pragmas)
+            connections = ThreadConnections(engine, threads, f"store-{name}")
+            stack.push_async_callback(connections.close)
+            return connections
+
+        writer = opened("writer", 1, "BEGIN IMMEDIATE", _PRAGMAS)
+        readers = opened("reader", _READERS, "BEGIN", _READ_PRAGMAS)
+        people = opened("people", _PEOPLE, "BEGIN", _READ_PRAGMAS)
+        yield StoreConnections(writer, readers, people, SqliteUpkeep(writer, people))
+
+
+def prepare_reader(engine: Engine) -> None:
+    """Let the connections of an engine read one state of the database for each transaction, and never write."""
+    _prepare(engine, begin="BEGIN", pragmas=_READ_PRAGMAS)
+
+
+def _prepare(engine: Engine, *, begin: str, pragmas: tuple[str, ...]) -> None:
+    @event.listens_for(engine, "connect")
+    def on_connect(connection: Any, record: object) -> None:
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        for pragma in pragmas:
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def on_begin(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+
+def _in_transaction(engine: Engine, function: Callable[[Connection], T]) -> T:
+    with engine.begin() as connection:
+        return function(connection)
+
+
+def _run(engine: Engine, statement: str) -> None:
+    with engine.connect() as connection:
+        connection.connection.cursor().execute(statement).close()
+
+
+def copy_file(source: Path, target: Path, over: Event | None = None) -> None:
+    """Copy a database, as it is at one moment, to a file that does not exist; on a connection of its own.
+
+    Fails once ``over`` is set. On return the copy is on the disk, which VACUUM INTO does not see to.
+    """
+    uri = f"{source.absolute().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+        end_when(over, connection)
+        target.touch(0o600, exist_ok=False)  # it holds secrets; SQLite fills it
+        connection.execute("VACUUM INTO ?", (str(target),))
+    sync(target)
+    sync(target.parent)
+
+
+def sync(path: Path) -> None:
+    """Return once a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno != errno.EINVAL or not path.is_dir():  # some file systems do not know that of folders
+            raise
+    finally:
+        os.close(handle)

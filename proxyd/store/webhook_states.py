@@ -1,0 +1,119 @@
+"""Which webhooks have shown that they are there: what goes to one that has not is held in the outbox."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from sqlalchemy import Connection, and_, bindparam, delete, insert, select, update
+
+from proxyd.core.model.profile import NotificationRule, SecretRef, WebhookDelivery, WebhookForm
+from proxyd.ports import UnconfirmedWebhook, WebhookState
+from proxyd.store import tables as t
+from proxyd.store.databases.connections import Reader
+from proxyd.store.writer import Writer
+
+Key: TypeAlias = tuple[str, str, str, str]
+
+_KEY = ("endpoint", "form", "secret_kind", "secret_name")
+_OF_KEY = and_(*(t.webhooks.c[name] == bindparam(f"of_{name}") for name in _KEY))
+_TO_KEY = and_(t.outbox.c.kind == "webhook", *(t.outbox.c[name] == bindparam(f"of_{name}") for name in _KEY))
+_RELEASE = update(t.outbox).where(_TO_KEY, t.outbox.c.state == "held").values(state="pending")
+_GIVE_UP = (
+    update(t.outbox)
+    .where(_TO_KEY, t.outbox.c.state.in_(("held", "gathering")))
+    .values(
+        state="dead",
+        done_s=bindparam("at_s"),
+        last_error="its webhook was declared no more before it had accepted a ping",
+    )
+)
+
+
+class SqlWebhooks:
+    """The Webhooks port over SQLAlchemy."""
+
+    def __init__(self, writer: Writer, read: Reader) -> None:
+        self._writer = writer
+        self._read = read
+
+    async def unconfirmed(self) -> list[UnconfirmedWebhook]:
+        """Return those that were declared and have not answered yet."""
+        query = select(t.webhooks).where(t.webhooks.c.state == WebhookState.UNCONFIRMED.value)
+        return [
+            UnconfirmedWebhook(
+                WebhookDelivery(row.endpoint, SecretRef(row.secret_kind, row.secret_name), WebhookForm(row.form)),
+                row.since_s,
+            )
+            for row in await self._read(query.order_by(t.webhooks.c.since_s, t.webhooks.c.endpoint))
+        ]
+
+    async def answered(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:
+        """Note what came of asking, and let go what was held; of one that has answered only that it accepts again."""
+        await self._writer.submit(lambda connection: self._answered(connection, webhook, state, now_s, detail))
+
+    def _answered(
+        self, connection: Connection, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str
+    ) -> None:
+        key = key_of(webhook)
+        if state is not WebhookState.CONFIRMED and key not in held(connection):
+            return
+        if state is WebhookState.UNCONFIRMED:
+            connection.execute(update(t.webhooks).where(_OF_KEY).values(detail=detail), [_of(key)])
+            return
+        values = {"state": state.value, "since_s": now_s, "detail": detail}
+        connection.execute(update(t.webhooks).where(_OF_KEY).values(**values), [_of(key)])
+        connection.execute(_RELEASE, [_of(key)])
+
+    async def all(self) -> list[dict[str, Any]]:
+        """Return every webhook for people: endpoint, form, secret_kind, secret_name, state, since_s and detail."""
+        query = select(t.webhooks).order_by(*(t.webhooks.c[name] for name in _KEY))
+        return [row._asdict() for row in await self._read(query)]
+
+    def declare(self, connection: Connection, rules: Iterable[NotificationRule], now_s: float) -> None:
+        """Forget the webhooks that are declared no more, and note the new ones as unconfirmed.
+
+        What was held for one that is declared no more is given up: nobody knows who would get it.
+        """
+        webhooks = {each for rule in rules for each in rule.deliveries if isinstance(each, WebhookDelivery)}
+        declared = {key_of(each) for each in webhooks}
+        stored = {tuple(row)[:4]: row.state for row in connection.execute(_STORED)}
+        unconfirmed = {key for key, state in stored.items() if state == WebhookState.UNCONFIRMED.value}
+        if lost := [_of(key) | {"at_s": now_s} for key in unconfirmed - declared]:
+            connection.execute(_GIVE_UP, lost)
+        if gone := [_of(key) for key in stored.keys() - declared]:
+            connection.execute(delete(t.webhooks).where(_OF_KEY), gone)
+        fresh = {"state": WebhookState.UNCONFIRMED.value, "since_s": now_s, "detail": ""}
+        if new := [dict(zip(_KEY, key, strict=True)) | fresh for key in declared - stored.keys()]:
+            connection.execute(insert(t.webhooks), new)
+
+
+def held(connection: Connection) -> frozenset[Key]:
+    """Return the webhooks that have not answered; they cannot answer before this transaction is over.
+
+    Else what another process releases meanwhile would never go: it cannot see what this one writes.
+    """
+    return frozenset(tuple(row) for row in connection.execute(_HELD))
+
+
+def state_of(row: Mapping[str, Any], held: Collection[Key]) -> str:
+    """Return the state of a row of the outbox that may go now: held where its webhook has not answered."""
+    is_held = row["kind"] == "webhook" and tuple(row[name] for name in _KEY) in held
+    return "held" if is_held else "pending"
+
+
+def key_of(webhook: WebhookDelivery) -> Key:
+    """Return what tells a webhook from others: one that is declared otherwise is another."""
+    return webhook.url, webhook.form.value, webhook.secret.kind, webhook.secret.name
+
+
+_HELD = (
+    select(*(t.webhooks.c[name] for name in _KEY))
+    .where(t.webhooks.c.state == WebhookState.UNCONFIRMED.value)
+    .with_for_update(read=True)
+)
+_STORED = select(*(t.webhooks.c[name] for name in _KEY), t.webhooks.c.state)
+
+
+def _of(key: Iterable[str]) -> dict[str, Any]:
+    return {f"of_{name}": value for name, value in zip(_KEY, key, strict=True)}

@@ -1,0 +1,39 @@
+"""Texts at the limit of size are read and checked within seconds, and without deep recursion."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxyd.core.language import format_parsed, parse
+from tests.unit.core.language.texts import FEEDS, check_all, rule
+
+_TEXTS = {
+    "a long chain of OR": rule(condition=" OR ".join(["TRUE"] * 8000)),
+    "a long chain of NOT": rule(condition="NOT " * 15000 + "TRUE"),
+    "a long list": rule(condition=f"1 IN ({','.join(['1'] * 15000)})"),
+    "many columns": rule(query=f"SELECT {','.join(['titel'] * 8000)} FROM RSS"),
+    "many classes": rule(query=f"SELECT title FROM {','.join(f'RSS a{n}' for n in range(4000))}"),
+    "many groups": rule(query=f"SELECT {'title,' * 2000} 1 FROM RSS GROUP BY {'UPPER(link),' * 2000} link"),
+    "many statements": "CREATE DOMAIN x AS CLASS::A;" * 2000,
+    "many unknown classes": "".join(f"CREATE SOURCE abc{n} OF RS AT 'http://a/{n}';" for n in range(1300)),
+    "nothing but keywords": "SET CREATE INSERT NOTIFICATION a " * 1500,
+    "nothing but quotes": "'\"" * 30000,
+    "nothing but strange characters": "#x" * 30000,
+    "comments that do not end": "/*" * 30000,
+}
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("text", _TEXTS.values(), ids=_TEXTS.keys())
+def test_a_text_of_64_kilobytes_is_checked_and_printed_in_bounded_time(text: str) -> None:
+    checked = check_all(FEEDS, text)
+    assert len(checked.errors) <= 300
+    format_parsed(parse(text))
+
+
+def test_the_deepest_expressions_are_checked_compared_and_printed() -> None:
+    condition = "NOT (" * 32 + " OR ".join(["title = 'a'"] * 150) + ")" * 32
+    assert check_all(FEEDS, rule(condition=condition)).errors == ()
+    parsed = parse(rule(condition=condition))
+    assert parse(format_parsed(parsed)).statements == parsed.statements
+    assert hash(parsed.statements) == hash(parse(format_parsed(parsed)).statements)

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from proxyd.core.language import CheckSettings, SourceText, check
+from proxyd.core.model.expression import Binary, Column, Literal
+from proxyd.core.model.profile import Anchor, PolicyName, SecretRef, TimePoint, UtilityKind, WebhookDelivery
+from tests.unit.core.language.texts import FEEDS, PAPER, check_all, declare, messages, rule, the_rule
+
+
+def test_the_statements_of_the_paper_keep_their_meaning() -> None:
+    checked = check([SourceText("paper", PAPER)])
+    assert checked.errors == ()
+    assert checked.declaration is not None
+    found = checked.declaration.rules["Num_Update_Watch"]
+    assert found.profiles == ("RSS_Monitoring",)
+    assert [column.expression for column in found.query.columns] == [
+        Column("channel.item.title"),
+        Column("channel.item.description"),
+    ]
+    assert found.start == TimePoint(Anchor.NOW)
+    assert found.end.resolve(0.0, chronon_s=10.0) == 30 * 86400
+    assert found.utility.kind is UtilityKind.STRICT
+    assert found.policy.name is PolicyName.AUTO
+    assert [warning.message for warning in checked.warnings] == [
+        "the notification 'Num_Update_Watch' has no source of class RSS yet"
+    ]
+
+
+def test_a_directory_is_one_declaration_whatever_the_order_of_its_files() -> None:
+    assert declare(rule(), FEEDS).rules.keys() == {"Watch"}
+
+
+def test_a_name_declared_in_two_files_is_an_error_that_names_the_other_place() -> None:
+    (error,) = check_all(FEEDS, '\nCREATE DOMAIN "Feeds" AS CLASS::A').errors
+    assert (error.file, error.line) == ("b", 2)
+    assert error.message == "the domain 'Feeds' is declared twice; the first is at a:1:15"
+
+
+def test_errors_come_by_file_and_then_by_position() -> None:
+    errors = check_all(
+        "CREATE DOMAIN x AS CLASS::A(channel.b:URL, channel.c:Srting)\nDROP DOMAIN y", "DROP DOMAIN z"
+    ).errors
+    assert [(error.file, error.line) for error in errors] == [("a", 1), ("a", 2), ("b", 1)]
+
+
+def test_a_statement_with_errors_does_not_make_its_name_unknown() -> None:
+    broken = FEEDS.replace('DOMAIN "Feeds", LANGUAGE', 'DOMAIN "Feeds" LANGUAGE').replace(":URL", ":Url2")
+    assert [message.partition(";")[0] for message in messages(broken + rule())] == [
+        "expected one of: Boolean, Decimal, Integer, String, Timestamp, URL",
+        "expected one of: ')', ','",
+    ]
+
+
+def test_fields_are_found_by_their_last_part_in_any_case_and_spelled_as_declared() -> None:
+    found = the_rule(query="SELECT TITLE, item.LINK, RSS.pubdate FROM rss")
+    assert [column.expression for column in found.query.columns] == [
+        Column("channel.item.title"),
+        Column("channel.item.link"),
+        Column("channel.item.pubDate"),
+    ]
+    assert found.query.sources[0].page_class.name == "RSS"
+    assert found.query.sources[0].page_class.domain == "Feeds"
+
+
+def test_a_join_keeps_which_class_a_column_is_of() -> None:
+    found = the_rule(query="SELECT a.title FROM RSS a JOIN RSS AS b ON a.link = b.link AND b.ttl > 3")
+    assert found.query.columns[0].expression == Column("channel.item.title", "a")
+
+
+def test_a_text_compared_with_a_time_becomes_unix_seconds() -> None:
+    condition = the_rule(condition="pubDate >= '2026-01-01T00:00:00Z'").trigger.condition
+    assert condition == Binary(">=", Column("channel.item.pubDate"), Literal(Decimal("1767225600.0")))
+
+
+def test_order_by_takes_names_and_numbers_of_columns() -> None:
+    found = the_rule(query="SELECT LOWER(title) AS t, link FROM RSS ORDER BY t, 2 DESC")
+    assert [term.expression for term in found.query.order_by] == [
+        found.query.columns[0].expression,
+        Column("channel.item.link"),
+    ]
+
+
+def test_a_rule_watches_every_source_of_its_class_unless_it_names_some() -> None:
+    assert the_rule().source_ids == ("kernel", "python")
+    assert the_rule(more='FROM SOURCES "python"').source_ids == ("python",)
+
+
+def test_a_rule_delivers_as_its_profile_says_unless_it_says_otherwise() -> None:
+    (default,) = the_rule().deliveries
+    assert isinstance(default, WebhookDelivery)
+    assert default.url == "https://example.org/hook"
+    (own,) = the_rule(more="SET DELIVERY WEBHOOK 'https://a.example' SECRET FILE 'b'").deliveries
+    assert isinstance(own, WebhookDelivery)
+    assert own.url == "https://a.example"
+    assert the_rule(more="SET DELIVERY NONE").deliveries == ()
+
+
+def test_the_fingerprint_ignores_spelling_query_and_options() -> None:
+    first = the_rule(condition="title = 'a'")
+    again = the_rule(
+        condition="channel.item.TITLE='a' /* same */", query="SELECT link FROM RSS", more="SET LIFE WINDOW(3)"
+    )
+    assert first.fingerprint == again.fingerprint
+    assert len(first.fingerprint) == 16
+
+
+@pytest.mark.parametrize(
+    "change", [{"condition": "title = 'b'"}, {"condition": "title = 'a'", "more": 'FROM SOURCES "python"'}]
+)
+def test_the_fingerprint_changes_with_the_condition_and_the_sources(change: dict[str, str]) -> None:
+    assert the_rule(condition="title = 'a'").fingerprint != the_rule(**change).fingerprint
+
+
+def test_drop_is_allowed_in_texts_sent_over_the_api() -> None:
+    checked = check([SourceText("api", 'DROP PROFILE "x"')], CheckSettings(from_api=True))
+    assert checked.errors == ()
+
+
+def test_the_prefix_of_secrets_comes_from_the_settings() -> None:
+    delivery = "SET DELIVERY WEBHOOK 'https://a.example' SECRET ENV 'HOOK_A'"
+    text = SourceText("a", FEEDS.replace("SECRET_HOOK", "HOOK_B") + rule(more=delivery))
+    assert check([text], CheckSettings(secret_env_prefix="HOOK_")).errors == ()
+    assert len(check([text], CheckSettings()).errors) == 2
+
+
+@pytest.mark.parametrize(
+    ("delivery", "settings", "warning"),
+    [
+        ("MAIL 'a@b.example'", CheckSettings(), None),
+        ("MAIL 'a@b.example'", CheckSettings(can_mail=False), "waits while the settings smtp and mail_from are empty"),
+        ("CHANNEL 'ours://x'", CheckSettings(channel_schemes=frozenset({"ours"})), None),
+        ("CHANNEL 'ours://x'", CheckSettings(channel_schemes=frozenset()), "while the setting channel_schemes"),
+        ("CHANNEL 'ours://x'", CheckSettings(has_channels=False), "while proxyd[apprise] is not installed"),
+    ],
+)
+def test_a_delivery_that_cannot_be_made_for_now_is_warned_of(
+    delivery: str, settings: CheckSettings, warning: str | None
+) -> None:
+    checked = check([SourceText("a", FEEDS + rule(more=f"SET DELIVERY {delivery}"))], settings)
+    assert checked.errors == ()
+    found = [one.message for one in checked.warnings]
+    assert (found == []) if warning is None else (len(found) == 1 and warning in found[0])
+
+
+def test_no_text_declares_nothing_and_is_fine() -> None:
+    checked = check([])
+    assert checked.declaration is not None
+    assert checked.declaration.rules == {}
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "fits"),
+    [
+        ("NOW", "NEVER", True),
+        ("NOW", "NOW", False),
+        ('NOW - "1 day"', "NOW", True),
+        ('"1 day" + NOW', '"23 hours" + NOW', False),
+        ("NOW", "'1990-01-01'", True),
+        ("'2026-01-01'", "'2026-01-02T00:00:00Z'", True),
+        ("'2026-01-02'", "'2026-01-01'", False),
+    ],
+)
+def test_end_must_follow_start_where_that_can_be_told(start: str, end: str, fits: bool) -> None:
+    text = rule().replace("START NOW", f"START {start}").replace('END "30 days" + NOW', f"END {end}")
+    assert (messages(FEEDS + text) == []) == fits
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "title LIKE 'a%' ESCAPE '!' AND link NOT LIKE '%b'",
+        "COALESCE(title, 'x') || SUBSTR(link, 1, 3) = REPLACE(TRIM(title), 'a', 'b')",
+        "NULLIF(ttl, 0) IS NULL OR ABS(-ttl) BETWEEN 1 AND ROUND(2.5, 0)",
+        "pubDate - '2026-01-01' > 3600 AND pubDate + 60 < '2027-01-01'",
+        "title IN ('a', NULL) OR NOT (ttl = NULL)",
+        "title REGEXP '^v[0-9]+' AND title NOT REGEXP 'rc'",
+        "COUNT(*) FILTER (WHERE title LIKE 'a%') % 2 = 0",
+    ],
+)
+def test_well_typed_conditions_are_accepted(condition: str) -> None:
+    assert messages(FEEDS + rule(condition=condition)) == []
+
+
+def test_two_profiles_give_a_rule_the_classes_of_both() -> None:
+    other = 'CREATE DOMAIN "D" AS CLASS::NEWS(channel.title:String); CREATE PROFILE "Second" AS (DOMAIN "D");'
+    text = rule(query="SELECT channel.title FROM NEWS").replace('INTO "Reading"', 'INTO "Reading", "Second"')
+    assert declare(FEEDS, other, text).rules["Watch"].profiles == ("Reading", "Second")
+
+
+def test_an_address_that_a_rule_names_twice_is_warned_of_and_delivered_to_once() -> None:
+    hook = "SET DELIVERY WEBHOOK 'https://r.example/hook' SECRET ENV 'SECRET_A'"
+    checked = check_all(FEEDS, rule(more=f"{hook} {hook} FORM GITHUB"))
+    assert checked.declaration is not None
+    assert [one.message for one in checked.warnings][-1:] == [
+        "this address is delivered to already; only the first is used"
+    ]
+    (delivery,) = checked.declaration.rules["Watch"].deliveries
+    assert delivery == WebhookDelivery("https://r.example/hook", SecretRef("env", "SECRET_A"))

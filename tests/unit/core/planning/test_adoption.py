@@ -1,0 +1,113 @@
+"""A plan of the week is taken over in parts: whatever happens between them, no probe is lost or made twice."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import numpy as np
+
+from proxyd.core.model.budget import Budget
+from proxyd.core.model.chronon import ChrononGrid, Epoch
+from proxyd.core.planning.allocation.plan_switch import adopting
+from proxyd.core.planning.allocation.week_plan import FleetState, WeekPlan
+from proxyd.core.planning.chunks import PART, whole
+from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.planner import Planner
+from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.planning.policies.demand import Demands, FixedDemand
+from proxyd.core.politeness import PolitenessBudget, ProbeLog
+from proxyd.core.rates.week_shapes import WeekShapes
+
+SOURCES = 3 * PART + 7
+NOW = 40 * 86400
+AHEAD = Epoch(NOW, NOW + 60)
+
+
+def page(number: int, *, seen_s: float | None, demands: Demands | None = None) -> Page:
+    log = ProbeLog(PolitenessBudget(30.0))
+    asked = demands or Demands(detecting=("r",))
+    return Page(f"s{number}", f"host{number}", log, asked, 1e-4 * (1 + number % 7), last_seen_s=seen_s)
+
+
+def fleet(*, budget_per_s: float = 5.0) -> Planner:
+    """Return a planner of pages seen at several times; some were not yet, and some have other rules too."""
+    planner = Planner(PlannerSettings(ChrononGrid(1.0), Budget(budget_per_s), host_spacing_s=0.0))
+    for number in range(SOURCES):
+        seen_s = None if number % 50 == 0 else NOW - 20.0 * (number % 11)
+        both = Demands(detecting=("r",), fixed=(FixedDemand("f", 600, NOW + number),))
+        planner.put(page(number, seen_s=seen_s, demands=both if number % 40 == 3 else None), NOW)
+    return planner
+
+
+def plan_of(planner: Planner, *, rate: float = 1.0) -> WeekPlan:
+    pages = [each for each in planner.pages.values() if each.last_seen_s is not None]
+    return WeekPlan.of(
+        FleetState(
+            [each.source_id for each in pages],
+            np.array([rate * each.rate_per_s for each in pages]),
+            np.ones(len(pages)),
+            np.array([each.last_seen_s for each in pages], dtype=np.float64),
+            WeekShapes(np.ones((1, 168)), np.zeros(len(pages), dtype=np.int64)),
+            probes_per_s=2.0,
+        )
+    )
+
+
+def test_in_parts_it_is_what_it_is_at_once() -> None:
+    at_once = fleet()
+    week = plan_of(at_once, rate=0.5)
+    in_parts, other = deepcopy(at_once), deepcopy(week)
+    whole(adopting(at_once, week, NOW))
+    steps = sum(1 for _ in adopting(in_parts, other, NOW))
+    assert steps > 2
+    assert {s: p.wake for s, p in at_once.pages.items()} == {s: p.wake for s, p in in_parts.pages.items()}
+    assert list(at_once.play(AHEAD)) == list(in_parts.play(AHEAD))
+
+
+def test_pages_wake_as_if_each_were_planned_by_itself() -> None:
+    planner = fleet()
+    whole(adopting(planner, plan_of(planner), NOW))
+    wakes = {source_id: each.wake for source_id, each in planner.pages.items()}
+    for source_id in planner.pages:
+        planner.reschedule(source_id, NOW)
+    assert {source_id: each.wake for source_id, each in planner.pages.items()} == wakes
+
+
+def test_what_is_probed_between_the_parts_is_made_once_and_counts_in_both_plans() -> None:
+    planner = fleet()
+    whole(adopting(planner, plan_of(planner), NOW))
+    week, now, probed = plan_of(planner), NOW, []
+    for _ in adopting(planner, week, NOW):
+        now += 1
+        for planned in planner.choose(now):
+            planner.finished(planned.probe.source_id, planned.start_s, seen=True)
+            probed.append(planned)
+    assert planner.week is week
+    assert len(probed) == len({planned.probe.source_id for planned in probed}) > 0
+    for planned in probed:
+        due_s = week.due_s(planned.probe.source_id)
+        assert due_s is None or due_s > planned.start_s
+    assert not {p.probe.source_id for p in planner.choose(now + 1)} & {p.probe.source_id for p in probed}
+
+
+def test_a_probe_in_flight_over_the_change_is_not_made_again() -> None:
+    planner = fleet()
+    flying = {planned.probe.source_id for planned in planner.choose(NOW)}
+    assert flying
+    whole(adopting(planner, plan_of(planner), NOW))
+    again = {planned.probe.source_id for now in range(NOW + 1, NOW + 30) for planned in planner.choose(now)}
+    assert not again & flying
+    assert planner.in_flight == len(flying) + len(again)
+
+
+def test_pages_may_come_and_go_between_the_parts() -> None:
+    planner = fleet()
+    week = plan_of(planner)
+    for number, _ in enumerate(adopting(planner, week, NOW)):
+        planner.remove(f"s{SOURCES - 1 - number}")
+        planner.put(page(SOURCES + number, seen_s=NOW - 1.0), NOW)
+        planner.put(page(number, seen_s=NOW - 500.0), NOW)
+    assert week.behind(["s1"], np.array([[planner.pages["s1"].rate_per_s, 1.0, NOW - 500.0]])).tolist() == [False]
+    chosen = [planned.probe.source_id for _, each in planner.play(AHEAD) for planned in each]
+    assert f"s{SOURCES - 1}" not in planner.pages
+    assert set(chosen) <= planner.pages.keys()

@@ -1,0 +1,79 @@
+"""When the planner makes a probe that is worth its price."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxyd.core.model.budget import Budget
+from proxyd.core.model.chronon import ChrononGrid, Epoch
+from proxyd.core.model.profile import PolicyName
+from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.planner import Planner
+from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.planning.policies.demand import Demands
+from proxyd.core.planning.policies.frequency_demand import PacedDemand
+from proxyd.core.planning.queue.probe_slots import PlannedProbe
+from proxyd.core.politeness import PolitenessBudget, ProbeLog
+
+HALF_HOUR_S = 1800.0
+RATE_PER_S = 1 / 3600
+
+
+def planner(due_s: float, **changes: object) -> Planner:
+    """Return a planner of one page that was seen at 0 and is due at ``due_s``."""
+    settings = PlannerSettings(
+        ChrononGrid(HALF_HOUR_S), Budget(1.0), price_item_s=RATE_PER_S * due_s**2 / 2, overflow=1.0
+    )
+    found = Planner(settings)
+    log = ProbeLog(PolitenessBudget(60.0))
+    found.put(Page("a", "a.example", log, Demands(detecting=["r"]), RATE_PER_S, last_seen_s=0.0, **changes), now=0)  # type: ignore[arg-type]
+    return found
+
+
+@pytest.mark.parametrize("due_s", [2 * HALF_HOUR_S, 2.5 * HALF_HOUR_S, 2.99 * HALF_HOUR_S])
+def test_a_probe_is_made_in_the_chronon_in_which_it_is_due(due_s: float) -> None:
+    found = planner(due_s)
+    assert found.choose(1) == []
+    (planned,) = found.choose(2)
+    assert planned.start_s == 2 * HALF_HOUR_S
+
+
+def test_no_probe_is_made_for_a_full_window_where_nothing_is_said_to_be_lost() -> None:
+    found = planner(20 * HALF_HOUR_S, window=1)
+    assert [now for now in range(24) if found.choose(now)] == [20]
+
+
+def test_a_preview_has_those_that_wait_for_room_before_those_that_sleep() -> None:
+    found = Planner(PlannerSettings(ChrononGrid(1.0), Budget(0.1), price_item_s=1.0, host_spacing_s=0.0))
+    for number in range(240):
+        name, waits = f"s{number}", number < 40
+        log = ProbeLog(PolitenessBudget(60.0))
+        seen_s = 0.0 if waits else 180.0
+        found.put(Page(name, name, log, Demands(detecting=["r"]), 0.01, last_seen_s=seen_s, window=50), now=100)
+    found.choose(100)
+    epoch = Epoch(101, 400)
+    assert found.preview(epoch, limit=5) == found.preview(epoch)[:5]
+
+
+def test_a_short_preview_of_a_long_epoch_looks_no_further_than_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = planner(2 * HALF_HOUR_S)
+    asked: list[int] = []
+    choose = Planner.choose
+
+    def counted(self: Planner, now: int) -> list[PlannedProbe]:
+        asked.append(now)
+        return choose(self, now)
+
+    monkeypatch.setattr(Planner, "choose", counted)
+    assert len(found.preview(Epoch(1, 10**6), limit=3)) == 3
+    assert len(asked) < 20
+
+
+@pytest.mark.parametrize("gap", [2, 3, 5])
+def test_a_golden_pace_makes_no_more_probes_than_it_asks_where_gaps_are_few_chronons(gap: int) -> None:
+    settings = PlannerSettings(ChrononGrid(1.0), Budget(9.0), price_item_s=RATE_PER_S * gap**2 / 2, host_spacing_s=0.0)
+    found = Planner(settings)
+    demands = Demands(paced=[PacedDemand("r", PolicyName.GOLDEN, seed=1)])
+    found.put(Page("a", "a", ProbeLog(PolitenessBudget(1.0)), demands, RATE_PER_S, last_seen_s=0.0), now=0)
+    made = [planned for _, chosen in found.play(Epoch(0, 2000)) for planned in chosen]
+    assert len(made) <= 1.05 * 2000 / gap

@@ -1,0 +1,107 @@
+"""When an endpoint may be sent to: limits, pauses it asked for, and the circuit of one that fails."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+import pytest
+
+from proxyd.core.politeness.endpoints import (
+    LONGEST_PAUSE_S,
+    LONGEST_WAIT_S,
+    Circuit,
+    EndpointLimits,
+    Endpoints,
+    failed,
+)
+
+HERE = "https://r.example/"
+
+
+def endpoints(limits: EndpointLimits | None = None) -> Endpoints:
+    return Endpoints(limits or EndpointLimits(), np.random.default_rng(1))
+
+
+def test_one_lane_alone_never_opens_the_circuit() -> None:
+    circuit = Circuit()
+    for second in range(100):
+        circuit = failed(circuit, "a", float(second), np.random.default_rng(1))
+    assert not circuit.is_open
+
+
+def test_the_circuit_opens_after_five_failures_over_two_lanes_and_its_waits_double_up_to_a_limit() -> None:
+    rng, circuit, now_s, waits = np.random.default_rng(1), Circuit(), 0.0, []
+    for lane in "abab":
+        circuit = failed(circuit, lane, now_s, rng)
+        assert not circuit.is_open
+    for _ in range(12):
+        circuit = failed(circuit, "a", now_s, rng)
+        waits.append(circuit.until_s - now_s)
+        now_s = circuit.until_s
+    wanted = [min(LONGEST_WAIT_S, 5.0 * 2**n) for n in range(12)]
+    assert all(least <= wait <= least * 1.1 for least, wait in zip(wanted, waits, strict=True))
+
+
+def test_what_was_under_way_when_the_circuit_opened_does_not_lengthen_its_wait() -> None:
+    rng = np.random.default_rng(1)
+    opened = failed(Circuit(4, frozenset("ab")), "a", 0.0, rng)
+    assert failed(opened, "b", 1.0, rng) == opened
+
+
+def test_an_open_circuit_lets_one_attempt_through_at_a_time_and_success_closes_it() -> None:
+    gates = endpoints()
+    opened = [gates.failed(HERE, lane, 0.0, asked_s=None) for lane in "ababa"]
+    assert opened == [False, False, False, False, True]
+    until_s = gates.shut(0.0)[HERE]
+    assert not gates.enter(HERE, 0.0)
+    assert gates.enter(HERE, until_s)
+    assert not gates.enter(HERE, until_s)
+    assert gates.shut(until_s) == {HERE: inf}
+    assert gates.open_circuits() == 1
+    gates.accepted(HERE)
+    gates.leave(HERE, until_s)
+    assert (gates.shut(until_s), gates.open_circuits()) == ({}, 0)
+
+
+def test_no_more_attempts_at_once_than_allowed() -> None:
+    gates = endpoints(EndpointLimits(2))
+    assert [gates.enter(HERE, 0.0) for _ in range(3)] == [True, True, False]
+    assert gates.enter("https://other.example/", 0.0)
+    assert gates.shut(0.0) == {HERE: inf}
+    gates.leave(HERE, 1.0)
+    assert gates.enter(HERE, 1.0)
+
+
+def test_no_more_attempts_in_a_window_than_allowed() -> None:
+    gates = endpoints(EndpointLimits(8, attempts=2, window_s=60.0))
+    for at_s in (0.0, 10.0):
+        assert gates.enter(HERE, at_s)
+        gates.leave(HERE, at_s)
+    assert gates.shut(11.0) == {HERE: 60.0}
+    assert not gates.enter(HERE, 59.0)
+    assert gates.enter(HERE, 60.0)
+    gates.leave(HERE, 60.0)
+    assert gates.shut(61.0) == {HERE: 70.0}
+
+
+def test_a_clock_that_was_set_back_shuts_no_endpoint_for_longer_than_its_window() -> None:
+    gates = endpoints(EndpointLimits(8, attempts=1, window_s=60.0))
+    assert gates.enter(HERE, 10_000.0)
+    assert gates.shut(100.0) == {HERE: 160.0}
+
+
+@pytest.mark.parametrize(("asked_s", "pause_s"), [(30.0, 30.0), (1e9, LONGEST_PAUSE_S)])
+def test_what_a_receiver_asks_for_holds_for_all_lanes(asked_s: float, pause_s: float) -> None:
+    gates = endpoints()
+    assert not gates.failed(HERE, "a", 100.0, asked_s=asked_s)
+    assert gates.shut(100.0) == {HERE: 100.0 + pause_s}
+    assert gates.shut(100.0 + pause_s) == {}
+
+
+def test_what_works_is_forgotten() -> None:
+    gates = endpoints()
+    for number in range(100):
+        assert gates.enter(f"https://{number}.example/", 0.0)
+        gates.leave(f"https://{number}.example/", 0.0)
+    assert gates._gates == {}

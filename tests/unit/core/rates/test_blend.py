@@ -1,0 +1,57 @@
+"""The blend of half-lives, one source at a time: what many sources at once give, and what pages give."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from proxyd.core.rates.evidence import ChangedBit, ItemCount, ItemTimes
+from proxyd.core.rates.fleet_rates import FleetRates
+from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend
+
+DAY_S = 86400.0
+
+
+def test_one_source_at_a_time_is_what_many_at_once_give() -> None:
+    rng = np.random.Generator(np.random.PCG64(4))
+    blend, fleet, known, since_s = Blend(), FleetRates(1), NO_EVIDENCE, 0.0
+    for _ in range(60):
+        until_s = since_s + float(rng.exponential(DAY_S))
+        times_s = np.sort(rng.uniform(since_s, until_s, rng.poisson(3.0 * (until_s - since_s) / DAY_S)))
+        evidence = ItemTimes(since_s, until_s, tuple(times_s.tolist()))
+        blend.weigh(known, evidence)
+        known = blend.seen(known, evidence)
+        fleet.observe([0], [since_s], until_s, np.zeros(times_s.size, dtype=np.int64), times_s)
+        since_s = until_s
+    np.testing.assert_allclose(blend.weights, fleet.weights, rtol=1e-9)
+    np.testing.assert_allclose(blend.rate_per_s(known, since_s), fleet.per_s(since_s)[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("per_day", [0.3, 1.0, 4.0])
+def test_bits_of_pages_keep_the_weights_and_find_the_rate(per_day: float) -> None:
+    rng = np.random.Generator(np.random.PCG64(5))
+    blend, known = Blend(), dict.fromkeys(range(20), NO_EVIDENCE)
+    gap_s, steps = DAY_S / 4, 4 * 90
+    for step in range(steps):
+        for page, before in known.items():
+            changed = rng.poisson(per_day / 4) > 0
+            since_s, until_s = step * gap_s, (step + 1) * gap_s
+            evidence = ChangedBit(since_s, until_s, True) if changed else ItemCount(since_s, until_s, 0)
+            if before.as_of_s is not None:
+                blend.weigh(before, evidence)
+            known[page] = blend.seen(before, evidence)
+            blend.replace(before, known[page])
+    assert sum(blend.weights) == pytest.approx(1.0, abs=0.1)
+    rates = [blend.rate_per_s(each, steps * gap_s) * DAY_S for each in known.values()]
+    assert np.mean(rates) == pytest.approx(per_day, rel=0.12)
+
+
+def test_overflowed_windows_do_not_pull_the_weights_down() -> None:
+    blend, known = Blend(), NO_EVIDENCE
+    for day in range(200):
+        evidence = ItemCount(day * DAY_S, (day + 1) * DAY_S, 10 if day % 2 else 4, at_least=bool(day % 2))
+        if known.as_of_s is not None:
+            blend.weigh(known, evidence)
+        known = blend.seen(known, evidence)
+    assert 0.8 < sum(blend.weights) < 1.3
+    assert 5.0 < blend.rate_per_s(known, 200 * DAY_S) * DAY_S < 12.0

@@ -1,0 +1,87 @@
+"""Week counts of single sources, learned online, against what generated them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from proxyd.core.rates.evidence import ChangedBit, ItemCount, ItemTimes
+from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
+from proxyd.core.rates.week_counts import HALF_LIFE_S, WeekCounts, dispersion, fleet_shapes
+from proxyd.core.rates.week_shapes import HOUR_S, HOURS, shared_shapes
+
+DAY_S = 86400.0
+
+
+def hourly(rates: np.ndarray, weeks: int, seed: int, *, since_s: float = MONDAY_S) -> WeekCounts:
+    """Return counts of Poisson items at ``rates`` by hour of the week, seen day by day."""
+    rng = np.random.Generator(np.random.PCG64(seed))
+    counts = WeekCounts.begun(since_s)
+    for day in range(7 * weeks):
+        begin_s = since_s + day * DAY_S
+        hours = np.arange(24) + int(begin_s - MONDAY_S) // 3600
+        times = [
+            begin_s + hour * HOUR_S + second
+            for hour, number in enumerate(rng.poisson(rates[hours % HOURS]))
+            for second in rng.uniform(0.0, HOUR_S, number)
+        ]
+        counts = counts.seen(ItemTimes(begin_s, begin_s + DAY_S, tuple(sorted(times))))
+    return counts
+
+
+def office(level: float) -> np.ndarray:
+    rates = np.zeros(HOURS)
+    for day in range(5):
+        rates[24 * day + 9 : 24 * day + 17] = level
+    return rates
+
+
+def test_items_without_times_are_spread_over_when_they_may_have_come() -> None:
+    counts = WeekCounts.begun(MONDAY_S).seen(ItemCount(MONDAY_S, MONDAY_S + 4 * HOUR_S, 8))
+    assert counts.counts[:5].tolist() == [2.0, 2.0, 2.0, 2.0, 0.0]
+    changed = counts.seen(ChangedBit(MONDAY_S + 4 * HOUR_S, MONDAY_S + 5 * HOUR_S, changed=True))
+    assert changed.counts[4] == pytest.approx(1.0)
+    assert counts.seen(ChangedBit(MONDAY_S, MONDAY_S + 9.0, changed=False)) is counts
+
+
+def test_counts_fade_by_half_in_a_half_life() -> None:
+    counts = WeekCounts.begun(0.0).seen(ItemTimes(0.0, 60.0, (30.0,)))
+    assert counts.faded(60.0 + HALF_LIFE_S).items == pytest.approx(0.5, abs=1e-3)
+
+
+def test_two_kinds_of_weeks_are_told_apart_though_the_sources_began_at_other_times() -> None:
+    night = np.roll(office(0.5), 12)
+    weeks = [
+        hourly(office(0.5) if number % 2 else night, 6, number, since_s=MONDAY_S + number * 1.5 * DAY_S)
+        for number in range(8)
+    ]
+    found = fleet_shapes(weeks, MONDAY_S + 9 * WEEK_S)
+    assert len(found.shapes) == 2
+    assert len(set(found.of_source[::2])) == len(set(found.of_source[1::2])) == 1
+    day_shape = found.shapes[found.of_source[1]]
+    assert day_shape[9:17].mean() > 5 * day_shape[20:24].mean()
+
+
+def test_a_source_seen_for_three_days_says_nothing_of_the_rest_of_the_week() -> None:
+    even = WeekCounts.begun(MONDAY_S)
+    times = tuple(MONDAY_S + hour * HOUR_S + 60.0 for hour in range(72))
+    shape = fleet_shapes([even.seen(ItemTimes(MONDAY_S, MONDAY_S + 3 * DAY_S, times))], MONDAY_S + 3 * DAY_S).shapes[0]
+    assert shape[80:].mean() == pytest.approx(shape[:72].mean(), rel=0.05)
+
+
+def test_observed_hours_that_all_sources_share_give_the_shapes_of_one_row_of_them() -> None:
+    rng = np.random.Generator(np.random.PCG64(5))
+    counts = rng.poisson(4.0 * office(1.0) + 0.2, (12, HOURS)).astype(np.float64)
+    passed = np.full(HOURS, 4.0)
+    one, several = shared_shapes(counts, passed), shared_shapes(counts, np.tile(passed, (12, 1)))
+    np.testing.assert_allclose(one.shapes, several.shapes, rtol=1e-6)
+    assert one.of_source.tolist() == several.of_source.tolist()
+
+
+def test_the_dispersion_of_poisson_items_is_one_and_of_batches_their_size() -> None:
+    assert dispersion([hourly(np.full(HOURS, 0.7), 8, 3)], MONDAY_S + 8 * WEEK_S) == pytest.approx(1.0, abs=0.1)
+    batches = WeekCounts.begun(MONDAY_S)
+    for day in range(28):
+        at_s = MONDAY_S + day * DAY_S
+        batches = batches.seen(ItemTimes(at_s, at_s + DAY_S, (at_s + 60.0,) * 5))
+    assert dispersion([batches], MONDAY_S + 4 * WEEK_S) == pytest.approx(5.0, abs=0.3)

@@ -1,0 +1,64 @@
+"""Budget advice: which rules are not met, by how much, and what would do."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxyd.core.model.budget import Budget
+from proxyd.core.model.chronon import Epoch
+from proxyd.core.planning.capture.capacity import Capacity
+from proxyd.core.planning.capture.earliest_deadline import edf
+from proxyd.core.planning.plan_forecast import outlook
+from proxyd.core.rules.advice import Advice, advise
+from tests.fleets import decider, declaration, rule, source
+
+T0 = 1_000_000_000.0
+LENGTH = 720
+
+
+def advice(budget_per_s: float, sources: int = 6) -> Advice:
+    """Return the advice for sources with an item about every 10 minutes, each captured within a minute."""
+    declared = declaration(
+        *(source(f"s{n}", host=f"h{n}.example", options=f"EXPECT {5 + n} PER HOUR") for n in range(sources)),
+        rule("short", clauses="SET LIFE WINDOW(1 MINUTE)"),
+    )
+    found = decider(declared, now_s=T0, budget=Budget(budget_per_s), settings={"source_spacing_s": 10.0})
+    now = found.settings.grid.chronon_at(T0)
+    return advise(found.settings.planner, found.planner.week, outlook(found.planner, Epoch(now, now + LENGTH)))
+
+
+def test_a_budget_that_is_too_small_says_so_by_rule_and_how_much_would_do() -> None:
+    few, enough = advice(0.005), advice(1.0)
+    (short,) = few.rules
+    assert short.rule == "short"
+    assert 0 < short.unmet["budget"] < short.intervals
+    assert enough.rules[0].unmet == {}
+    assert few.needed_per_s is not None
+    assert few.needed_per_s > few.budget_per_s
+    assert few.needed_per_s == pytest.approx(enough.needed_per_s, rel=0.1)
+    assert advice(1.2 * few.needed_per_s).rules[0].unmet == {}
+
+
+def test_the_front_captures_no_fewer_than_are_planned() -> None:
+    few = advice(0.005)
+    captured, delay_s = few.front[-1]
+    assert all(later > earlier for (earlier, _), (later, _) in zip(few.front, few.front[1:], strict=False))
+    (short,) = few.rules
+    assert short.intervals - sum(short.unmet.values()) <= captured < short.intervals
+    assert 0 <= delay_s <= 60.0
+
+
+def test_without_intervals_there_is_nothing_to_say_of_rules() -> None:
+    found = decider(declaration(source("s"), rule("r")), now_s=T0)
+    now = found.settings.grid.chronon_at(T0)
+    said = advise(found.settings.planner, None, outlook(found.planner, Epoch(now, now + 10)))
+    assert (said.rules, said.front, said.needed_per_s, said.trade) == ((), (), None, ())
+
+
+def test_what_the_needed_budget_captures_is_everything() -> None:
+    found = decider(
+        declaration(source("s", options="EXPECT 6 PER HOUR"), rule("r", clauses="SET LIFE WINDOW(1 MINUTE)")), now_s=T0
+    )
+    now = found.settings.grid.chronon_at(T0)
+    coming = outlook(found.planner, Epoch(now, now + LENGTH))
+    assert edf(coming.intervals, Capacity.constant(1, coming.epoch)).captured == len(coming.intervals) > 5

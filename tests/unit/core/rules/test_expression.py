@@ -1,0 +1,199 @@
+"""Expressions are written in the language and evaluated as SQL would; ``None`` is unknown."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxyd.core.language import FUNCTIONS as DECLARED
+from proxyd.core.language import CheckSettings, SourceText, check
+from proxyd.core.model.item import Value
+from proxyd.core.rules.programs.expression_compiler import Row
+from proxyd.core.rules.programs.query_program import compile_query
+from proxyd.core.rules.programs.scalar_functions import FUNCTIONS
+from tests.fleets import rule, source
+
+FIELDS = """CREATE DOMAIN "D" AS CLASS::RSS(channel.item.title:String, channel.item.guid:String,
+channel.item.category:Integer, channel.item.author:Decimal, channel.item.pubDate:Timestamp);
+CREATE PROFILE "P" AS (DOMAIN "D", LANGUAGE "SQL", USER "u");
+"""
+
+
+def evaluate(text: str, **fields: Value) -> Value:
+    """Return the value of an expression over fields named by their last word."""
+    row = {f"channel.item.{name}": value for name, value in fields.items()}
+    return run(f"SELECT {text} AS x FROM RSS", [row])[0]["x"]
+
+
+def run(query: str, rows: list[dict[str, Value]]) -> list[dict[str, Value]]:
+    statements = FIELDS + source("s") + rule("r", query=query.replace('"', '""'))
+    checked = check([SourceText("t", statements)], CheckSettings())
+    assert checked.declaration is not None, [str(e) for e in checked.errors]
+    page_class = checked.declaration.domains["D"].classes["RSS"]
+    return compile_query(checked.declaration.rules["r"].query, [page_class], page_class, 10.0).run(
+        [[Row(row) for row in rows]]
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1 + 2 * 3", 7),
+        ("7 / 2", 3),
+        ("-7 / 2", -3),
+        ("7 % 3", 1),
+        ("-7 % 3", -1),
+        ("7.5 / 2", 3.75),
+        ("1 / category", None),
+        ("category + 1", 1),
+        ("author * 2", 5.0),
+        ("title || '!'", "Linux!"),
+        ("LOWER(title)", "linux"),
+        ("UPPER(title)", "LINUX"),
+        ("LENGTH(title)", 5),
+        ("TRIM('  x ')", "x"),
+        ("SUBSTR(title, 2, 3)", "inu"),
+        ("SUBSTR(title, 2)", "inux"),
+        ("REPLACE(title, 'in', 'IN')", "LINux"),
+        ("COALESCE(guid, title)", "Linux"),
+        ("NULLIF(title, 'Linux')", None),
+        ("ABS(-3)", 3),
+        ("ROUND(2.5)", 3),
+        ("ROUND(-2.345, 2)", -2.35),
+        ("LENGTH(guid)", None),
+    ],
+)
+def test_values(text: str, value: Value) -> None:
+    assert evaluate(text, title="Linux", guid=None, category="0", author="2.5") == value
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("title = 'Linux'", True),
+        ("title <> 'Linux'", False),
+        ("title LIKE 'Lin%'", True),
+        ("title LIKE 'lin%'", False),
+        ("title LIKE '_inu_'", True),
+        ("title LIKE '100!%' ESCAPE '!'", False),
+        ("title NOT LIKE '%x'", False),
+        ("title IN ('a', 'Linux')", True),
+        ("title NOT IN ('a', 'b')", True),
+        ("title IN ('a', guid)", False),
+        ("title NOT IN ('a', guid)", False),
+        ("category BETWEEN 3 AND 5", True),
+        ("category NOT BETWEEN 3 AND 5", False),
+        ("guid IS NULL", True),
+        ("title IS NOT NULL", True),
+        ("guid = guid", False),
+        ("NOT guid = 'x'", False),
+        ("guid = 'x' OR title = 'Linux'", True),
+        ("guid = 'x' AND title = 'Linux'", False),
+        ("title REGEXP '^L.n+ux$'", True),
+        ("title REGEXP '^(a+)+$'", False),
+        ("pubDate > '2001-09-09T00:00:00Z'", True),
+        ("pubDate < '2001-09-09T00:00:00Z'", False),
+        ("pubDate BETWEEN '2001-09-09' AND '2001-09-10'", True),
+    ],
+)
+def test_conditions(condition: str, holds: bool) -> None:
+    row: dict[str, Value] = {
+        "channel.item.title": "Linux",
+        "channel.item.guid": None,
+        "channel.item.category": "4",
+        "channel.item.pubdate": 1e9,
+    }
+    assert bool(run(f"SELECT title FROM RSS WHERE {condition}", [row])) == holds
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["author * author * 1.5", "author % 0.1", "ROUND(author, 2)", "ROUND(1, 400)", "ROUND(1, -400)", "-author * 1e308"],
+)
+def test_what_no_number_holds_is_unknown(text: str) -> None:
+    value = evaluate(text.replace("1e308", "100000000000000000"), author="1e308")
+    assert value is None or (isinstance(value, int | float) and abs(value) < float("inf"))
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_no_text_in_any_field_raises(title: str, number: str) -> None:
+    fields: dict[str, Value] = {"channel.item.title": title, "channel.item.category": number}
+    fields |= {"channel.item.author": number, "channel.item.pubdate": title}
+    query = "SELECT *, category / 3 AS a, author % 7 AS b, ROUND(author, category) AS c FROM RSS WHERE title LIKE '%'"
+    run(query.replace("*, ", ""), [fields])
+    run("SELECT * FROM RSS", [fields])
+
+
+def test_an_evil_regular_expression_takes_linear_time() -> None:
+    assert evaluate("COALESCE(title, '')", title="x") == "x"
+    row: dict[str, Value] = {"channel.item.title": "a" * 50_000 + "!"}
+    assert run("SELECT title FROM RSS WHERE title REGEXP '^(a+)+$'", [row]) == []
+
+
+def test_rows_are_ordered_limited_and_made_distinct() -> None:
+    rows: list[dict[str, Value]] = [
+        {"channel.item.title": t, "channel.item.category": c}
+        for t, c in [("b", "2"), ("a", "1"), ("b", "2"), ("c", None)]
+    ]
+    assert run("SELECT DISTINCT title AS t FROM RSS ORDER BY title DESC LIMIT 2", rows) == [{"t": "c"}, {"t": "b"}]
+    assert [r["c"] for r in run("SELECT category AS c FROM RSS ORDER BY category", rows)] == [1, 2, 2, None]
+    assert [r["c"] for r in run("SELECT category AS c FROM RSS ORDER BY category NULLS FIRST", rows)] == [None, 1, 2, 2]
+    assert [r["c"] for r in run("SELECT category AS c FROM RSS ORDER BY category DESC", rows)] == [2, 2, 1, None]
+
+
+def test_times_are_shown_as_iso_8601() -> None:
+    assert run("SELECT pubDate FROM RSS", [{"channel.item.pubdate": 0.5}]) == [
+        {"channel.item.pubDate": "1970-01-01T00:00:00.500Z"}
+    ]
+
+
+def test_a_star_is_every_declared_field() -> None:
+    assert set(run("SELECT * FROM RSS", [{}])[0]) == {
+        f"channel.item.{name}" for name in ("title", "guid", "category", "author", "pubDate")
+    }
+
+
+def test_every_function_that_is_declared_can_be_run() -> None:
+    assert set(DECLARED) == set(FUNCTIONS)
+
+
+numbers = st.one_of(st.none(), st.integers(-20, 20))
+texts = st.one_of(st.none(), st.sampled_from(["", "a", "b", "ab", "A", "%", "é"]))
+comparisons = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
+
+
+@st.composite
+def conditions(draw: st.DrawFn, depth: int = 3) -> str:
+    if depth == 0 or draw(st.booleans()):
+        number = draw(st.integers(-20, 20))
+        arithmetic = draw(st.sampled_from(["+", "-", "*", "/", "%"]))
+        null_test = draw(st.sampled_from(["IS NULL", "IS NOT NULL", "IN ('a', guid)", "NOT IN ('a', guid)"]))
+        simple = [
+            f"category {draw(comparisons)} {number}",
+            f"title {draw(comparisons)} guid",
+            f"category {arithmetic} {number or 3} > 1",
+            f"title {null_test}",
+            f"category {draw(st.sampled_from(['BETWEEN', 'NOT BETWEEN']))} -3 AND {number}",
+        ]
+        return draw(st.sampled_from(simple))
+    left, right = draw(conditions(depth - 1)), draw(conditions(depth - 1))
+    return draw(st.sampled_from([f"({left} AND {right})", f"({left} OR {right})", f"(NOT ({left}))"]))
+
+
+@given(conditions(), st.lists(st.tuples(texts, texts, numbers), min_size=1, max_size=6))
+def test_where_keeps_the_rows_that_sqlite_keeps(
+    condition: str, rows: list[tuple[str | None, str | None, int | None]]
+) -> None:
+    with sqlite3.connect(":memory:") as database:
+        database.execute("CREATE TABLE RSS (n, title TEXT, guid TEXT, category INTEGER)")
+        database.executemany("INSERT INTO RSS VALUES (?, ?, ?, ?)", [(n, *row) for n, row in enumerate(rows)])
+        expected = [title for (title,) in database.execute(f"SELECT title FROM RSS WHERE {condition} ORDER BY n")]
+    database.close()
+    fields: list[dict[str, Value]] = [
+        {"channel.item.title": title, "channel.item.guid": guid, "channel.item.category": None if c is None else str(c)}
+        for title, guid, c in rows
+    ]
+    assert [row["t"] for row in run(f"SELECT title AS t FROM RSS WHERE {condition}", fields)] == expected

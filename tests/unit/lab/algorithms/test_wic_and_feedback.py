@@ -1,0 +1,167 @@
+"""WIC and fbSUP on cases worked by hand, and the varying-rate demand against the daemon's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxyd.core.model.chronon import ChrononGrid, Epoch
+from proxyd.core.model.intensity import PiecewiseConstant
+from proxyd.core.planning.policies.demand import IntervalDemand
+from proxyd.core.planning.policies.expected_intervals import Firing
+from proxyd.core.planning.policies.step_policies import AdaptivePolicy
+from proxyd.lab.algorithms.feedback_sup import Demand, FeedbackSup, ModelDemand, known_intensity, known_updates
+from proxyd.lab.algorithms.wic import Wic
+
+GRID = ChrononGrid(1.0)
+
+
+def test_wic_probes_where_an_update_is_likeliest_since_the_last_probe() -> None:
+    # page 1: 0.4, then 1 - 0.6^2 = 0.64 > 0.5, then 0.4 again
+    policy = Wic(np.tile([[0.5], [0.4]], 4), 1, epoch=Epoch(10, 14), life=None)
+    assert [policy.choose(chronon).tolist() for chronon in range(10, 14)] == [[0], [1], [0], [1]]
+
+
+def test_wic_under_a_window_forgets_what_is_too_old() -> None:
+    # the update of page 0 lives for one more chronon, page 1 gathers 0.3 a chronon
+    chances = [[0.9, 0.0, 0.0, 0.0], [0.0, 0.3, 0.3, 0.3]]
+    seldom = Wic(chances, 1, epoch=Epoch(0, 4), life=1)
+    assert [seldom.choose(chronon).tolist() for chronon in (1, 3)] == [[0], [1]]
+    late = Wic(chances, 1, epoch=Epoch(0, 4), life=1)
+    assert late.choose(2).tolist() == [1]
+
+
+def test_wic_weighs_pages_by_urgency_and_spends_all_its_probes() -> None:
+    policy = Wic([[0.5, 0.0], [0.2, 0.0], [0.1, 0.0]], 2, epoch=Epoch(0, 2), life=None, urgency=[1.0, 1.0, 9.0])
+    assert policy.choose(0).tolist() == [2, 0]
+    policy.observe(0, np.array([2, 0]), np.array([1, 0]))
+    assert policy.choose(1).tolist() == [1, 0]
+
+
+def test_wic_probes_a_page_that_is_certain_to_have_changed() -> None:
+    policy = Wic([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]], 1, epoch=Epoch(0, 3), life=None)
+    assert [policy.choose(chronon).tolist() for chronon in range(3)] == [[0], [1], [0]]
+
+
+@pytest.mark.parametrize(
+    ("chances", "probes", "life", "urgency"),
+    [
+        ([0.5], 1, None, None),
+        ([[1.5]], 1, None, None),
+        ([[0.5]], -1, None, None),
+        ([[0.5]], 1, -1, None),
+        ([[0.5]], 1, None, [1.0, 1.0]),
+        ([[0.5]], 1, None, [-1.0]),
+        ([[0.5, 0.5]], 1, None, None),
+    ],
+)
+def test_wic_refuses_what_does_not_fit(
+    chances: list[list[float]], probes: int, life: int | None, urgency: list[float] | None
+) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - each has its own message
+        Wic(chances, probes, epoch=Epoch(0, 1), life=life, urgency=urgency)
+
+
+def test_wic_has_no_answer_outside_its_epoch() -> None:
+    with pytest.raises(ValueError, match="outside"):
+        Wic([[0.5]], 1, epoch=Epoch(0, 1), life=None).choose(1)
+
+
+def issued(policy: FeedbackSup, updates: dict[str, list[int]], chronons: int) -> list[tuple[int, str]]:
+    """Return the probes made against known updates."""
+    probes = []
+    seen = dict.fromkeys(updates, -1)
+    for now in range(chronons):
+        for page in policy.choose(now):
+            probes.append((now, page))
+            policy.observe(now, page, sum(seen[page] < at <= now for at in updates[page]))
+            seen[page] = now
+    return probes
+
+
+def modelled(every: int, updates: list[int], *, feedback: bool, last: int = 40) -> ModelDemand:
+    ahead = known_updates(np.array(updates), life=None, last=last, grid=GRID)
+    return ModelDemand("r", Firing(every), ahead, feedback, GRID)
+
+
+def test_sup_probes_at_the_end_of_each_planned_interval() -> None:
+    policy = FeedbackSup({("a", "r"): modelled(2, [1, 4, 9, 12, 20], feedback=False)}, GRID)
+    assert issued(policy, {"a": [1, 4, 9, 12, 20]}, 41) == [(8, "a"), (19, "a")]
+
+
+def test_feedback_adds_one_probe_at_the_end_of_the_interval_of_the_items_still_to_come() -> None:
+    # in the model the updates at 4 and 12 fire, but the second one really comes at 10: the probe at 8 finds one item.
+    # The model's next update is at 9, its interval is 9 to 11; no probe is planned there, so one is added at 11
+    plan = [1, 4, 9, 12, 20]
+    policy = FeedbackSup({("a", "r"): modelled(2, plan, feedback=True)}, GRID)
+    assert issued(policy, {"a": [1, 10, 11, 12]}, 41) == [(8, "a"), (11, "a"), (19, "a")]
+
+
+def test_feedback_adds_nothing_where_a_planned_probe_already_falls_inside() -> None:
+    # nothing came by 8: the model's next two updates are at 9 and 12, and 12 to 19 is planned for
+    policy = FeedbackSup({("a", "r"): modelled(2, [1, 4, 9, 12, 20], feedback=True)}, GRID)
+    policy.choose(8)
+    policy.observe(8, "a", 0)
+    assert [now for now in range(9, 41) if policy.choose(now)] == [19]
+
+
+def test_a_rule_that_fired_gets_no_feedback() -> None:
+    policy = FeedbackSup({("a", "r"): modelled(2, [1, 4, 9, 12, 20], feedback=True)}, GRID)
+    assert policy.choose(8) == ("a",)
+    policy.observe(8, "a", 2)
+    assert [now for now in range(9, 41) if policy.choose(now)] == [19]
+
+
+def test_one_probe_serves_all_rules_of_a_page_and_none_of_another() -> None:
+    demands = {
+        ("a", "x"): modelled(1, [2, 10], feedback=False),
+        ("a", "y"): modelled(1, [5, 30], feedback=False),
+        ("b", "x"): modelled(1, [5, 8], feedback=False),
+    }
+    policy = FeedbackSup(demands, GRID)
+    assert [(now, policy.choose(now)) for now in range(41) if now in (7, 9, 29, 40)] == [
+        (7, ("b",)),
+        (9, ("a",)),
+        (29, ()),  # the probe at 9 lay inside the interval that ends here
+        (40, ("a", "b")),
+    ]
+
+
+@given(
+    st.floats(0.02, 0.5),
+    st.integers(1, 4),
+    st.booleans(),
+    st.lists(st.integers(0, 199), max_size=40).map(sorted),
+)
+def test_at_a_constant_rate_the_varying_demand_is_the_daemons(
+    rate: float, every: int, feedback: bool, updates: list[int]
+) -> None:
+    daemons = IntervalDemand("r", Firing(every), None, feedback=feedback, grid=GRID)
+    daemons.anchor(0.0, rate_per_s=rate, count=0)
+    ahead = known_intensity(PiecewiseConstant.constant(rate, 4000.0), life_s=None, grid=GRID)
+    own = ModelDemand("r", Firing(every), ahead, feedback, GRID)
+    found = []
+    for demand in (daemons, own):
+        demands: dict[tuple[str, str], Demand] = {("a", "r"): demand}
+        found.append(issued(FeedbackSup(demands, GRID), {"a": updates}, 200))
+    assert found[0] == found[1]
+
+
+def test_wic_counts_the_chronons_between_its_last_choice_and_the_next_epoch() -> None:
+    page = Wic([[0.5] * 4, [0.9, 0.0, 0.0, 0.0]], 1, epoch=Epoch(0, 4), life=None)
+    assert page.choose(0).tolist() == [1]
+    page.renew([[0.0], [0.9]], Epoch(4, 5))
+    assert page.choose(4).tolist() == [0]  # 1 - 0.5 ** 4 = 0.9375 against 0.9
+
+
+def test_adaptive_may_have_no_probe_in_a_step() -> None:
+    policy = AdaptivePolicy(3, np.random.default_rng(1))
+    assert policy.choose(0, 0).tolist() == []
+
+
+def test_a_demand_that_was_never_anchored_follows_the_first_rate() -> None:
+    demand = IntervalDemand("r", Firing(1), None, feedback=False, grid=ChrononGrid(1.0))
+    demand.follow(0.0, rate_per_s=0.1, count=0, fired=False)
+    assert demand.pending(0).start == 10

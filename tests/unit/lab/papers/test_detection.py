@@ -1,0 +1,69 @@
+"""The detection paper's experiments: ratios to the tight bound, learning, convergence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from proxyd.lab.papers.detection_paper import SETTINGS, Setting, bernoulli, figures, memoryless_cost
+from proxyd.lab.papers.figure import Figure
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Figure]:
+    return {f.name: f for f in figures(rng=np.random.default_rng(1), quick=True)}
+
+
+def test_every_row_fits_its_columns(found: dict[str, Figure]) -> None:
+    for figure in found.values():
+        assert {len(row) for row in figure.rows} == {len(figure.columns)}
+
+
+def test_ratios_are_those_of_the_table(found: dict[str, Figure]) -> None:
+    ratios = {(str(row[0]), str(row[1])): (float(row[2]), float(row[3])) for row in found["detection-ratios"].rows}
+    assert len(ratios) == 30
+    for (_, policy), (ratio, reference) in ratios.items():
+        assert ratio == pytest.approx(reference, rel=0.15 if policy == "greedy" else 0.035), policy
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_theorems_and_order_of_the_policies(found: dict[str, Figure], setting: Setting) -> None:
+    rows = {str(r[1]): r for r in found["detection-ratios"].rows if r[0] == setting.name}
+    c = setting.c
+    assert float(rows["memoryless"][4]) <= 2 + (c - 1) / c + 1e-9
+    assert float(rows["powers of two"][4]) <= 3 + (c - 1) / c
+    ratio = {policy: float(row[2]) for policy, row in rows.items()}
+    assert ratio["index"] < ratio["next due"] < ratio["powers of two, improved"] < ratio["powers of two"]
+    assert ratio["powers of two"] < ratio["greedy"] < ratio["round robin"] <= ratio["memoryless, rate-proportional"]
+
+
+def test_greedy_grows_without_bound(found: dict[str, Figure]) -> None:
+    rows = np.array([[float(cell) for cell in row] for row in found["detection-greedy"].rows])
+    assert np.all(np.diff(rows[:, 5]) > 0)
+    assert np.all(rows[:, 3] / rows[:, 4] < 1.08)
+    assert np.all(rows[:, 4] < 4.5)
+
+
+def test_the_learning_index_beats_adaptive_before_and_after_a_permutation(found: dict[str, Figure]) -> None:
+    rows = {(str(row[0]), str(row[1])): row for row in found["detection-learning"].rows}
+    for items in ("Poisson", "Bernoulli"):
+        adaptive, learning = rows[items, "Adaptive"], rows[items, "index, learning and forgetting"]
+        assert max(float(cell) for cell in learning[2:]) < 1.1
+        assert min(float(cell) for cell in adaptive[2:]) > 1.7
+        assert float(learning[3]) < float(rows[items, "index, learning"][3])
+
+
+def test_adaptive_converges(found: dict[str, Figure]) -> None:
+    for row in found["detection-convergence"].rows[-2:]:
+        assert [float(cell) for cell in row[1:]] == pytest.approx([1.0, 1.0], abs=0.05)
+
+
+def test_bernoulli_items_are_none_or_one() -> None:
+    rng = np.random.default_rng(2)
+    items = np.array([bernoulli(np.array([0.0, 0.5, 1.0]), rng) for _ in range(500)])
+    assert items.max() == 1
+    assert items.mean(axis=0) == pytest.approx([0.0, 0.5, 1.0], abs=0.1)
+
+
+def test_a_memoryless_probe_waits_one_over_its_frequency() -> None:
+    assert memoryless_cost(np.array([3.0]), np.array([0.25])) == 12.0
