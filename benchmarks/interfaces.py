@@ -34,7 +34,7 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.rates.rate_blend import RateEvidence
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.programs.aggregate_values import Total
-from proxyd.core.rules.stages.calibration import Account
+from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.state import SourceState, StreamState
 from proxyd.store import rows
 from proxyd.store import tables as t
@@ -163,7 +163,7 @@ def _weeks(scale: Scale, now_s: float) -> Iterator[dict[str, Any]]:
 
 
 def _accounts(now_s: float) -> Iterator[dict[str, Any]]:
-    account = {name: getattr(Account(), name) for name in rows.ACCOUNT_FIELDS} | {"probes": 3, "items": 1}
+    account = {name: getattr(Calibration(), name) for name in rows.ACCOUNT_FIELDS} | {"probes": 3, "items": 1}
     for day in range(int(now_s // DAY_S) - DAYS, int(now_s // DAY_S) + 1):
         yield account | {"day": day}
 

@@ -25,7 +25,7 @@ from proxyd.clock import SystemClock
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import Chronon, ChrononGrid
-from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies.demand import Demands
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
@@ -100,7 +100,7 @@ def put_pages(decider: Decider, now_s: float) -> None:
     for number, (name, week) in enumerate(decider.estimates.weeks.items()):
         host = f"host-{number // SOURCES_A_HOST}"
         rate_per_s = (week.items + 0.1) / (WEEKS_SEEN * WEEK_S)
-        page = Page(name, host, ProbeLog(_POLITE), Demands(detecting=("r",)), rate_per_s, last_seen_s=now_s)
+        page = PlannedSource(name, host, ProbeLog(_POLITE), Demands(detecting=("r",)), rate_per_s, last_seen_s=now_s)
         page.record(now_s - 60.0)
         decider.planner.put(page, now)
 

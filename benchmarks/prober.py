@@ -275,7 +275,7 @@ async def daemon(targets: Sequence[str], *, fast_path: bool = True, **changes: o
 
 
 @asynccontextmanager
-async def _parts(settings: Settings, *, fast_path: bool) -> AsyncIterator[app.Parts]:
+async def _parts(settings: Settings, *, fast_path: bool) -> AsyncIterator[app.Resources]:
     """Open what a daemon acts through, if need be with parsers that leave every feed to feedparser."""
     async with app.open_parts(settings) as parts, AsyncExitStack() as opened:
         if not fast_path:

@@ -201,7 +201,7 @@ async def daemon(texts: Sequence[str], budget: str = PACED) -> AsyncIterator[Dae
                 running.stop()
 
 
-def _with_secret(parts: app.Parts, settings: Settings) -> app.Parts:
+def _with_secret(parts: app.Resources, settings: Settings) -> app.Resources:
     return replace(parts, secrets=SecretStore(settings, {SECRET: "benchmark"}))
 
 

@@ -21,7 +21,7 @@ from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.model.schedule import ExecutionInterval
-from proxyd.core.planning.allocation.probe_allocator import FleetLimits, FleetPlanner, WeekGrid
+from proxyd.core.planning.allocation.probe_allocator import FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.allocation.timetable import Timetable
 from proxyd.core.planning.capture.capacity import Capacity
 from proxyd.core.planning.capture.earliest_deadline import edf
@@ -29,7 +29,7 @@ from proxyd.core.planning.capture.pareto import pareto
 from proxyd.core.planning.numba_kernels import HAS_NUMBA
 from proxyd.core.planning.one_source.costs import Prefix
 from proxyd.core.planning.one_source.optimal_schedule import Grid, all_optimal, optimal
-from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies.demand import Demands
@@ -140,7 +140,7 @@ def fleet(sources: int, rng: np.random.Generator) -> list[Line]:
     lines: list[Line] = []
     per_slot = sources / grid.slots
     for name, capacity in (("", None), (", capacity", np.full(grid.slots, 2 * per_slot))):
-        planner = FleetPlanner(grid, shapes, shape_of)
+        planner = ProbeAllocator(grid, shapes, shape_of)
         planner.start(rates, now_s=4 * 86400.0)
         began = perf_counter()
         planner.reprice(FleetLimits(per_slot, capacity), now_s=4 * 86400.0)
@@ -163,7 +163,7 @@ def replanning(sources: int) -> float:
     planner = Planner(settings)
     for number in range(sources):
         name = f"s{number}"
-        page = Page(name, name, ProbeLog(PolitenessBudget(1.0)), Demands(detecting=["r"]), 10.0 / sources**2)
+        page = PlannedSource(name, name, ProbeLog(PolitenessBudget(1.0)), Demands(detecting=["r"]), 10.0 / sources**2)
         page.last_seen_s = -float(number) * 0.05
         planner.put(page, 0)
     began, made = perf_counter(), 0

@@ -200,15 +200,15 @@ class SilentError(UnreachableError):
     """The daemon did not answer in time; it may have done what was asked."""
 
 
-class FleetError(ProxydError):
+class ClusterError(ProxydError):
     """The other machines cannot be reached."""
 
 
-class UnreadableError(FleetError):
+class UnreadableError(ClusterError):
     """What another machine sent is no message of this version's."""
 
 
-class LostLeaseError(FleetError):
+class LostLeaseError(ClusterError):
     """It is not ours any more: another machine has it, or nobody wants it."""
 
 
@@ -247,10 +247,10 @@ _CUTOFF, _SHORT_CUTOFF = 0.75, 0.6  # one wrong letter of three is two thirds al
 _SHORT = 4
 
 
-def nearest(written: str, known: Iterable[str]) -> str | None:
+def suggest(written: str, known: Iterable[str]) -> str | None:
     """Return the known name closest to what was written, whatever their cases, or ``None``.
 
-    >>> nearest("channel.item.titel", ["channel.item.title", "channel.item.link"])
+    >>> suggest("channel.item.titel", ["channel.item.title", "channel.item.link"])
     'channel.item.title'
     """
     by_folded: dict[str, str] = {}

@@ -15,12 +15,12 @@ from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import Declaration, PageClass, SecretRef, WebhookDelivery
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.advice import Advice
-from proxyd.core.rules.capture_counts import Fates
-from proxyd.core.rules.engine import Known, Observation
+from proxyd.core.rules.capture_counts import CaptureCounts
+from proxyd.core.rules.engine import Observation, StoredContext
 from proxyd.core.rules.estimates import Misfit
 from proxyd.core.rules.explanation import Explanation
-from proxyd.core.rules.stages.calibration import Account
-from proxyd.core.rules.state import Needed
+from proxyd.core.rules.stages.calibration import Calibration
+from proxyd.core.rules.state import StoreQuery
 from proxyd.core.rules.trial import PlanCost
 
 
@@ -85,7 +85,7 @@ class Transport(Protocol):
 class Memory(Protocol):
     """What outlives a probe."""
 
-    async def known(self, source_id: str, needed: Needed) -> Known:
+    async def known(self, source_id: str, needed: StoreQuery) -> StoredContext:
         """Return what is stored and needed: items of a source, and histories for queries."""
 
     async def record_firings(self, observation: Observation) -> None:
@@ -262,7 +262,7 @@ class Webhooks(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class DeclarationChanges:
     """What a new declaration changed, by rule name; a restarted rule lost its counters and got a new NOW."""
 
     added: tuple[str, ...]
@@ -310,7 +310,7 @@ class DeliveryTest:
 class Report:
     """What was found and predicted on the days that have any (since 1970-01-01, UTC), and whose models are off now."""
 
-    days: tuple[tuple[int, Account], ...]
+    days: tuple[tuple[int, Calibration], ...]
     off: tuple[Misfit, ...]
 
 
@@ -354,7 +354,7 @@ class Control(Protocol):
     def statements_of(self, profile: str) -> Sequence[Statement]:
         """Return the statements of a profile and its rules."""
 
-    async def declare(self, *texts: str, only_if: OnlyIf | None = None) -> Changes:
+    async def declare(self, *texts: str, only_if: OnlyIf | None = None) -> DeclarationChanges:
         """Add texts, all of them or none.
 
         Raises ``ProfileError`` with every error, ``ConflictError`` where a file owns a name, ``NotFoundError`` for a
@@ -362,10 +362,10 @@ class Control(Protocol):
         profile has at that time.
         """
 
-    async def try_out(self, *texts: str, only_if: OnlyIf | None = None) -> tuple[Changes, PlanCost]:
+    async def try_out(self, *texts: str, only_if: OnlyIf | None = None) -> tuple[DeclarationChanges, PlanCost]:
         """Return what texts would change, and what they would ask of the budget; raises as ``declare`` does."""
 
-    async def drop_profile(self, name: str, *, only_if: Callable[[str], bool] | None = None) -> Changes:
+    async def drop_profile(self, name: str, *, only_if: Callable[[str], bool] | None = None) -> DeclarationChanges:
         """Remove a profile of the API and the rules in no other.
 
         Raises as ``declare`` does, and ``ChangedError`` where ``only_if`` does not take its text.
@@ -404,7 +404,7 @@ class Control(Protocol):
         Raises ``NotFoundError`` where it is not declared. Of an event that no probe ever showed there is none.
         """
 
-    def fates(self, rules: Iterable[str]) -> Fates:
+    def fates(self, rules: Iterable[str]) -> CaptureCounts:
         """Return what became of the execution intervals of declared rules since their START, added up."""
 
     async def notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> list[dict[str, Any]]:

@@ -17,8 +17,8 @@ from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
-from proxyd.core.rules.engine import NOTHING_KNOWN, Known, Observation
-from proxyd.core.rules.state import HistoryNeeded, Needed
+from proxyd.core.rules.engine import NO_CONTEXT, Observation, StoredContext
+from proxyd.core.rules.state import HistoryQuery, StoreQuery
 
 DOMAIN = """CREATE DOMAIN "D" AS CLASS::RSS(channel.item.title:String, channel.item.link:URL,
 channel.item.pubDate:Timestamp);
@@ -97,12 +97,12 @@ class RecordingMemory:
         self.fired: list[Observation] = []
         self._items: dict[str, dict[str, Item]] = {}
 
-    async def known(self, source_id: str, needed: Needed) -> Known:
+    async def known(self, source_id: str, needed: StoreQuery) -> StoredContext:
         found = self._items.get(source_id, {})
         items = {i: each for i, each in found.items() if needed.item_ids is None or i in needed.item_ids}
-        return Known(items, {(each.rule, each.position): self._history(each) for each in needed.histories})
+        return StoredContext(items, {(each.rule, each.position): self._history(each) for each in needed.histories})
 
-    def _history(self, needed: HistoryNeeded) -> list[Mapping[str, Value]]:
+    def _history(self, needed: HistoryQuery) -> list[Mapping[str, Value]]:
         events = [event for o in self.observations for event in o.events if o.state.source_id in needed.source_ids]
         inserted = [e for e in events if e.kind is EventKind.INSERT and e.event_s >= needed.since_s]
         return [event.item.fields for event in sorted(inserted, key=lambda event: (event.event_s, event.seq))]
@@ -132,7 +132,7 @@ class Drive:
 
     async def see(self, outcome: ProbeOutcome) -> Observation:
         needed = self.decider.needed(outcome)
-        known = await self.memory.known(outcome.source_id, needed) if needed is not None else NOTHING_KNOWN
+        known = await self.memory.known(outcome.source_id, needed) if needed is not None else NO_CONTEXT
         observation = self.decider.observe(outcome, known)
         assert observation is not None
         await self.memory.record(observation)

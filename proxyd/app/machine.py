@@ -20,7 +20,7 @@ from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, Settings, supervision
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.daemon import Daemon, DistantNotifier, PushParts, Supervisor
-from proxyd.errors import ConfigError, FleetError, StoreUnreachableError
+from proxyd.errors import ClusterError, ConfigError, StoreUnreachableError
 from proxyd.metrics import ROLES, Metrics
 from proxyd.notify import Channels
 from proxyd.ports import Transport
@@ -28,8 +28,8 @@ from proxyd.store import SqlStore, StoreConnections
 from proxyd.tracing import NO_TRACES, Tracer
 
 try:
-    from proxyd.cluster.batch_prober import FleetProber, ProberSettings
-    from proxyd.cluster.link import OUTBOX, FleetSettings, Link, open_link
+    from proxyd.cluster.batch_prober import BatchProber, ProberSettings
+    from proxyd.cluster.link import OUTBOX, ClusterSettings, NatsConnection, open_link
     from proxyd.cluster.nats_transport import NatsTransport
     from proxyd.store.databases.leading import hold, leading
 except ModuleNotFoundError as error:  # the extra is not installed
@@ -56,7 +56,7 @@ class Machine:
     metrics: Metrics
     network: app.Network
     channels: Channels
-    link: Link | None
+    link: NatsConnection | None
     tracer: Tracer = NO_TRACES
     name: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}")
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -158,15 +158,15 @@ class Machine:
                     while self.link.is_up:
                         await self.clock.sleep(_LOOK_S)
                         heard(b"")
-            except FleetError as error:
+            except ClusterError as error:
                 log.debug("hints are not heard", error=error.message)
             await self.clock.sleep(_LOOK_S)
             heard(b"")
 
-    async def _probe(self, link: Link, works_on: asyncio.Event) -> None:
+    async def _probe(self, link: NatsConnection, works_on: asyncio.Event) -> None:
         """Make probes until the planner has ended."""
         settings = ProberSettings(self.name, self.settings.prober_hosts, self.settings.drain_timeout)
-        prober = FleetProber(link, self.network.prober, self.clock, self.metrics, settings)
+        prober = BatchProber(link, self.network.prober, self.clock, self.metrics, settings)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(prober.run(), name="batches")
             self._note("prober", active=True)
@@ -254,8 +254,8 @@ class Machine:
         spacing_s = self.settings.host_spacing
         return NatsTransport(self.link, self.clock, self.metrics, term=term, spacing_s=spacing_s, patience_s=patience_s)
 
-    def _parts(self, store: SqlStore, transport: Transport) -> app.Parts:
-        return app.Parts(
+    def _parts(self, store: SqlStore, transport: Transport) -> app.Resources:
+        return app.Resources(
             clock=self.clock,
             store=store,
             transport=transport,
@@ -296,9 +296,9 @@ async def serve(settings: Settings) -> None:
     log.info("stopped")
 
 
-def _fleet_settings(settings: Settings) -> FleetSettings:
+def _fleet_settings(settings: Settings) -> ClusterSettings:
     name = f"proxyd {settings.role} {socket.gethostname()}:{os.getpid()}"
-    return FleetSettings(settings.nats, name, _PROBER_LEASES * settings.lease, _QUEUE_S)
+    return ClusterSettings(settings.nats, name, _PROBER_LEASES * settings.lease, _QUEUE_S)
 
 
 def _raise_others(error: Exception) -> None:

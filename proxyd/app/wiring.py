@@ -33,7 +33,7 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.stages.redirects import probe_request
 from proxyd.daemon import (
-    Bell,
+    Broadcast,
     Chores,
     Daemon,
     DaemonControl,
@@ -70,7 +70,7 @@ from proxyd.notify import (
     WebhookChannel,
 )
 from proxyd.ports import Channel, Clock, Scope, Transport
-from proxyd.probing import Fetcher, FetchLimits, HttpProber, HubClient, ParserPool, Robots, Trip, robots_limits
+from proxyd.probing import Fetcher, FetchLimits, HttpProber, HubClient, ParserPool, ProbeTrace, Robots, robots_limits
 from proxyd.store import SqlStore, open_store, owner_lock
 from proxyd.tracing import NO_TRACES, Tracer
 
@@ -113,7 +113,7 @@ def dispatcher_settings(settings: Settings) -> DispatcherSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Resources:
     """The edges a daemon acts through; tests put their own in."""
 
     clock: Clock
@@ -127,7 +127,7 @@ class Parts:
     tracer: Tracer = NO_TRACES
 
 
-def make_notifier(settings: Settings, parts: Parts, metrics: Metrics) -> Notifier:
+def make_notifier(settings: Settings, parts: Resources, metrics: Metrics) -> Notifier:
     """Return what delivers, and asks new webhooks first."""
     dispatcher = Dispatcher(
         parts.store,
@@ -151,7 +151,7 @@ def make_notifier(settings: Settings, parts: Parts, metrics: Metrics) -> Notifie
 
 
 def build(
-    settings: Settings, parts: Parts, *, metrics: Metrics | None = None, notifying: Notifying | None = None
+    settings: Settings, parts: Resources, *, metrics: Metrics | None = None, notifying: Notifying | None = None
 ) -> tuple[Daemon, DaemonControl]:
     """Return a daemon over ``parts``, and what the API asks of it; it delivers itself unless told who does."""
     metrics = metrics or Metrics()
@@ -160,7 +160,7 @@ def build(
         settings.profiles, parts.store, decider, parts.clock, check_settings(settings), metrics, parts.secrets.resolve
     )
     notifying = notifying or make_notifier(settings, parts, metrics)
-    bell = Bell()
+    bell = Broadcast()
     probes = ProbeLoop(decider, parts.transport, parts.store, parts.clock, metrics, parts.tracer)
     for teller in (declarations, probes):
         teller.tell(notifying.wake)
@@ -316,14 +316,14 @@ def request_of(settings: Settings, target: str) -> ProbeRequest:
     return probe_request(source, checked.declaration)
 
 
-async def probe_once(settings: Settings, request: ProbeRequest, trip: Trip) -> ProbeOutcome:
+async def probe_once(settings: Settings, request: ProbeRequest, trip: ProbeTrace) -> ProbeOutcome:
     """Return how one probe ends, without a daemon and without a store."""
     async with open_network(settings, SystemClock()) as network:
         return await network.prober.probe(request, trip)
 
 
 @asynccontextmanager
-async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
+async def open_parts(settings: Settings) -> AsyncIterator[Resources]:
     """Open the store and the network; close them in the reverse order."""
     clock = SystemClock()
     async with (
@@ -332,7 +332,7 @@ async def open_parts(settings: Settings) -> AsyncIterator[Parts]:
         open_network(settings, clock, tracer) as network,
         open_channels(settings, network, clock, tracer) as channels,
     ):
-        yield Parts(
+        yield Resources(
             clock=clock,
             store=store,
             transport=LocalTransport(network.prober),

@@ -16,7 +16,7 @@ from proxyd.core.language.quoting import quote_name, quote_text
 from proxyd.core.model.item import Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.net import visible, visible_line
-from proxyd.probing import HIDDEN, Exchange, Trip
+from proxyd.probing import HIDDEN, Exchange, ProbeTrace
 
 _SHOWN = 10
 _LINE = 160
@@ -27,7 +27,7 @@ _SECRET_HEADERS = frozenset({"set-cookie"})
 
 def probe(options: argparse.Namespace) -> int:
     """Probe once; exit 0 where the probe saw the source."""
-    settings, trip = load(options.config), Trip()
+    settings, trip = load(options.config), ProbeTrace()
     request = request_of(settings, options.target)
     outcome = asyncio.run(probe_once(settings, request, trip))
     if options.json:
@@ -37,7 +37,7 @@ def probe(options: argparse.Namespace) -> int:
     return 0 if outcome.kind.is_success else 1
 
 
-def _entry(request: ProbeRequest, outcome: ProbeOutcome, trip: Trip, *, debug: bool) -> dict[str, object]:
+def _entry(request: ProbeRequest, outcome: ProbeOutcome, trip: ProbeTrace, *, debug: bool) -> dict[str, object]:
     entry: dict[str, object] = {
         "outcome": outcome.kind.value,
         "detail": outcome.detail,
@@ -75,7 +75,7 @@ def _item(item: Item) -> dict[str, object]:
     }
 
 
-def _print(request: ProbeRequest, outcome: ProbeOutcome, trip: Trip, *, debug: bool) -> None:
+def _print(request: ProbeRequest, outcome: ProbeOutcome, trip: ProbeTrace, *, debug: bool) -> None:
     if debug:
         for exchange in trip.exchanges:
             _print_exchange(exchange)

@@ -33,14 +33,14 @@ _TITLE_LINES = 14  # all but the rows of the three lists
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TopPart:
     """A part of what is shown, how it is asked for, and when that is due again on the loop's clock."""
 
     name: str
     ask: Callable[[], Awaitable[Any]]
     due_s: float = 0.0
 
-    def again(self, now_s: float, took_s: float) -> Part:
+    def again(self, now_s: float, took_s: float) -> TopPart:
         """Return it with its next time: what takes the daemon long is asked for seldom, a twentieth of the time."""
         return replace(self, due_s=now_s + max(REFRESH_S, took_s / _MOST_SHARE))
 
@@ -58,7 +58,7 @@ def top(options: argparse.Namespace) -> int:
 
 async def _once(options: argparse.Namespace, console: Console) -> None:
     async with client_of(options) as client:
-        view = View(client, _where(options))
+        view = TopView(client, _where(options))
         await view.refresh()
     wide = console if console.is_terminal else Console(width=200)
     wide.print(frame(view.seen))
@@ -68,7 +68,7 @@ async def _live(options: argparse.Namespace, console: Console) -> None:
     quit_asked = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _read_key, quit_asked)
     async with client_of(options) as client:
-        view = View(client, _where(options))
+        view = TopView(client, _where(options))
         await view.refresh()
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while not quit_asked.is_set():
@@ -89,18 +89,18 @@ async def _elapsed(quit_asked: asyncio.Event) -> None:
         return
 
 
-class View:
+class TopView:
     """What was last heard of each part."""
 
     def __init__(self, client: Client, where: str) -> None:
         self._client = client
         self.seen = Seen(where, Readiness(ready=False, checks={}), Samples({}, {}), (), (), ())
         self._parts = [
-            Part("ready", client.ready),
-            Part("samples", self._samples),
-            Part("plan", lambda: client.plan(limit=_MOST)),
-            Part("failing", lambda: client.sources(failing=True, limit=_MOST)),
-            Part("news", lambda: client.notifications(limit=_MOST)),
+            TopPart("ready", client.ready),
+            TopPart("samples", self._samples),
+            TopPart("plan", lambda: client.plan(limit=_MOST)),
+            TopPart("failing", lambda: client.sources(failing=True, limit=_MOST)),
+            TopPart("news", lambda: client.notifications(limit=_MOST)),
         ]
 
     async def _samples(self) -> Samples:

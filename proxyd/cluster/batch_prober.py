@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import structlog
 from nats.js import JetStreamContext
 
-from proxyd.cluster.batches import BATCHES, Batch, Report
-from proxyd.cluster.link import PARTITIONS, TERM, Link, Taken
+from proxyd.cluster.batches import BATCHES, Batch, ProbeReport
+from proxyd.cluster.link import PARTITIONS, TERM, NatsConnection, Taken
 from proxyd.core.model.outcome import ProbeOutcome
-from proxyd.errors import FleetError, LostLeaseError
+from proxyd.errors import ClusterError, LostLeaseError
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock, Prober
 
@@ -50,14 +50,16 @@ class _Room:
             self.places.release()
 
 
-class FleetProber:
+class BatchProber:
     """Makes the probes of batches until ``stop``.
 
     A batch that another prober began is not made again, for its host may just have been asked: it is reported as lost,
     and the planner, who knows the host's spacing, plans it anew. A batch whose lease cannot be extended is broken off.
     """
 
-    def __init__(self, link: Link, prober: Prober, clock: Clock, metrics: Metrics, settings: ProberSettings) -> None:
+    def __init__(
+        self, link: NatsConnection, prober: Prober, clock: Clock, metrics: Metrics, settings: ProberSettings
+    ) -> None:
         self._link = link
         self._prober = prober
         self._clock = clock
@@ -105,7 +107,7 @@ class FleetProber:
             try:
                 async with self._link.heeding(TERM, heard):
                     await asyncio.Future()
-            except FleetError as error:
+            except ClusterError as error:
                 log.debug("terms are not heard of yet", error=error.message)
                 await self._clock.sleep(self._link.settings.lease_s / 4.0)
 
@@ -122,7 +124,7 @@ class FleetProber:
                 async with self._link.pulling_batches(number) as pulled:
                     while True:
                         await self._serve_next(pulled, tasks)
-            except FleetError as error:
+            except ClusterError as error:
                 log.debug("no work can be had", partition=number, error=error.message)
                 await self._clock.sleep(self._link.settings.pull_s / 4.0)
 
@@ -157,7 +159,7 @@ class FleetProber:
     async def _see_through(self, taken: Taken, room: _Room) -> None:
         try:
             batch = BATCHES.read(taken.message.data)
-        except FleetError as error:
+        except ClusterError as error:
             log.error("a batch cannot be read and is dropped", error=error.message)  # noqa: TRY400 - it says all
             await self._link.done(taken)
             return
@@ -179,7 +181,7 @@ class FleetProber:
                 await room.enter()
                 with self._metrics.prober_hosts.track_inprogress():
                     await self._make_all(batch)
-        except (TimeoutError, FleetError) as error:
+        except (TimeoutError, ClusterError) as error:
             why = str(error) or "its lease could not be extended in time"
             log.warning("a batch was given up: the other machines cannot be reached", host=batch.host, error=why)
             self._count("given_up")
@@ -216,7 +218,7 @@ class FleetProber:
                 await self._link.extend(taken)
             except LostLeaseError:
                 until_s = asked_s
-            except FleetError as error:
+            except ClusterError as error:
                 log.debug("a lease is not extended yet", error=error.message)
                 wait_s = hold_s / 16.0
                 continue
@@ -228,11 +230,11 @@ class FleetProber:
     async def _report(self, batch: Batch, number: int, outcome: ProbeOutcome | None) -> None:
         """Report what became of a request, as often as it takes: the lease ends it."""
         reading = batch.requests[number].reading
-        report = Report(batch.batch_id, number, self._settings.name, reading, batch.sent_s, outcome)
+        report = ProbeReport(batch.batch_id, number, self._settings.name, reading, batch.sent_s, outcome)
         while True:
             try:
                 await self._link.report(report)
-            except FleetError as error:
+            except ClusterError as error:
                 log.debug("a report cannot be sent yet", error=error.message)
                 await self._clock.sleep(self._link.settings.lease_s / 8.0)
             else:

@@ -34,7 +34,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ProbeReport:
     """What became of one request of a batch; ``outcome`` is ``None`` where nobody knows what the last prober did.
 
     ``number`` is the request's place in the batch, ``reading`` what its outcome speaks of; ``sent_s`` is the batch's.
@@ -72,7 +72,7 @@ class Form(Generic[T]):
             raise UnreadableError(f"a message cannot be read: {error}") from error
 
 
-BATCHES, REPORTS = Form(Batch), Form(Report)
+BATCHES, REPORTS = Form(Batch), Form(ProbeReport)
 
 
 def by_our_clock(outcome: ProbeOutcome, *, sent_s: float, arrived_s: float) -> ProbeOutcome:

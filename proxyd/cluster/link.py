@@ -34,8 +34,8 @@ from nats.js.api import (
 from nats.js.errors import APIError, NotFoundError, ObjectNotFoundError
 from nats.js.object_store import ObjectStore
 
-from proxyd.cluster.batches import BATCHES, REPORTS, Batch, Report
-from proxyd.errors import FleetError, LostLeaseError, UnreadableError
+from proxyd.cluster.batches import BATCHES, REPORTS, Batch, ProbeReport
+from proxyd.errors import ClusterError, LostLeaseError, UnreadableError
 
 PARTITIONS = 512
 _PROBES, _REPORTS, _LARGE = "PROXYD_PROBES", "PROXYD_REPORTS", "PROXYD_LARGE"
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class FleetSettings:
+class ClusterSettings:
     """Servers, and times in seconds.
 
     ``lease_s`` is how long a prober holds a batch without being heard of, ``queue_s`` how long a batch waits for one.
@@ -88,10 +88,10 @@ class Taken:
         return self.message.metadata.num_delivered == 1
 
 
-class Link:
-    """What planner and probers ask of NATS; its errors are ``FleetError``."""
+class NatsConnection:
+    """What planner and probers ask of NATS; its errors are ``ClusterError``."""
 
-    def __init__(self, client: Client, settings: FleetSettings) -> None:
+    def __init__(self, client: Client, settings: ClusterSettings) -> None:
         self.connection = 0
         self.is_closing = False
         self.refused = asyncio.Event()
@@ -114,10 +114,10 @@ class Link:
         await self._found.wait()
 
     async def fail_if_refused(self) -> None:
-        """Raise ``FleetError`` once the server does not want us any more; nothing else ends this."""
+        """Raise ``ClusterError`` once the server does not want us any more; nothing else ends this."""
         await self.refused.wait()
         why = f" ({self._trouble})" if self._trouble else ""
-        raise FleetError(
+        raise ClusterError(
             f"NATS has closed the connection for good{why}: see to what it is shown as credentials, and to its limits"
         )
 
@@ -190,7 +190,7 @@ class Link:
         return self._pulling(f"p{number}", _PROBES)
 
     async def extend(self, taken: Taken) -> None:
-        """Hold a batch for another ``lease_s``; raises ``FleetError`` where nobody answers.
+        """Hold a batch for another ``lease_s``; raises ``ClusterError`` where nobody answers.
 
         Raises
         ------
@@ -203,7 +203,7 @@ class Link:
         number = message.metadata.sequence.stream
         try:
             found = await self._checked(self._leases.get_msg(_PROBES, number))
-        except FleetError as error:
+        except ClusterError as error:
             if isinstance(error.__cause__, NotFoundError):
                 raise LostLeaseError from error
             raise
@@ -212,7 +212,7 @@ class Link:
 
     # -- reports
 
-    async def report(self, report: Report) -> None:
+    async def report(self, report: ProbeReport) -> None:
         """Send a report; one that is too large for a message goes as an object beside it."""
         data, headers = REPORTS.write(report), {"Nats-Msg-Id": f"{report.batch_id} {report.number}"}
         if len(data) > self._client.max_payload - _HEADERS_BYTES:
@@ -225,14 +225,14 @@ class Link:
         """Yield what reports are pulled with."""
         return self._pulling("planner", _REPORTS)
 
-    async def read_report(self, taken: Taken) -> Report:
+    async def read_report(self, taken: Taken) -> ProbeReport:
         """Return the report of a message; raises ``UnreadableError`` where there is none in it."""
         name = (taken.message.headers or {}).get(_OBJECT)
         if name is None:
             return REPORTS.read(taken.message.data)
         try:
             found = await self._checked((await self._large()).get(name))
-        except FleetError as error:
+        except ClusterError as error:
             if isinstance(error.__cause__, (NotFoundError, ObjectNotFoundError)):
                 raise UnreadableError("what was too large for a message is gone") from error
             raise
@@ -245,7 +245,7 @@ class Link:
         """
         if taken.connection != self.connection:
             return
-        with suppress(FleetError):
+        with suppress(ClusterError):
             await self._checked(taken.message.ack())
             name = (taken.message.headers or {}).get(_OBJECT)
             if name is not None:
@@ -254,7 +254,7 @@ class Link:
     async def _large(self) -> ObjectStore:
         try:
             return await self._checked(self._streams.object_store(_LARGE))
-        except FleetError:
+        except ClusterError:
             config = ObjectStoreConfig(_LARGE, ttl=_FORGOTTEN_S, storage=StorageType.MEMORY)
             return await self._checked(self._streams.create_object_store(_LARGE, config))
 
@@ -272,26 +272,26 @@ class Link:
     async def pull(self, subscription: JetStreamContext.PullSubscription, wait_s: float, most: int = 1) -> list[Taken]:
         """Return the next messages, none where none came within ``wait_s``."""
         if not self.is_up:
-            raise FleetError("NATS is away")
+            raise ClusterError("NATS is away")
         connection = self.connection
         try:
             found = await subscription.fetch(most, timeout=wait_s)
         except TimeoutError:
             found = []
         except (NatsError, APIError) as error:
-            raise FleetError(f"NATS failed: {error!r}") from error
+            raise ClusterError(f"NATS failed: {error!r}") from error
         _end_if_cancelled()
         return [Taken(message, connection) for message in found]
 
     async def _checked(self, asked: Coroutine[Any, Any, T]) -> T:
-        """Return what was asked for; raise ``FleetError`` where it cannot be had, at once where no server is there."""
+        """Return the answer, or raise ``ClusterError`` when there is none: at once while no server is connected."""
         if not self.is_up:
             asked.close()
-            raise FleetError("NATS is away")
+            raise ClusterError("NATS is away")
         try:
             found = await asked
         except (NatsError, APIError, TimeoutError, OSError) as error:
-            raise FleetError(f"NATS failed: {error!r}") from error
+            raise ClusterError(f"NATS failed: {error!r}") from error
         _end_if_cancelled()
         return found
 
@@ -348,10 +348,10 @@ def _end_if_cancelled() -> None:
 
 
 @asynccontextmanager
-async def open_link(settings: FleetSettings) -> AsyncIterator[Link]:
+async def open_link(settings: ClusterSettings) -> AsyncIterator[NatsConnection]:
     """Yield a link at once, and keep it connected, however long that takes, until the context ends."""
     client = Client()
-    link = Link(client, settings)
+    link = NatsConnection(client, settings)
     connecting = asyncio.create_task(_connect(client, link), name="connect to NATS")
     try:
         yield link
@@ -362,7 +362,7 @@ async def open_link(settings: FleetSettings) -> AsyncIterator[Link]:
             await client.close()
 
 
-async def _connect(client: Client, link: Link) -> None:
+async def _connect(client: Client, link: NatsConnection) -> None:
     settings = link.settings
 
     async def lost() -> None:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from proxyd.cluster.batches import Batch, Report, by_our_clock
-from proxyd.cluster.link import Link, Sent, Taken
+from proxyd.cluster.batches import Batch, ProbeReport, by_our_clock
+from proxyd.cluster.link import NatsConnection, Sent, Taken
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.errors import FleetError, UnreadableError
+from proxyd.errors import ClusterError, UnreadableError
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock, TakeStray, Unmade
 
@@ -51,7 +51,7 @@ class NatsTransport:
     """
 
     def __init__(
-        self, link: Link, clock: Clock, metrics: Metrics, *, term: int, spacing_s: float, patience_s: float
+        self, link: NatsConnection, clock: Clock, metrics: Metrics, *, term: int, spacing_s: float, patience_s: float
     ) -> None:
         self._link = link
         self._clock = clock
@@ -103,14 +103,14 @@ class NatsTransport:
                 await self._link.announce(self._term)
                 await self._wait_for_batches(self._clock.monotonic_s() + self._link.settings.lease_s)
                 break
-            except FleetError as error:
+            except ClusterError as error:
                 self._warn("the streams cannot be made yet", error)
                 await self._clock.sleep(self._link.settings.lease_s / 4.0)
         self._tasks = tasks
         for host, lane in self._lanes.items():
             self._drive(host, lane)
 
-    def _warn(self, what: str, error: FleetError) -> None:
+    def _warn(self, what: str, error: ClusterError) -> None:
         """Say what cannot be done; that NATS is away was said already."""
         if self._link.is_up:
             log.warning(what, error=error.message)
@@ -169,7 +169,7 @@ class NatsTransport:
                 return await self._answered(asked, limit)
         except TimeoutError:
             if sent is not None:
-                with suppress(FleetError):
+                with suppress(ClusterError):
                     await self._link.withdraw(sent)
             return self._end(asked, Unmade.LOST) + self._link.settings.lease_s  # so long its prober may not know
         finally:
@@ -190,7 +190,7 @@ class NatsTransport:
         """Send a batch and return where it is; one of which nobody says that it arrived is waited for: it may have."""
         try:
             return await self._link.send(batch)
-        except FleetError as error:
+        except ClusterError as error:
             log.warning("a batch may not have arrived", host=batch.host, error=error.message)
             await self._mend()
             return None
@@ -214,7 +214,7 @@ class NatsTransport:
                         while True:
                             for message in await self._link.pull(pulled, self._link.settings.pull_s, _MOST_REPORTS):
                                 tasks.create_task(self._take(message, take_stray), name="report")
-                except FleetError as error:
+                except ClusterError as error:
                     self._warn("reports cannot be had", error)
                     await self._clock.sleep(self._link.settings.lease_s / 4.0)
                     await self._mend()
@@ -226,7 +226,7 @@ class NatsTransport:
         try:
             async with self._mending:
                 is_empty = await self._link.ensure()
-        except FleetError as error:
+        except ClusterError as error:
             log.debug("the streams cannot be made yet", error=error.message)
             return
         if is_empty:
@@ -242,7 +242,7 @@ class NatsTransport:
             log.error("a report cannot be read and is dropped", error=error.message)  # noqa: TRY400 - it says all
             await self._link.done(message)
             return
-        except FleetError as error:
+        except ClusterError as error:
             log.warning("a report cannot be had yet; it comes again", error=error.message)
             return
         key = (report.batch_id, report.number)
@@ -267,8 +267,8 @@ class NatsTransport:
         self._recorded.append(key)
         await self._link.done(message)
 
-    def _found(self, report: Report) -> ProbeOutcome | Unmade:
+    def _found(self, report: ProbeReport) -> ProbeOutcome | Unmade:
         return Unmade.LOST if report.outcome is None else self._placed(report, report.outcome)
 
-    def _placed(self, report: Report, outcome: ProbeOutcome) -> ProbeOutcome:
+    def _placed(self, report: ProbeReport, outcome: ProbeOutcome) -> ProbeOutcome:
         return by_our_clock(outcome, sent_s=report.sent_s, arrived_s=self._clock.time_s())

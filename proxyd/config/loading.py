@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from proxyd.config.settings import Settings
-from proxyd.errors import ConfigError, nearest
+from proxyd.errors import ConfigError, suggest
 
 PREFIX = "PROXYD_"
 TOKEN = PREFIX + "TOKEN"
@@ -70,7 +70,7 @@ def _describe(item: Mapping[str, Any], places: Mapping[str, str]) -> str:
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:
-    close = nearest(name, known)
+    close = suggest(name, known)
     return f"no such setting; did you mean {close}?" if close else "no such setting; `proxyd config` lists them"
 
 

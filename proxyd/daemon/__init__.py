@@ -1,6 +1,6 @@
 """The loops of the daemon: read the clock, ask the core, do the effects, record."""
 
-from proxyd.daemon.control import Bell, DaemonControl
+from proxyd.daemon.control import Broadcast, DaemonControl
 from proxyd.daemon.daemon import Daemon, DaemonSettings, Loops
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.housekeeping import Chores
@@ -11,7 +11,7 @@ from proxyd.daemon.pushes import Pushes, PushParts
 from proxyd.daemon.supervision import Supervisor
 
 __all__ = [
-    "Bell",
+    "Broadcast",
     "Chores",
     "Daemon",
     "DaemonControl",

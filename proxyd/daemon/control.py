@@ -16,7 +16,7 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration, Delivery, WebhookDelivery, shown_endpoint
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.advice import Advice, advise
-from proxyd.core.rules.capture_counts import Fates
+from proxyd.core.rules.capture_counts import CaptureCounts
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.explanation import Explanation
 from proxyd.core.rules.trial import PlanCost
@@ -28,9 +28,9 @@ from proxyd.errors import BusyError, DeliveryError, NotFoundError, StoreError
 from proxyd.metrics import Metrics
 from proxyd.notify import known_secret
 from proxyd.ports import (
-    Changes,
     Channel,
     Clock,
+    DeclarationChanges,
     DeliveryTest,
     Message,
     OnlyIf,
@@ -48,7 +48,7 @@ _PING_S = 2.0
 _DAY_S = 86400.0
 
 
-class Bell:
+class Broadcast:
     """Wakes everybody who waits."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class DaemonControl:
     secrets: SecretStore
     clock: Clock
     registry: Metrics
-    bell: Bell
+    bell: Broadcast
 
     @property
     def has_started(self) -> bool:
@@ -104,15 +104,15 @@ class DaemonControl:
         """Return the statements of a profile and its rules."""
         return self.declarations.statements_of(profile)
 
-    async def declare(self, *texts: str, only_if: OnlyIf | None = None) -> Changes:
+    async def declare(self, *texts: str, only_if: OnlyIf | None = None) -> DeclarationChanges:
         """Add texts of the API."""
         return await self.declarations.declare(*texts, only_if=only_if)
 
-    async def try_out(self, *texts: str, only_if: OnlyIf | None = None) -> tuple[Changes, PlanCost]:
+    async def try_out(self, *texts: str, only_if: OnlyIf | None = None) -> tuple[DeclarationChanges, PlanCost]:
         """Check texts of the API alone."""
         return await self.declarations.try_out(*texts, only_if=only_if)
 
-    async def drop_profile(self, name: str, *, only_if: Callable[[str], bool] | None = None) -> Changes:
+    async def drop_profile(self, name: str, *, only_if: Callable[[str], bool] | None = None) -> DeclarationChanges:
         """Remove a profile of the API and the rules in no other."""
         return await self.declarations.drop_profile(name, only_if=only_if)
 
@@ -133,7 +133,7 @@ class DaemonControl:
         """Return what other budgets would buy: found in a thread, from a copy of the pages that rules want in time."""
         decider = self.decider
         ahead, week = decider.explainer.ahead(self._next_chronon()), decider.planner.week
-        return await asyncio.to_thread(lambda: advise(decider.settings.planner, week, ahead.outlook()))
+        return await asyncio.to_thread(lambda: advise(decider.settings.planner, week, ahead.forecast()))
 
     async def report(self, *, days: int) -> Report:
         """Return what was found and predicted day by day, and which sources' models are off."""
@@ -174,7 +174,7 @@ class DaemonControl:
         if source_id not in self.declaration.sources:
             raise no_such("source", source_id, self.declaration.sources)
 
-    def fates(self, rules: Iterable[str]) -> Fates:
+    def fates(self, rules: Iterable[str]) -> CaptureCounts:
         """Return what became of the execution intervals of some rules."""
         return self.decider.fates(rules)
 

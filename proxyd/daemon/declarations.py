@@ -20,10 +20,10 @@ from proxyd.core.language import (
     CreateSource,
     DropStatement,
     InsertNotification,
-    Kind,
     Parsed,
     SourceText,
     Statement,
+    StatementKind,
     check_parsed,
     format_statements,
     no_such,
@@ -37,7 +37,7 @@ from proxyd.core.rules.state import MAX_PENDING, StoredEvent, StreamState
 from proxyd.core.rules.trial import PlanCost, Trial
 from proxyd.errors import ChangedError, ConfigError, ConflictError, NotFoundError, ProfileError, RuleError
 from proxyd.metrics import Metrics
-from proxyd.ports import Changes, Clock, OnlyIf, ResolveSecret
+from proxyd.ports import Clock, DeclarationChanges, OnlyIf, ResolveSecret
 from proxyd.store import SqlStore, StoredText
 
 log = structlog.get_logger("profiles")
@@ -70,7 +70,7 @@ class Declarations:
         self._files: list[SourceText] = []
         self._api: dict[str, str] = {}
         self._statements: list[tuple[str, Statement]] = []
-        self._declared_in: dict[tuple[Kind, str], str] = {}
+        self._declared_in: dict[tuple[StatementKind, str], str] = {}
         self._parsed: dict[SourceText, Parsed] = {}  # of the running declaration: most of the next one is the same
         self._turn = asyncio.Lock()  # one declaration at a time, from its check to its swap
         self._started = asyncio.Event()
@@ -185,7 +185,7 @@ class Declarations:
         log.info("profiles loaded", added=changes.added, removed=changes.removed, restarted=changes.restarted)
         return ()
 
-    async def declare(self, *texts: str, only_if: OnlyIf | None = None) -> Changes:
+    async def declare(self, *texts: str, only_if: OnlyIf | None = None) -> DeclarationChanges:
         """Add texts of the API, replacing what it declared before by the same names; ``DROP`` removes.
 
         Raises
@@ -215,7 +215,7 @@ class Declarations:
         if not takes(self.text_of(name) if name in self.current.profiles else ""):
             raise ChangedError(f"profile {name!r} was changed meanwhile; read it again")
 
-    async def try_out(self, *texts: str, only_if: OnlyIf | None = None) -> tuple[Changes, PlanCost]:
+    async def try_out(self, *texts: str, only_if: OnlyIf | None = None) -> tuple[DeclarationChanges, PlanCost]:
         """Check texts of the API; return what they would change, and ask of the budget. Raises as ``declare`` does."""
         await self._started.wait()
         async with self._turn:
@@ -240,7 +240,7 @@ class Declarations:
         await self._check([*self._files, *_texts(api), *added], added, from_api=True)
         return api | new
 
-    async def drop_profile(self, name: str, *, only_if: Callable[[str], bool] | None = None) -> Changes:
+    async def drop_profile(self, name: str, *, only_if: Callable[[str], bool] | None = None) -> DeclarationChanges:
         """Remove a profile of the API and the rules that are in no other profile.
 
         Raises ``ChangedError`` where ``only_if`` does not take its text.
@@ -251,11 +251,11 @@ class Declarations:
                 self._must_take(name, only_if)
             return await self._drop_profile(name)
 
-    async def _drop_profile(self, name: str) -> Changes:
-        self._refuse_owned(Kind.PROFILE, name)
-        if _key(Kind.PROFILE, name) not in self._api:
+    async def _drop_profile(self, name: str) -> DeclarationChanges:
+        self._refuse_owned(StatementKind.PROFILE, name)
+        if _key(StatementKind.PROFILE, name) not in self._api:
             raise no_such("profile", name, self.current.profiles)
-        gone = {_key(Kind.PROFILE, name)}
+        gone = {_key(StatementKind.PROFILE, name)}
         for origin, statement in self._statements:
             if isinstance(statement, InsertNotification) and {p.value for p in statement.profiles} == {name}:
                 gone.add(origin)
@@ -270,16 +270,16 @@ class Declarations:
         return [
             statement
             for _, statement in self._statements
-            if (_kind_of(statement) is Kind.PROFILE and statement.name.value == profile)
+            if (_kind_of(statement) is StatementKind.PROFILE and statement.name.value == profile)
             or (isinstance(statement, InsertNotification) and profile in {p.value for p in statement.profiles})
         ]
 
-    def _refuse_owned(self, kind: Kind, name: str) -> None:
+    def _refuse_owned(self, kind: StatementKind, name: str) -> None:
         file = self._declared_in.get((kind, name))
         if file is not None and self.origin(file) != _API_TEXT:
             raise ConflictError(f"{kind.value.lower()} {name!r} is declared in {file}; change it there")
 
-    async def _swap(self, files: Sequence[SourceText], api: dict[str, str]) -> Changes:
+    async def _swap(self, files: Sequence[SourceText], api: dict[str, str]) -> DeclarationChanges:
         texts = [*files, *_texts(api)]
         checked = await self._check(texts)
         declaration = checked.declaration
@@ -341,7 +341,7 @@ class Declarations:
         known = ChainMap(dict(parsed), self._parsed)
         return await asyncio.to_thread(_check, texts, known, replace(self._settings, from_api=from_api))
 
-    def _changes(self, declaration: Declaration, accepted: dict[str, float]) -> Changes:
+    def _changes(self, declaration: Declaration, accepted: dict[str, float]) -> DeclarationChanges:
         before, after = self.current.rules, declaration.rules
         both = before.keys() & after.keys()
         restarted = {
@@ -350,7 +350,7 @@ class Declarations:
             if before[name].fingerprint != after[name].fingerprint
             and (not accepted or accepted[name] != self._decider.compiled.programs[name].accepted_s)
         }
-        return Changes(
+        return DeclarationChanges(
             tuple(sorted(after.keys() - before.keys())),
             tuple(sorted(before.keys() - after.keys())),
             tuple(sorted(restarted)),
@@ -399,14 +399,14 @@ def _check(texts: Sequence[SourceText], known: Mapping[SourceText, Parsed], sett
 
 
 _KINDS = {
-    CreateDomain: Kind.DOMAIN,
-    CreateSource: Kind.SOURCE,
-    CreateProfile: Kind.PROFILE,
-    InsertNotification: Kind.NOTIFICATION,
+    CreateDomain: StatementKind.DOMAIN,
+    CreateSource: StatementKind.SOURCE,
+    CreateProfile: StatementKind.PROFILE,
+    InsertNotification: StatementKind.NOTIFICATION,
 }
 
 
-def _kind_of(statement: Statement) -> Kind:
+def _kind_of(statement: Statement) -> StatementKind:
     return statement.kind if isinstance(statement, DropStatement) else _KINDS[type(statement)]
 
 
@@ -434,7 +434,7 @@ def _only_profile(text: str) -> str:
     return names[0]
 
 
-def _key(kind: Kind, name: str) -> str:
+def _key(kind: StatementKind, name: str) -> str:
     return f"{_API_TEXT}:{kind.value.lower()}:{name}"
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import structlog
 
-from proxyd.errors import FleetError
+from proxyd.errors import ClusterError
 from proxyd.notify import Dispatcher, Pings
 
 log = structlog.get_logger("notify")
@@ -81,7 +81,7 @@ class DistantNotifier:
             self._wake.clear()
             try:
                 await self._ring()
-            except FleetError as error:
+            except ClusterError as error:
                 log.debug("the notifier could not be told", error=error.message)
 
     async def drain(self, timeout_s: float) -> None:

@@ -10,7 +10,7 @@ import structlog
 
 from proxyd.clock import sleep_or_wake
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.chunks import Parts, Steps
+from proxyd.core.planning.chunks import Chunked, Steps
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.estimates import until_next_plan_s
 from proxyd.metrics import Metrics
@@ -69,7 +69,7 @@ class Planning:
         week = await self._run_beside(fleet.plan)
         if week is None:
             return
-        await in_parts(self._decider.adopting(week, self._clock.time_s()))
+        await in_parts(self._decider.switch_plan(week, self._clock.time_s()))
         self._metrics.plan_s.set(self._clock.monotonic_s() - began_s)
         self._metrics.probe_price.set(week.price_item_s / 3600.0)
         log.info(
@@ -77,7 +77,7 @@ class Planning:
         )
 
 
-async def in_parts(work: Parts[T]) -> T:
+async def in_parts(work: Chunked[T]) -> T:
     """Do work part by part, the other tasks between any two, and return what it made."""
     steps = Steps(work)
     for _ in steps:

@@ -15,10 +15,10 @@ from proxyd.clock import sleep_or_wake
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.model.schedule import Probe
-from proxyd.core.planning.queue.probe_slots import Headway, PlannedProbe
+from proxyd.core.planning.queue.probe_slots import OverloadLimiter, PlannedProbe
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.engine import NOTHING_KNOWN, Observation
-from proxyd.core.rules.stages.calibration import Account
+from proxyd.core.rules.engine import NO_CONTEXT, Observation
+from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock, Memory, Transport, Unmade
 from proxyd.tracing import NO_TRACES, Fact, Tracer
@@ -80,7 +80,7 @@ class ProbeLoop:
         self._heap: list[_Due] = []
         self._chosen: Chronon | None = None
         self._started = 0  # in that chronon
-        self._headway = Headway()
+        self._headway = OverloadLimiter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -238,7 +238,7 @@ class ProbeLoop:
 
     async def _observe(self, outcome: ProbeOutcome, reading: str | None, probe: Probe | None) -> bool:
         needed = self._decider.needed(outcome)
-        known = await self._memory.known(outcome.source_id, needed) if needed is not None else NOTHING_KNOWN
+        known = await self._memory.known(outcome.source_id, needed) if needed is not None else NO_CONTEXT
         observation = self._decider.observe(outcome, known, reading=reading)
         if observation is not None:
             await self._commit(self._memory.record, replace(observation, probe=probe))
@@ -249,7 +249,7 @@ class ProbeLoop:
     async def _end_overdue(self, now_s: float) -> None:
         """End the intervals whose time is over though some of their pages were not obtained."""
         for interval, needed in self._decider.overdue(now_s):
-            known = await self._memory.known(interval.event.source_id, needed) if needed.histories else NOTHING_KNOWN
+            known = await self._memory.known(interval.event.source_id, needed) if needed.histories else NO_CONTEXT
             observation = self._decider.give_up(interval, known, now_s)
             if observation is not None:
                 await self._commit(self._memory.record_firings, observation)
@@ -293,7 +293,7 @@ class ProbeLoop:
             self._count_account(observation.account)
         self._count_firings(observation)
 
-    def _count_account(self, account: Account) -> None:
+    def _count_account(self, account: Calibration) -> None:
         metrics = self._metrics
         metrics.predicted_items.inc(account.predicted_items)
         metrics.predicted_timed_items.inc(account.predicted_timed_items)

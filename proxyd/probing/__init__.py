@@ -3,7 +3,7 @@
 from proxyd.probing.document_parser import ParsedDocument, parse_document, parse_page
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.feeds.feed_parser import parse_feed
-from proxyd.probing.http.fetcher import HIDDEN, Exchange, Fetcher, FetchLimits, FetchRequest, FetchResponse, Trip
+from proxyd.probing.http.fetcher import HIDDEN, Exchange, Fetcher, FetchLimits, FetchRequest, FetchResponse, ProbeTrace
 from proxyd.probing.http.hubs import HubClient
 from proxyd.probing.http.robots import Robots, robots_limits
 from proxyd.probing.pages.page_values import ParsedPage
@@ -23,8 +23,8 @@ __all__ = [
     "ParsedFeed",
     "ParsedPage",
     "ParserPool",
+    "ProbeTrace",
     "Robots",
-    "Trip",
     "parse_document",
     "parse_feed",
     "parse_page",

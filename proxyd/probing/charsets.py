@@ -47,7 +47,7 @@ _TEXTUAL = frozenset(
 )
 
 
-class Kind(Enum):
+class DocumentKind(Enum):
     """Where a document may declare its own charset."""
 
     HTML = "HTML"
@@ -55,14 +55,14 @@ class Kind(Enum):
     JSON = "JSON"
 
 
-def decoded(body: bytes, content_type: str | None, kind: Kind) -> str:
+def decoded(body: bytes, content_type: str | None, kind: DocumentKind) -> str:
     r"""Return the text of a document.
 
     The first of these that names a known charset and fits every byte is taken: byte order mark, HTTP header, the
     document's own declaration, UTF-8. Where none fits, the first that was named is taken all the same and bytes that
     are no characters become U+FFFD; where none was named, the text is read as windows-1252, as browsers do.
 
-    >>> decoded(b"caf\xe9", "text/html; charset=iso-8859-1", Kind.HTML)
+    >>> decoded(b"caf\xe9", "text/html; charset=iso-8859-1", DocumentKind.HTML)
     'café'
     """
     named = _named(body, content_type, kind)
@@ -74,19 +74,19 @@ def decoded(body: bytes, content_type: str | None, kind: Kind) -> str:
     return body.decode(named[0] if named else "cp1252", "replace").removeprefix("\ufeff")
 
 
-def _named(body: bytes, content_type: str | None, kind: Kind) -> list[str]:
+def _named(body: bytes, content_type: str | None, kind: DocumentKind) -> list[str]:
     marked = [name for mark, name in _MARKS if body.startswith(mark)]
     header = _HEADER.search(content_type or "")
     labels = [header.group(1) if header else None, _declared(body, kind)]
     return [*marked[:1], *(codec for codec in map(_codec, labels) if codec is not None)]
 
 
-def _declared(body: bytes, kind: Kind) -> str | None:
+def _declared(body: bytes, kind: DocumentKind) -> str | None:
     """Return what the document says of itself; JSON and unmarked UTF-16 and UTF-32 show it by their zero bytes."""
-    if kind is Kind.JSON or b"\x00" in body[:4]:
+    if kind is DocumentKind.JSON or b"\x00" in body[:4]:
         return json.detect_encoding(body[:8])
     found = _XML.match(body)
-    if found is None and kind is Kind.HTML:
+    if found is None and kind is DocumentKind.HTML:
         found = _META.search(_COMMENT.sub(b"", body[:_META_BYTES]))
     if found is None:
         return None

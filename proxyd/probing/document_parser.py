@@ -9,7 +9,7 @@ from typing import TypeAlias
 from proxyd.core.model.item import Item
 from proxyd.core.model.profile import PageClass, Reader
 from proxyd.core.model.text_blocks import BLOCK_GAP
-from proxyd.probing.charsets import GZIP, Kind, decoded
+from proxyd.probing.charsets import GZIP, DocumentKind, decoded
 from proxyd.probing.document_kinds import is_empty, is_web_page
 from proxyd.probing.document_texts import clean, digest
 from proxyd.probing.feeds.feed_items import ParsedFeed
@@ -75,7 +75,7 @@ def parse_page(body: bytes, content_type: str | None, url: str, page_class: Page
 
 
 def _text(body: bytes, content_type: str | None) -> str:
-    text = decoded(body, content_type, Kind.HTML)
+    text = decoded(body, content_type, DocumentKind.HTML)
     head = text[:4096]
     if len(_CONTROL.findall(head)) * 50 > len(head):
         raise UnreadableDocumentError("this is binary data, not text")

@@ -11,7 +11,7 @@ from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, Probe
 from proxyd.errors import ProbeError
 from proxyd.net import absolute, one_line, read_links
 from proxyd.probing.feeds.feed_items import ParsedFeed
-from proxyd.probing.http.fetcher import THROTTLING, FetchRequest, FetchResponse, Trip
+from proxyd.probing.http.fetcher import THROTTLING, FetchRequest, FetchResponse, ProbeTrace
 from proxyd.probing.pages.page_values import ParsedPage
 from proxyd.probing.probe_failures import NoSecretError, kind_of
 from proxyd.tracing import NO_TRACES, Tracer
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from proxyd.core.model.profile import Auth, PageClass
     from proxyd.ports import Clock, ResolveSecret
     from proxyd.probing.document_parser import ParsedDocument
-    from proxyd.probing.http.fetcher import Fetch, Gate
+    from proxyd.probing.http.fetcher import Fetch, RequestGate
 
 _READABLE = frozenset({200, 203, 204, 205})
 _MOST_HUBS = 10
@@ -40,7 +40,7 @@ class _Probe:
     """One probe under way: what was asked and what it has cost so far."""
 
     request: ProbeRequest
-    trip: Trip
+    trip: ProbeTrace
     asked_s: float
 
 
@@ -67,7 +67,7 @@ class HttpProber:
         clock: Clock,
         *,
         resolve_secret: ResolveSecret = lambda _: None,
-        robots: Gate | None = None,
+        robots: RequestGate | None = None,
         tracer: Tracer = NO_TRACES,
     ) -> None:
         self._fetcher = fetcher
@@ -77,9 +77,9 @@ class HttpProber:
         self._robots = robots
         self._tracer = tracer
 
-    async def probe(self, request: ProbeRequest, trip: Trip | None = None) -> ProbeOutcome:
+    async def probe(self, request: ProbeRequest, trip: ProbeTrace | None = None) -> ProbeOutcome:
         """Fetch and read one source once; ``trip`` is told what was sent and received on the way."""
-        probe = _Probe(request, trip if trip is not None else Trip(is_shown=False), self._clock.time_s())
+        probe = _Probe(request, trip if trip is not None else ProbeTrace(is_shown=False), self._clock.time_s())
         with self._tracer.span("fetch", {"source": request.source_id}, parent=request.trace) as span:
             outcome = await self._outcome_of(probe)
             span.note(outcome=outcome.kind.value, requests=outcome.requests, body_bytes=outcome.body_bytes)
@@ -208,7 +208,7 @@ class HttpProber:
         )
 
 
-def _asked_delay(trip: Trip) -> str:
+def _asked_delay(trip: ProbeTrace) -> str:
     """Return what people should know of a Crawl-delay: it is why probes of the host are slow."""
     return f"; robots.txt asks for {trip.crawl_delay_s:g} s between requests" if trip.crawl_delay_s else ""
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, insert, select
 from proxyd.errors import ConflictError
 from proxyd.ports import StoredAnswer, Token
 from proxyd.store import tables as t
-from proxyd.store.databases.connections import Reader
+from proxyd.store.databases.connections import StoreReader
 from proxyd.store.statements import execute_many, upsert
 from proxyd.store.writer import Writer
 
@@ -21,7 +21,7 @@ _UPSERT_ANSWER = upsert(t.answers)
 class SqlAccess:
     """Tokens, and answers by the key of their request."""
 
-    def __init__(self, writer: Writer, read: Reader) -> None:
+    def __init__(self, writer: Writer, read: StoreReader) -> None:
         self._writer = writer
         self._read = read
 

@@ -28,7 +28,7 @@ from proxyd.errors import NotFoundError
 from proxyd.ports import Delivery, Gathered
 from proxyd.store import rows
 from proxyd.store import tables as t
-from proxyd.store.databases.connections import Reader
+from proxyd.store.databases.connections import StoreReader
 from proxyd.store.webhook_states import SqlWebhooks, held, state_of
 from proxyd.store.writer import Writer, drained
 
@@ -58,7 +58,7 @@ class OutboxDepth(NamedTuple):
 class SqlOutbox:
     """The Outbox port, and what people ask of it."""
 
-    def __init__(self, writer: Writer, read: Reader, read_for_people: Reader) -> None:
+    def __init__(self, writer: Writer, read: StoreReader, read_for_people: StoreReader) -> None:
         self._writer = writer
         self._read = read
         self._read_for_people = read_for_people

@@ -20,14 +20,14 @@ from proxyd.core.rates.rate_blend import RateEvidence
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.engine import Observation
 from proxyd.core.rules.programs.aggregate_values import Total
-from proxyd.core.rules.stages.calibration import Account
+from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.joint_intervals import JointInterval, Obtained
 from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
 from proxyd.core.rules.subscriptions import Subscription, SubscriptionStatus
 
 MOST_DETAIL = 1000  # characters
 DAY_S = 86400.0
-ACCOUNT_FIELDS = tuple(field.name for field in fields(Account))
+ACCOUNT_FIELDS = tuple(field.name for field in fields(Calibration))
 _FIT_FIELDS = tuple(field.name for field in fields(ModelFit))
 _SUBSCRIPTION_FIELDS = tuple(field.name for field in fields(Subscription))
 _STATE_FIELDS = tuple(field.name for field in fields(SourceState) if field.name not in {"validators", "rate", "fit"})
@@ -52,15 +52,15 @@ def source_state(row: Row[Any]) -> SourceState:
     return SourceState(**values, validators=validators, rate=rate, fit=ModelFit(*fit) if fit else NO_FIT)
 
 
-def account_row(observation: Observation, account: Account) -> dict[str, Any]:
+def account_row(observation: Observation, account: Calibration) -> dict[str, Any]:
     """Return what to add to a row of ``accounts``, that of the day on which the probe ended."""
     row = {name: getattr(account, name) for name in ACCOUNT_FIELDS}
     return row | {"day": int(observation.outcome.finished_s // DAY_S)}
 
 
-def account(row: Row[Any]) -> Account:
+def account(row: Row[Any]) -> Calibration:
     """Return the account of a day."""
-    return Account(*(getattr(row, name) for name in ACCOUNT_FIELDS))
+    return Calibration(*(getattr(row, name) for name in ACCOUNT_FIELDS))
 
 
 def probe_row(observation: Observation, probe: Probe) -> dict[str, Any]:

@@ -29,10 +29,10 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind, Item
 from proxyd.core.model.profile import NotificationRule
 from proxyd.core.rates.week_counts import WeekCounts
-from proxyd.core.rules.engine import Known, Observation
-from proxyd.core.rules.stages.calibration import Account
+from proxyd.core.rules.engine import Observation, StoredContext
+from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.joint_intervals import JointInterval
-from proxyd.core.rules.state import HistoryNeeded, Needed, Notification, SourceState, StoredEvent, StreamState
+from proxyd.core.rules.state import HistoryQuery, Notification, SourceState, StoredEvent, StoreQuery, StreamState
 from proxyd.core.rules.subscriptions import Subscription
 from proxyd.ports import Wanted
 from proxyd.store import history, rows
@@ -197,19 +197,19 @@ class SqlStore(SqlOutbox):
         found = await self._all(query.where(table.c.event_s >= since_s).order_by(table.c.seq))
         return [event(row) for row in found]
 
-    async def known(self, source_id: str, needed: Needed) -> Known:
+    async def known(self, source_id: str, needed: StoreQuery) -> StoredContext:
         """Return what is stored and needed: items of a source, and histories for queries."""
         history = {(each.rule, each.position): await self._history(each) for each in needed.histories}
-        return Known(await self.known_items(source_id, needed), history)
+        return StoredContext(await self.known_items(source_id, needed), history)
 
-    async def _history(self, needed: HistoryNeeded) -> list[dict[str, Any]]:
+    async def _history(self, needed: HistoryQuery) -> list[dict[str, Any]]:
         """Return the fields of the newest insertions that a table of a query reads, the oldest first."""
         c = t.items.c
         query = select(c.fields).where(c.source_id.in_(needed.source_ids), c.event_s >= needed.since_s)
         newest = await self._all(query.order_by(c.event_s.desc(), c.seq.desc()).limit(MOST_HISTORY))
         return [json.loads(row.fields) for row in reversed(newest)]
 
-    async def known_items(self, source_id: str, needed: Needed) -> dict[str, Item]:
+    async def known_items(self, source_id: str, needed: StoreQuery) -> dict[str, Item]:
         """Return the items of a source that are stored and needed, by id; without fields where those are not."""
         if needed.item_ids == ():
             return {}
@@ -367,7 +367,7 @@ class SqlStore(SqlOutbox):
         query = history.intervals_of_rule(rule, since_s).limit(limit)
         return [row._asdict() for row in await self._for_people(query)]
 
-    async def accounts(self, since_s: float) -> list[tuple[int, Account]]:
+    async def accounts(self, since_s: float) -> list[tuple[int, Calibration]]:
         """Return what was found and predicted on each day since a time that has any: days since 1970-01-01, UTC."""
         day = t.accounts.c.day
         found = await self._for_people(select(t.accounts).where(day >= int(since_s // rows.DAY_S)).order_by(day))

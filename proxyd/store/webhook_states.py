@@ -10,7 +10,7 @@ from sqlalchemy import Connection, and_, bindparam, delete, insert, select, upda
 from proxyd.core.model.profile import NotificationRule, SecretRef, WebhookDelivery, WebhookForm
 from proxyd.ports import UnconfirmedWebhook, WebhookState
 from proxyd.store import tables as t
-from proxyd.store.databases.connections import Reader
+from proxyd.store.databases.connections import StoreReader
 from proxyd.store.writer import Writer
 
 Key: TypeAlias = tuple[str, str, str, str]
@@ -33,7 +33,7 @@ _GIVE_UP = (
 class SqlWebhooks:
     """The Webhooks port over SQLAlchemy."""
 
-    def __init__(self, writer: Writer, read: Reader) -> None:
+    def __init__(self, writer: Writer, read: StoreReader) -> None:
         self._writer = writer
         self._read = read
 

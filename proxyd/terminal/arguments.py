@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-from proxyd.errors import nearest
+from proxyd.errors import suggest
 
 Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no public name
 
@@ -33,7 +33,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _hint(written: str, known: Iterable[str]) -> str:
-    close = nearest(written, known)
+    close = suggest(written, known)
     return f"; did you mean {close}?" if close else ""
 
 

@@ -17,8 +17,8 @@ from proxyd.core.model.profile import SecretRef, WebhookDelivery
 from proxyd.core.rates.model_fit import ModelFit
 from proxyd.core.rules.engine import Observation
 from proxyd.core.rules.programs.aggregate_values import Total
-from proxyd.core.rules.stages.calibration import Account
-from proxyd.core.rules.state import IntervalRecord, Needed, Notification, SourceState, StoredEvent, StreamState
+from proxyd.core.rules.stages.calibration import Calibration
+from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StoreQuery, StreamState
 from proxyd.core.rules.subscriptions import Subscription
 from proxyd.errors import ConflictError, NotFoundError, StoreError
 from proxyd.ports import Token, Wanted
@@ -68,7 +68,7 @@ async def test_an_observation_comes_back_as_it_was(store: SqlStore) -> None:
     await store.record(seen)
     assert await store.load_states() == {"s": seen.state}
     assert await store.load_streams() == {("r", "s"): seen.streams[0]}
-    needed = Needed(("a", "b", "c"), fields=True)
+    needed = StoreQuery(("a", "b", "c"), fields=True)
     assert await store.known_items("s", needed) == {name: stored(1, name).item for name in "ab"}
     assert (await store.known_items("s", replace(needed, fields=False)))["a"].fields == {}
     assert await store.load_events_after("s", 1, kind=EventKind.INSERT, limit=9) == [stored(2, "b")]
@@ -81,18 +81,18 @@ async def test_updates_and_deletions_come_back_as_they_were_and_what_went_may_co
     update = replace(stored(3, "a"), item=new, kind=EventKind.UPDATE, old=stored(1, "a").item)
     gone = replace(stored(4, "b"), kind=EventKind.DELETE)
     await store.record(replace(observation(events=(update, gone)), edited=(new,), present=("a",)))
-    assert await store.known_items("s", Needed(None, fields=True)) == {"a": new}
+    assert await store.known_items("s", StoreQuery(None, fields=True)) == {"a": new}
     assert await store.load_events("s", 0.0, kind=EventKind.UPDATE) == [update]
     assert await store.load_events_after("s", 2, kind=EventKind.DELETE, limit=9) == [gone]
     await store.record(observation(events=(stored(5, "b"),)))
-    assert set(await store.known_items("s", Needed(None, fields=False))) == {"a", "b"}
+    assert set(await store.known_items("s", StoreQuery(None, fields=False))) == {"a", "b"}
     assert [event.seq for event in await store.load_events("s", 0.0, kind=EventKind.INSERT)] == [1, 2, 5]
 
 
 async def test_items_of_another_page_are_gone_before_those_of_this_one_come(store: SqlStore) -> None:
     await store.record(observation(events=(stored(1, "a"), stored(2, "b"))))
     await store.record(replace(observation(events=(stored(3, "a"),)), starts_afresh=True))
-    known = await store.known_items("s", Needed(None, fields=False))
+    known = await store.known_items("s", StoreQuery(None, fields=False))
     assert list(known) == ["a"]
     assert [event.seq for event in await store.load_events("s", 0.0, kind=EventKind.INSERT)] == [1, 2, 3]
 
@@ -121,7 +121,7 @@ async def test_changes_are_kept_only_where_a_rule_waits_for_them(store: SqlStore
     gone = replace(stored(2, "a"), kind=EventKind.DELETE)
     await store.record(replace(observation(events=(gone,)), kept_kinds=frozenset({EventKind.INSERT})))
     assert await store.load_events("s", 0.0, kind=EventKind.DELETE) == []
-    assert await store.known_items("s", Needed(None, fields=False)) == {}
+    assert await store.known_items("s", StoreQuery(None, fields=False)) == {}
 
 
 async def test_the_newest_state_of_a_subscription_is_kept_whoever_saved_it(store: SqlStore) -> None:
@@ -153,14 +153,14 @@ async def test_an_observation_is_stored_whole_or_not_at_all(database: str | Path
     with pytest.raises(StoreError, match=r"(?i)unique"):
         await run()
     async with open_store(database, ChrononGrid(10.0)) as opened:
-        assert set(await opened.known_items("s", Needed(("a", "b", "c"), fields=False))) == {"a"}
+        assert set(await opened.known_items("s", StoreQuery(("a", "b", "c"), fields=False))) == {"a"}
         assert (await opened.outbox_depth())[0] == 0
 
 
 async def test_more_items_than_a_statement_takes_are_known(store: SqlStore) -> None:
     events = tuple(stored(n, f"i{n}") for n in range(1, 1301))
     await store.record(observation(events=events))
-    assert len(await store.known_items("s", Needed(tuple(e.item.item_id for e in events), fields=False))) == 1300
+    assert len(await store.known_items("s", StoreQuery(tuple(e.item.item_id for e in events), fields=False))) == 1300
 
 
 async def test_a_rule_keeps_its_now_until_its_fingerprint_changes(store: SqlStore) -> None:
@@ -230,12 +230,12 @@ async def test_tokens_are_unique_by_name(store: SqlStore) -> None:
 
 
 async def test_accounts_add_up_by_day_and_expire(store: SqlStore) -> None:
-    day_s, one = 86400.0, Account(1, 2, 1.5, 2, 1.5, 60.0, 45.0, 2, 1.25, 1, 0.5)
+    day_s, one = 86400.0, Calibration(1, 2, 1.5, 2, 1.5, 60.0, 45.0, 2, 1.25, 1, 0.5)
     for name, at_s in (("a", 5.0), ("a", 7.0), ("b", 6.0), ("a", day_s + 1.0), ("a", 9 * day_s)):
         outcome = ProbeOutcome(name, OutcomeKind.CHANGED, at_s, at_s, 200)
         state = SourceState(name, "https://s.example/", fit=ModelFit(-6.0, 3.0, 2.5, 1.0, at_s, 2.0, 3.0))
         await store.record(Observation(state, outcome, account=one))
-    three = Account(3, 6, 4.5, 6, 4.5, 180.0, 135.0, 6, 3.75, 3, 1.5)
+    three = Calibration(3, 6, 4.5, 6, 4.5, 180.0, 135.0, 6, 3.75, 3, 1.5)
     assert await store.accounts(0.0) == [(0, three), (1, one), (9, one)]
     assert [day for day, _ in await store.accounts(1.5 * day_s)] == [1, 9]
     late = ProbeOutcome("a", OutcomeKind.CHANGED, 8.5 * day_s, 8.5 * day_s, 200)
@@ -263,7 +263,7 @@ async def test_the_window_a_source_showed_last_is_known_however_long_ago_that_wa
     later = replace(observation(), outcome=replace(OUTCOME, finished_s=500.0), present=("still there",))
     await store.record(later)
     await store.expire(1e9, retention_s=100.0)
-    assert set(await store.known_items("s", Needed(("gone", "still there"), fields=False))) == {"still there"}
+    assert set(await store.known_items("s", StoreQuery(("gone", "still there"), fields=False))) == {"still there"}
 
 
 async def test_a_long_queue_of_one_receiver_hides_no_other(store: SqlStore) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from proxyd.clock import SystemClock
 from proxyd.cluster import LocalTransport
-from proxyd.cluster.batch_prober import FleetProber, ProberSettings
-from proxyd.cluster.link import FleetSettings, open_link
+from proxyd.cluster.batch_prober import BatchProber, ProberSettings
+from proxyd.cluster.link import ClusterSettings, open_link
 from proxyd.cluster.nats_transport import NatsTransport
 from proxyd.core.model.item import Item, Value
 from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
@@ -93,11 +93,11 @@ async def local(prober: Prober, clock: SystemClock, folder: Path) -> AsyncIterat
 @asynccontextmanager
 async def distant(prober: Prober, clock: SystemClock, folder: Path) -> AsyncIterator[Transport]:
     with nats_server(folder) as server:
-        settings = FleetSettings([server.url], "test", 4.0, 30.0)
+        settings = ClusterSettings([server.url], "test", 4.0, 30.0)
         async with open_link(settings) as ours, open_link(settings) as theirs, asyncio.TaskGroup() as tasks:
             transport = NatsTransport(ours, clock, Metrics(), term=1, spacing_s=0.0, patience_s=20.0)
             tasks.create_task(transport.run(no_strays))
-            worker = FleetProber(theirs, prober, clock, Metrics(), ProberSettings("p", 64, 1.0))
+            worker = BatchProber(theirs, prober, clock, Metrics(), ProberSettings("p", 64, 1.0))
             tasks.create_task(worker.run())
             yield transport
             transport.stop()

@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from proxyd.api import Quota, StreamSettings, make_app, new_token
-from proxyd.app.wiring import Parts, build
+from proxyd.app.wiring import Resources, build
 from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, Settings, load
 from proxyd.core.model.chronon import ChrononGrid
@@ -93,9 +93,9 @@ def told(name: str, *, rule_name: str = "r", at_s: float = T0, **data: Any) -> N
     return Notification(name, rule_name, "s", at_s, at_s, False, json.dumps(body).encode(), ())
 
 
-def offline_parts(settings: Settings, store: SqlStore, clock: Clock, prober: Prober) -> Parts:
+def offline_parts(settings: Settings, store: SqlStore, clock: Clock, prober: Prober) -> Resources:
     """Return what a daemon is made of that delivers nothing and has no hubs."""
-    return Parts(
+    return Resources(
         clock=clock,
         store=store,
         transport=LocalTransport(prober),

@@ -100,7 +100,7 @@ async def plan(api: Running) -> None:
     decider, now_s = api.control.decider, api.control.clock.time_s()
     week = (await in_parts(decider.snapshot(now_s))).plan()
     if week is not None:
-        await in_parts(decider.adopting(week, now_s))
+        await in_parts(decider.switch_plan(week, now_s))
 
 
 class Browser:

@@ -21,7 +21,7 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.rates.model_fit import ModelFit
 from proxyd.core.rules.engine import Observation
-from proxyd.core.rules.stages.calibration import Account
+from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.state import SourceState
 from proxyd.errors import ConfigError
 from proxyd.ports import Control
@@ -279,7 +279,7 @@ async def test_a_report_compares_what_was_found_with_what_was_predicted(running:
     store, decider = running.control.store, running.control.decider
     fit = ModelFit(-6.0, 3.0, 30.0, T0 - 1e6, T0, T0 - 7200.0, T0 - 3600.0)
     state = SourceState("s", "https://example.org/s", fit=fit)
-    account = Account(4, 3, 2.5, 2, 2.0, 90.0, 50.0, 3, 2.0, 1, 0.5)
+    account = Calibration(4, 3, 2.5, 2, 2.0, 90.0, 50.0, 3, 2.0, 1, 0.5)
     for at_s in (T0, T0 - 86400.0):
         outcome = ProbeOutcome("s", OutcomeKind.CHANGED, at_s, at_s, 200)
         await store.record(Observation(state, outcome, account=account))

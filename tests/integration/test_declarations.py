@@ -15,8 +15,8 @@ from proxyd.core.language import CheckSettings
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.engine import Known
-from proxyd.core.rules.state import Needed
+from proxyd.core.rules.engine import StoredContext
+from proxyd.core.rules.state import StoreQuery
 from proxyd.daemon import Declarations
 from proxyd.metrics import Metrics
 from proxyd.ports import Wanted
@@ -57,7 +57,7 @@ def profile(name: str) -> str:
 
 async def see(store: SqlStore, found: Decider, *names: str, at_s: float) -> None:
     outcome = changed("s", [item(name, at_s - 1) for name in names], at_s)
-    known = await store.known("s", Needed(names, fields=False))
+    known = await store.known("s", StoreQuery(names, fields=False))
     observation = found.observe(outcome, known)
     assert observation is not None
     await store.record(observation)
@@ -105,7 +105,7 @@ async def test_a_changed_condition_leaves_no_stream_of_the_old_one_behind(world:
     await declarations.start()
     await see(world.store, found, at_s=T0 + 10)
     await see(world.store, found, "x", at_s=T0 + 20)
-    old = found.observe(changed("s", [item("y", T0 + 25)], T0 + 30), Known({"x": item("x", T0 + 20)}))
+    old = found.observe(changed("s", [item("y", T0 + 25)], T0 + 30), StoredContext({"x": item("x", T0 + 20)}))
     assert old is not None
     recorded = asyncio.create_task(world.store.record(old))
     (world.folder / "a.profile").write_text(

@@ -18,7 +18,7 @@ from proxyd.core.model.outcome import OutcomeKind
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.lab.replay.policy_registry import run
 from proxyd.lab.replay.rehearsal import Origins, rehearse
-from proxyd.lab.replay.replay import Fault, Terms
+from proxyd.lab.replay.replay import SourceFault, Terms
 from proxyd.lab.traces.synthetic import STEADY, Week
 from proxyd.lab.traces.update_models import MONDAY_S, model_trace, working_week
 from tests.fleets import decider, declaration, rule, source
@@ -61,15 +61,15 @@ def steady(sources: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
     return drawn("poisson+bursts+drift", sources, STEADY, rng, "steady")
 
 
-def some_faults(names: Sequence[str]) -> dict[str, list[Fault]]:
+def some_faults(names: Sequence[str]) -> dict[str, list[SourceFault]]:
     """Return three hours in which nothing answers, origins that are down for days, and some that throttle."""
-    everywhere = Fault(START_S + 17 * DAY_S, START_S + 17 * DAY_S + 3 * HOUR_S)
+    everywhere = SourceFault(START_S + 17 * DAY_S, START_S + 17 * DAY_S + 3 * HOUR_S)
     faults = {name: [everywhere] for name in names}
     for name in names[::40]:
-        faults[name].append(Fault(START_S + 30 * DAY_S, START_S + 32 * DAY_S, OutcomeKind.UNREACHABLE))
+        faults[name].append(SourceFault(START_S + 30 * DAY_S, START_S + 32 * DAY_S, OutcomeKind.UNREACHABLE))
     for name in names[5::40]:
         day_s = START_S + 40 * DAY_S
-        faults[name].append(Fault(day_s, day_s + DAY_S, OutcomeKind.THROTTLED, retry_after_s=6 * HOUR_S))
+        faults[name].append(SourceFault(day_s, day_s + DAY_S, OutcomeKind.THROTTLED, retry_after_s=6 * HOUR_S))
     return faults
 
 
@@ -82,7 +82,7 @@ class Result:
     probes: int
 
 
-def result(times_s: Times, policies: Sequence[str], faults: Mapping[str, Sequence[Fault]]) -> Result:
+def result(times_s: Times, policies: Sequence[str], faults: Mapping[str, Sequence[SourceFault]]) -> Result:
     most = len(times_s) // 24  # 14 probes a source and week, of which less than half pays its price
     found = decider(
         declaration(*(source(name, host=f"{name}.example") for name in times_s), rule("r")),

@@ -15,12 +15,12 @@ import structlog
 from nats.js.object_store import ObjectStore
 
 from proxyd.clock import SystemClock
-from proxyd.cluster.batch_prober import FleetProber, ProberSettings
-from proxyd.cluster.batches import BATCHES, REPORTS, Batch, Report
-from proxyd.cluster.link import FleetSettings, Link, open_link, partition
+from proxyd.cluster.batch_prober import BatchProber, ProberSettings
+from proxyd.cluster.batches import BATCHES, REPORTS, Batch, ProbeReport
+from proxyd.cluster.link import ClusterSettings, NatsConnection, open_link, partition
 from proxyd.cluster.nats_transport import NatsTransport
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
-from proxyd.errors import FleetError
+from proxyd.errors import ClusterError
 from proxyd.metrics import Metrics
 from proxyd.ports import Transport, Unmade
 from tests.acceptance.support import eventually
@@ -35,9 +35,9 @@ CLOCK = SystemClock()
 class Fleet:
     """A planner's transport, and links for others."""
 
-    settings: FleetSettings
+    settings: ClusterSettings
     transport: NatsTransport
-    link: Link
+    link: NatsConnection
     metrics: Metrics
     stack: AsyncExitStack
     strays: list[tuple[ProbeOutcome, str]] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Fleet:
     async def prober(self, prober: Hosts) -> asyncio.Task[None]:
         """Run a prober; cancelling it is its sudden death."""
         link = await self.stack.enter_async_context(open_link(self.settings))
-        worker = FleetProber(link, prober, CLOCK, self.metrics, ProberSettings("p", 64, 0.0))
+        worker = BatchProber(link, prober, CLOCK, self.metrics, ProberSettings("p", 64, 0.0))
         task = asyncio.create_task(worker.run())
 
         async def end() -> None:
@@ -70,7 +70,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
 async def fleet_of(folder: Path, *, lease_s: float = LEASE_S, patience_s: float = 20.0) -> AsyncIterator[Fleet]:
     async with AsyncExitStack() as stack:
         server = stack.enter_context(nats_server(folder))
-        settings = FleetSettings([server.url], "test", lease_s, 30.0)
+        settings = ClusterSettings([server.url], "test", lease_s, 30.0)
         link = await stack.enter_async_context(open_link(settings))
         metrics = Metrics()
         transport = NatsTransport(link, CLOCK, metrics, term=1, spacing_s=0.0, patience_s=patience_s)
@@ -182,8 +182,8 @@ async def test_a_report_that_nobody_waits_for_is_taken_in_with_what_it_speaks_of
     await eventually(_is_there(fleet), "the streams are made")
     now_s = CLOCK.time_s()
     outcome = ProbeOutcome("s", OutcomeKind.NOT_MODIFIED, now_s - 1.0, now_s)
-    await fleet.link.report(Report("batch of another", 0, "p", "reading", now_s - 2.0, outcome))
-    await fleet.link.report(Report("batch of another", 1, "p", "reading", now_s - 2.0, None))
+    await fleet.link.report(ProbeReport("batch of another", 0, "p", "reading", now_s - 2.0, outcome))
+    await fleet.link.report(ProbeReport("batch of another", 1, "p", "reading", now_s - 2.0, None))
     await eventually(lambda: fleet.strays, "it is taken in")
     assert fleet.strays == [(outcome, "reading")]
 
@@ -193,7 +193,7 @@ async def test_a_report_that_comes_again_is_taken_in_once(fleet: Fleet) -> None:
     now_s = CLOCK.time_s()
     ahead = ProbeOutcome("s", OutcomeKind.NOT_MODIFIED, now_s + 60.0, now_s + 61.0)  # by its prober's clock
     for _ in range(2):
-        data = REPORTS.write(Report("batch of another", 0, "p", "reading", now_s - 2.0, ahead))
+        data = REPORTS.write(ProbeReport("batch of another", 0, "p", "reading", now_s - 2.0, ahead))
         await fleet.link._streams.publish("proxyd.report", data)
         await eventually(_is_acknowledged(fleet), "it is acknowledged")
     assert len(fleet.strays) == 1
@@ -201,7 +201,7 @@ async def test_a_report_that_comes_again_is_taken_in_once(fleet: Fleet) -> None:
 
 async def test_a_report_that_cannot_be_had_now_comes_again(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     await eventually(_is_there(fleet), "the streams are made")
-    find, failures = fleet.link._large, [FleetError("NATS failed")]
+    find, failures = fleet.link._large, [ClusterError("NATS failed")]
 
     async def large() -> ObjectStore:
         if failures:
@@ -213,7 +213,7 @@ async def test_a_report_that_cannot_be_had_now_comes_again(fleet: Fleet, monkeyp
     sender = await fleet.stack.enter_async_context(open_link(fleet.settings))
     await eventually(lambda: sender.is_up, "the prober is connected")
     monkeypatch.setattr(fleet.link, "_large", large)
-    await sender.report(Report("batch of another", 0, "p", "reading", now_s - 2.0, outcome))
+    await sender.report(ProbeReport("batch of another", 0, "p", "reading", now_s - 2.0, outcome))
     await eventually(lambda: fleet.strays, "it is taken in")
     assert fleet.strays == [(outcome, "reading")]
     assert failures == []
@@ -253,7 +253,7 @@ async def test_without_a_server_nothing_is_begun(tmp_path: Path) -> None:
 
 async def test_what_was_pulled_with_is_forgotten_also_without_a_server(tmp_path: Path) -> None:
     with nats_server(tmp_path) as server:
-        async with open_link(FleetSettings([server.url], "test", LEASE_S, 30.0)) as link:
+        async with open_link(ClusterSettings([server.url], "test", LEASE_S, 30.0)) as link:
             await eventually(lambda: link.is_up, "the server is there")
             await link.ensure()
             before = len(link._client._subs)
@@ -265,14 +265,14 @@ async def test_what_was_pulled_with_is_forgotten_also_without_a_server(tmp_path:
 
 
 async def test_what_can_never_connect_says_why() -> None:
-    async with open_link(FleetSettings(["nats://127.0.0.1:none"], "test", LEASE_S, 30.0)) as link:
-        with pytest.raises(FleetError, match="invalid connect url"):
+    async with open_link(ClusterSettings(["nats://127.0.0.1:none"], "test", LEASE_S, 30.0)) as link:
+        with pytest.raises(ClusterError, match="invalid connect url"):
             await link.fail_if_refused()
 
 
 async def test_a_server_that_refuses_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with nats_server(tmp_path, password="right") as server, structlog.testing.capture_logs() as said:
-        settings = FleetSettings([server.url.replace("right", "wrong")], "test", 1.0, 30.0)
+        settings = ClusterSettings([server.url.replace("right", "wrong")], "test", 1.0, 30.0)
         async with open_link(settings) as link:
             note = Mock(wraps=link.note)
             monkeypatch.setattr(link, "note", note)

@@ -16,7 +16,7 @@ from aiohttp import web
 from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.core.model.profile import Auth, SecretRef
 from proxyd.net import Guard, HostTokens, make_session
-from proxyd.probing import Fetcher, FetchLimits, HttpProber, ParserPool, Robots, Trip, robots_limits
+from proxyd.probing import Fetcher, FetchLimits, HttpProber, ParserPool, ProbeTrace, Robots, robots_limits
 from tests.fakes import FakeClock, settle
 from tests.origin import FEED, HUB, InlineParser, Origin, playing
 
@@ -38,10 +38,10 @@ class Rig:
     clock: FakeClock
     robots: Robots
     tokens: HostTokens
-    trip: Trip = field(default_factory=Trip)
+    trip: ProbeTrace = field(default_factory=ProbeTrace)
 
     async def probe(self, url: str, **known: Any) -> ProbeOutcome:
-        self.trip = Trip()
+        self.trip = ProbeTrace()
         return await self.prober.probe(ProbeRequest("s", url, **known), self.trip)
 
     async def ask(self, path: str, query: Mapping[str, str | int] | None = None, **known: Any) -> ProbeOutcome:

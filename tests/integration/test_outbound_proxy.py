@@ -13,7 +13,7 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.errors import DeliveryError
 from proxyd.net import Guard, HostTokens, make_session
 from proxyd.notify.channels.webhook import WebhookChannel
-from proxyd.probing import Fetcher, FetchLimits, HttpProber, Robots, Trip
+from proxyd.probing import Fetcher, FetchLimits, HttpProber, ProbeTrace, Robots
 from tests.addresses import REFUSED, NamesResolver
 from tests.fakes import FakeClock
 from tests.origin import FEED, InlineParser
@@ -62,7 +62,7 @@ async def running() -> AsyncIterator[Proxy]:
 
 
 async def probe(
-    proxy: Proxy, url: str, *, userinfo: str = "", robots: bool = False, trip: Trip | None = None
+    proxy: Proxy, url: str, *, userinfo: str = "", robots: bool = False, trip: ProbeTrace | None = None
 ) -> ProbeOutcome:
     guard, clock = Guard(), FakeClock()
     tokens = HostTokens(clock, 0)
@@ -96,7 +96,7 @@ async def test_a_name_that_nobody_knows_is_not_asked_of_the_proxy() -> None:
 
 
 async def test_the_credentials_of_the_proxy_are_sent_to_it_and_shown_nowhere() -> None:
-    trip = Trip()
+    trip = ProbeTrace()
     async with running() as proxy:
         plain = await probe(proxy, "http://feed.example/", userinfo="me:hunter2@", trip=trip)
         secure = await probe(proxy, "https://feed.example/", userinfo="me:hunter2@", trip=trip)

@@ -14,7 +14,7 @@ from aiohttp import ClientSession
 from structlog.testing import capture_logs
 
 from proxyd.api import ApiSettings, serve_api
-from proxyd.api.rest.profile_feeds import Changes
+from proxyd.api.rest.profile_feeds import FeedState
 from proxyd.probing.feeds.json_feed import parse_json_feed
 from tests.fleets import rule
 from tests.integration.api_world import T0, Running, running_api, told
@@ -150,7 +150,7 @@ async def test_what_is_known_is_not_sent_again(running: Running, form: str) -> N
 
 
 def test_two_versions_never_share_a_second() -> None:
-    changes = Changes()
+    changes = FeedState()
     served = [changes.changed_s(("feed",), tag, now_s) for tag, now_s in (("a", 5.9), ("b", 5.9), ("b", 9.0), ("a", 9))]
     assert served == [5, 6, 6, 9]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from proxyd.cli.main import main
-from proxyd.cli.top import View
+from proxyd.cli.top import TopView
 from proxyd.client import Client
 from tests.canned import Canned, answering
 from tests.fleets import rule
@@ -293,7 +293,7 @@ async def test_top_goes_on_where_a_daemon_comes_back(shell: Shell) -> None:
 
     with answering(answer) as base:
         async with Client.over_http(base, "t") as client:
-            view = View(client, "here")
+            view = TopView(client, "here")
             await view.refresh()
             before = view.seen
             await view.retry()  # nothing is due yet

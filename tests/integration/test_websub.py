@@ -19,7 +19,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer, unused_port
 
 from proxyd.api import make_app
-from proxyd.app.wiring import Parts, build
+from proxyd.app.wiring import Resources, build
 from proxyd.clock import SystemClock
 from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, load
@@ -157,7 +157,7 @@ async def open_world(tmp_path: Path, hub: FakeHub, options: str = "", rules: str
         store.writer.running(),
         make_session(guard, contact="") as session,
     ):
-        parts = Parts(
+        parts = Resources(
             clock=clock,
             store=store,
             transport=LocalTransport(PoissonOrigin({}, clock.time_s)),

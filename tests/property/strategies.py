@@ -15,9 +15,9 @@ from proxyd.core.language.nodes import (
     DropStatement,
     FieldDeclaration,
     InsertNotification,
-    Kind,
     Located,
     Statement,
+    StatementKind,
     TimeSpec,
 )
 from proxyd.core.model.expression import (
@@ -252,5 +252,5 @@ statements: st.SearchStrategy[Statement] = st.one_of(
     _sources,
     _profiles,
     notifications(),
-    st.builds(DropStatement, st.sampled_from(Kind), located_names()),
+    st.builds(DropStatement, st.sampled_from(StatementKind), located_names()),
 )

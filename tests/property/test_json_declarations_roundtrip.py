@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from proxyd.api.wire.json_profiles import compose
 from proxyd.api.wire.json_statements import written
 from proxyd.api.wire.statement_models import DeclarationWritten
-from proxyd.core.language import Kind, Statement, parse
+from proxyd.core.language import Statement, StatementKind, parse
 from proxyd.core.language.nodes import CreateDomain, CreateProfile, CreateSource, DropStatement
 from tests.property.strategies import statements
 
 
 def _order(statement: Statement) -> int:
     kinds = (DropStatement, CreateDomain, CreateSource, CreateProfile)
-    return next((n for n, kind in enumerate(kinds) if isinstance(statement, kind)), len(Kind))
+    return next((n for n, kind in enumerate(kinds) if isinstance(statement, kind)), len(StatementKind))
 
 
 @given(st.lists(statements, max_size=3))

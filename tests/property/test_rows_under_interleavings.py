@@ -17,7 +17,7 @@ from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
-from proxyd.core.rules.state import Needed
+from proxyd.core.rules.state import StoreQuery
 from tests.fleets import Drive, RecordingMemory, changed
 
 T0 = 1_000_000_000.0
@@ -108,7 +108,7 @@ async def test_what_is_known_of_a_page_is_what_is_there(steps: list[tuple[str, s
         await world.do(*step)
     world.now_s += 7.0
     await world.probe()
-    known = await world.memory.known("s", Needed(None, fields=True))
+    known = await world.memory.known("s", StoreQuery(None, fields=True))
     assert {name: item.fields["n"] for name, item in known.items.items()} == world.page
     told: dict[str, EventKind] = {}
     for observation in world.memory.observations:

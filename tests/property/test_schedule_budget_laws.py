@@ -22,7 +22,7 @@ from proxyd.core.model.chronon import Epoch
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.plan_forecast import outlook
+from proxyd.core.planning.plan_forecast import forecast_intervals
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.politeness import PolitenessBudget
 from proxyd.core.rates.week_bins import Cycle
@@ -355,7 +355,7 @@ def test_every_interval_of_a_rule_is_planned_for_or_a_constraint_stands_against_
         origins = Origins({name: np.array(times) for name, times in fleet.times_s().items()})
         rehearse(found, origins, Epoch(now, now + 10))
         now += 10
-    coming = outlook(found.planner, Epoch(now, now + CHRONONS))
+    coming = forecast_intervals(found.planner, Epoch(now, now + CHRONONS))
     probed = {(planned.probe.source_id, planned.probe.chronon) for planned in coming.probes}
     unmet = {(each.interval.source_id, each.interval.rule, each.interval.start): each for each in coming.unmet}
     asked = 0

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.model.schedule import Constraint
-from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.policies.demand import Demands
 from proxyd.core.planning.policies.detection import index
-from proxyd.core.planning.queue.ready_queue import Waiting
+from proxyd.core.planning.queue.ready_queue import ReadyQueue
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 
 TURN = 8  # gains found anew in a call, in place of thousands
@@ -28,16 +28,16 @@ scripts = st.lists(  # by call: rates of pages put before it, how many others le
 )
 
 
-def page(number: int, rate_per_s: float, seen_s: float) -> Page:
+def page(number: int, rate_per_s: float, seen_s: float) -> PlannedSource:
     log = ProbeLog(PolitenessBudget(0.0))
-    return Page(f"s{number}", "h", log, Demands(detecting=("r",)), rate_per_s, last_seen_s=seen_s)
+    return PlannedSource(f"s{number}", "h", log, Demands(detecting=("r",)), rate_per_s, last_seen_s=seen_s)
 
 
-def gain(each: Page, now_s: float) -> float:
+def gain(each: PlannedSource, now_s: float) -> float:
     return index(each.rate_per_s, max(0.0, now_s - (each.last_seen_s or 0.0))) / PRICE
 
 
-def step(waiting: Waiting, pages: list[Page], now_s: float, taken: int) -> list[Page]:
+def step(waiting: ReadyQueue, pages: list[PlannedSource], now_s: float, taken: int) -> list[PlannedSource]:
     """Take the best out of those that wait; return them."""
     gains = partial(waiting.gains, now_s=now_s, week=None, price_item_s=PRICE)
     found = [each for _, each in islice(waiting.best(gains), taken)]
@@ -56,7 +56,7 @@ def test_none_is_taken_before_one_whose_gain_was_larger_two_rounds_ago(
         patch.setattr("proxyd.core.planning.queue.ready_queue._FOUND", TURN)
         patch.setattr("proxyd.core.planning.queue.ready_queue._SHORT", TURN)
         patch.setattr("proxyd.core.planning.queue.ready_queue._RUN", 4)
-        waiting, pages, number = Waiting(), list[Page](), 0
+        waiting, pages, number = ReadyQueue(), list[PlannedSource](), 0
         for call, (rates, leaving, taken) in enumerate(script):
             now_s = 100.0 + call
             for rate_per_s in rates[: MOST - len(pages)]:
@@ -75,7 +75,7 @@ def test_one_that_was_left_out_comes_once_it_has_overtaken(monkeypatch: pytest.M
     monkeypatch.setattr("proxyd.core.planning.queue.ready_queue._FOUND", TURN)
     monkeypatch.setattr("proxyd.core.planning.queue.ready_queue._SHORT", TURN)
     monkeypatch.setattr("proxyd.core.planning.queue.ready_queue._RUN", 4)
-    waiting = Waiting()
+    waiting = ReadyQueue()
     for each in (page(0, 1.0, 999.0), *(page(number, 0.001, 0.0) for number in range(1, 30))):
         waiting.put(each, None)
     for now_s in (1000.0 + call for call in range(60)):
@@ -86,7 +86,7 @@ def test_one_that_was_left_out_comes_once_it_has_overtaken(monkeypatch: pytest.M
 
 @given(rates=st.lists(st.floats(1e-4, 1.0), max_size=40), taken=st.integers(0, 40))
 def test_some_thousand_are_taken_in_their_order(rates: list[float], taken: int) -> None:
-    waiting, pages = Waiting(), [page(number, rate, 0.0) for number, rate in enumerate(rates)]
+    waiting, pages = ReadyQueue(), [page(number, rate, 0.0) for number, rate in enumerate(rates)]
     for each in pages:
         waiting.put(each, None)
     ranked = sorted(pages, key=lambda each: (-gain(each, 50.0), each.source_id))
@@ -99,7 +99,7 @@ def test_some_thousand_are_taken_in_their_order(rates: list[float], taken: int) 
 def test_a_new_plan_has_all_ranked_by_its_own_price_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("_FOUND", TURN), ("_SHORT", TURN), ("_RUN", 4)):
         monkeypatch.setattr(f"proxyd.core.planning.queue.ready_queue.{name}", value)
-    waiting, pages = Waiting(), [page(number, 0.01, 0.0) for number in range(200)]
+    waiting, pages = ReadyQueue(), [page(number, 0.01, 0.0) for number in range(200)]
     for each in pages:
         waiting.put(each, None)
 

@@ -23,7 +23,7 @@ from proxyd.metrics import Metrics
 from proxyd.notify import Channels
 from proxyd.ports import Message
 from proxyd.probing import HttpProber, ParserPool
-from proxyd.probing.http.fetcher import FetchRequest, FetchResponse, Trip
+from proxyd.probing.http.fetcher import FetchRequest, FetchResponse, ProbeTrace
 from proxyd.tracing import NO_TRACES
 from proxyd.tracing.otlp import OtlpTracer, make_provider
 from tests.fakes import FakeClock, settle
@@ -132,7 +132,7 @@ async def test_an_outcome_from_elsewhere_goes_on_with_its_trace(traced: Traced) 
 
 
 class FailingFetcher:
-    async def fetch(self, request: FetchRequest, trip: Trip | None = None) -> FetchResponse:
+    async def fetch(self, request: FetchRequest, trip: ProbeTrace | None = None) -> FetchResponse:
         raise FetchError("the origin said: my password is hunter2")
 
 

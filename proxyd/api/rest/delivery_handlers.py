@@ -15,6 +15,7 @@ from proxyd.api.wire import (
     Dropped,
     Found,
     Items,
+    ListWindow,
     NotificationListed,
     NotificationTraced,
     Page,
@@ -25,13 +26,12 @@ from proxyd.api.wire import (
     TokenShown,
     TokenWanted,
     WebhookShown,
-    Window,
 )
 from proxyd.api.wire import converters as payloads
 from proxyd.ports import Control
 
 
-class Notified:
+class DeliveryHandlers:
     """Notifications, deliveries, receivers and tokens."""
 
     def __init__(self, control: Control) -> None:
@@ -58,7 +58,7 @@ class Notified:
 
     async def list_dead_letters(self, request: web.Request) -> Page[DeadLetter]:
         """List the deliveries that were given up, newest first."""
-        asked = read_query(request, Window)
+        asked = read_query(request, ListWindow)
         rows = await self._control.dead_letters(before=before(asked.cursor), limit=asked.limit + 1)
         rows, next_cursor = page_of(rows, asked.limit)
         return Page[DeadLetter](items=[payloads.dead_letter(row) for row in rows], next_cursor=next_cursor)

@@ -16,18 +16,18 @@ from proxyd.api.wire import (
     IntervalOfRule,
     Items,
     ItemSeen,
+    ListWindow,
     Page,
     PlanWindow,
     ProbeMade,
     Readiness,
     ReportShown,
-    Window,
 )
 from proxyd.api.wire import converters as payloads
 from proxyd.ports import Control
 
 
-class Planned:
+class PlanHandlers:
     """The plan, and how the daemon itself does."""
 
     def __init__(self, control: Control) -> None:
@@ -56,7 +56,7 @@ class Planned:
 
     async def list_probes(self, request: web.Request) -> Page[ProbeMade]:
         """List the probes of a source in the last week, newest first: why each was made and what came of it."""
-        asked = read_query(request, Window)
+        asked = read_query(request, ListWindow)
         name = request.match_info["name"]
         rows = await self._control.made_probes(name, before=before(asked.cursor), limit=asked.limit + 1)
         rows, next_cursor = page_of(rows, asked.limit)

@@ -24,7 +24,7 @@ _HEADERS = {
 }
 
 
-class Changes:
+class FeedState:
     """When what is served changed: notifications have no time at which they were recorded that could be used for it.
 
     Two versions never share a second, in which ``Last-Modified`` could not tell them apart.
@@ -36,7 +36,7 @@ class Changes:
     def changed_s(self, name: tuple[str, ...], etag: str, now_s: float) -> int:
         """Return the second since which ``name`` has been served with this tag.
 
-        >>> changes = Changes()
+        >>> changes = FeedState()
         >>> [changes.changed_s(("a",), tag, 5.7) for tag in ("x", "x", "y")]
         [5, 5, 6]
         """
@@ -52,7 +52,7 @@ class Feeds:
 
     def __init__(self, control: Control) -> None:
         self._control = control
-        self._changes = Changes()
+        self._changes = FeedState()
 
     async def atom(self, request: web.Request) -> web.Response:
         """Return the newest notifications as Atom 1.0."""

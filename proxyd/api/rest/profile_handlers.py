@@ -19,6 +19,7 @@ from proxyd.api.wire import (
     DryRun,
     Explained,
     Listing,
+    ListWindow,
     Page,
     ProfileListed,
     ProfileShown,
@@ -26,7 +27,6 @@ from proxyd.api.wire import (
     Rule,
     SourceListed,
     SourcesWindow,
-    Window,
 )
 from proxyd.api.wire import converters as payloads
 from proxyd.api.wire.json_profiles import compose, faults_of
@@ -34,14 +34,14 @@ from proxyd.api.wire.json_statements import written
 from proxyd.core.language import listing_texts, no_such, opml, read_listing
 from proxyd.errors import ProfileError
 from proxyd.net import for_xml
-from proxyd.ports import Changes, Control, OnlyIf
+from proxyd.ports import Control, DeclarationChanges, OnlyIf
 
 TEXTS = ("text/plain", "application/octet-stream")
 LISTINGS = (*TEXTS, "text/x-opml", "text/xml", "application/xml")
 MOST_LISTED = 8 * 1024 * 1024  # bytes of a list of feeds
 
 
-class Declared:
+class ProfileHandlers:
     """What the running declaration holds, and how it is changed."""
 
     def __init__(self, control: Control) -> None:
@@ -51,7 +51,7 @@ class Declared:
     async def list_profiles(self, request: web.Request) -> Page[ProfileListed]:
         """List the profiles, by name."""
         declaration = self._control.declaration
-        names, next_cursor = part_of(sorted(declaration.profiles), read_query(request, Window))
+        names, next_cursor = part_of(sorted(declaration.profiles), read_query(request, ListWindow))
         found = [payloads.profile(declaration.profiles[name], declaration, self._control) for name in names]
         return Page[ProfileListed](items=[ProfileListed(**each) for each in found], next_cursor=next_cursor)
 
@@ -135,7 +135,7 @@ class Declared:
     async def list_rules(self, request: web.Request) -> Page[Rule]:
         """List the rules, by name, and what became of their execution intervals."""
         declaration = self._control.declaration
-        names, next_cursor = part_of(sorted(declaration.rules), read_query(request, Window))
+        names, next_cursor = part_of(sorted(declaration.rules), read_query(request, ListWindow))
         rules = [payloads.rule(declaration.rules[name], self._control) for name in names]
         return Page[Rule](items=rules, next_cursor=next_cursor)
 
@@ -151,7 +151,7 @@ class Declared:
     async def list_domains(self, request: web.Request) -> Page[DomainShown]:
         """List the domains, by name, with their page classes."""
         domains = self._control.declaration.domains
-        names, next_cursor = part_of(sorted(domains), read_query(request, Window))
+        names, next_cursor = part_of(sorted(domains), read_query(request, ListWindow))
         return Page[DomainShown](items=[payloads.domain(domains[name]) for name in names], next_cursor=next_cursor)
 
     async def list_sources(self, request: web.Request) -> Page[SourceListed]:
@@ -201,7 +201,7 @@ def etag_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _made(changes: Changes, cost: CostShown | None = None) -> ChangesMade:
+def _made(changes: DeclarationChanges, cost: CostShown | None = None) -> ChangesMade:
     return ChangesMade(
         added=list(changes.added),
         removed=list(changes.removed),

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from proxyd.api.rest.problems import BadRequestError
-from proxyd.api.wire import Which, Window
+from proxyd.api.wire import ListWindow, Which
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.profile import Declaration
 from proxyd.errors import BusyError, NotFoundError
@@ -69,10 +69,10 @@ class InOrder:
         return self._names
 
 
-def part_of(names: Sequence[str], window: Window) -> tuple[Sequence[str], str | None]:
+def part_of(names: Sequence[str], window: ListWindow) -> tuple[Sequence[str], str | None]:
     """Return a part of names in order, and the cursor of the next.
 
-    >>> part_of(["a", "b"], Window(limit=1, cursor=cursor_of("a")))
+    >>> part_of(["a", "b"], ListWindow(limit=1, cursor=cursor_of("a")))
     (['b'], None)
     """
     after = read_cursor(window.cursor)

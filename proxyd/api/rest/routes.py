@@ -11,14 +11,14 @@ from proxyd import __version__
 from proxyd.api.auth import require
 from proxyd.api.quotas import Quota, Quotas, tell_left
 from proxyd.api.rest.callbacks import CALLBACK_PATH, Callbacks
-from proxyd.api.rest.delivery_handlers import Notified
+from proxyd.api.rest.delivery_handlers import DeliveryHandlers
 from proxyd.api.rest.endpoint import MOST_BYTES, Endpoint, pattern
 from proxyd.api.rest.idempotency import Idempotency
 from proxyd.api.rest.openapi import document
-from proxyd.api.rest.plan_handlers import Planned
+from proxyd.api.rest.plan_handlers import PlanHandlers
 from proxyd.api.rest.problems import Handler, problems
 from proxyd.api.rest.profile_feeds import Feeds
-from proxyd.api.rest.profile_handlers import LISTINGS, MOST_LISTED, TEXTS, Declared
+from proxyd.api.rest.profile_handlers import LISTINGS, MOST_LISTED, TEXTS, ProfileHandlers
 from proxyd.api.rest.streams import Streams, StreamSettings
 from proxyd.api.web import Dashboard
 from proxyd.api.wire import (
@@ -42,6 +42,7 @@ from proxyd.api.wire import (
     Items,
     ItemSeen,
     Listing,
+    ListWindow,
     NotificationListed,
     NotificationTraced,
     Page,
@@ -62,7 +63,6 @@ from proxyd.api.wire import (
     TokenShown,
     TokenWanted,
     WebhookShown,
-    Window,
 )
 from proxyd.ports import Control
 
@@ -113,7 +113,12 @@ def _sized(handler: Handler, most_bytes: int) -> Handler:
 
 def endpoints(control: Control, streams: Streams) -> Sequence[Endpoint]:
     """Return all that the API answers, but for what hubs call."""
-    declared, planned, notified, feeds = Declared(control), Planned(control), Notified(control), Feeds(control)
+    declared, planned, notified, feeds = (
+        ProfileHandlers(control),
+        PlanHandlers(control),
+        DeliveryHandlers(control),
+        Feeds(control),
+    )
     return (
         Endpoint("GET", "/healthz", None, planned.healthz, Health),
         Endpoint("GET", "/readyz", None, planned.readyz, Readiness, also=(503,)),
@@ -122,7 +127,7 @@ def endpoints(control: Control, streams: Streams) -> Sequence[Endpoint]:
                  FeedOf, raises=(404, 503), token_in_query=True),
         Endpoint("GET", "/api/v1/profiles/{name}/feed.json", "read", feeds.json, "application/feed+json",
                  FeedOf, raises=(404, 503), token_in_query=True),
-        Endpoint("GET", "/api/v1/profiles", "read", declared.list_profiles, Page[ProfileListed], Window),
+        Endpoint("GET", "/api/v1/profiles", "read", declared.list_profiles, Page[ProfileListed], ListWindow),
         Endpoint("POST", "/api/v1/profiles", "write", declared.declare, ChangesMade, DryRun, DeclarationWritten, TEXTS,
                  status=201, also=(200,), raises=(404, 409, 412, 413, 415, 422), is_keyed=True, is_conditional=True),
         Endpoint("GET", "/api/v1/profiles/{name}", "read", declared.get_profile, ProfileShown, raises=(404, 503),
@@ -132,13 +137,13 @@ def endpoints(control: Control, streams: Streams) -> Sequence[Endpoint]:
         Endpoint("POST", "/api/v1/import", "write", declared.import_feeds, ChangesMade, Listing, texts=LISTINGS,
                  status=201, also=(200,), raises=(409, 413, 415, 422, 503), is_keyed=True, most_bytes=MOST_LISTED),
         Endpoint("GET", "/api/v1/export", "read", declared.export_feeds, "text/x-opml", raises=(503,)),
-        Endpoint("GET", "/api/v1/rules", "read", declared.list_rules, Page[Rule], Window),
+        Endpoint("GET", "/api/v1/rules", "read", declared.list_rules, Page[Rule], ListWindow),
         Endpoint("GET", "/api/v1/rules/{name}", "read", declared.get_rule, Rule, raises=(404, 503)),
         Endpoint("GET", "/api/v1/rules/{name}/intervals", "read", planned.list_intervals, Items[IntervalOfRule],
                  DaysOfIntervals, raises=(404, 503)),
-        Endpoint("GET", "/api/v1/domains", "read", declared.list_domains, Page[DomainShown], Window),
+        Endpoint("GET", "/api/v1/domains", "read", declared.list_domains, Page[DomainShown], ListWindow),
         Endpoint("GET", "/api/v1/sources", "read", declared.list_sources, Page[SourceListed], SourcesWindow),
-        Endpoint("GET", "/api/v1/sources/{name}/probes", "read", planned.list_probes, Page[ProbeMade], Window,
+        Endpoint("GET", "/api/v1/sources/{name}/probes", "read", planned.list_probes, Page[ProbeMade], ListWindow,
                  raises=(404,)),
         Endpoint("GET", "/api/v1/sources/{name}/items", "read", planned.list_items, Items[ItemSeen], DaysOfItems,
                  raises=(404,)),
@@ -154,7 +159,7 @@ def endpoints(control: Control, streams: Streams) -> Sequence[Endpoint]:
         Endpoint("POST", "/api/v1/notifications/{id}/replay", "write", notified.replay, Replayed, status=202,
                  raises=(404, 409, 422), is_keyed=True),
         Endpoint("GET", "/api/v1/stream", "read", streams.follow, "text/event-stream", Followed, raises=(404, 503)),
-        Endpoint("GET", "/api/v1/deliveries/dead", "read", notified.list_dead_letters, Page[DeadLetter], Window),
+        Endpoint("GET", "/api/v1/deliveries/dead", "read", notified.list_dead_letters, Page[DeadLetter], ListWindow),
         Endpoint("POST", "/api/v1/deliveries/replay", "write", notified.replay_dead, Replayed, status=202,
                  raises=(409, 422), is_keyed=True),
         Endpoint("POST", "/api/v1/deliveries/test", "write", notified.test_deliveries, Items[TestResult],

@@ -5,8 +5,8 @@ from __future__ import annotations
 from aiohttp import web
 from yarl import URL
 
-from proxyd.api.rest.delivery_handlers import Notified
-from proxyd.api.rest.profile_handlers import Declared
+from proxyd.api.rest.delivery_handlers import DeliveryHandlers
+from proxyd.api.rest.profile_handlers import ProfileHandlers
 from proxyd.api.web.gate import SIGNED
 from proxyd.api.web.page_texts import part
 from proxyd.ports import Control
@@ -16,7 +16,7 @@ class Actions:
     """Handlers of forms; each says what it did on the page that it leads back to."""
 
     def __init__(self, control: Control) -> None:
-        self._declared, self._notified = Declared(control), Notified(control)
+        self._declared, self._notified = ProfileHandlers(control), DeliveryHandlers(control)
 
     async def replay(self, request: web.Request) -> web.StreamResponse:
         """Send a notification again."""

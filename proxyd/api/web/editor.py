@@ -11,7 +11,7 @@ from aiohttp import web
 from yarl import URL
 
 from proxyd.api.rest.problems import EXPECTED, BadRequestError, answer_to
-from proxyd.api.rest.profile_handlers import Declared, etag_of
+from proxyd.api.rest.profile_handlers import ProfileHandlers, etag_of
 from proxyd.api.rest.query_readers import known_declaration
 from proxyd.api.web.gate import SIGNED, read_form
 from proxyd.api.web.page_texts import part
@@ -19,7 +19,7 @@ from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import CostShown, Fault, Problem, ProfileListed
 from proxyd.api.wire import converters as payloads
 from proxyd.errors import ChangedError, NotFoundError
-from proxyd.ports import Changes, Control, OnlyIf
+from proxyd.ports import Control, DeclarationChanges, OnlyIf
 
 _API = "api"
 _NEW = """CREATE DOMAIN "Releases" AS
@@ -34,7 +34,7 @@ START NOW END NEVER SET UTILITY STRICT;
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ProfileRow:
     """A line of a text, from 1, and its faults."""
 
     number: int
@@ -46,10 +46,10 @@ class Row:
 class Verdict:
     """What a text changes and costs, or the problem with it: on ``rows`` of it, or ``elsewhere``."""
 
-    changes: Changes | None = None
+    changes: DeclarationChanges | None = None
     cost: CostShown | None = None
     problem: Problem | None = None
-    rows: tuple[Row, ...] = ()
+    rows: tuple[ProfileRow, ...] = ()
     elsewhere: tuple[Fault, ...] = ()
 
     @classmethod
@@ -68,7 +68,7 @@ class Editor:
     def __init__(self, control: Control, renderer: Renderer) -> None:
         self._control = control
         self._render = renderer.page
-        self._declared = Declared(control)
+        self._declared = ProfileHandlers(control)
 
     async def profiles(self, request: web.Request) -> web.Response:
         """List the profiles."""
@@ -179,7 +179,7 @@ async def _form(request: web.Request) -> dict[str, str]:
     return fields | {"text": fields["text"].replace("\r\n", "\n")}
 
 
-def excerpt(text: str, faults: Sequence[Fault], *, around: int = 1) -> list[Row]:
+def excerpt(text: str, faults: Sequence[Fault], *, around: int = 1) -> list[ProfileRow]:
     r"""Return the lines at fault with their faults, and those around them.
 
     >>> rows = excerpt("a\nb\nc\nd", [Fault(detail="no", file="api", line=1, column=1)])
@@ -192,4 +192,4 @@ def excerpt(text: str, faults: Sequence[Fault], *, around: int = 1) -> list[Row]
             of_line.setdefault(fault.line, []).append(fault)
     near = {number for line in of_line for number in range(line - around, line + around + 1)}
     lines = text.split("\n")
-    return [Row(n, line, tuple(of_line.get(n, ()))) for n, line in enumerate(lines, start=1) if n in near]
+    return [ProfileRow(n, line, tuple(of_line.get(n, ()))) for n, line in enumerate(lines, start=1) if n in near]

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from proxyd.api.rest.delivery_handlers import Notified
+from proxyd.api.rest.delivery_handlers import DeliveryHandlers
 from proxyd.api.rest.endpoint import read_query
-from proxyd.api.rest.plan_handlers import Planned
-from proxyd.api.rest.profile_handlers import Declared
+from proxyd.api.rest.plan_handlers import PlanHandlers
+from proxyd.api.rest.profile_handlers import ProfileHandlers
 from proxyd.api.web.charts.line_charts import (
     Chart,
     Frame,
@@ -41,7 +41,11 @@ class Pages:
     def __init__(self, control: Control, renderer: Renderer) -> None:
         self._control = control
         self._render = renderer.page
-        self._declared, self._planned, self._notified = Declared(control), Planned(control), Notified(control)
+        self._declared, self._planned, self._notified = (
+            ProfileHandlers(control),
+            PlanHandlers(control),
+            DeliveryHandlers(control),
+        )
 
     async def fleet(self, request: web.Request) -> web.Response:
         """Show how the whole fleet does, and how it did day by day."""

@@ -16,7 +16,7 @@ _GROUPS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class SchemaField:
     """A parameter or a member: its name, type, whether it must be there, and what it means."""
 
     name: str
@@ -35,7 +35,7 @@ class Operation:
     scope: str
     summary: str
     description: str
-    fields: tuple[Field, ...]
+    fields: tuple[SchemaField, ...]
     body: tuple[str, str] | None
     answers: tuple[tuple[str, str, str], ...]
 
@@ -46,7 +46,7 @@ class Schema:
 
     name: str
     said: str
-    fields: tuple[Field, ...]
+    fields: tuple[SchemaField, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def sections(document: Mapping[str, Any]) -> Sections:
 
 def _operation(method: str, path: str, found: Mapping[str, Any]) -> Operation:
     fields = [
-        Field(each["name"], type_of(each["schema"]), each.get("required", False), each.get("description", ""),
+        SchemaField(each["name"], type_of(each["schema"]), each.get("required", False), each.get("description", ""),
               each["in"])
         for each in found["parameters"]
     ]  # fmt: skip
@@ -93,7 +93,7 @@ def _operation(method: str, path: str, found: Mapping[str, Any]) -> Operation:
 def _schema(name: str, found: Mapping[str, Any]) -> Schema:
     required: Sequence[str] = found.get("required", ())
     fields = [
-        Field(member, type_of(each), member in required, each.get("description", ""))
+        SchemaField(member, type_of(each), member in required, each.get("description", ""))
         for member, each in found.get("properties", {}).items()
     ]
     return Schema(name, found.get("description", ""), tuple(fields))

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from aiohttp import web
 from pydantic import Field
 
-from proxyd.api.rest.delivery_handlers import Notified
+from proxyd.api.rest.delivery_handlers import DeliveryHandlers
 from proxyd.api.rest.endpoint import read_query
-from proxyd.api.rest.profile_handlers import Declared
+from proxyd.api.rest.profile_handlers import ProfileHandlers
 from proxyd.api.rest.query_readers import known_declaration
 from proxyd.api.web.charts.line_charts import heat_map
 from proxyd.api.web.charts.timelines import histogram, lanes, probe_kind, time_line
@@ -45,7 +45,7 @@ class Subjects:
     def __init__(self, control: Control, renderer: Renderer) -> None:
         self._control = control
         self._render = renderer.page
-        self._declared, self._notified = Declared(control), Notified(control)
+        self._declared, self._notified = ProfileHandlers(control), DeliveryHandlers(control)
 
     async def source(self, request: web.Request) -> web.Response:
         """Show one source, what came of it, and its coming week."""

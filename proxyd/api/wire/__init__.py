@@ -57,10 +57,10 @@ from proxyd.api.wire.query_models import (
     Followed,
     Found,
     Listing,
+    ListWindow,
     PlanWindow,
     SourcesWindow,
     Which,
-    Window,
 )
 from proxyd.api.wire.statement_models import DeclarationWritten
 
@@ -93,6 +93,7 @@ __all__ = [
     "IntervalShown",
     "ItemSeen",
     "Items",
+    "ListWindow",
     "Listing",
     "ModelOff",
     "NotificationListed",
@@ -124,6 +125,5 @@ __all__ = [
     "TradeShown",
     "WebhookShown",
     "Which",
-    "Window",
     "Wire",
 ]

@@ -37,10 +37,10 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration, Domain, NotificationRule, PageClass, Profile
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.advice import Advice, RuleOutlook
-from proxyd.core.rules.capture_counts import Fates
+from proxyd.core.rules.capture_counts import CaptureCounts
 from proxyd.core.rules.estimates import Misfit
 from proxyd.core.rules.explanation import Explanation
-from proxyd.core.rules.stages.calibration import Account
+from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.trial import PlanCost
 from proxyd.ports import Control, Report, Token
 
@@ -141,7 +141,7 @@ def report(found: Report) -> ReportShown:
     )
 
 
-def _day(day: int, account: Account) -> Day:
+def _day(day: int, account: Calibration) -> Day:
     return Day(
         day=iso_time(day * _DAY_S)[:10],
         probes=account.probes,
@@ -342,7 +342,7 @@ def rule(declared: NotificationRule, control: Control) -> Rule:
     )
 
 
-def _fates(fates: Fates) -> dict[str, Any]:
+def _fates(fates: CaptureCounts) -> dict[str, Any]:
     """Return what became of execution intervals; shares are 0 to 1, ``None`` where there was no interval."""
     return {
         "captured": fates.captured,

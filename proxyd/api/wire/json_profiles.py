@@ -27,7 +27,7 @@ Place = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class SourceMap:
     """A member's place in the text: from where, whose it is, and its own text where errors can be found inside it."""
 
     start: int
@@ -41,7 +41,7 @@ class Composed:
 
     def __init__(self) -> None:
         self._parts: list[str] = []
-        self._spots: list[Spot] = []
+        self._spots: list[SourceMap] = []
         self._length = 0
         self.faults: list[Fault] = []
 
@@ -52,7 +52,7 @@ class Composed:
 
     def add(self, text: str, place: Place, member: str | None = None, *, is_quoted: bool = False) -> None:
         """Write a part of a member; ``member`` is its own text where the part is that, quoted or plain."""
-        self._spots.append(Spot(self._length, place, member, is_quoted))
+        self._spots.append(SourceMap(self._length, place, member, is_quoted))
         self._parts.append(text)
         self._length += len(text)
 

@@ -9,14 +9,14 @@ from pydantic import Field
 from proxyd.api.wire.base_models import Time, Wire
 
 
-class Window(Wire):
+class ListWindow(Wire):
     """Which part of a list."""
 
     limit: Annotated[int, Field(ge=1, le=500)] = 50
     cursor: str | None = None
 
 
-class SourcesWindow(Window):
+class SourcesWindow(ListWindow):
     """Which part of the sources: all of them, or those alone whose last probe failed."""
 
     failing: bool = False

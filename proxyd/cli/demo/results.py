@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from proxyd.cli.demo.receiver import Receiver
-from proxyd.cli.demo.workload import FEEDS, WINDOW, Workload
+from proxyd.cli.demo.workload import FEEDS, WINDOW, DemoWorkload
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.measures import Measures, Times, found_s, measure
 from proxyd.lab.replay.reference_schedules import clairvoyant_probes, uniform_probes
@@ -86,7 +86,7 @@ class Results:
         return "\n".join(lines)
 
 
-def readable_items(workload: Workload, requests_s: Sequence[Times]) -> set[tuple[int, int]]:
+def readable_items(workload: DemoWorkload, requests_s: Sequence[Times]) -> set[tuple[int, int]]:
     """Return the items of the demo, by feed and number, that the answers to ``requests_s`` showed."""
     items = set()
     for feed, (times, requests, history) in enumerate(
@@ -98,7 +98,7 @@ def readable_items(workload: Workload, requests_s: Sequence[Times]) -> set[tuple
 
 
 def make_results(
-    workload: Workload, requests_s: Sequence[Times], receiver: Receiver, *, grid: ChrononGrid, seed: int
+    workload: DemoWorkload, requests_s: Sequence[Times], receiver: Receiver, *, grid: ChrononGrid, seed: int
 ) -> Results:
     """Return the measures of what ran beside the baselines; times in seconds from the start."""
     stop_s, events = workload.duration_s, workload.events_s()

@@ -22,7 +22,7 @@ from proxyd.app import wiring as app
 from proxyd.cli.demo.origin import Origin
 from proxyd.cli.demo.receiver import Receiver
 from proxyd.cli.demo.results import Results, make_results, readable_items
-from proxyd.cli.demo.workload import FEEDS, WEEK_S, WINDOW, Workload, make_workload
+from proxyd.cli.demo.workload import FEEDS, WEEK_S, WINDOW, DemoWorkload, make_workload
 from proxyd.cli.failures import proxyd_errors
 from proxyd.config import Settings
 from proxyd.core.model.chronon import ChrononGrid
@@ -83,7 +83,7 @@ async def _until_terminated(running: Coroutine[None, None, Results]) -> Results:
 class _Stage:
     """What the daemon runs between; ``start_s`` and ``stop_s`` in unix seconds."""
 
-    workload: Workload
+    workload: DemoWorkload
     origin: Origin
     receiver: Receiver
     decider: Decider
@@ -129,7 +129,7 @@ def make_settings(folder: Path) -> Settings:
 
 
 @asynccontextmanager
-async def _staged(settings: Settings, workload: Workload, key: bytes) -> AsyncIterator[_Stage]:
+async def _staged(settings: Settings, workload: DemoWorkload, key: bytes) -> AsyncIterator[_Stage]:
     """Run the daemon between an origin and a receiver while the context is open; drain it at the end."""
     secret = "whsec_" + base64.b64encode(key).decode()
     with owner_lock(settings.database):

@@ -21,7 +21,7 @@ WEEK_FACTORS = (_WORKING, _NIGHT) * 5 + (_WEEKEND, _WEEKEND) * 2
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class DemoWorkload:
     """When the items of each feed appear, in seconds from the start of the demo; history is negative.
 
     Parameters
@@ -43,7 +43,7 @@ class Workload:
         return [int(np.count_nonzero(times < 0.0)) for times in self.times_s]
 
 
-def make_workload(duration_s: float, rng: np.random.Generator) -> Workload:
+def make_workload(duration_s: float, rng: np.random.Generator) -> DemoWorkload:
     """Return feeds in an order that says nothing of their rates; every second one has a week, in one of three zones.
 
     Weekends are the same days for all: zones lie half a day ahead or behind.
@@ -55,4 +55,4 @@ def make_workload(duration_s: float, rng: np.random.Generator) -> Workload:
         week = Week(WEEK_S, WEEK_FACTORS, piece_s * int(rng.integers(-1, 2))) if feed % 2 else STEADY
         found = poisson_events(float(rate), week, start_s=-HISTORY_S, stop_s=duration_s, rng=rng)
         times.append(np.unique(np.floor(found * 1000.0)) / 1000.0)  # whole milliseconds, as the feeds write them
-    return Workload(tuple(times), rates, duration_s)
+    return DemoWorkload(tuple(times), rates, duration_s)

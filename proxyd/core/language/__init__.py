@@ -13,11 +13,11 @@ from proxyd.core.language.nodes import (
     CreateSource,
     DropStatement,
     InsertNotification,
-    Kind,
     Located,
     Parsed,
     SourceText,
     Statement,
+    StatementKind,
 )
 from proxyd.core.language.parser import parse, stray_words
 from proxyd.core.language.printer import (
@@ -48,12 +48,12 @@ __all__ = [
     "Family",
     "Function",
     "InsertNotification",
-    "Kind",
     "Listed",
     "Located",
     "Parsed",
     "SourceText",
     "Statement",
+    "StatementKind",
     "check",
     "check_parsed",
     "did_you_mean",

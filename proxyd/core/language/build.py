@@ -21,13 +21,13 @@ from proxyd.core.language.nodes import (
     DropStatement,
     FieldDeclaration,
     InsertNotification,
-    Kind,
     Located,
+    StatementKind,
     TimeSpec,
 )
 from proxyd.core.language.pieces import Complaint
 from proxyd.core.language.words import did_you_mean, get_keyword
-from proxyd.core.model.expression import Column, Duration, Expression, Select, Span, Unit, children
+from proxyd.core.model.expression import Column, Duration, Expression, Select, TextSpan, Unit, children
 from proxyd.core.model.profile import (
     Anchor,
     Auth,
@@ -63,7 +63,7 @@ class Clause:
 
     name: str
     value: Any
-    span: Span
+    span: TextSpan
 
 
 def _at(token: Token) -> Located[str]:
@@ -154,7 +154,7 @@ class Builder(ExpressionBuilder):
 
     def drop_statement(self, meta: Meta, children: list[Any]) -> DropStatement:
         """Return ``DROP``."""
-        return DropStatement(Kind(children[1].type), children[2], span=span_of(meta))
+        return DropStatement(StatementKind(children[1].type), children[2], span=span_of(meta))
 
     # ---- options of CREATE SOURCE and CREATE PROFILE
 

@@ -29,7 +29,7 @@ from proxyd.core.model.expression import (
     OrderTerm,
     OutputColumn,
     Select,
-    Span,
+    TextSpan,
     Unary,
     Unit,
 )
@@ -53,19 +53,19 @@ class Part:
     value: Any
 
 
-def refuse(message: str, span: Span) -> NoReturn:
+def refuse(message: str, span: TextSpan) -> NoReturn:
     """Raise what makes the piece's complaint."""
     raise BuildError(Complaint(message, span.start, span.stop))
 
 
-def span_of(meta: Meta) -> Span:
+def span_of(meta: Meta) -> TextSpan:
     """Return the characters a tree covers."""
-    return Span(meta.start_pos, meta.end_pos)
+    return TextSpan(meta.start_pos, meta.end_pos)
 
 
-def token_span(token: Token) -> Span:
+def token_span(token: Token) -> TextSpan:
     """Return the characters of a token."""
-    return Span(token.start_pos or 0, token.end_pos or 0)
+    return TextSpan(token.start_pos or 0, token.end_pos or 0)
 
 
 def number(token: Token) -> int | Decimal:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from proxyd.core.language.nodes import SourceText
 from proxyd.core.language.parser import MAX_ERRORS
-from proxyd.core.model.expression import Span
+from proxyd.core.model.expression import TextSpan
 from proxyd.errors import RuleCheckError
 
 
@@ -49,20 +49,20 @@ class Reporter:
         self.errors: list[RuleCheckError] = []
         self.warnings: list[RuleCheckError] = []
 
-    def error(self, message: str, span: Span) -> None:
+    def error(self, message: str, span: TextSpan) -> None:
         """Report an error; after a hundred in one file the rest is left for later."""
         if len(self.errors) < MAX_ERRORS:
             self.errors.append(self._make(message, span))
 
-    def warn(self, message: str, span: Span) -> None:
+    def warn(self, message: str, span: TextSpan) -> None:
         """Report what is allowed but probably not meant."""
         if len(self.warnings) < MAX_ERRORS:
             self.warnings.append(self._make(message, span))
 
-    def where(self, span: Span) -> str:
+    def where(self, span: TextSpan) -> str:
         """Return ``file:line:column`` of a place, for errors elsewhere that refer to it."""
         place = self._make("", span)
         return f"{place.file}:{place.line}:{place.column}"
 
-    def _make(self, message: str, span: Span) -> RuleCheckError:
+    def _make(self, message: str, span: TextSpan) -> RuleCheckError:
         return RuleCheckError(message, text=self.source.text, start=span.start, stop=span.stop, file=self.source.file)

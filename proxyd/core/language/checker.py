@@ -13,14 +13,14 @@ from proxyd.core.language.nodes import (
     CreateSource,
     DropStatement,
     InsertNotification,
-    Kind,
     Parsed,
     SourceText,
     Statement,
+    StatementKind,
     Unread,
 )
 from proxyd.core.language.parser import parse
-from proxyd.core.language.rule_checker import Known, RuleChecker
+from proxyd.core.language.rule_checker import KnownNames, RuleChecker
 from proxyd.core.language.source_checker import check_profile, check_source
 from proxyd.core.language.value_reader import Values
 from proxyd.core.model.profile import Declaration, Domain, NotificationRule, Profile, Source
@@ -36,11 +36,11 @@ class Checked:
     warnings: tuple[RuleError, ...] = ()
 
 
-_KINDS: Mapping[type[Statement], Kind] = {
-    CreateDomain: Kind.DOMAIN,
-    CreateSource: Kind.SOURCE,
-    CreateProfile: Kind.PROFILE,
-    InsertNotification: Kind.NOTIFICATION,
+_KINDS: Mapping[type[Statement], StatementKind] = {
+    CreateDomain: StatementKind.DOMAIN,
+    CreateSource: StatementKind.SOURCE,
+    CreateProfile: StatementKind.PROFILE,
+    InsertNotification: StatementKind.NOTIFICATION,
 }
 
 
@@ -62,7 +62,7 @@ class _Checker:
         domains = self._domains()
         sources = self._sources(domains)
         profiles = self._profiles(domains)
-        rules = self._rules(Known(domains, sources, profiles, self._unread))
+        rules = self._rules(KnownNames(domains, sources, profiles, self._unread))
         errors: list[RuleError] = []
         for parsed, reporter in zip(self._texts, self._reporters, strict=True):
             own = [*parsed.errors, *reporter.errors]
@@ -78,7 +78,7 @@ class _Checker:
 
     def _report_names(self) -> None:
         """Report names that are declared twice, and DROP outside of the API."""
-        places: dict[tuple[Kind, str], str] = {}
+        places: dict[tuple[StatementKind, str], str] = {}
         for statement, reporter in self._each():
             if isinstance(statement, DropStatement):
                 if not self._settings.from_api:
@@ -102,7 +102,7 @@ class _Checker:
         return domains
 
     def _sources(self, domains: Mapping[str, Domain]) -> dict[str, Source]:
-        classes = ClassIndex(domains.values(), complete=not self._unread.hides_any(Kind.DOMAIN), where="")
+        classes = ClassIndex(domains.values(), complete=not self._unread.hides_any(StatementKind.DOMAIN), where="")
         sources: dict[str, Source] = {}
         for statement, reporter in self._each():
             if isinstance(statement, CreateSource):
@@ -110,7 +110,7 @@ class _Checker:
                 if source is not None:
                     sources.setdefault(source.source_id, source)
                 else:
-                    self._unread = self._unread.adding(Kind.SOURCE, statement.name.value)
+                    self._unread = self._unread.adding(StatementKind.SOURCE, statement.name.value)
         return sources
 
     def _profiles(self, domains: Mapping[str, Domain]) -> dict[str, Profile]:
@@ -122,7 +122,7 @@ class _Checker:
                 profiles.setdefault(profile.name, profile)
         return profiles
 
-    def _rules(self, known: Known) -> dict[str, NotificationRule]:
+    def _rules(self, known: KnownNames) -> dict[str, NotificationRule]:
         rules: dict[str, NotificationRule] = {}
         for statement, reporter in self._each():
             if isinstance(statement, InsertNotification):

@@ -24,7 +24,7 @@ from proxyd.core.model.expression import (
     IsNull,
     Like,
     Literal,
-    Span,
+    TextSpan,
     Unary,
 )
 from proxyd.core.model.profile import FieldType
@@ -46,7 +46,7 @@ class Typed:
         return family_of(self.type) if self.type is not None else None
 
     @property
-    def span(self) -> Span:
+    def span(self) -> TextSpan:
         """Where it was written."""
         return self.expression.span
 

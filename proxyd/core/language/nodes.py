@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, TypeAlias, TypeVar
 
-from proxyd.core.model.expression import NO_SPAN, ClassName, Duration, Select, Span
+from proxyd.core.model.expression import NO_SPAN, ClassName, Duration, Select, TextSpan
 from proxyd.core.model.profile import (
     Anchor,
     Auth,
@@ -43,7 +43,7 @@ class Located(Generic[T_co]):
     """A value and where it was written."""
 
     value: T_co
-    span: Span = field(default=NO_SPAN, compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class CreateDomain:
     name: Located[str]
     classes: tuple[ClassDeclaration, ...]
     comments: tuple[str, ...] = field(default=(), compare=False)
-    span: Span = field(default=NO_SPAN, compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class CreateSource:
     websub: Located[bool] | None = None
     robots: Located[bool] | None = None
     comments: tuple[str, ...] = field(default=(), compare=False)
-    span: Span = field(default=NO_SPAN, compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class CreateProfile:
     users: tuple[Located[str], ...] = ()
     deliveries: tuple[Located[Delivery], ...] = ()
     comments: tuple[str, ...] = field(default=(), compare=False)
-    span: Span = field(default=NO_SPAN, compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class TimeSpec:
     anchor: Anchor
     offset: Duration | None = None
     text: str | None = None
-    span: Span = field(default=NO_SPAN, compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +139,10 @@ class InsertNotification:
     no_delivery: bool = False
     digest: Located[Digest] | None = None
     comments: tuple[str, ...] = field(default=(), compare=False)
-    span: Span = field(default=NO_SPAN, compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
-class Kind(Enum):
+class StatementKind(Enum):
     """What a statement declares, as the language writes it."""
 
     DOMAIN = "DOMAIN"
@@ -155,10 +155,10 @@ class Kind(Enum):
 class DropStatement:
     """``DROP PROFILE|NOTIFICATION|SOURCE|DOMAIN "x"``: only texts sent over the API may hold one."""
 
-    kind: Kind
+    kind: StatementKind
     name: Located[str]
     comments: tuple[str, ...] = field(default=(), compare=False)
-    span: Span = field(default=NO_SPAN, compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 Statement: TypeAlias = CreateDomain | CreateSource | CreateProfile | InsertNotification | DropStatement
@@ -168,7 +168,7 @@ Statement: TypeAlias = CreateDomain | CreateSource | CreateProfile | InsertNotif
 class Broken:
     """A statement that could not be read; ``name`` is ``None`` where even that could not be."""
 
-    kind: Kind
+    kind: StatementKind
     name: str | None
 
 
@@ -176,18 +176,18 @@ class Broken:
 class Unread:
     """What could not be read: whatever it declares must not count as unknown elsewhere."""
 
-    kinds: frozenset[Kind] = frozenset()
-    names: frozenset[tuple[Kind, str]] = frozenset()
+    kinds: frozenset[StatementKind] = frozenset()
+    names: frozenset[tuple[StatementKind, str]] = frozenset()
 
-    def hides(self, kind: Kind, name: str) -> bool:
+    def hides(self, kind: StatementKind, name: str) -> bool:
         """Return whether that name may be declared by something unread."""
         return kind in self.kinds or (kind, name) in self.names
 
-    def hides_any(self, kind: Kind) -> bool:
+    def hides_any(self, kind: StatementKind) -> bool:
         """Return whether anything of that kind is unread."""
         return kind in self.kinds or any(known is kind for known, _ in self.names)
 
-    def adding(self, kind: Kind, name: str) -> Unread:
+    def adding(self, kind: StatementKind, name: str) -> Unread:
         """Return this and one name more."""
         return Unread(self.kinds, self.names | {(kind, name)})
 

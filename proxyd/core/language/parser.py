@@ -13,16 +13,16 @@ from proxyd.core.language.nodes import (
     CreateProfile,
     CreateSource,
     InsertNotification,
-    Kind,
     Parsed,
     SourceText,
     Statement,
+    StatementKind,
 )
 from proxyd.core.language.pieces import Complaint, More, Piece, complain, read_piece
-from proxyd.core.language.scanner import Comment, RawToken, Shape, scan, scan_inner
+from proxyd.core.language.scanner import Comment, RawToken, TokenShape, scan, scan_inner
 from proxyd.core.language.words import get_keyword
-from proxyd.core.model.expression import Span
-from proxyd.errors import RuleError, RuleSyntaxError, nearest
+from proxyd.core.model.expression import TextSpan
+from proxyd.errors import RuleError, RuleSyntaxError, suggest
 
 MAX_BYTES = 65_536
 MAX_ERRORS = 100
@@ -33,7 +33,11 @@ _HEADS = {
     "INSERT": frozenset({"NOTIFICATION"}),
     "DROP": frozenset({"DOMAIN", "SOURCE", "PROFILE", "NOTIFICATION"}),
 }
-_PARTS = {Kind.SOURCE: "source_option", Kind.PROFILE: "profile_option", Kind.NOTIFICATION: "clause"}
+_PARTS = {
+    StatementKind.SOURCE: "source_option",
+    StatementKind.PROFILE: "profile_option",
+    StatementKind.NOTIFICATION: "clause",
+}
 _STARTS = {
     "source_option": ("POLITENESS", "EXPECT", "ZONE", "FRESHNESS", "HEADER", "AUTH", "WEBSUB", "ROBOTS"),
     "profile_option": ("DELIVER",),
@@ -56,7 +60,7 @@ _TITLES = {"profiles": "INTO", "sources": "FROM SOURCES", "no_delivery": "SET DE
 class _Draft:
     """A statement being read: its head, and what its clauses set."""
 
-    kind: Kind | None
+    kind: StatementKind | None
     head: Statement | None
     values: dict[str, Any] = field(default_factory=dict)
 
@@ -76,7 +80,7 @@ class _Reader:
         self._at = 0
 
     def read(self) -> Parsed:
-        while self._shape() is not Shape.END:
+        while self._shape() is not TokenShape.END:
             if self._is_sign(";"):
                 self._at += 1
             else:
@@ -109,7 +113,7 @@ class _Reader:
             return _Draft(kind, built)
         name = self._tokens[min(self._at + 2, len(self._tokens) - 1)]
         if (unread := kind or _guess_kind(second)) is not None:
-            named = name.shape in (Shape.WORD, Shape.QUOTED) and piece.next > self._at + 2
+            named = name.shape in (TokenShape.WORD, TokenShape.QUOTED) and piece.next > self._at + 2
             self._broken.append(Broken(unread, name.value if named else None))
         self._skip(max(piece.next, self._at + 1), _PARTS.get(kind, "") if kind else "")
         return _Draft(kind, None)
@@ -118,7 +122,7 @@ class _Reader:
         """Read one clause or option, or complain about what stands in its place; return how it could go on."""
         begin = self._at
         starts = _STARTS[rule] if rule else ()
-        if not rule or get_keyword(self._value()) not in starts or self._shape() is not Shape.WORD:
+        if not rule or get_keyword(self._value()) not in starts or self._shape() is not TokenShape.WORD:
             self._complain(self._expect_part(more(), starts))
             self._skip(begin + 1, rule or "")
             return frozenset
@@ -163,10 +167,10 @@ class _Reader:
             self._errors.extend(inner.errors)
             return None
         tokens = inner.tokens
-        if len(tokens) > 1 and tokens[-2].shape is Shape.SIGN and tokens[-2].value == ";":
+        if len(tokens) > 1 and tokens[-2].shape is TokenShape.SIGN and tokens[-2].value == ";":
             tokens = (*tokens[:-2], tokens[-1])
         piece = read_piece(tokens, 0, "select" if rule == "query" else "trigger")
-        if piece.complaint is None and tokens[piece.next].shape is not Shape.END:
+        if piece.complaint is None and tokens[piece.next].shape is not TokenShape.END:
             complaint = complain(tokens, piece.next, piece.more() - {"$END"}, ["the end of the text"])
             piece = Piece(None, piece.next, complaint)
         return self._build(piece, prefix=f"SET {rule.upper()}: ")
@@ -177,7 +181,7 @@ class _Reader:
             return
         last = self._tokens[max(begin, self._at - 1)]
         head = draft.head
-        span = Span(head.span.start, last.stop)
+        span = TextSpan(head.span.start, last.stop)
         if isinstance(head, InsertNotification):
             self._require(draft, head)
         if isinstance(head, CreateSource | CreateProfile | InsertNotification):
@@ -198,28 +202,28 @@ class _Reader:
         """Move to the next ``;``, statement or clause at or after ``at``."""
         starts = _STARTS.get(rule, ())
         self._at = at
-        while self._shape() is not Shape.END and not self._is_sign(";"):
-            word = get_keyword(self._value()) if self._shape() is Shape.WORD else None
+        while self._shape() is not TokenShape.END and not self._is_sign(";"):
+            word = get_keyword(self._value()) if self._shape() is TokenShape.WORD else None
             following = self._tokens[self._at + 1]
-            if word in _HEADS and (rule != "clause" or following.shape in (Shape.WORD, Shape.QUOTED)):
+            if word in _HEADS and (rule != "clause" or following.shape in (TokenShape.WORD, TokenShape.QUOTED)):
                 return
             if word in starts and (word != "FROM" or get_keyword(following.value) == "SOURCE"):
                 return
             self._at += 1
 
     def _at_statement_end(self, begin: int) -> bool:
-        if self._shape() is Shape.END or self._is_sign(";"):
+        if self._shape() is TokenShape.END or self._is_sign(";"):
             return True
-        return self._at > begin and self._shape() is Shape.WORD and get_keyword(self._value()) in _HEADS
+        return self._at > begin and self._shape() is TokenShape.WORD and get_keyword(self._value()) in _HEADS
 
-    def _shape(self) -> Shape:
+    def _shape(self) -> TokenShape:
         return self._tokens[self._at].shape
 
     def _value(self) -> str:
         return self._tokens[self._at].value
 
     def _is_sign(self, sign: str) -> bool:
-        return self._shape() is Shape.SIGN and self._value() == sign
+        return self._shape() is TokenShape.SIGN and self._value() == sign
 
     # ---- errors
 
@@ -252,16 +256,16 @@ class _Reader:
         )
 
 
-def _kind_of(first: RawToken, second: RawToken) -> Kind | None:
+def _kind_of(first: RawToken, second: RawToken) -> StatementKind | None:
     """Return what a statement declares, from its first two words."""
-    verb, noun = (get_keyword(t.value) if t.shape is Shape.WORD else None for t in (first, second))
-    return Kind(noun) if noun is not None and noun in _HEADS.get(verb or "", ()) else None
+    verb, noun = (get_keyword(t.value) if t.shape is TokenShape.WORD else None for t in (first, second))
+    return StatementKind(noun) if noun is not None and noun in _HEADS.get(verb or "", ()) else None
 
 
-def _guess_kind(noun: RawToken) -> Kind | None:
+def _guess_kind(noun: RawToken) -> StatementKind | None:
     """Return what a statement with a misspelt head was probably meant to declare."""
-    close = nearest(noun.value, [kind.value for kind in Kind]) if noun.shape is Shape.WORD else None
-    return Kind(close) if close is not None else None
+    close = suggest(noun.value, [kind.value for kind in StatementKind]) if noun.shape is TokenShape.WORD else None
+    return StatementKind(close) if close is not None else None
 
 
 def _attach_comments(
@@ -295,8 +299,8 @@ def stray_words(source: SourceText) -> list[RuleError]:
     scanned = scan(source)
     errors: list[RuleError] = list(scanned.errors)
     for token in scanned.tokens:
-        word = get_keyword(token.value) if token.shape is Shape.WORD else None
-        if word in _BEGINNINGS or (token.shape, token.value) == (Shape.SIGN, ";"):
+        word = get_keyword(token.value) if token.shape is TokenShape.WORD else None
+        if word in _BEGINNINGS or (token.shape, token.value) == (TokenShape.SIGN, ";"):
             message = f"{token.value!r} begins another clause; give each on its own"
             errors.append(
                 RuleSyntaxError(message, text=source.text, start=token.start, stop=token.stop, file=source.file)
@@ -310,9 +314,9 @@ def parse(text: str, file: str = "<text>") -> Parsed:
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         message = f"a text may have {MAX_BYTES} bytes at most; write what is more into another one"
         error = RuleSyntaxError(message, text=text, start=0, stop=1, file=file)
-        return Parsed(source, (), (error,), broken=tuple(Broken(kind, None) for kind in Kind))
+        return Parsed(source, (), (error,), broken=tuple(Broken(kind, None) for kind in StatementKind))
     if found := _UNSTORABLE.search(text):
         message = f"no text may hold the character U+{ord(found[0]):04X}: not every database can keep it"
         error = RuleSyntaxError(message, text=text, start=found.start(), stop=found.end(), file=file)
-        return Parsed(source, (), (error,), broken=tuple(Broken(kind, None) for kind in Kind))
+        return Parsed(source, (), (error,), broken=tuple(Broken(kind, None) for kind in StatementKind))
     return _Reader(source).read()

@@ -17,7 +17,7 @@ from lark.exceptions import UnexpectedToken
 from lark.parsers.lalr_analysis import Shift
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 
-from proxyd.core.language.scanner import RawToken, Shape
+from proxyd.core.language.scanner import RawToken, TokenShape
 from proxyd.core.language.words import AGGREGATES, expected, get_keyword, get_terminal, load_grammar, suggest_keyword
 
 MAX_NESTING = 64
@@ -111,18 +111,18 @@ def _takes(parser: InteractiveParser, terminal: str) -> bool:
 
 
 def _readings(token: RawToken, following: RawToken) -> list[str]:
-    if token.shape is Shape.WORD:
+    if token.shape is TokenShape.WORD:
         keyword = get_keyword(token.value)
         if keyword in AGGREGATES and following.value != "(":
             keyword = None
         terminal = get_terminal(keyword) if keyword else None
         return [terminal, "NAME"] if terminal else ["NAME"]
-    if token.shape is Shape.QUOTED:
+    if token.shape is TokenShape.QUOTED:
         return ["NAME", "QUOTED"]
-    if token.shape is Shape.SIGN:
+    if token.shape is TokenShape.SIGN:
         terminal = get_terminal(token.value)
         return [terminal] if terminal else []
-    return [] if token.shape is Shape.END else [token.shape.name]
+    return [] if token.shape is TokenShape.END else [token.shape.name]
 
 
 def _finish(parser: InteractiveParser, tokens: Sequence[RawToken], at: int) -> Piece:
@@ -139,8 +139,8 @@ def complain(tokens: Sequence[RawToken], at: int, terminals: frozenset[str], ext
     """
     token, before = tokens[at], tokens[max(0, at - 1)]
     known = terminals | {terminal for word in extra if (terminal := get_terminal(word))}
-    suggestion = suggest_keyword(token.value, known) if token.shape is Shape.WORD else ""
-    if not suggestion and before.shape is Shape.WORD and get_keyword(before.value) is None:
+    suggestion = suggest_keyword(token.value, known) if token.shape is TokenShape.WORD else ""
+    if not suggestion and before.shape is TokenShape.WORD and get_keyword(before.value) is None:
         suggestion = suggest_keyword(before.value, known).replace("?", f" where {show(before)} stands?")
     message = f"{expected(terminals, extra)}; found {show(token)}.{suggestion or _habit(token, before)}"
     return Complaint(message, token.start, token.stop)
@@ -150,15 +150,15 @@ def _habit(token: RawToken, before: RawToken) -> str:
     """Return what is written otherwise here than in languages that people may come from."""
     if token.value == before.value == "=":
         return " A single = compares."
-    if before.shape is Shape.QUOTED and before.stop == token.start and token.shape is not Shape.END:
+    if before.shape is TokenShape.QUOTED and before.stop == token.start and token.shape is not TokenShape.END:
         return " Texts inside of QUERY and TRIGGER stand in single quotes."
     return ""
 
 
 def show(token: RawToken) -> str:
     """Return a token as an error names it."""
-    if token.shape is Shape.END:
+    if token.shape is TokenShape.END:
         return "the end of the text"
     short = token.value if len(token.value) <= 30 else token.value[:30] + "..."
     short = " ".join(short.split())
-    return f'"{short}"' if token.shape is Shape.QUOTED else f"'{short}'"
+    return f'"{short}"' if token.shape is TokenShape.QUOTED else f"'{short}'"

@@ -20,7 +20,7 @@ from proxyd.core.model.expression import (
     OrderTerm,
     OutputColumn,
     Select,
-    Span,
+    TextSpan,
     Unit,
     children,
     has_aggregate,
@@ -201,7 +201,7 @@ class QueryChecker:
                 self._reporter.error("with DISTINCT, ORDER BY takes columns of the SELECT", _span_of(term))
 
 
-def _span_of(term: OrderTerm) -> Span:
+def _span_of(term: OrderTerm) -> TextSpan:
     return term.expression.span
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from proxyd.core.language.check_context import CheckSettings, Reporter
 from proxyd.core.language.classes import ClassIndex
-from proxyd.core.language.nodes import InsertNotification, Kind, Located, TimeSpec, Unread
+from proxyd.core.language.nodes import InsertNotification, Located, StatementKind, TimeSpec, Unread
 from proxyd.core.language.printer import format_trigger
 from proxyd.core.language.query_checker import EventScope, QueryChecker, check_trigger
 from proxyd.core.language.source_checker import check_deliveries, once_each, report_repeated
@@ -35,7 +35,7 @@ MAX_WEIGHT = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownNames:
     """What is declared around a rule. ``unread`` is what could not be read."""
 
     domains: Mapping[str, Domain]
@@ -47,7 +47,7 @@ class Known:
 class RuleChecker:
     """Checks one rule."""
 
-    def __init__(self, known: Known, reporter: Reporter, settings: CheckSettings) -> None:
+    def __init__(self, known: KnownNames, reporter: Reporter, settings: CheckSettings) -> None:
         self._known = known
         self._reporter = reporter
         self._settings = settings
@@ -90,7 +90,7 @@ class RuleChecker:
             profile = self._known.profiles.get(name.value)
             if profile is not None:
                 found.append(profile)
-            elif not self._known.unread.hides(Kind.PROFILE, name.value):
+            elif not self._known.unread.hides(StatementKind.PROFILE, name.value):
                 suggestion = did_you_mean(name.value, self._known.profiles)
                 self._reporter.error(f"there is no profile {name.value!r}.{suggestion}", name.span)
         return found
@@ -122,7 +122,7 @@ class RuleChecker:
         wanted = {(each.domain, each.name) for each in page_classes}
         fitting = [s.source_id for s in self._known.sources.values() if (s.domain, s.page_class) in wanted]
         if not rule.sources:
-            if not fitting and page_classes and not self._known.unread.hides_any(Kind.SOURCE):
+            if not fitting and page_classes and not self._known.unread.hides_any(StatementKind.SOURCE):
                 classes = " or ".join(dict.fromkeys(each.name for each in page_classes))
                 message = f"the notification {rule.name.value!r} has no source of class {classes} yet"
                 self._reporter.warn(message, rule.name.span)
@@ -135,7 +135,7 @@ class RuleChecker:
     def _check_named_source(self, name: Located[str], fitting: Sequence[str], wanted: set[tuple[str, str]]) -> None:
         source = self._known.sources.get(name.value)
         if source is None:
-            if not self._known.unread.hides(Kind.SOURCE, name.value):
+            if not self._known.unread.hides(StatementKind.SOURCE, name.value):
                 suggestion = did_you_mean(name.value, self._known.sources)
                 self._reporter.error(f"there is no source {name.value!r}.{suggestion}", name.span)
         elif name.value not in fitting and wanted:

@@ -11,7 +11,7 @@ from proxyd.core.language.nodes import SourceText
 from proxyd.errors import RuleSyntaxError
 
 
-class Shape(Enum):
+class TokenShape(Enum):
     """What a raw token looks like; what it means is the parser's business."""
 
     WORD = "word"
@@ -29,7 +29,7 @@ class RawToken:
     ``broken`` marks one whose quote is not closed: that is reported already, and its value means nothing.
     """
 
-    shape: Shape
+    shape: TokenShape
     value: str
     start: int
     stop: int
@@ -94,7 +94,7 @@ class _Scanner:
             assert match is not None
             position = self._take(match)
         end = self._place(len(self._text))
-        self._tokens.append(RawToken(Shape.END, "", end, end))
+        self._tokens.append(RawToken(TokenShape.END, "", end, end))
         return Scan(tuple(self._tokens), tuple(self._comments), tuple(self._errors[:_MAX_ERRORS]))
 
     def _take(self, match: re.Match[str]) -> int:
@@ -107,17 +107,17 @@ class _Scanner:
             self._error("this comment is not closed: expected '*/'", start, stop)
             return len(self._text)
         elif kind in ("TEXT", "QUOTED"):
-            return self._take_quoted(Shape[kind], start, stop)
+            return self._take_quoted(TokenShape[kind], start, stop)
         elif kind == "strange":
             return self._skip_strange(start)
         elif kind == "bad_number" or (kind == "NUMBER" and not _is_small(match[0])):
             self._error(f"{_short(match[0])} is not a number this language can hold{_meant(match[0])}", start, stop)
-            self._keep(Shape.NUMBER, "1", start, stop)
+            self._keep(TokenShape.NUMBER, "1", start, stop)
         elif kind != "space":
-            self._keep(Shape[kind], match[0], start, stop)
+            self._keep(TokenShape[kind], match[0], start, stop)
         return stop
 
-    def _take_quoted(self, shape: Shape, start: int, stop: int) -> int:
+    def _take_quoted(self, shape: TokenShape, start: int, stop: int) -> int:
         mark = self._text[start]
         closed = stop - start >= 2 and self._text[stop - 1] == mark and _is_closed(self._text[start:stop], mark)
         heading = _HEADING.search(self._text, start + 1, stop)
@@ -140,7 +140,7 @@ class _Scanner:
         self._error(f"{_short(self._text[start:stop])} has no meaning here", start, stop)
         return stop
 
-    def _keep(self, shape: Shape, value: str, start: int, stop: int) -> None:
+    def _keep(self, shape: TokenShape, value: str, start: int, stop: int) -> None:
         self._tokens.append(RawToken(shape, value, self._place(start), self._last(stop)))
 
     def _last(self, stop: int) -> int:

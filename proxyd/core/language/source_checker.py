@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from proxyd.core.language.check_context import Reporter
 from proxyd.core.language.classes import ClassIndex
-from proxyd.core.language.nodes import CreateProfile, CreateSource, Kind, Located, Unread
+from proxyd.core.language.nodes import CreateProfile, CreateSource, Located, StatementKind, Unread
 from proxyd.core.language.value_reader import Values
 from proxyd.core.language.words import did_you_mean
 from proxyd.core.model.profile import Auth, Delivery, MailDelivery, Politeness, Profile, Source, WebhookDelivery
@@ -81,7 +81,7 @@ def check_profile(
     for kind, names in (("DOMAIN", statement.domains), ("USER", statement.users)):
         report_repeated(kind, names, reporter)
     for domain in statement.domains:
-        if domain.value not in domains and not unread.hides(Kind.DOMAIN, domain.value):
+        if domain.value not in domains and not unread.hides(StatementKind.DOMAIN, domain.value):
             suggestion = did_you_mean(domain.value, domains)
             reporter.error(f"there is no domain {domain.value!r}.{suggestion}", domain.span)
     check_deliveries(statement.deliveries, reporter, values)

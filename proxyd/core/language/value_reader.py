@@ -12,7 +12,7 @@ from zoneinfo import available_timezones
 
 from proxyd.core.language.check_context import CheckSettings, Reporter
 from proxyd.core.language.words import did_you_mean
-from proxyd.core.model.expression import Duration, Span, Unit
+from proxyd.core.model.expression import Duration, TextSpan, Unit
 from proxyd.core.model.profile import SecretRef
 
 MAX_YEARS = 100
@@ -116,24 +116,24 @@ class Values:
         self._reporter = reporter
         self._settings = settings
 
-    def url(self, url: str, span: Span) -> None:
+    def url(self, url: str, span: TextSpan) -> None:
         """Report an address that is not an absolute http or https one, or that holds credentials."""
         problem = _url_problem(url)
         if problem:
             self._reporter.error(f"{problem}: expected an address such as 'https://example.org/feed'", span)
 
-    def websub(self, span: Span) -> None:
+    def websub(self, span: TextSpan) -> None:
         """Warn of WEBSUB ON where no hub can reach the daemon."""
         if not self._settings.can_subscribe:
             self._reporter.warn("WEBSUB ON has no effect while the setting public_url is empty", span)
 
-    def zone(self, zone: str, span: Span) -> None:
+    def zone(self, zone: str, span: TextSpan) -> None:
         """Report a name that is not an IANA time zone."""
         if zone not in _zones():
             suggestion = did_you_mean(zone, sorted(_zones()))
             self._reporter.error(f"{zone!r} is not a time zone.{suggestion}", span)
 
-    def secret(self, secret: SecretRef, span: Span) -> None:
+    def secret(self, secret: SecretRef, span: TextSpan) -> None:
         """Report an environment name outside the prefix, and a file name that is a path."""
         prefix = self._settings.secret_env_prefix
         if secret.kind == "file":
@@ -146,17 +146,17 @@ class Values:
             message = f"the name of a secret must start with {prefix!r}; found {secret.name!r}"
             self._reporter.error(message, span)
 
-    def mail(self, address: str, span: Span) -> None:
+    def mail(self, address: str, span: TextSpan) -> None:
         """Report a text that is not a mail address."""
         if _MAIL.fullmatch(address) is None:
             self._reporter.error(f"{address!r} is not a mail address", span)
 
-    def can_mail(self, span: Span) -> None:
+    def can_mail(self, span: TextSpan) -> None:
         """Warn of DELIVERY MAIL where nothing takes mail."""
         if not self._settings.can_mail:
             self._reporter.warn("DELIVERY MAIL waits while the settings smtp and mail_from are empty", span)
 
-    def channel(self, url: str, span: Span) -> None:
+    def channel(self, url: str, span: TextSpan) -> None:
         """Report a text that is no address; warn of a scheme that nothing is sent to."""
         scheme, separator, _ = url.partition("://")
         if not separator:
@@ -167,7 +167,7 @@ class Values:
         elif not self._settings.has_channels:
             self._reporter.warn("nothing is sent to a CHANNEL while proxyd[apprise] is not installed", span)
 
-    def header(self, name: str, value: str, span: Span) -> None:
+    def header(self, name: str, value: str, span: TextSpan) -> None:
         """Report a header that cannot be sent, or that is not a rule's to set."""
         if _HEADER_NAME.fullmatch(name) is None:
             self._reporter.error(f"{name!r} is not a name of a header", span)
@@ -176,19 +176,19 @@ class Values:
         if any(ord(char) < 32 or ord(char) > 126 for char in value):
             self._reporter.error("the value of a header takes printable ASCII only", span)
 
-    def during(self, text: str, span: Span) -> None:
+    def during(self, text: str, span: TextSpan) -> None:
         """Report a text that names no part of the week."""
         if parse_during(text) is None:
             message = f"DURING takes days and hours such as 'Mon-Fri 09:00-18:00'; found {text!r}"
             self._reporter.error(message, span)
 
-    def durations(self, named: Iterable[tuple[str, Duration | None]], span: Span) -> None:
+    def durations(self, named: Iterable[tuple[str, Duration | None]], span: TextSpan) -> None:
         """Report lengths of time that are zero, endless or half a chronon."""
         for name, duration in named:
             if duration is not None:
                 self._duration(name, duration, span)
 
-    def _duration(self, name: str, duration: Duration, span: Span) -> None:
+    def _duration(self, name: str, duration: Duration, span: TextSpan) -> None:
         if duration.amount <= 0:
             self._reporter.error(f"{name} must be longer than 0", span)
         elif duration.in_seconds(chronon_s=self._settings.chronon_s) > MAX_YEARS * _YEAR_S:
@@ -196,7 +196,7 @@ class Values:
         elif duration.unit is Unit.CHRONONS and duration.amount % 1:
             self._reporter.error(f"{name} must be a whole number of chronons", span)
 
-    def at_least_one(self, name: str, count: int | None, span: Span) -> None:
+    def at_least_one(self, name: str, count: int | None, span: TextSpan) -> None:
         """Report a count below 1 or beyond a million."""
         if count is not None and not 1 <= count <= 1_000_000:
             self._reporter.error(f"{name} must lie between 1 and 1000000", span)

@@ -8,7 +8,7 @@ from functools import cache
 from lark import Lark
 from lark.lexer import PatternStr
 
-from proxyd.errors import NotFoundError, nearest
+from proxyd.errors import NotFoundError, suggest
 
 START_RULES = ("statement_head", "source_option", "profile_option", "clause", "select", "trigger")
 
@@ -143,7 +143,7 @@ def did_you_mean(written: str, known: Iterable[str]) -> str:
     >>> did_you_mean("Strng", ["String", "Integer"])
     ' Did you mean String?'
     """
-    close = nearest(written, known)
+    close = suggest(written, known)
     return f" Did you mean {close}?" if close is not None else ""
 
 

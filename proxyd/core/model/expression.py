@@ -14,14 +14,14 @@ from typing import TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TextSpan:
     """Characters ``start`` to ``stop`` (exclusive) of the text of a file."""
 
     start: int
     stop: int
 
 
-NO_SPAN = Span(0, 0)
+NO_SPAN = TextSpan(0, 0)
 
 
 class Unit(Enum):
@@ -73,7 +73,7 @@ class Literal:
     """A number, a text, TRUE, FALSE or NULL."""
 
     value: str | int | Decimal | bool | None
-    span: Span = field(default=NO_SPAN, compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Column:
 
     path: str
     qualifier: str | None = None
-    span: Span = field(default=NO_SPAN, compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Unary:
 
     operator: str
     operand: Expression
-    span: Span = field(default=NO_SPAN, compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Binary:
     operator: str
     left: Expression
     right: Expression
-    span: Span = field(default=NO_SPAN, compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Like:
     pattern: Expression
     escape: str | None = None
     negated: bool = False
-    span: Span = field(default=NO_SPAN, compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class InList:
     operand: Expression
     options: tuple[Expression, ...]
     negated: bool = False
-    span: Span = field(default=NO_SPAN, compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Between:
     low: Expression
     high: Expression
     negated: bool = False
-    span: Span = field(default=NO_SPAN, compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class IsNull:
 
     operand: Expression
     negated: bool = False
-    span: Span = field(default=NO_SPAN, compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class Call:
 
     function: str
     arguments: tuple[Expression, ...]
-    span: Span = field(default=NO_SPAN, compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Aggregate:
     where: Expression | None = None
     over: Duration | None = None
     across: bool = False
-    span: Span = field(default=NO_SPAN, compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 Expression: TypeAlias = Literal | Column | Unary | Binary | Like | InList | Between | IsNull | Call | Aggregate
@@ -182,7 +182,7 @@ class ClassName:
 
     name: str
     domain: str | None = None
-    span: Span = field(default=NO_SPAN, compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class FromClass:
     over: Duration | None = None
     on: Expression | None = None
     left_join: bool = False
-    span: Span = field(default=NO_SPAN, compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ class Select:
     having: Expression | None = None
     order_by: tuple[OrderTerm, ...] = ()
     limit: int | None = None
-    span: Span = field(default=NO_SPAN, compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 def children(expression: Expression) -> Iterator[Expression]:

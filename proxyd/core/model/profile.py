@@ -9,7 +9,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import ClassVar, TypeAlias
 
-from proxyd.core.model.expression import NO_SPAN, ClassName, Duration, Expression, Select, Span
+from proxyd.core.model.expression import NO_SPAN, ClassName, Duration, Expression, Select, TextSpan
 from proxyd.core.model.item import EventKind
 
 _ATTRIBUTE = re.compile(r"(.*?)::attr\(\s*([A-Za-z][\w:.-]*)\s*\)\s*", re.DOTALL)
@@ -170,7 +170,7 @@ class Trigger:
     kind: EventKind
     page_class: ClassName
     condition: Expression | None = None
-    span: Span = field(default=NO_SPAN, compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
 class UtilityKind(Enum):

@@ -6,16 +6,16 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
-Parts: TypeAlias = Generator[None, None, T]
+Chunked: TypeAlias = Generator[None, None, T]
 """Work that yields between its parts and returns what it made."""
 
 PART = 200  # sources: a millisecond or two
 
 
-def parted(items: Sequence[T], size: int = PART) -> Iterator[Sequence[T]]:
+def chunks(items: Sequence[T], size: int = PART) -> Iterator[Sequence[T]]:
     """Return runs of ``size`` items.
 
-    >>> list(parted("abcde", 2))
+    >>> list(chunks("abcde", 2))
     ['ab', 'cd', 'e']
     """
     return (items[begin : begin + size] for begin in range(0, len(items), size))
@@ -24,7 +24,7 @@ def parted(items: Sequence[T], size: int = PART) -> Iterator[Sequence[T]]:
 class Steps(Generic[T]):
     """Goes through work part by part; ``made`` is what it returned, there once all parts are done.
 
-    >>> def work() -> Parts[int]:
+    >>> def work() -> Chunked[int]:
     ...     yield
     ...     return 3
     >>> steps = Steps(work())
@@ -34,20 +34,20 @@ class Steps(Generic[T]):
 
     made: T
 
-    def __init__(self, work: Parts[T]) -> None:
+    def __init__(self, work: Chunked[T]) -> None:
         self._work = work
 
     def __iter__(self) -> Iterator[None]:
         self.made = yield from self._work
 
 
-def whole(work: Parts[T]) -> T:
+def run_all(work: Chunked[T]) -> T:
     """Do all parts at once and return what they made.
 
-    >>> def work() -> Parts[int]:
+    >>> def work() -> Chunked[int]:
     ...     yield
     ...     return 3
-    >>> whole(work())
+    >>> run_all(work())
     3
     """
     steps = Steps(work)

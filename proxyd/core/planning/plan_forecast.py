@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.model.schedule import Constraint, ExecutionInterval
-from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 
@@ -29,12 +29,12 @@ class Unmet:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class IntervalForecast:
     """The intervals that rules expect in an epoch, the probes planned for them, and those that are not met.
 
     Examples
     --------
-    >>> Outlook(Epoch(0, 60), (), (), ()).unmet
+    >>> IntervalForecast(Epoch(0, 60), (), (), ()).unmet
     ()
     """
 
@@ -45,7 +45,7 @@ class Outlook:
 
 
 @dataclass(frozen=True, eq=False)
-class Ahead:
+class PlanForecast:
     """The pages of which intervals are expected in an epoch, copied, so that the epoch can be played elsewhere.
 
     Examples
@@ -53,7 +53,7 @@ class Ahead:
     >>> from proxyd.core.model.chronon import ChrononGrid
     >>> from proxyd.core.model.budget import Budget
     >>> from proxyd.core.planning.planner_settings import PlannerSettings
-    >>> Ahead.of(Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0))), Epoch(0, 60)).outlook().intervals
+    >>> PlanForecast.of(Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0))), Epoch(0, 60)).forecast().intervals
     ()
     """
 
@@ -62,7 +62,7 @@ class Ahead:
     part: Planner
 
     @classmethod
-    def of(cls, planner: Planner, epoch: Epoch) -> Ahead:
+    def of(cls, planner: Planner, epoch: Epoch) -> PlanForecast:
         """Return them; of fixed probes only where there are intervals too, for detection comes after both."""
         pages = [page for page in planner.pages.values() if page.demands.intervals or page.demands.fixed]
         intervals = [
@@ -73,7 +73,7 @@ class Ahead:
         ]
         return cls(epoch, tuple(intervals), planner.part(page.source_id for page in pages if intervals))
 
-    def outlook(self) -> Outlook:
+    def forecast(self) -> IntervalForecast:
         """Play the epoch, once: each interval is met by any probe that falls into it, or has what held it back."""
         watch = _Watch(self.intervals)
         probes: list[PlannedProbe] = []
@@ -81,10 +81,10 @@ class Ahead:
             watch.take(self.part, now, chosen)
             probes += chosen
         watch.pass_by(self.part, self.epoch.stop)
-        return Outlook(self.epoch, self.intervals, tuple(probes), tuple(watch.unmet))
+        return IntervalForecast(self.epoch, self.intervals, tuple(probes), tuple(watch.unmet))
 
 
-def outlook(planner: Planner, epoch: Epoch) -> Outlook:
+def forecast_intervals(planner: Planner, epoch: Epoch) -> IntervalForecast:
     """Return what becomes of the intervals that end in an epoch, if the sources' rates stay as they are.
 
     Examples
@@ -92,10 +92,10 @@ def outlook(planner: Planner, epoch: Epoch) -> Outlook:
     >>> from proxyd.core.model.chronon import ChrononGrid
     >>> from proxyd.core.model.budget import Budget
     >>> from proxyd.core.planning.planner_settings import PlannerSettings
-    >>> outlook(Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0))), Epoch(0, 60)).intervals
+    >>> forecast_intervals(Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0))), Epoch(0, 60)).intervals
     ()
     """
-    return Ahead.of(planner, epoch).outlook()
+    return PlanForecast.of(planner, epoch).forecast()
 
 
 class _Watch:
@@ -128,7 +128,7 @@ class _Watch:
 
     def _constraint(self, planner: Planner, interval: ExecutionInterval) -> str:
         """Return what held the page back last in the interval; where it was never due, what forbids a start."""
-        page: Page = planner.pages[interval.source_id]
+        page: PlannedSource = planner.pages[interval.source_id]
         deadline = interval.deadline or interval.start
         held_at, constraint = self._held.get(page.source_id, (interval.start - 1, ""))
         if held_at >= interval.start:

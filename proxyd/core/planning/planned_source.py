@@ -13,7 +13,7 @@ from proxyd.core.politeness import ProbeLog
 
 
 @dataclass(slots=True)
-class Page:
+class PlannedSource:
     """A source as the planner sees it.
 
     Parameters
@@ -39,7 +39,7 @@ class Page:
     Examples
     --------
     >>> from proxyd.core.politeness import PolitenessBudget
-    >>> page = Page("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
+    >>> page = PlannedSource("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
     >>> page.log.record(100.0)
     >>> page.allowed_s(), str(page.blocked_by(120.0))
     (160.0, 'source politeness')
@@ -66,7 +66,7 @@ class Page:
         """What a delay costs the rules that want a probe when it is worth its price; 0 where there is none."""
         return self.demands.weight if self.demands.is_priced else 0.0
 
-    def copy(self) -> Page:
+    def copy(self) -> PlannedSource:
         """Return a page that changes by itself; what only detects asks for nothing that changes."""
         demands = self.demands if self.demands.only_detects else deepcopy(self.demands)
         log = ProbeLog(self.log.budget, list(self.log.starts_s))

@@ -15,14 +15,14 @@ import numpy as np
 from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.model.schedule import Constraint, Probe, Reason
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.chunks import parted
-from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.chunks import chunks
+from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.queue.candidates import LOOKAHEAD_CHRONONS, Candidate, Candidates
-from proxyd.core.planning.queue.due_times import Dues
-from proxyd.core.planning.queue.probe_slots import Pace, PlannedProbe
-from proxyd.core.planning.queue.ready_queue import Floats, Ints, Waiting
-from proxyd.core.planning.queue.wake_queue import Sleeping
+from proxyd.core.planning.queue.due_times import DueTimes
+from proxyd.core.planning.queue.probe_slots import PlannedProbe, SlotAllocator
+from proxyd.core.planning.queue.ready_queue import Floats, Ints, ReadyQueue
+from proxyd.core.planning.queue.wake_queue import WakeQueue
 from proxyd.core.politeness import HostBudgets
 
 _MOST_COPIED = 4000
@@ -50,24 +50,24 @@ class Planner:
     >>> from proxyd.core.planning.policies.demand import Demands
     >>> planner = Planner(PlannerSettings(grid=ChrononGrid(10.0), budget=Budget(1.0)))
     >>> log = ProbeLog(PolitenessBudget(60.0))
-    >>> planner.put(Page("a", "example.org", log, Demands(detecting=["r"]), rate_per_s=0.01), now=0)
+    >>> planner.put(PlannedSource("a", "example.org", log, Demands(detecting=["r"]), rate_per_s=0.01), now=0)
     >>> [(planned.probe.source_id, planned.probe.reason.value) for planned in planner.choose(0)]
     [('a', 'first contact')]
     """
 
     def __init__(self, settings: PlannerSettings) -> None:
         self.settings = settings
-        self.pages: dict[str, Page] = {}
+        self.pages: dict[str, PlannedSource] = {}
         self.hosts = HostBudgets(settings.host_budget)
         self._blocked_s: dict[str, float] = {}
         self._in_flight: dict[str, Chronon] = {}
         self.held_back: list[tuple[str, Constraint]] = []
         self.passed_over = 0
         self.limit = Constraint.BUDGET
-        self._sleeping = Sleeping()
+        self._sleeping = WakeQueue()
         self._awake: set[str] = set()
-        self._unseen, self._due = Waiting(), Waiting()
-        self._dues = Dues(settings)
+        self._unseen, self._due = ReadyQueue(), ReadyQueue()
+        self._dues = DueTimes(settings)
         self._candidates = Candidates(settings, self._dues)
         self._coming: WeekPlan | None = None
 
@@ -82,17 +82,17 @@ class Planner:
         self._dues.week, self._coming = week, None
         self._due.renumber(week)
 
-    def sleep(self, page: Page, wake: Chronon) -> None:
+    def sleep(self, page: PlannedSource, wake: Chronon) -> None:
         """Let a page be no candidate until ``wake``."""
         self._rest(page.source_id)
         self._sleeping.put(page, wake)
 
-    def in_parts(self) -> Iterator[list[Page]]:
+    def in_parts(self) -> Iterator[list[PlannedSource]]:
         """Yield all pages in parts, but for those that are put or removed meanwhile."""
-        for names in parted(tuple(self.pages)):
+        for names in chunks(tuple(self.pages)):
             yield [page for name in names if (page := self.pages.get(name)) is not None]
 
-    def put(self, page: Page, now: Chronon) -> None:
+    def put(self, page: PlannedSource, now: Chronon) -> None:
         """Add or replace a page."""
         self.remove(page.source_id)
         self.pages[page.source_id] = page
@@ -190,7 +190,7 @@ class Planner:
         stop_s = self.settings.grid.start_s(now + 1)
         capacity = self.settings.capacity(now)
         self.limit = Constraint.OVERLOAD if most < capacity else Constraint.BUDGET
-        pace = Pace(start_s, stop_s - start_s, int(min(capacity, most)))
+        pace = SlotAllocator(start_s, stop_s - start_s, int(min(capacity, most)))
         chosen: list[PlannedProbe] = []
         hard = sorted(self._wanted(now), key=attrgetter("rank"))
         waiting = self._waiting(now, pace)
@@ -322,11 +322,11 @@ class Planner:
         wake = self._sleeping.next_wake
         return now + 10**9 if wake is None else wake
 
-    def earliest_s(self, page: Page) -> float:
+    def earliest_s(self, page: PlannedSource) -> float:
         """Return the earliest start that the page and its host allow, in unix seconds."""
         return max(page.allowed_s(), self.hosts.earliest_s(page.host), self._blocked_until_s(page))
 
-    def blocked_by(self, page: Page, now_s: float) -> Constraint | None:
+    def blocked_by(self, page: PlannedSource, now_s: float) -> Constraint | None:
         """Return the constraint that forbids a start of the page at ``now_s``."""
         if (own := page.blocked_by(now_s)) is not None:
             return own
@@ -349,13 +349,13 @@ class Planner:
             else:
                 self._awake.add(page.source_id)
 
-    def _wait(self, page: Page) -> None:
+    def _wait(self, page: PlannedSource) -> None:
         """Let a page wait for room, and wake again where items are to be saved from sliding off its feed."""
         self._due.put(page, self.week)
         if (overflow_s := self._dues.overflow_s(page)) < inf:
             self._sleeping.put(page, self.settings.grid.chronon_at(overflow_s))
 
-    def _wake(self, page: Page, now: Chronon) -> Chronon:
+    def _wake(self, page: PlannedSource, now: Chronon) -> Chronon:
         """Return the first chronon at which the page could be a candidate."""
         if not page.demands:
             return now + 10**9
@@ -382,7 +382,7 @@ class Planner:
         """What a probe for detection must save, in item-seconds."""
         return self._dues.price_item_s
 
-    def _waiting(self, now: Chronon, pace: Pace) -> Iterator[Candidate]:
+    def _waiting(self, now: Chronon, pace: SlotAllocator) -> Iterator[Candidate]:
         """Yield those that wait for room alone while there is any: first contacts, then detection by its gain."""
         for _, page in self._unseen.best(self._unseen.soonest):
             if not pace.has_room:
@@ -409,10 +409,10 @@ class Planner:
             self._candidates.spend_on((p for s, p in self.pages.items() if s not in self._in_flight), ranked, now)
         return ranked.values()
 
-    def _is_pushed(self, page: Page, now: Chronon) -> bool:
+    def _is_pushed(self, page: PlannedSource, now: Chronon) -> bool:
         return page.is_pushed(self.settings.grid.start_s(now))
 
-    def _blocked_until_s(self, page: Page) -> float:
+    def _blocked_until_s(self, page: PlannedSource) -> float:
         return self._blocked_s.get(page.throttle_scope or page.host, -inf)
 
     def _take(self, candidate: Candidate, now: Chronon, at_s: float) -> PlannedProbe:
@@ -425,7 +425,7 @@ class Planner:
         probe = Probe(page.source_id, now, reason, candidate.rule, page.rate_per_s * 86400.0)
         return PlannedProbe(probe, at_s)
 
-    def _postpone(self, page: Page, constraint: Constraint) -> None:
+    def _postpone(self, page: PlannedSource, constraint: Constraint) -> None:
         self.held_back.append((page.source_id, constraint))
         page.postponed[constraint] = page.postponed.get(constraint, 0) + 1
         self._unseen.looked_at(page.source_id, self.limit)

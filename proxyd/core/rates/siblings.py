@@ -33,12 +33,12 @@ Siblings: TypeAlias = Mapping[str, tuple[tuple[str, float], ...]]
 """By source its siblings, each with the probability that it changed too, beyond chance."""
 
 
-class Changes:
+class RecentChanges:
     """Which sources changed when, the newest changes of all.
 
     Examples
     --------
-    >>> changes = Changes()
+    >>> changes = RecentChanges()
     >>> for time_s in (0.0, 5e4, 1.7e5, 3.3e5, 3.9e5, 7e5):
     ...     changes.saw("a", [time_s])
     ...     changes.saw("b", [time_s + 60.0])

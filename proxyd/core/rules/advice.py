@@ -14,7 +14,7 @@ from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.capture.capacity import Capacity
 from proxyd.core.planning.capture.earliest_deadline import edf
 from proxyd.core.planning.capture.pareto import epsilon_cover, pareto
-from proxyd.core.planning.plan_forecast import Outlook
+from proxyd.core.planning.plan_forecast import IntervalForecast
 from proxyd.core.planning.planner_settings import PlannerSettings
 
 _FACTORS = 2.0 ** np.arange(-4, 5)
@@ -69,7 +69,7 @@ class Advice:
     needed_per_s: float | None
 
 
-def advise(settings: PlannerSettings, week: WeekPlan | None, coming: Outlook) -> Advice:
+def advise(settings: PlannerSettings, week: WeekPlan | None, coming: IntervalForecast) -> Advice:
     """Return what other budgets would buy; it may take some seconds for a large fleet.
 
     Parameters
@@ -97,7 +97,7 @@ def advise(settings: PlannerSettings, week: WeekPlan | None, coming: Outlook) ->
     )
 
 
-def outlook_of_rules(coming: Outlook) -> tuple[RuleOutlook, ...]:
+def outlook_of_rules(coming: IntervalForecast) -> tuple[RuleOutlook, ...]:
     """Return what becomes of each rule's intervals, by name."""
     asked = Counter(interval.rule for interval in coming.intervals)
     unmet: dict[str, Counter[str]] = {rule: Counter() for rule in asked}
@@ -106,14 +106,14 @@ def outlook_of_rules(coming: Outlook) -> tuple[RuleOutlook, ...]:
     return tuple(RuleOutlook(rule, asked[rule], dict(unmet[rule])) for rule in sorted(asked))
 
 
-def _front(coming: Outlook, capacity: Capacity, grid: ChrononGrid) -> tuple[tuple[int, float], ...]:
+def _front(coming: IntervalForecast, capacity: Capacity, grid: ChrononGrid) -> tuple[tuple[int, float], ...]:
     """Return some points of the Pareto set, the last among them: intervals captured, and their least mean delay."""
     front = pareto(coming.intervals, capacity)
     points = dict.fromkeys([*epsilon_cover(front, _FINE), *front.points[-1:]])
     return tuple((captured, delay * grid.length_s / captured) for captured, delay in points if captured)
 
 
-def _needed_per_s(coming: Outlook, capacity: Capacity, grid: ChrononGrid) -> float | None:
+def _needed_per_s(coming: IntervalForecast, capacity: Capacity, grid: ChrononGrid) -> float | None:
     """Return about the least multiple of the budget at which all intervals are captured, found by bisection."""
     low, high, wanted = 0.0, _MOST_TIMES, len(coming.intervals)
 

@@ -10,15 +10,15 @@ from proxyd.core.rules.state import StreamState
 
 
 @dataclass(frozen=True, slots=True)
-class Fates:
+class CaptureCounts:
     """Captured and missed execution intervals, and the utility ``gained``, of 1 for each of them.
 
     Examples
     --------
-    >>> both = Fates(captured=1, gained=1.0) + Fates(missed=1, gained=0.5)
+    >>> both = CaptureCounts(captured=1, gained=1.0) + CaptureCounts(missed=1, gained=0.5)
     >>> both.completeness, both.utility
     (0.5, 0.75)
-    >>> Fates().completeness is None
+    >>> CaptureCounts().completeness is None
     True
     """
 
@@ -26,11 +26,11 @@ class Fates:
     missed: int = 0
     gained: float = 0.0
 
-    def __add__(self, other: Fates) -> Fates:
-        return Fates(self.captured + other.captured, self.missed + other.missed, self.gained + other.gained)
+    def __add__(self, other: CaptureCounts) -> CaptureCounts:
+        return CaptureCounts(self.captured + other.captured, self.missed + other.missed, self.gained + other.gained)
 
-    def __sub__(self, other: Fates) -> Fates:
-        return Fates(self.captured - other.captured, self.missed - other.missed, self.gained - other.gained)
+    def __sub__(self, other: CaptureCounts) -> CaptureCounts:
+        return CaptureCounts(self.captured - other.captured, self.missed - other.missed, self.gained - other.gained)
 
     @property
     def completeness(self) -> float | None:
@@ -47,20 +47,20 @@ class Fates:
         return self.captured + self.missed
 
 
-NO_FATES = Fates()
+NO_CAPTURES = CaptureCounts()
 
 
-class KeptStreams(UserDict[tuple[str, str], StreamState]):
+class StreamTable(UserDict[tuple[str, str], StreamState]):
     """Streams by rule and source, with the fates of each rule added up as they change.
 
     Examples
     --------
-    >>> streams = KeptStreams()
+    >>> streams = StreamTable()
     >>> for captured in (1, 2):
     ...     streams["r", "a"] = StreamState("r", "a", (), captured=captured)
     >>> streams["r", "b"] = StreamState("r", "b", (), missed=1)
     >>> streams.fates_of(["r"])
-    Fates(captured=2, missed=1, gained=0.0)
+    CaptureCounts(captured=2, missed=1, gained=0.0)
     >>> del streams["r", "b"]
     >>> streams.fates_of(["r", "unknown"]).missed
     0
@@ -75,22 +75,22 @@ class KeptStreams(UserDict[tuple[str, str], StreamState]):
             total[0] += each.captured
             total[1] += each.missed
             total[2] += each.utility
-        self._fates = {rule: Fates(int(total[0]), int(total[1]), total[2]) for rule, total in sums.items()}
+        self._fates = {rule: CaptureCounts(int(total[0]), int(total[1]), total[2]) for rule, total in sums.items()}
 
     def __setitem__(self, key: tuple[str, str], stream: StreamState) -> None:
         """Keep a stream as the newest."""
-        change = _fates(stream) - (_fates(self.data[key]) if key in self.data else NO_FATES)
-        self._fates[key[0]] = self._fates.get(key[0], NO_FATES) + change
+        change = _fates(stream) - (_fates(self.data[key]) if key in self.data else NO_CAPTURES)
+        self._fates[key[0]] = self._fates.get(key[0], NO_CAPTURES) + change
         self.data[key] = stream
 
     def __delitem__(self, key: tuple[str, str]) -> None:
         """Forget a stream."""
         self._fates[key[0]] -= _fates(self.data.pop(key))
 
-    def fates_of(self, rules: Iterable[str]) -> Fates:
+    def fates_of(self, rules: Iterable[str]) -> CaptureCounts:
         """Return what became of the execution intervals of some rules."""
-        return sum((self._fates.get(rule, NO_FATES) for rule in rules), NO_FATES)
+        return sum((self._fates.get(rule, NO_CAPTURES) for rule in rules), NO_CAPTURES)
 
 
-def _fates(stream: StreamState) -> Fates:
-    return Fates(stream.captured, stream.missed, stream.utility)
+def _fates(stream: StreamState) -> CaptureCounts:
+    return CaptureCounts(stream.captured, stream.missed, stream.utility)

@@ -18,24 +18,24 @@ import numpy as np
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import Declaration, Source
-from proxyd.core.planning.allocation.plan_switch import adopting
+from proxyd.core.planning.allocation.plan_switch import switch_plan
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.chunks import Parts, whole
-from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.chunks import Chunked, run_all
+from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.policies.demand import Demands
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.politeness import Connectivity, PolitenessBudget, ProbeLog, Throttles
 from proxyd.core.rates.week_counts import WeekCounts
-from proxyd.core.rules.capture_counts import Fates, KeptStreams
+from proxyd.core.rules.capture_counts import CaptureCounts, StreamTable
 from proxyd.core.rules.compiled import NOTHING_COMPILED, Compiled
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.demands import demands_of, politeness_of
 from proxyd.core.rules.engine import (
-    NOTHING_KNOWN,
-    Known,
+    NO_CONTEXT,
     Observation,
     PageContext,
+    StoredContext,
     accounted,
     history_needed,
     needed,
@@ -51,7 +51,7 @@ from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.payload import History, notice
 from proxyd.core.rules.stages.redirects import MISSING, moved_url, validators
 from proxyd.core.rules.stages.streams import Backlog, advance, counted, counts, recalled
-from proxyd.core.rules.state import Needed, SourceState, StoredEvent, StreamState
+from proxyd.core.rules.state import SourceState, StoredEvent, StoreQuery, StreamState
 from proxyd.core.rules.subscriptions import Hubs, Subscription, refused
 
 
@@ -64,7 +64,7 @@ class Decider:
         self.estimates = Estimates(settings.prior_mean_per_s, settings.cycle)
         self._throttles = Throttles()
         self.connection = Connectivity()
-        self.streams = KeptStreams()
+        self.streams = StreamTable()
         self.hubs = Hubs()
         self.captures = Captures(settings.grid)
         self.planner = Planner(settings.planner)
@@ -93,7 +93,7 @@ class Decider:
 
         ``changes`` holds sources and when each had an item, oldest first.
         """
-        self.streams = KeptStreams(streams.values())
+        self.streams = StreamTable(streams.values())
         self.captures = Captures(self.settings.grid, joint)
         self.hubs = Hubs(subscriptions)
         self.estimates.restore(states, weeks, changes)
@@ -112,7 +112,7 @@ class Decider:
         """
         previous, grid = self.compiled, self.settings.grid
         self.compiled = compiled = Compiled.of(declaration, accepted, declared, chronon_s=grid.length_s)
-        self.streams = KeptStreams(
+        self.streams = StreamTable(
             compiled.programs[name].opened(stream)
             for (name, _), stream in self.streams.items()
             if compiled.continues(name, previous) and compiled.programs[name].fits(stream)
@@ -202,7 +202,7 @@ class Decider:
             moved_url=moved_url(state, source),
         )
 
-    def needed(self, outcome: ProbeOutcome) -> Needed | None:
+    def needed(self, outcome: ProbeOutcome) -> StoreQuery | None:
         """Return which stored items ``observe`` needs to be told of, ``None`` where none."""
         source = self.compiled.sources.get(outcome.source_id)
         if source is None:
@@ -213,7 +213,7 @@ class Decider:
         return needed(self._context(source), outcome, completes=completes)
 
     def observe(
-        self, outcome: ProbeOutcome, known: Known = NOTHING_KNOWN, *, reading: str | None = None
+        self, outcome: ProbeOutcome, known: StoredContext = NO_CONTEXT, *, reading: str | None = None
     ) -> Observation | None:
         """Return what an outcome changes and take it in.
 
@@ -265,7 +265,7 @@ class Decider:
             for sibling, items in self.estimates.siblings_that_may_have_changed(source_id, newest_s, now_s):
                 self.planner.hint(sibling, items, since_s=newest_s, now_s=now_s)
 
-    def _take_in(self, page: Page, outcome: ProbeOutcome, observation: Observation) -> None:
+    def _take_in(self, page: PlannedSource, outcome: ProbeOutcome, observation: Observation) -> None:
         page.pushed_until_s = self.hubs.pushes_until_s(page.source_id)
         page.not_before_s = observation.state.not_before_s
         page.fresh_until_s = observation.state.fresh_until_s
@@ -285,9 +285,9 @@ class Decider:
 
     def fleet(self, now_s: float) -> Fleet:
         """Return the sources that a plan of the week is for, as they stand; it is made beside the event loop."""
-        return whole(self.snapshot(now_s))
+        return run_all(self.snapshot(now_s))
 
-    def snapshot(self, now_s: float) -> Parts[Fleet]:
+    def snapshot(self, now_s: float) -> Chunked[Fleet]:
         """Gather the fleet in parts; a page that changes after its part is followed up when the plan is taken over."""
         taken = Snapshot(self.estimates, self.planner.hosts, now_s, self.settings.grid.length_s)
         for number, pages in enumerate(self.planner.in_parts()):
@@ -298,22 +298,22 @@ class Decider:
 
     def adopt(self, week: WeekPlan, now_s: float) -> None:
         """Detect by a plan of the week from now on; what was probed while it was made is planned anew."""
-        whole(self.adopting(week, now_s))
+        run_all(self.switch_plan(week, now_s))
 
-    def adopting(self, week: WeekPlan, now_s: float) -> Parts[None]:
+    def switch_plan(self, week: WeekPlan, now_s: float) -> Chunked[None]:
         """Do the same in parts."""
         self.estimates.siblings = week.siblings
-        return adopting(self.planner, week, self.settings.grid.chronon_at(now_s))
+        return switch_plan(self.planner, week, self.settings.grid.chronon_at(now_s))
 
     # -- intervals of several pages
 
-    def overdue(self, now_s: float) -> list[tuple[JointInterval, Needed]]:
+    def overdue(self, now_s: float) -> list[tuple[JointInterval, StoreQuery]]:
         """Return the intervals that end without some of their pages, and what it takes of the store to say so."""
         found = self.captures.overdue(now_s)
         programs = self.compiled.programs
         return [(each, history_needed([programs[each.rule]], each.event.source_id, now_s)) for each in found]
 
-    def give_up(self, interval: JointInterval, known: Known, now_s: float) -> Observation | None:
+    def give_up(self, interval: JointInterval, known: StoredContext, now_s: float) -> Observation | None:
         """Let such an interval end and return what there is to record, ``None`` where it changed meanwhile."""
         source_id = interval.event.source_id
         step = self.captures.give_up(interval, known.history, now_s)
@@ -361,7 +361,7 @@ class Decider:
             page.demands.once = self.captures.asked_once(page_id)
             self.planner.reschedule(page_id, self.settings.grid.chronon_at(now_s))
 
-    def fates(self, rules: Iterable[str]) -> Fates:
+    def fates(self, rules: Iterable[str]) -> CaptureCounts:
         """Return what became of the execution intervals of declared rules since their START."""
         return self.streams.fates_of(rules)
 
@@ -383,7 +383,7 @@ class Decider:
             page.pushed_until_s = self.hubs.pushes_until_s(page.source_id)
             self.planner.reschedule(page.source_id, self.settings.grid.chronon_at(now_s))
 
-    def _move(self, page: Page, state: SourceState) -> None:
+    def _move(self, page: PlannedSource, state: SourceState) -> None:
         """Count a source that moved for good to another host with that host's sources."""
         source = self.compiled.sources[page.source_id]
         page.host = _host(moved_url(state, source) or source.url)
@@ -429,7 +429,7 @@ class Decider:
         self.planner.forget_hosts(now_s)
         self._next_period_s = self.compiled.next_period_s(now_s)
 
-    def _page(self, source: Source, now_s: float) -> Page:
+    def _page(self, source: Source, now_s: float) -> PlannedSource:
         """Return the page of a source, with what the planner already knew of it."""
         old = self.planner.pages.get(source.source_id)
         state = self._state(source)
@@ -443,7 +443,7 @@ class Decider:
             self.planner.hosts.remember(host, state.last_start_s)
             if state.last_outcome == OutcomeKind.THROTTLED.value:
                 self.planner.block(scope, state.not_before_s)
-        return Page(
+        return PlannedSource(
             source_id=source.source_id,
             host=host,
             throttle_scope=scope,
@@ -478,13 +478,13 @@ class Decider:
     def _count(self, rule: str, source_id: str) -> int:
         return self.streams[rule, source_id].count
 
-    def _anchor(self, page: Page, now_s: float, *, anew: bool = False) -> None:
+    def _anchor(self, page: PlannedSource, now_s: float, *, anew: bool = False) -> None:
         """Lay intervals anew; but for ``anew`` only where one came and went, else a slow source's never comes."""
         for demand in page.demands.intervals:
             lay = demand.anchor if anew else demand.renew
             lay(now_s, rate_per_s=page.rate_per_s, count=self._count(demand.rule, page.source_id))
 
-    def _feed_back(self, page: Page, observation: Observation, now_s: float) -> None:
+    def _feed_back(self, page: PlannedSource, observation: Observation, now_s: float) -> None:
         fired = {record.rule for record in observation.intervals}
         for demand in page.demands.intervals:
             count = self._count(demand.rule, page.source_id)

@@ -22,20 +22,20 @@ from proxyd.core.rates.model_fit import SourceModel
 from proxyd.core.rates.rate_blend import Blend
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.stages.calibration import Account, Gap, predicted
-from proxyd.core.rules.stages.events import Discovery, Shape, View, discover, unchanged
+from proxyd.core.rules.stages.calibration import Calibration, Gap, predicted
+from proxyd.core.rules.stages.events import Discovery, DocumentView, Shape, discover, unchanged
 from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.payload import History, notice
 from proxyd.core.rules.stages.redirects import after_document, after_redirects, has_vanished, is_missing
 from proxyd.core.rules.stages.streams import Firing, advance
 from proxyd.core.rules.state import (
-    Changes,
-    HistoryNeeded,
+    HistoryQuery,
     IntervalRecord,
-    Needed,
     Notification,
     SourceState,
+    StateChanges,
     StoredEvent,
+    StoreQuery,
     StreamState,
 )
 from proxyd.core.rules.subscriptions import Subscription
@@ -117,7 +117,7 @@ class Observation:
     ended: tuple[str, ...] = ()
     evidence: Evidence | None = None
     week: WeekCounts | None = None
-    account: Account | None = None
+    account: Calibration | None = None
     lost_items: float = 0.0
     unfit_values: int = 0
     subscription: Subscription | None = None
@@ -132,17 +132,17 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class StoredContext:
     """What is stored and needed: items by id, and histories by rule and number of the table that reads them."""
 
     items: Mapping[str, Item] = field(default_factory=dict)
     history: History = field(default_factory=dict)
 
 
-NOTHING_KNOWN = Known()
+NO_CONTEXT = StoredContext()
 
 
-def needed(context: PageContext, outcome: ProbeOutcome, *, completes: bool = False) -> Needed | None:
+def needed(context: PageContext, outcome: ProbeOutcome, *, completes: bool = False) -> StoreQuery | None:
     """Return what it takes of the store to observe an outcome, ``None`` where it takes nothing.
 
     ``completes`` says that an interval of several pages waits for this one: then something may fire anyway.
@@ -160,21 +160,23 @@ def needed(context: PageContext, outcome: ProbeOutcome, *, completes: bool = Fal
     return histories if completes and histories.histories else None
 
 
-def history_needed(programs: Iterable[RuleProgram], source_id: str, now_s: float) -> Needed:
+def history_needed(programs: Iterable[RuleProgram], source_id: str, now_s: float) -> StoreQuery:
     """Return the histories that rules read when they fire on a page, and no items."""
-    return Needed((), fields=False, histories=tuple(_histories(programs, source_id, now_s)))
+    return StoreQuery((), fields=False, histories=tuple(_histories(programs, source_id, now_s)))
 
 
-def _histories(programs: Iterable[RuleProgram], source_id: str, now_s: float) -> Iterator[HistoryNeeded]:
+def _histories(programs: Iterable[RuleProgram], source_id: str, now_s: float) -> Iterator[HistoryQuery]:
     for program in programs:
         for position, table in enumerate(program.query.tables):
             if table.over_s is not None:
                 is_own = table.page_class == program.event_class and not program.trigger.counts_across
                 sources = (source_id,) if is_own else program.table_sources[position]
-                yield HistoryNeeded(program.rule.name, position, sources, now_s - table.over_s)
+                yield HistoryQuery(program.rule.name, position, sources, now_s - table.over_s)
 
 
-def observe(context: PageContext, outcome: ProbeOutcome, known: Known, *, rng: np.random.Generator) -> Observation:
+def observe(
+    context: PageContext, outcome: ProbeOutcome, known: StoredContext, *, rng: np.random.Generator
+) -> Observation:
     """Return what ``outcome`` changed; ``known`` holds what is ``needed``."""
     if _is_outdated(context, outcome):
         outcome = replace(outcome, kind=OutcomeKind.SAME_BODY, items=(), validators=NO_VALIDATORS, body_hash=None)
@@ -208,7 +210,9 @@ def observe(context: PageContext, outcome: ProbeOutcome, known: Known, *, rng: n
     return _with_events(context, seen, found.events, known) if found.events else seen
 
 
-def _with_events(context: PageContext, seen: Observation, events: tuple[StoredEvent, ...], known: Known) -> Observation:
+def _with_events(
+    context: PageContext, seen: Observation, events: tuple[StoredEvent, ...], known: StoredContext
+) -> Observation:
     """Return an observation with its events, and what they mean for the rules."""
     steps = [
         advance(
@@ -275,7 +279,7 @@ def _present(outcome: ProbeOutcome) -> tuple[str, ...]:
 
 
 def _notices(
-    context: PageContext, firings: Sequence[Firing], found: Sequence[StoredEvent], known: Known
+    context: PageContext, firings: Sequence[Firing], found: Sequence[StoredEvent], known: StoredContext
 ) -> Iterator[Notification]:
     """Yield the notifications of firings that their own page decides; history holds what this probe found too."""
     for firing in firings:
@@ -304,12 +308,12 @@ def _is_outdated(context: PageContext, outcome: ProbeOutcome) -> bool:
     return is_older and context.shape is not Shape.FEED and outcome.kind is OutcomeKind.CHANGED
 
 
-def _found(context: PageContext, outcome: ProbeOutcome, known: Known) -> Discovery:
+def _found(context: PageContext, outcome: ProbeOutcome, known: StoredContext) -> Discovery:
     seen_s = outcome.finished_s
     if outcome.kind in {OutcomeKind.SAME_BODY, OutcomeKind.NOT_MODIFIED}:
         return unchanged(context.state, seen_s=seen_s)
     items = {} if context.starts_afresh else known.items
-    view = View(context.shape, items, context.has_updates, not outcome.truncated, outcome.is_push)
+    view = DocumentView(context.shape, items, context.has_updates, not outcome.truncated, outcome.is_push)
     return discover(outcome.items, view, context.state, seen_s=seen_s, rate_per_s=lambda: context.rate_per_s(seen_s))
 
 
@@ -329,7 +333,7 @@ def expected_per_s(source: Source) -> float | None:
     return float(source.expect.amount) / source.expect.per.in_seconds(chronon_s=1.0)
 
 
-def _after_probe(context: PageContext, outcome: ProbeOutcome, rng: np.random.Generator) -> Changes:
+def _after_probe(context: PageContext, outcome: ProbeOutcome, rng: np.random.Generator) -> StateChanges:
     state = context.state
     previous = BackOff(state.failures, state.not_before_s)
     waited = back_off(previous, outcome, spacing_s=context.spacing_s, rng=rng, counts=not context.is_excused)
@@ -346,7 +350,7 @@ def _after_probe(context: PageContext, outcome: ProbeOutcome, rng: np.random.Gen
     }
 
 
-def _after_vanishing(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> Changes:
+def _after_vanishing(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> StateChanges:
     """Remember a page that is not there: it was seen, as nothing, and is read anew if it comes back."""
     return {
         "validators": NO_VALIDATORS,
@@ -358,7 +362,7 @@ def _after_vanishing(state: SourceState, outcome: ProbeOutcome, found: Discovery
     }
 
 
-def _after_push(state: SourceState, outcome: ProbeOutcome, found: Discovery, shape: Shape) -> Changes:
+def _after_push(state: SourceState, outcome: ProbeOutcome, found: Discovery, shape: Shape) -> StateChanges:
     """Remember a push: of a feed it says nothing of the document that the next probe compares with."""
     forgotten = {} if shape is Shape.FEED else {"validators": NO_VALIDATORS, "body_hash": None}
     return forgotten | {
@@ -368,7 +372,7 @@ def _after_push(state: SourceState, outcome: ProbeOutcome, found: Discovery, sha
     }
 
 
-def _window(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> Changes:
+def _window(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> StateChanges:
     """Remember how many items a feed shows: some have slid off where it shows as many as before, and new ones.
 
     Of one that shows fewer items than before some were taken out: nothing is known of its window, nor of an empty one.
@@ -385,7 +389,7 @@ def _newest_s(state: SourceState, found: Discovery) -> float | None:
     return max([*times, *([] if state.newest_s is None else [state.newest_s])], default=None)
 
 
-def _after_success(state: SourceState, outcome: ProbeOutcome, found: Discovery, shape: Shape) -> Changes:
+def _after_success(state: SourceState, outcome: ProbeOutcome, found: Discovery, shape: Shape) -> StateChanges:
     changes = after_document(state, outcome, found) | {"last_success_s": outcome.finished_s}
     if outcome.kind is OutcomeKind.NOT_MODIFIED:
         return changes

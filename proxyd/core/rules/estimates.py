@@ -17,7 +17,7 @@ from proxyd.core.rates.evidence import Evidence, ItemTimes
 from proxyd.core.rates.fleet_rates import HALF_LIVES_S
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel
 from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend
-from proxyd.core.rates.siblings import FRESH_S, Changes, Siblings, siblings_of
+from proxyd.core.rates.siblings import FRESH_S, RecentChanges, Siblings, siblings_of
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rates.week_counts import WeekCounts, fleet_shapes
 from proxyd.core.rates.week_shapes import HOUR_S, HOURS
@@ -38,7 +38,7 @@ class Estimates:
         self.off: set[str] = set()
         self.weeks: dict[str, WeekCounts] = {}
         self.cycle = cycle
-        self.changes = Changes()
+        self.changes = RecentChanges()
         self.siblings: Siblings = {}
         half_lives_s = [half_life_s / cycle.speed for half_life_s in HALF_LIVES_S]
         self.blend = Blend(prior_mean_per_s * cycle.speed, half_lives_s=half_lives_s)

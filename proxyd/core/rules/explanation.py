@@ -13,8 +13,8 @@ import numpy as np
 from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.model.profile import Source
 from proxyd.core.model.schedule import Constraint
-from proxyd.core.planning.plan_forecast import Ahead
-from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.plan_forecast import PlanForecast
+from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rates.week_shapes import HOUR_S
@@ -94,12 +94,12 @@ class Explainer:
         epoch = Epoch(now, now + self.settings.grid.ceil(self.settings.epoch_s))
         return (planned for _, chosen in part.play(epoch) for planned in chosen)
 
-    def ahead(self, now: Chronon, *, most_chronons: int = _MOST_CHRONONS) -> Ahead:
+    def ahead(self, now: Chronon, *, most_chronons: int = _MOST_CHRONONS) -> PlanForecast:
         """Return the rules' intervals of a cycle ahead, or of less where much is asked, to be played elsewhere."""
         chronon_s = self.settings.grid.length_s
         per_s = sum(page.demands.asked_per_s(chronon_s) for page in self.planner.pages.values())
         length_s = min(self.estimates.cycle.length_s, _MOST_INTERVALS / max(per_s, 1e-12), most_chronons * chronon_s)
-        return Ahead.of(self.planner, Epoch(now, now + self.settings.grid.ceil(length_s)))
+        return PlanForecast.of(self.planner, Epoch(now, now + self.settings.grid.ceil(length_s)))
 
     def explain(self, source_id: str, now: Chronon) -> Explanation | None:
         """Return why and when a source is probed next, ``None`` where it is not declared."""
@@ -132,7 +132,7 @@ class Explainer:
             **(self._constraints_of(page, now) if page else {}),
         )
 
-    def _constraints_of(self, page: Page, now: Chronon) -> dict[str, Any]:
+    def _constraints_of(self, page: PlannedSource, now: Chronon) -> dict[str, Any]:
         """Return the intervals that rules expect next, and what else a probe must keep to."""
         grid, now_s = self.settings.grid, self.settings.grid.start_s(now)
         demands = ((demand.rule, deepcopy(demand).pending(now)) for demand in page.demands.intervals)

@@ -9,7 +9,7 @@ import numpy as np
 
 from proxyd.core.model.profile import Source
 from proxyd.core.planning.allocation.week_plan import SLOT_S, WeekPlan
-from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.politeness import HostBudgets
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
@@ -42,7 +42,9 @@ class Snapshot:
         self._asked_of: dict[str, float] = {}
         self._asked_per_s = 0.0
 
-    def add(self, pages: list[Page], programs: Mapping[str, RuleProgram], sources: Mapping[str, Source]) -> None:
+    def add(
+        self, pages: list[PlannedSource], programs: Mapping[str, RuleProgram], sources: Mapping[str, Source]
+    ) -> None:
         """Take in some pages."""
         for page in pages:
             if asked_per_s := page.demands.asked_per_s(self._length_s):
@@ -67,7 +69,7 @@ class Snapshot:
         self._even += [self._estimates.week_is_off(page.source_id) for page in seen]
         self._doe |= {p.source_id: tuple((d.probes, d.per_s) for d in p.demands.doe) for p in seen if p.demands.doe}
 
-    def _kind(self, page: Page, programs: Mapping[str, RuleProgram]) -> int:
+    def _kind(self, page: PlannedSource, programs: Mapping[str, RuleProgram]) -> int:
         """Return the number of what waiting costs the page's rules, the same for all pages of these."""
         demands = page.demands
         names = tuple(demands.detecting if demands.only_detects else demands.in_week)

@@ -13,7 +13,7 @@ from proxyd.core.rates.model_fit import NO_FIT, ModelFit
 from proxyd.core.rates.rate_blend import NO_EVIDENCE, RateEvidence
 from proxyd.core.rules.programs.aggregate_values import Total, Window
 
-Changes: TypeAlias = dict[str, Any]
+StateChanges: TypeAlias = dict[str, Any]
 """New values of some of a state's fields: they are gathered, for a state has many and each copy costs."""
 
 MAX_PENDING = 1000
@@ -114,8 +114,8 @@ class SourceState:
         50.0
         """
         done = {name: getattr(self, name) for name in _DONE_S}
-        late: Changes = {name: now_s for name, done_s in done.items() if done_s is not None and done_s > now_s}
-        far: Changes = {
+        late: StateChanges = {name: now_s for name, done_s in done.items() if done_s is not None and done_s > now_s}
+        far: StateChanges = {
             name: now_s + _LONGEST_WAIT_S for name in _WAITS_S if getattr(self, name) > now_s + _LONGEST_WAIT_S
         }
         if self.rate.as_of_s is not None and self.rate.as_of_s > now_s:
@@ -232,7 +232,7 @@ class StoredEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class HistoryNeeded:
+class HistoryQuery:
     """The insertions of some sources since a time, for a table of a rule's query."""
 
     rule: str
@@ -242,9 +242,9 @@ class HistoryNeeded:
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
+class StoreQuery:
     """What a decision needs of the store: items of ``item_ids`` (``None``: all), with ``fields`` or not; histories."""
 
     item_ids: tuple[str, ...] | None
     fields: bool
-    histories: tuple[HistoryNeeded, ...] = ()
+    histories: tuple[HistoryQuery, ...] = ()

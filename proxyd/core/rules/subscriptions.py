@@ -91,7 +91,7 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HubAnswer:
     """What to answer a hub that asks: the challenge, ``None`` where its request is none of ours."""
 
     challenge: str | None
@@ -139,7 +139,7 @@ def _retry_s(failures: int, rng: np.random.Generator) -> float:
     return wait_s * (1.0 + JITTER * float(rng.random()))
 
 
-def answer(known: Subscription, query: Mapping[str, str], *, now_s: float) -> Answer:
+def answer(known: Subscription, query: Mapping[str, str], *, now_s: float) -> HubAnswer:
     """Return what a hub that calls back is told, and the subscription after it.
 
     A hub may deny at any time. It may verify what was asked for, for the lease it grants; a lease of minutes is as good
@@ -147,15 +147,15 @@ def answer(known: Subscription, query: Mapping[str, str], *, now_s: float) -> An
     """
     mode, challenge = query.get("hub.mode"), query.get("hub.challenge")
     if query.get("hub.topic") != known.topic:
-        return Answer(None, known)
+        return HubAnswer(None, known)
     if mode == "denied":
-        return Answer("", _denied(known, now_s))
+        return HubAnswer("", _denied(known, now_s))
     if mode != "subscribe" or not challenge or not known.is_asked:
-        return Answer(None, known)
+        return HubAnswer(None, known)
     granted = query.get("hub.lease_seconds", "")
     lease_s = float(granted) if granted.isascii() and granted.isdecimal() and len(granted) < 12 else LEASE_S
     if lease_s < SHORTEST_LEASE_S:
-        return Answer(challenge, _denied(known, now_s))
+        return HubAnswer(challenge, _denied(known, now_s))
     lease_s = min(lease_s, LONGEST_LEASE_S)
     verified = replace(
         known,
@@ -167,7 +167,7 @@ def answer(known: Subscription, query: Mapping[str, str], *, now_s: float) -> An
         failures=0,
         misses=0,
     )
-    return Answer(challenge, verified)
+    return HubAnswer(challenge, verified)
 
 
 def _denied(known: Subscription, now_s: float) -> Subscription:

@@ -9,7 +9,7 @@ from math import inf
 import numpy as np
 
 from proxyd.core.model.profile import Declaration
-from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.policies.detection import due_after_s
 from proxyd.core.rules.advice import RuleOutlook, outlook_of_rules
 from proxyd.core.rules.decider import Decider
@@ -84,7 +84,7 @@ class Trial:
         """Return what the wanted declaration would ask for; it may take some seconds for many sources."""
         before, after = self._tried(self.running, self.running_s), self._tried(self.wanted, self.wanted_s)
         now = self.settings.grid.chronon_at(self.now_s) + 1
-        coming = after.explainer.ahead(now, most_chronons=_TRIED_CHRONONS).outlook()
+        coming = after.explainer.ahead(now, most_chronons=_TRIED_CHRONONS).forecast()
         pages_before, pages_after = before.planner.pages.keys(), after.planner.pages.keys()
         return PlanCost(
             self.settings.planner.budget.mean_per_s,
@@ -108,7 +108,7 @@ def asked_per_s(decider: Decider) -> float:
     return sum(_of_page(page, length_s, price_item_s) for page in decider.planner.pages.values())
 
 
-def _of_page(page: Page, length_s: float, price_item_s: float) -> float:
+def _of_page(page: PlannedSource, length_s: float, price_item_s: float) -> float:
     asked = page.demands.asked_per_s(length_s)
     if not page.demands.is_priced:
         return asked

@@ -10,7 +10,7 @@ import numpy as np
 
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.schedule import ExecutionInterval
-from proxyd.core.planning.allocation.probe_allocator import FleetPlanner
+from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
 from proxyd.core.planning.allocation.timetable import Ints
 from proxyd.core.planning.capture.capacity import Capacity
 from proxyd.core.planning.capture.earliest_deadline import edf
@@ -47,7 +47,7 @@ class FleetPlan:
 
 
 def plan_epoch(
-    planner: FleetPlanner,
+    planner: ProbeAllocator,
     capacity: Capacity,
     *,
     names: Sequence[str] = (),
@@ -82,7 +82,7 @@ def plan_epoch(
     --------
     >>> from proxyd.core.model.chronon import Epoch
     >>> from proxyd.core.planning.allocation.probe_allocator import FleetLimits, WeekGrid
-    >>> planner = FleetPlanner(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(2, dtype=np.int64))
+    >>> planner = ProbeAllocator(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(2, dtype=np.int64))
     >>> planner.start([8.0 / 86400.0, 2.0 / 86400.0], now_s=0.0)
     >>> planner.reprice(FleetLimits(probes_per_slot=1.0), now_s=0.0)
     >>> wanted = [ExecutionInterval("b", "r", 0, 0)]

@@ -32,7 +32,7 @@ _TOTAL = 50.0
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class DetectionSetting:
     """Zipf rates, probes a step, and how many steps are played in full and in quick mode."""
 
     exponent: float
@@ -50,7 +50,11 @@ class Setting:
         return zipf_rates(SOURCES, exponent=self.exponent, total_per_s=_TOTAL)
 
 
-SETTINGS = (Setting(1.0, 10, 12_000, 2400), Setting(2.0, 1, 120_000, 40_000), Setting(1.5, 50, 6000, 1200))
+SETTINGS = (
+    DetectionSetting(1.0, 10, 12_000, 2400),
+    DetectionSetting(2.0, 1, 120_000, 40_000),
+    DetectionSetting(1.5, 50, 6000, 1200),
+)
 REFERENCE = {
     "memoryless": (1.96, 1.94, 1.50),
     "memoryless, rate-proportional": (3.85, 57.0, 10.0),
@@ -98,7 +102,7 @@ def play(policy: DetectionPolicy, rates: Floats, c: int, steps: tuple[int, int],
     return total / (steps[1] - warm_up)
 
 
-class Learner:
+class RateLearner:
     """A policy that learns rates from items, played on through changes of the rates."""
 
     def __init__(self, policy: DetectionPolicy, c: int, sources: int, rng: np.random.Generator) -> None:
@@ -138,7 +142,7 @@ def _ratios(*, quick: bool) -> Figure:
     )
 
 
-def _costs(setting: Setting, steps: int) -> dict[str, float]:
+def _costs(setting: DetectionSetting, steps: int) -> dict[str, float]:
     """Return the cost of each policy of the table: by formula, or played where there is none."""
     rates, c = setting.rates(), setting.c
 
@@ -199,7 +203,7 @@ def _learning(rng: np.random.Generator, *, quick: bool) -> Figure:
         moved = rng.permutation(rates)
         bound = tight_bound(rates, 10).cost
         for name, policy in _learners(rng).items():
-            learner = Learner(policy, 10, SOURCES, rng)
+            learner = RateLearner(policy, 10, SOURCES, rng)
             first = learner.play(rates, 2000, arrivals)[500:].mean() / bound
             second = learner.play(moved, later, arrivals)[later // 2 :].mean() / bound
             rows.append((items, name, float(first), float(second)))
@@ -232,7 +236,9 @@ def _convergence(steps: int, runs: int, rng: np.random.Generator) -> Figure:
     sums = np.zeros((2, len(edges) - 1))
     for kind, arrivals in enumerate((poisson, bernoulli)):
         for _ in range(runs):
-            costs = Learner(AdaptivePolicy(len(rates), rng), 1, len(rates), rng).play(rates, int(edges[-1]), arrivals)
+            costs = RateLearner(AdaptivePolicy(len(rates), rng), 1, len(rates), rng).play(
+                rates, int(edges[-1]), arrivals
+            )
             sums[kind] += [costs[low:high].mean() for low, high in pairwise(edges.tolist())]
     ratios = sums / runs / optimum
     rows = tuple((int(step), float(p), float(b)) for step, p, b in zip(edges[1:], *ratios, strict=True))

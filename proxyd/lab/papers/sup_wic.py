@@ -27,7 +27,7 @@ _OFFICE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class WicSetting:
     """One reading of what the paper leaves open."""
 
     week: str
@@ -48,7 +48,7 @@ class Duel:
     trace: ``wic_probes`` is a lower bound.
     """
 
-    setting: Setting
+    setting: WicSetting
     told: str
     every: int
     sup_probes: float
@@ -62,10 +62,10 @@ class Duel:
         return self.wic_probes / self.sup_probes
 
 
-BASE = Setting("6 h, none outside", 1.0, None)
+BASE = WicSetting("6 h, none outside", 1.0, None)
 
 
-def settings(*, quick: bool) -> tuple[Setting, ...]:
+def settings(*, quick: bool) -> tuple[WicSetting, ...]:
     """Return the readings to try, the one of the headline first."""
     if quick:
         return (BASE,)
@@ -75,7 +75,7 @@ def settings(*, quick: bool) -> tuple[Setting, ...]:
     return (BASE, *weeks, *rates, *lives)
 
 
-def duels(setting: Setting, *, repeats: int, rules: Sequence[int], rng: np.random.Generator) -> tuple[Duel, ...]:
+def duels(setting: WicSetting, *, repeats: int, rules: Sequence[int], rng: np.random.Generator) -> tuple[Duel, ...]:
     """Return what each rule ``COUNT(*) % X = 0`` takes, as means over ``repeats`` traces under the Poisson model."""
     traces = [setting.dataset.draw(child) for child in rng.spawn(repeats)]
     rows = []
@@ -173,7 +173,9 @@ def _point(duel: Duel) -> str:
     return f"{amounts} ({place}, WIC told {duel.told})"
 
 
-def _duel(setting: Setting, told: str, drawn: Drawn, rules: Sequence[int]) -> list[tuple[float, float, float, float]]:
+def _duel(
+    setting: WicSetting, told: str, drawn: Drawn, rules: Sequence[int]
+) -> list[tuple[float, float, float, float]]:
     actual = [drawn.updates().intervals(every, setting.life) for every in rules]
     expected = drawn.expected()
     plans = [expected.intervals(every, setting.life).sup() for every in rules]

@@ -21,7 +21,7 @@ from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
-from proxyd.core.rules.engine import NOTHING_KNOWN, Known
+from proxyd.core.rules.engine import NO_CONTEXT, StoredContext
 from proxyd.core.rules.state import SourceState
 from proxyd.lab.replay.replay import Terms
 from proxyd.lab.replay.replay_policies import DAY_S, Timer
@@ -80,14 +80,14 @@ class DeciderPolicy:
             self._decider.finished(outcome, self._decider.observe(outcome, known))
 
 
-def _outcome(source_id: str, times_s: Floats, now_s: float) -> tuple[ProbeOutcome, Known]:
+def _outcome(source_id: str, times_s: Floats, now_s: float) -> tuple[ProbeOutcome, StoredContext]:
     """Return an outcome that shows new items, and below them one that was known: nothing slid off unseen."""
     if not len(times_s):
-        return ProbeOutcome(source_id, OutcomeKind.SAME_BODY, now_s, now_s, 200), NOTHING_KNOWN
+        return ProbeOutcome(source_id, OutcomeKind.SAME_BODY, now_s, now_s, 200), NO_CONTEXT
     old = Item("old", {}, None, "")
     items = (*(Item(repr(time_s), {}, time_s, "") for time_s in reversed(times_s.tolist())), old)
     outcome = ProbeOutcome(source_id, OutcomeKind.CHANGED, now_s, now_s, 200, items, body_hash=repr(now_s))
-    return outcome, Known({"old": old})
+    return outcome, StoredContext({"old": old})
 
 
 def _declaration(sources: int) -> Declaration:

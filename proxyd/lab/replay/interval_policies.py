@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import Chronon, Epoch
-from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies.demand import Demands, IntervalDemand
@@ -77,7 +77,7 @@ class SupPolicy:
         for (name, number), rate in zip(self._numbers.items(), rates, strict=True):
             demands = Demands(intervals=[self._own.demands[number]])
             log = ProbeLog(PolitenessBudget(length_s))
-            page = Page(name, name, log, demands, rate_per_s=rate, last_seen_s=terms.start_s)
+            page = PlannedSource(name, name, log, demands, rate_per_s=rate, last_seen_s=terms.start_s)
             self._planner.put(page, terms.epoch.start)
 
     def choose(self, now: Chronon, room: int) -> Ints:

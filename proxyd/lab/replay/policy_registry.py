@@ -58,7 +58,7 @@ _SCALING_ROOM = 2  # a formula that would make twice the budget's probes makes t
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PolicyRow:
     """What one policy achieved.
 
     Parameters
@@ -68,7 +68,7 @@ class Row:
 
     Examples
     --------
-    >>> Row("auto", Achieved(3, 14.0, 14.0, 22.1, 1.0, 0.47, 1)).factor is None
+    >>> PolicyRow("auto", Achieved(3, 14.0, 14.0, 22.1, 1.0, 0.47, 1)).factor is None
     True
     """
 
@@ -96,7 +96,7 @@ def checked_policies(names: Sequence[str]) -> tuple[str, ...]:
     return POLICIES if "all" in names else tuple(dict.fromkeys(names))
 
 
-def run(name: str, events_s: Sequence[Floats], terms: Terms) -> Row:
+def run(name: str, events_s: Sequence[Floats], terms: Terms) -> PolicyRow:
     """Return what a policy achieves against the events of the epoch.
 
     Parameters
@@ -122,24 +122,24 @@ def run(name: str, events_s: Sequence[Floats], terms: Terms) -> Row:
     if name not in POLICIES:
         raise _unknown(name)
     if name == CLAIRVOYANT:
-        return Row(name, achieved(events_s, _clairvoyant(events_s, terms), terms))
+        return PolicyRow(name, achieved(events_s, _clairvoyant(events_s, terms), terms))
     if name in PEERS:
         return _run_peer(name, events_s, terms)
-    return Row(name, achieved(events_s, replay(events_s, LEARNING[name](terms), terms), terms))
+    return PolicyRow(name, achieved(events_s, replay(events_s, LEARNING[name](terms), terms), terms))
 
 
 def _unknown(name: str) -> UnknownPolicyError:
     return UnknownPolicyError(f"there is no policy {name!r}; choose from {', '.join(POLICIES)}, or all")
 
 
-def _run_peer(name: str, events_s: Sequence[Floats], terms: Terms) -> Row:
+def _run_peer(name: str, events_s: Sequence[Floats], terms: Terms) -> PolicyRow:
     roomy = replace(terms, probes=terms.probes * _SCALING_ROOM)
 
     def made(factor: float) -> ProbesMade:
         return replay(events_s, WaitingPolicy(roomy, PEERS[name](roomy), factor=factor), roomy)
 
     factor = factor_for(lambda tried: made(tried).count, terms.probes)
-    return Row(name, achieved(events_s, made(factor), terms), factor)
+    return PolicyRow(name, achieved(events_s, made(factor), terms), factor)
 
 
 def _clairvoyant(events_s: Sequence[Floats], terms: Terms) -> ProbesMade:

@@ -16,9 +16,9 @@ from proxyd.core.model.measures import delays_s
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.engine import Known
+from proxyd.core.rules.engine import StoredContext
 from proxyd.core.rules.estimates import until_next_plan_s
-from proxyd.lab.replay.replay import Fault
+from proxyd.lab.replay.replay import SourceFault
 
 Floats = NDArray[np.float64]
 
@@ -48,26 +48,30 @@ class Origins:
         times_s: Mapping[str, Floats],
         *,
         window: int = 20,
-        faults: Mapping[str, Sequence[Fault]] = MappingProxyType({}),
+        faults: Mapping[str, Sequence[SourceFault]] = MappingProxyType({}),
     ) -> None:
         self._times_s = times_s
         self._window = window
         self._faults = faults
         self._shown = dict.fromkeys(times_s, -1)  # items up to now when the source was last seen; -1 before
 
-    def answer(self, source_id: str, at_s: float) -> tuple[ProbeOutcome, Known]:
+    def answer(self, source_id: str, at_s: float) -> tuple[ProbeOutcome, StoredContext]:
         """Return what a probe at ``at_s`` finds, and which of it was known from the ones before."""
         for fault in self._faults.get(source_id, ()):
             if fault.holds_at(at_s):
-                return ProbeOutcome(source_id, fault.kind, at_s, at_s, retry_after_s=fault.retry_after_s), Known()
+                return ProbeOutcome(
+                    source_id, fault.kind, at_s, at_s, retry_after_s=fault.retry_after_s
+                ), StoredContext()
         before, times = self._shown[source_id], self._times_s[source_id]
         count = self._shown[source_id] = int(np.searchsorted(times, at_s, side="right"))
         if before == count:
-            return ProbeOutcome(source_id, OutcomeKind.SAME_BODY, at_s, at_s, 200), Known()
+            return ProbeOutcome(source_id, OutcomeKind.SAME_BODY, at_s, at_s, 200), StoredContext()
         numbers = range(count - 1, max(-1, count - 1 - self._window), -1)
         items = tuple(_item(number, float(times[number])) for number in numbers)
         known = {item.item_id: item for number, item in zip(numbers, items, strict=True) if number < before}
-        return ProbeOutcome(source_id, OutcomeKind.CHANGED, at_s, at_s, 200, items, body_hash=str(count)), Known(known)
+        return ProbeOutcome(
+            source_id, OutcomeKind.CHANGED, at_s, at_s, 200, items, body_hash=str(count)
+        ), StoredContext(known)
 
 
 def _item(number: int, time_s: float) -> Item:

@@ -20,7 +20,7 @@ _EVERY = slice(None)
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class SourceFault:
     """A time in which a source answers otherwise.
 
     Parameters
@@ -32,7 +32,7 @@ class Fault:
 
     Examples
     --------
-    >>> Fault(0.0, 60.0).holds_at(60.0)
+    >>> SourceFault(0.0, 60.0).holds_at(60.0)
     False
     """
 
@@ -90,7 +90,7 @@ class Terms:
     life_s: float | None = None
     seed: int = 1
     known_from_s: Floats | None = None
-    faults: Mapping[int, Sequence[Fault]] = field(default_factory=dict)
+    faults: Mapping[int, Sequence[SourceFault]] = field(default_factory=dict)
 
     @property
     def sources(self) -> int:

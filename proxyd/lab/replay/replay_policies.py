@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyd.core.model.chronon import Chronon
-from proxyd.core.planning.allocation.probe_allocator import FleetLimits, FleetPlanner, WeekGrid
+from proxyd.core.planning.allocation.probe_allocator import FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.allocation.week_plan import by_slot
 from proxyd.core.planning.policies.detection_frequencies import memoryless, tight_bound
 from proxyd.core.planning.policies.step_policies import (
@@ -19,7 +19,7 @@ from proxyd.core.planning.policies.step_policies import (
     IndexPolicy,
     MemorylessPolicy,
 )
-from proxyd.core.rates.siblings import FRESH_S, Changes, siblings_of
+from proxyd.core.rates.siblings import FRESH_S, RecentChanges, siblings_of
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rates.week_shapes import WeekShapes
 from proxyd.lab.algorithms.probe_cycles import golden, improved_powers, powers_of_two
@@ -83,7 +83,7 @@ class Hints:
     """What items that were found say of the siblings of their sources."""
 
     def __init__(self, terms: Terms) -> None:
-        self._terms, self._changes = terms, Changes()
+        self._terms, self._changes = terms, RecentChanges()
         self._hidden, self._seen_s = np.zeros(terms.sources), np.full(terms.sources, terms.start_s)
         for source, times in enumerate(terms.history):
             self._changes.saw(str(source), times.tolist())
@@ -117,7 +117,7 @@ class AutoPolicy:
         self._learner = Learner(terms)
         self._grid = WeekGrid(terms.slot_s)
         weeks = self._learner.slots(terms.epoch.start, self._grid)
-        self._planner = FleetPlanner(self._grid, weeks.shapes, weeks.of_source)
+        self._planner = ProbeAllocator(self._grid, weeks.shapes, weeks.of_source)
         self._planner.start(self._learner.rates_per_s(terms.epoch.start), now_s=terms.start_s)
         self._day, self._week = Timer(terms, DAY_S), Timer(terms, WEEK_S)
         self._week.rings(terms.epoch.start)  # the first week's shapes are there

@@ -25,7 +25,7 @@ _MOST_CHRONONS = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CsvRow:
     """One line of a CSV file, its fields by name."""
 
     file: str
@@ -73,7 +73,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Intervals:
+class CsvIntervals:
     """Execution intervals, and their weights where the file has them."""
 
     given: list[ExecutionInterval]
@@ -81,7 +81,7 @@ class Intervals:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rates:
+class CsvRates:
     """Sources with their rates, and weights where the file has them."""
 
     names: tuple[str, ...]
@@ -89,7 +89,7 @@ class Rates:
     weights: Floats | None
 
 
-def read_rows(path: Path, required: Sequence[str], optional: Sequence[str] = ()) -> Iterator[Row]:
+def read_rows(path: Path, required: Sequence[str], optional: Sequence[str] = ()) -> Iterator[CsvRow]:
     """Yield the rows of a CSV file with a header; columns may come in any order, blank lines are skipped.
 
     Raises
@@ -112,7 +112,7 @@ def read_rows(path: Path, required: Sequence[str], optional: Sequence[str] = ())
             if len(cells) != len(names):
                 wanted = f"{len(names)} fields ({','.join(names)})"
                 raise TraceError(f"expected {wanted}, found {len(cells)}", file=file, line=reader.line_num)
-            yield Row(file, reader.line_num, dict(zip(names, cells, strict=True)))
+            yield CsvRow(file, reader.line_num, dict(zip(names, cells, strict=True)))
     except csv.Error as error:
         raise TraceError(f"it is not CSV ({error})", file=file, line=max(1, reader.line_num)) from error
     if names is None:
@@ -139,7 +139,7 @@ def read_week(path: Path) -> tuple[PiecewiseConstant, PiecewiseConstant]:
     return PiecewiseConstant(breaks, rates), PiecewiseConstant(breaks, weights)
 
 
-def read_intervals(path: Path) -> Intervals:
+def read_intervals(path: Path) -> CsvIntervals:
     """Return the execution intervals of a file, each end inside."""
     given: list[ExecutionInterval] = []
     weights: list[float] = []
@@ -152,10 +152,10 @@ def read_intervals(path: Path) -> Intervals:
             weights.append(row.number("weight", "1"))
     if not given:
         raise TraceError("there are no intervals; add lines such as feed1,0,5", file=str(path), line=2)
-    return Intervals(given, np.array(weights) if weights else None)
+    return CsvIntervals(given, np.array(weights) if weights else None)
 
 
-def read_rates(path: Path, *, positive: bool) -> Rates:
+def read_rates(path: Path, *, positive: bool) -> CsvRates:
     """Return the sources of a file; with ``positive`` no rate may be 0."""
     lines: dict[str, int] = {}
     rates: list[float] = []
@@ -172,7 +172,7 @@ def read_rates(path: Path, *, positive: bool) -> Rates:
     if not any(value > 0 for value in worth):
         message = "there is no source with a rate and a weight greater than 0; add lines such as feed1,0.25"
         raise TraceError(message, file=str(path), line=max(lines.values(), default=2))
-    return Rates(tuple(lines), np.array(rates), np.array(weights) if weights else None)
+    return CsvRates(tuple(lines), np.array(rates), np.array(weights) if weights else None)
 
 
 def read_capacity(budget: str, intervals: Sequence[ExecutionInterval]) -> Capacity:

@@ -13,7 +13,7 @@ import numpy as np
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.errors import InvalidScheduleError
-from proxyd.lab.replay.policy_registry import Row, checked_policies, run
+from proxyd.lab.replay.policy_registry import PolicyRow, checked_policies, run
 from proxyd.lab.replay.replay import Terms, split
 from proxyd.lab.traces.update_models import noisy_events
 from proxyd.lab.verbs.replay_input import Given, given_events
@@ -36,7 +36,7 @@ def simulate(options: argparse.Namespace) -> int:
         rng = np.random.Generator(np.random.PCG64(options.seed))
         start_s, stop_s = given.start_s, given.stop_s
         events = tuple(noisy_events(e, options.fpn, start_s=start_s, stop_s=stop_s, rng=rng) for e in events)
-    rows: list[tuple[Row, float]] = []
+    rows: list[tuple[PolicyRow, float]] = []
     for name in progress(policies, "replaying"):
         began = process_time()
         rows.append((run(name, events, terms), process_time() - began))
@@ -104,14 +104,14 @@ def _budget(options: argparse.Namespace, given: Given, epoch: Epoch, grid: Chron
     return probes, None if options.budget is None else max(1, int(np.ceil(asked)))
 
 
-def _entry(row: Row, seconds: float) -> dict[str, object]:
+def _entry(row: PolicyRow, seconds: float) -> dict[str, object]:
     entry: dict[str, object] = {"policy": row.policy, **asdict(row.achieved), "seconds": round(seconds, 3)}
     if row.factor is not None:
         entry["wait_factor"] = row.factor
     return entry
 
 
-def _print(rows: list[tuple[Row, float]], events: int, terms: Terms, notes: Sequence[str]) -> None:
+def _print(rows: list[tuple[PolicyRow, float]], events: int, terms: Terms, notes: Sequence[str]) -> None:
     weeks = (terms.stop_s - terms.start_s) / WEEK_S
     print(f"{terms.sources} sources, {events} events, {weeks:.1f} weeks, budget of {terms.probes} probes")
     print_table(
@@ -121,7 +121,7 @@ def _print(rows: list[tuple[Row, float]], events: int, terms: Terms, notes: Sequ
     )
 
 
-def _cells(row: Row, seconds: float) -> list[str]:
+def _cells(row: PolicyRow, seconds: float) -> list[str]:
     got = row.achieved
     hours = [f"{delay_s / 3600:.2f}" for delay_s in (got.mean_delay_s, got.median_delay_s, got.p95_delay_s)]
     rest = [f"{got.completeness:.3f}", f"{got.undiscovered_mean:.2f}", str(got.peak_probes_per_slot), f"{seconds:.1f}"]

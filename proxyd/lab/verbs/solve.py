@@ -15,9 +15,9 @@ from proxyd.core.planning.capture.spans import CaptureSchedule
 from proxyd.errors import InvalidScheduleError
 from proxyd.lab.algorithms.overlapping_capture import greedy_capture, most_weight
 from proxyd.lab.algorithms.sup import least_delay_sup
-from proxyd.lab.verbs.csv_files import Intervals, read_capacity, read_intervals, read_rates, read_week
+from proxyd.lab.verbs.csv_files import CsvIntervals, read_capacity, read_intervals, read_rates, read_week
 from proxyd.lab.verbs.solve_cycles import solve_cycle, solve_frequencies
-from proxyd.lab.verbs.solve_one_source import Problem, cost_curve, solve_one_source
+from proxyd.lab.verbs.solve_one_source import OneSourceProblem, cost_curve, solve_one_source
 from proxyd.terminal.tables import number, print_table
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -126,9 +126,9 @@ def frequencies(options: argparse.Namespace) -> int:
     return 0
 
 
-def _problem(options: argparse.Namespace) -> Problem:
+def _problem(options: argparse.Namespace) -> OneSourceProblem:
     rate, weight = read_week(options.week)
-    return Problem(
+    return OneSourceProblem(
         policy=options.policy,
         rate=rate,
         weight=weight,
@@ -141,7 +141,7 @@ def _problem(options: argparse.Namespace) -> Problem:
     )
 
 
-def _front(options: argparse.Namespace, intervals: Intervals) -> int:
+def _front(options: argparse.Namespace, intervals: CsvIntervals) -> int:
     if not 0 <= options.epsilon < np.inf:
         raise InvalidScheduleError(f"--epsilon {options.epsilon:g}: it must be 0, for the whole front, or greater")
     front = pareto(intervals.given, read_capacity(options.budget, intervals.given))
@@ -163,7 +163,7 @@ def _front(options: argparse.Namespace, intervals: Intervals) -> int:
     return 0
 
 
-def _most_captured(intervals: Intervals, capacity: Capacity) -> CaptureSchedule:
+def _most_captured(intervals: CsvIntervals, capacity: Capacity) -> CaptureSchedule:
     """Return the schedule that captures most, or most weight; where that is hard, a greedy one with a bound."""
     given, weights = intervals.given, intervals.weights
     if weights is None or np.all(weights == weights[0]):
@@ -187,7 +187,7 @@ def _weighed(found: CaptureSchedule, weight: float) -> CaptureSchedule:
     return replace(found, weight=found.weight * weight, bound=bound)
 
 
-def _weight(found: CaptureSchedule, intervals: Intervals) -> float:
+def _weight(found: CaptureSchedule, intervals: CsvIntervals) -> float:
     """Return the weight that the schedule captures, by the file's weights."""
     probed: dict[str, list[int]] = {}
     for source, chronon in found.probes:

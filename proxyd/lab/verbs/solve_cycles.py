@@ -19,7 +19,7 @@ from proxyd.lab.algorithms.robot_frequencies import (
     evenly_spaced,
     randomised,
 )
-from proxyd.lab.verbs.csv_files import Rates
+from proxyd.lab.verbs.csv_files import CsvRates
 from proxyd.terminal.tables import number
 
 Floats = NDArray[np.float64]
@@ -28,7 +28,7 @@ _MOST_PLACES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Frequencies:
+class SolvedFrequencies:
     """How often to probe each source, and the objective's value."""
 
     objective: str
@@ -56,7 +56,7 @@ class Frequencies:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cycle:
+class SolvedCycle:
     """An order of probes that repeats, ``None`` for an idle place, with its cost and what no order can beat."""
 
     objective: str
@@ -86,23 +86,23 @@ class Cycle:
         }
 
 
-def solve_frequencies(rates: Rates, options: argparse.Namespace) -> Frequencies:
+def solve_frequencies(rates: CsvRates, options: argparse.Namespace) -> SolvedFrequencies:
     """Return the best frequencies under ``options.objective``, at ``options.budget`` probes a step."""
     if options.objective == "detection":
         worth = _worth(rates)
         bound = tight_bound(worth, options.budget)
         text = f"detection: at best {number(bound.cost)} items undiscovered on average (the tight bound)"
         bounds = {"tight": bound.cost, "paper": paper_bound(worth, options.budget)}
-        return Frequencies("detection", rates.names, bound.frequencies, bound.cost, bounds, {}, text)
+        return SolvedFrequencies("detection", rates.names, bound.frequencies, bound.cost, bounds, {}, text)
     found, even, terms = _robot(rates, options)
     kind = "accesses drawn at random" if options.objective == "randomised" else "accesses evenly spaced"
     text = f"{options.objective}: cost {number(found.cost)} with {kind}; {_access_text(options)}"
-    return Frequencies(
+    return SolvedFrequencies(
         options.objective, rates.names, found.frequencies * options.budget, found.cost, {"even": even.cost}, terms, text
     )
 
 
-def solve_cycle(rates: Rates, options: argparse.Namespace) -> Cycle:
+def solve_cycle(rates: CsvRates, options: argparse.Namespace) -> SolvedCycle:
     """Return the cycle that ``options.method`` makes, measured under ``options.objective``."""
     if options.objective == "detection":
         return _detection_cycle(rates, options)
@@ -110,11 +110,13 @@ def solve_cycle(rates: Rates, options: argparse.Namespace) -> Cycle:
     order = _order(found.frequencies**2, found.frequencies, 1, options)
     costs = rates.rates if rates.weights is None else rates.weights
     stale = cycle_staleness(rates.rates, _access(options), order)
-    cycle = Cycle(options.objective, options.method, _named(order, rates), float(costs @ stale), even.cost, terms, "")
+    cycle = SolvedCycle(
+        options.objective, options.method, _named(order, rates), float(costs @ stale), even.cost, terms, ""
+    )
     return _described(cycle, f"cost {number(cycle.cost)}; {_access_text(options)}")
 
 
-def _detection_cycle(rates: Rates, options: argparse.Namespace) -> Cycle:
+def _detection_cycle(rates: CsvRates, options: argparse.Namespace) -> SolvedCycle:
     if options.budget != int(options.budget):
         raise InvalidScheduleError(f"--budget {options.budget:g}: a cycle needs a whole number of probes a step")
     worth, c = _worth(rates), int(options.budget)
@@ -124,7 +126,7 @@ def _detection_cycle(rates: Rates, options: argparse.Namespace) -> Cycle:
     if cost == inf:
         raise InvalidScheduleError("a source never comes in a cycle of this --length; make it longer")
     terms: dict[str, object] = {"probes_per_step": c, "paper_bound": paper_bound(worth, c)}
-    cycle = Cycle("detection", options.method, _named(order, rates), cost, bound.cost, terms, "")
+    cycle = SolvedCycle("detection", options.method, _named(order, rates), cost, bound.cost, terms, "")
     return _described(cycle, f"{number(cost)} items undiscovered on average")
 
 
@@ -145,7 +147,9 @@ def _order(worth: Floats, frequencies: Floats, c: int, options: argparse.Namespa
     return golden(frequencies, int(length))
 
 
-def _robot(rates: Rates, options: argparse.Namespace) -> tuple[RobotFrequencies, RobotFrequencies, dict[str, object]]:
+def _robot(
+    rates: CsvRates, options: argparse.Namespace
+) -> tuple[RobotFrequencies, RobotFrequencies, dict[str, object]]:
     """Return the frequencies asked for, the evenly spaced ones, which bound every order, and what was assumed."""
     access = _access(options)
     even = evenly_spaced(rates.rates, access, rates.weights)
@@ -162,14 +166,14 @@ def _access_text(options: argparse.Namespace) -> str:
     return f"{options.access} access times of mean {1 / options.budget:g}"
 
 
-def _worth(rates: Rates) -> Floats:
+def _worth(rates: CsvRates) -> Floats:
     return rates.rates if rates.weights is None else rates.rates * rates.weights
 
 
-def _named(order: Ints, rates: Rates) -> list[str | None]:
+def _named(order: Ints, rates: CsvRates) -> list[str | None]:
     return [rates.names[source] if source >= 0 else None for source in order.tolist()]
 
 
-def _described(cycle: Cycle, text: str) -> Cycle:
+def _described(cycle: SolvedCycle, text: str) -> SolvedCycle:
     text = f"{text}; {number(cycle.ratio)} of the bound {number(cycle.bound)}"
-    return Cycle(cycle.objective, cycle.method, cycle.places, cycle.cost, cycle.bound, cycle.terms, text)
+    return SolvedCycle(cycle.objective, cycle.method, cycle.places, cycle.cost, cycle.bound, cycle.terms, text)

@@ -24,7 +24,7 @@ _MOST_WEEKS = 10_000
 
 
 @dataclass(frozen=True)
-class Problem:
+class OneSourceProblem:
     """A week that repeats, the slots in it, and how many probes or at which price; times in days."""
 
     policy: str
@@ -87,7 +87,7 @@ class Solution:
     parameter: float | None = None
 
 
-def solve_one_source(problem: Problem) -> Solution:
+def solve_one_source(problem: OneSourceProblem) -> Solution:
     """Return the probes of the problem's policy."""
     if problem.policy == "doe":
         return _doe(problem)
@@ -103,7 +103,7 @@ def solve_one_source(problem: Problem) -> Solution:
     return Solution(found.times, found.cost, False, "a baseline; doe finds the optimum on the slots", name, parameter)
 
 
-def cost_curve(problem: Problem, probes: int) -> list[tuple[int, float]]:
+def cost_curve(problem: OneSourceProblem, probes: int) -> list[tuple[int, float]]:
     """Return the least cost on the slots of at most 1, 2, ..., ``probes`` probes."""
     if probes * len(problem.slots) > _MOST_LINKS:
         raise InvalidScheduleError("--curve needs too much memory here; take longer slots or fewer probes")
@@ -118,7 +118,7 @@ def cost_curve(problem: Problem, probes: int) -> list[tuple[int, float]]:
     return curve
 
 
-def _doe(problem: Problem) -> Solution:
+def _doe(problem: OneSourceProblem) -> Solution:
     found = _on_slots(problem)
     note = f"optimal on slots of {number(problem.slot * 24, 4)} h"
     if problem.probes is not None and found.probes < problem.probes:
@@ -134,7 +134,7 @@ def _doe(problem: Problem) -> Solution:
     return Solution(moved.times, moved.cost, False, note)
 
 
-def _on_slots(problem: Problem) -> OneSourceSchedule:
+def _on_slots(problem: OneSourceProblem) -> OneSourceSchedule:
     """Return the best probes on the slots: at most so many, or as many as are worth their price."""
     slots = problem.slots
     if problem.price is not None:

@@ -15,8 +15,8 @@ from proxyd.probing.feeds.fast_names import DeclinedError
 from proxyd.probing.feeds.fast_rows import ABOUT, Attributes, Row, Rows, rows_of
 from proxyd.probing.feeds.feed_dates import time_s
 from proxyd.probing.feeds.feed_items import (
-    Channel,
-    Entry,
+    FeedChannel,
+    FeedEntry,
     ParsedFeed,
     distinct,
     identity_of,
@@ -51,7 +51,7 @@ def _feed(rows: Rows, url: str) -> ParsedFeed:
     about = _About(rows)
     ttl_minutes = number_of(about.texts.get("ttl") or None)
     link = _safe(url, about.link)
-    fields = Channel(
+    fields = FeedChannel(
         title=about.texts.get("title") or None,
         link=link,
         description=about.texts.get("subtitle") or None,
@@ -250,14 +250,14 @@ class _Item(_Links):
         for name, attributes, text, depth in rows:
             _ITEM_ROWS[name](self, attributes, text, depth)
 
-    def entry(self, url: str) -> Entry:
+    def entry(self, url: str) -> FeedEntry:
         """Return what the item says."""
         if self.has_media_title and (self.reset or not self.title):
             raise DeclinedError
         link, title, summary = self.link or None, self.title or None, self.summary or None
         content = "\n".join(text for text in self.contents if text) or None
         enclosures = (href.strip() for relation, href in self.links if relation == "enclosure")
-        return Entry(
+        return FeedEntry(
             identity=identity_of(self.guid or None, link, title, summary or content),
             title=title,
             description=summary,

@@ -94,7 +94,7 @@ def name_of(tag: str) -> str:
     return f"{prefix}_{local}".lower() if prefix else local.lower()
 
 
-class Kind(IntEnum):
+class ElementKind(IntEnum):
     """What becomes of an element: nothing, a row, or a part that holds rows."""
 
     IGNORED = 0
@@ -117,7 +117,7 @@ class Context(dict[str, "Context"]):
 
     __slots__ = ("kind", "name", "named", "others")
 
-    def __init__(self, name: str = "", kind: Kind = Kind.IGNORED, others: Context | None = None) -> None:
+    def __init__(self, name: str = "", kind: ElementKind = ElementKind.IGNORED, others: Context | None = None) -> None:
         super().__init__()
         self.name = name
         self.kind = kind
@@ -143,7 +143,7 @@ class Context(dict[str, "Context"]):
     def hold_rows(self, rows: Mapping[str, str]) -> Context:
         """Let leaves stand in it that become rows, by the name of the row; return it."""
         for row, names in rows.items():
-            self.hold(names, Context(row, Kind.ROW))
+            self.hold(names, Context(row, ElementKind.ROW))
         return self
 
 
@@ -177,14 +177,14 @@ _MEDIA.hold_rows(
     }
 )
 
-_PERSON = Context("author", Kind.ROW, Context("part", Kind.ROW, IGNORED))
+_PERSON = Context("author", ElementKind.ROW, Context("part", ElementKind.ROW, IGNORED))
 _PERSON.hold_rows({"name": "name itunes_name", "email": "email itunes_email", "part": "uri url homepage"})
 
-_SOURCE = Context("source", Kind.ROW, IGNORED)
+_SOURCE = Context("source", ElementKind.ROW, IGNORED)
 _SOURCE.hold("id guid title link category rights subtitle generator", LEAF)
 _SOURCE.hold("author contributor", _NAMELESS).hold_rows({"date": "published updated"})
 
-ITEM = Context("item", Kind.PART, IGNORED)
+ITEM = Context("item", ElementKind.PART, IGNORED)
 ITEM.hold(_HARMLESS + " language dc_language subtitle tagline itunes_subtitle", IGNORED)
 ITEM.hold(_PERSONS, _PERSON).hold("contributor", _NAMELESS).hold("source", _SOURCE)
 ITEM.named.update(_MEDIA.named)
@@ -205,10 +205,11 @@ ITEM.hold_rows(
 )
 
 _IMAGE, _ASIDE_IMAGE = (
-    Context("aside", kind).hold("url title link description width height", LEAF) for kind in (Kind.IGNORED, Kind.PART)
+    Context("aside", kind).hold("url title link description width height", LEAF)
+    for kind in (ElementKind.IGNORED, ElementKind.PART)
 )
 _TEXT_INPUT, _ASIDE_INPUT = (
-    Context("aside", kind).hold("title description name link", LEAF) for kind in (Kind.IGNORED, Kind.PART)
+    Context("aside", kind).hold("title description name link", LEAF) for kind in (ElementKind.IGNORED, ElementKind.PART)
 )
 _CATEGORY = Context(others=IGNORED)
 _CATEGORY.hold("itunes_category", _CATEGORY)
@@ -216,7 +217,7 @@ _CATEGORY.hold("itunes_category", _CATEGORY)
 
 def _about() -> Context:
     """Return what may stand in a channel, or in a feed of Atom."""
-    context = Context("channel", Kind.PART, IGNORED)
+    context = Context("channel", ElementKind.PART, IGNORED)
     context.hold(f"{_HARMLESS} {_HARMLESS_MEDIA} {_TAGS} items media_content media_group", IGNORED)
     context.hold("admin_generatoragent admin_errorreportsto info feedburner_browserfriendly", IGNORED)
     context.hold(f"{_PERSONS} contributor itunes_owner", _NAMELESS).hold("itunes_category", _CATEGORY)
@@ -239,9 +240,9 @@ def _about() -> Context:
 
 
 _CHANNEL = _about()
-_RDF = Context("rdf", Kind.PART, IGNORED).hold("image", _ASIDE_IMAGE).hold("textinput", _ASIDE_INPUT)
+_RDF = Context("rdf", ElementKind.PART, IGNORED).hold("image", _ASIDE_IMAGE).hold("textinput", _ASIDE_INPUT)
 _RDF.hold("channel", _CHANNEL).hold("item", ITEM).hold("cc_license", IGNORED)
-_RSS = Context("rss", Kind.PART).hold("channel", _about().hold("item", ITEM))
+_RSS = Context("rss", ElementKind.PART).hold("channel", _about().hold("item", ITEM))
 _FEED = _about().hold("entry", ITEM)
 _FEED.name = "feed"
 DOCUMENT = Context().hold("rss", _RSS).hold("rdf_rdf", _RDF).hold("feed", _FEED)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 from xml.parsers import expat
 
-from proxyd.probing.feeds.fast_names import DOCUMENT, ITEM, Context, DeclinedError, Kind, Namespaces
+from proxyd.probing.feeds.fast_names import DOCUMENT, ITEM, Context, DeclinedError, ElementKind, Namespaces
 
 Attributes: TypeAlias = Mapping[str, str]
 ABOUT = "http://www.w3.org/1999/02/22-rdf-syntax-ns# about rdf"
@@ -128,15 +128,15 @@ def _handlers(rows: Rows, pieces: list[str]) -> tuple[Callable[[str, Attributes]
             _check_attributes(attributes)
         stack.append(context)
         context = context[tag]
-        if context.kind is Kind.ROW:
+        if context.kind is ElementKind.ROW:
             held = attributes
             pieces.clear()
-        elif context.kind is Kind.PART:
+        elif context.kind is ElementKind.PART:
             current = rows.open_part(context.name, attributes)
 
     def end(_: str) -> None:
         nonlocal context, current
-        if context.kind is Kind.ROW:
+        if context.kind is ElementKind.ROW:
             current.append((context.name, held, "".join(pieces), len(stack)))
         elif context is ITEM:
             current = rows.about

@@ -55,7 +55,7 @@ class ParsedFeed:
 
 
 @dataclass(frozen=True, slots=True)
-class Channel:
+class FeedChannel:
     """What a feed says about itself."""
 
     title: str | None = None
@@ -76,7 +76,7 @@ class Channel:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FeedEntry:
     """One item as its document gives it, before it is bounded and hashed; ``identity`` is already short."""
 
     identity: str

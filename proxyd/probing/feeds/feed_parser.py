@@ -25,8 +25,8 @@ from proxyd.probing.document_texts import MOST_ITEMS, capped, clean, safe_link
 from proxyd.probing.feeds.fast_feeds import parse_clean_feed
 from proxyd.probing.feeds.feed_dates import time_s
 from proxyd.probing.feeds.feed_items import (
-    Channel,
-    Entry,
+    FeedChannel,
+    FeedEntry,
     ParsedFeed,
     distinct,
     identity_of,
@@ -143,8 +143,8 @@ def _trouble(document: _Entry) -> str:
     return clean(f"{type(error).__name__}: {error}")[:300] if isinstance(error, SAXException) else ""
 
 
-def _channel(channel: _Entry, url: str) -> Channel:
-    return Channel(
+def _channel(channel: _Entry, url: str) -> FeedChannel:
+    return FeedChannel(
         title=_text(channel, "title"),
         link=_link(channel, url),
         description=_text(channel, "subtitle"),
@@ -157,9 +157,9 @@ def _items(entries: Sequence[_Entry], channel_fields: Mapping[str, Value], url: 
     return distinct(_entry(entry, url).item(channel_fields) for entry in entries)
 
 
-def _entry(entry: _Entry, url: str) -> Entry:
+def _entry(entry: _Entry, url: str) -> FeedEntry:
     times = _as_dict(entry)
-    return Entry(
+    return FeedEntry(
         identity=_identity(entry),
         title=_text(entry, "title"),
         description=_text(entry, "summary"),

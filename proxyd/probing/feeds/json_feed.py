@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator
 from proxyd.core.model.item import Item
 from proxyd.probing.document_texts import MOST_ITEMS, capped, clean, safe_link, short_identity
 from proxyd.probing.feeds.feed_dates import time_s
-from proxyd.probing.feeds.feed_items import Channel, Entry, ParsedFeed, distinct, self_link, web_links
+from proxyd.probing.feeds.feed_items import FeedChannel, FeedEntry, ParsedFeed, distinct, self_link, web_links
 from proxyd.probing.pages.json_text import Json, load_json
 from proxyd.probing.probe_failures import NotAFeedError
 
@@ -143,7 +143,7 @@ def _trouble(feed: _Feed, document: dict[str, Json]) -> str:
 
 
 def _items(entries: list[dict[str, Any]], feed: _Feed, url: str) -> Iterator[Item]:
-    channel = Channel(
+    channel = FeedChannel(
         title=feed.title,
         link=_link(url, feed.home_page_url),
         description=feed.description,
@@ -153,11 +153,11 @@ def _items(entries: list[dict[str, Any]], feed: _Feed, url: str) -> Iterator[Ite
     return distinct(entry.item(channel) for entry in parsed if entry is not None)
 
 
-def _entry(item: _Item, feed: _Feed, url: str) -> Entry | None:
+def _entry(item: _Item, feed: _Feed, url: str) -> FeedEntry | None:
     if item.id is None:
         return None
     enclosures = (_link(url, each.url) for each in item.attachments)
-    return Entry(
+    return FeedEntry(
         identity=short_identity(item.id),
         title=item.title,
         description=item.summary,

@@ -10,11 +10,11 @@ from lxml import etree
 
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.item import Item
-from proxyd.probing.charsets import Kind, decoded
+from proxyd.probing.charsets import DocumentKind, decoded
 from proxyd.probing.document_kinds import with_ampersands_escaped
 from proxyd.probing.document_texts import MOST_ITEMS, clean, safe_link, short_identity
 from proxyd.probing.feeds.feed_dates import time_s
-from proxyd.probing.feeds.feed_items import Channel, Entry, ParsedFeed, distinct
+from proxyd.probing.feeds.feed_items import FeedChannel, FeedEntry, ParsedFeed, distinct
 from proxyd.probing.probe_failures import NotAFeedError
 
 _ROOT = re.compile(
@@ -24,7 +24,7 @@ _ROOT = re.compile(
 _DECLARATION = re.compile(r"\s*<\?xml[^>]*\?>")
 _YEAR_OR_MONTH = re.compile(r"\d{4}(?:-\d{2})?")
 _ROWS = {"urlset": "url", "sitemapindex": "sitemap"}
-_NO_FIELDS = Channel().fields()
+_NO_FIELDS = FeedChannel().fields()
 
 
 def is_sitemap(body: bytes) -> bool:
@@ -51,7 +51,7 @@ def parse_sitemap(body: bytes, content_type: str | None = None, url: str = "") -
     parser = etree.XMLParser(
         encoding="utf-8", recover=True, resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
     )
-    text = _DECLARATION.sub("", clean(decoded(body, content_type, Kind.XML)), count=1).strip()
+    text = _DECLARATION.sub("", clean(decoded(body, content_type, DocumentKind.XML)), count=1).strip()
     root = etree.fromstring(with_ampersands_escaped(text.encode()), parser)
     kind = None if root is None else _name(root)
     if kind not in _ROWS:
@@ -89,12 +89,12 @@ def _items(rows: list[etree._Element], url: str) -> Iterator[Item]:
             yield entry.item(_NO_FIELDS)
 
 
-def _entry(texts: dict[str, str], url: str) -> Entry | None:
+def _entry(texts: dict[str, str], url: str) -> FeedEntry | None:
     address = texts.get("loc")
     link = safe_link(url, address) if address else None
     if not address or link is None:
         return None
-    return Entry(
+    return FeedEntry(
         identity=short_identity(address),
         title=texts.get("title"),
         link=link,

@@ -90,7 +90,7 @@ class Exchange:
 
 
 @dataclass(slots=True)
-class Trip:
+class ProbeTrace:
     """What a fetch has done so far; it is told also when the fetch fails.
 
     ``exchanges`` are kept only where ``is_shown``: nobody looks at those of the daemon's probes.
@@ -112,17 +112,17 @@ class Trip:
         self.requests += 1
         self.started_s = now_s if self.started_s is None else self.started_s
 
-    def add_detour(self, other: Trip) -> None:
+    def add_detour(self, other: ProbeTrace) -> None:
         """Add the requests of a fetch that this one needed; its bytes are not of the document."""
         self.requests += other.requests
         self.started_s = other.started_s if self.started_s is None else self.started_s
         self.exchanges.extend(other.exchanges)
 
 
-class Gate(Protocol):
+class RequestGate(Protocol):
     """What is asked before every request of a fetch, redirects included."""
 
-    async def __call__(self, url: URL, trip: Trip, /) -> float:
+    async def __call__(self, url: URL, trip: ProbeTrace, /) -> float:
         """Return the least seconds since the last request to the host, or raise a ProbeError to forbid this one."""
 
 
@@ -145,13 +145,13 @@ class FetchRequest:
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     authorization: str | None = field(default=None, repr=False)
     home: str | None = None
-    gate: Gate | None = None
+    gate: RequestGate | None = None
 
 
 class Fetch(Protocol):
     """What probes and robots.txt are fetched with."""
 
-    async def fetch(self, request: FetchRequest, trip: Trip | None = None) -> FetchResponse:
+    async def fetch(self, request: FetchRequest, trip: ProbeTrace | None = None) -> FetchResponse:
         """Return the last response or raise a ProbeError."""
 
 
@@ -218,7 +218,7 @@ class Fetcher:
         self._limits = limits or FetchLimits()
         self._tracer = tracer
 
-    async def fetch(self, request: FetchRequest, trip: Trip | None = None) -> FetchResponse:
+    async def fetch(self, request: FetchRequest, trip: ProbeTrace | None = None) -> FetchResponse:
         """Return the response after redirects, whatever its status.
 
         Raises
@@ -233,7 +233,7 @@ class Fetcher:
         """
         target, permanent_url, only_permanent = _parse_url(request.url), None, True
         home = target if request.home in {None, request.url} else _parse_url(request.home or "")
-        course = _Course(request, home, trip if trip is not None else Trip(), _Budget(self._limits.total_s))
+        course = _Course(request, home, trip if trip is not None else ProbeTrace(), _Budget(self._limits.total_s))
         for _ in range(self._limits.redirects + 1):
             hop = await self._hop(target, course)
             if isinstance(hop, FetchResponse):
@@ -275,7 +275,7 @@ class Fetcher:
                     return _Redirect(_next_url(response), response.status in _PERMANENT, response.status)
                 return await self._response(response, trip)
 
-    async def _response(self, response: aiohttp.ClientResponse, trip: Trip) -> FetchResponse:
+    async def _response(self, response: aiohttp.ClientResponse, trip: ProbeTrace) -> FetchResponse:
         body = b""
         if response.status in {200, 203}:
             body = await self._body(response, trip)
@@ -290,7 +290,7 @@ class Fetcher:
             fresh_for_s=fresh_for_s(response.headers, self._clock.time_s()),
         )
 
-    async def _body(self, response: aiohttp.ClientResponse, trip: Trip) -> bytes:
+    async def _body(self, response: aiohttp.ClientResponse, trip: ProbeTrace) -> bytes:
         limit = self._limits.body_bytes
         encoding = response.headers.get("Content-Encoding", "")
         if self._limits.cut:
@@ -324,7 +324,7 @@ class _Budget:
 class _Course:
     """One fetch under way: what was asked, what it has done and what it may still cost."""
 
-    def __init__(self, request: FetchRequest, home: URL, trip: Trip, budget: _Budget) -> None:
+    def __init__(self, request: FetchRequest, home: URL, trip: ProbeTrace, budget: _Budget) -> None:
         self.request = request
         self.trip = trip
         self.budget = budget

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from protego import Protego
 
 from proxyd.errors import BlockedAddressError, ProbeError
-from proxyd.probing.http.fetcher import THROTTLING, FetchLimits, FetchRequest, Trip
+from proxyd.probing.http.fetcher import THROTTLING, FetchLimits, FetchRequest, ProbeTrace
 from proxyd.probing.probe_failures import DisallowedError, QueueTimeoutError, ThrottledError, TooManyRedirectsError
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class Robots:
         """Return how many origins are remembered."""
         return len(self._records)
 
-    async def __call__(self, url: URL, trip: Trip) -> float:
+    async def __call__(self, url: URL, trip: ProbeTrace) -> float:
         """Return the seconds between requests that the origin of ``url`` asks for.
 
         ``trip`` is told of the requests that were needed to know, and of the delay. It is a ``Gate``.
@@ -164,7 +164,7 @@ class Robots:
         trip.crawl_delay_s = min(asked_s, self._crawl_delay_cap_s)
         return trip.crawl_delay_s
 
-    async def _rules(self, url: URL, trip: Trip) -> RobotsRules:
+    async def _rules(self, url: URL, trip: ProbeTrace) -> RobotsRules:
         record = self._record(str(url.origin()))
         record.users += 1
         try:
@@ -178,8 +178,8 @@ class Robots:
             raise DisallowedError(record.refusal)
         return record.rules
 
-    async def _refresh(self, url: URL, record: _Record, trip: Trip) -> None:
-        detour = Trip()
+    async def _refresh(self, url: URL, record: _Record, trip: ProbeTrace) -> None:
+        detour = ProbeTrace()
         try:
             response = await self._fetcher.fetch(FetchRequest(str(url.origin().with_path("/robots.txt"))), detour)
         except (BlockedAddressError, QueueTimeoutError):

@@ -7,7 +7,7 @@ import math
 import re
 from typing import TypeAlias
 
-from proxyd.probing.charsets import GZIP, Kind, decoded
+from proxyd.probing.charsets import GZIP, DocumentKind, decoded
 from proxyd.probing.document_kinds import is_web_page
 from proxyd.probing.probe_failures import UnreadableDocumentError
 
@@ -35,7 +35,7 @@ def load_json(body: bytes, content_type: str | None = None) -> Json:
     UnreadableDocumentError
         It is not JSON; the message names the line.
     """
-    text = decoded(body, content_type, Kind.JSON)
+    text = decoded(body, content_type, DocumentKind.JSON)
     try:
         value: Json = json.loads(text, parse_constant=_no_constant, parse_float=_float, parse_int=_int)
     except json.JSONDecodeError as error:

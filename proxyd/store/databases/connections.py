@@ -37,7 +37,7 @@ _REMEDIES = {
 }
 
 
-class Reader(Protocol):
+class StoreReader(Protocol):
     """Runs a query on a connection of its own."""
 
     async def __call__(self, query: Select[*tuple[Any, ...]], /) -> Sequence[Any]:

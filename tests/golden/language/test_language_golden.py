@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from proxyd.core.language import SourceText, check, format_parsed, parse
-from proxyd.core.model.expression import Span
+from proxyd.core.model.expression import TextSpan
 
 HERE = Path(__file__).parent
 Golden = Callable[[Path, str], None]
@@ -73,6 +73,6 @@ def _plain(value: object) -> object:
     result: dict[str, object] = {"": type(value).__name__}
     for each in fields(value):
         item = getattr(value, each.name)
-        if not isinstance(item, Span) and item not in (None, (), False):
+        if not isinstance(item, TextSpan) and item not in (None, (), False):
             result[each.name] = _plain(item)
     return result

@@ -20,7 +20,7 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
-from proxyd.core.rules.engine import NOTHING_KNOWN
+from proxyd.core.rules.engine import NO_CONTEXT
 from proxyd.core.rules.state import Notification
 from tests.fleets import RecordingMemory
 
@@ -142,7 +142,7 @@ class World:
             return await self.wait(at_s)
         outcome = self.outcome(step, at_s)
         needed = self.decider.needed(outcome)
-        known = await self.memory.known(step.source, needed) if needed is not None else NOTHING_KNOWN
+        known = await self.memory.known(step.source, needed) if needed is not None else NO_CONTEXT
         observation = self.decider.observe(outcome, known)
         assert observation is not None
         await self.memory.record(observation)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from proxyd.cli.top import Part, Seen, frame, health_lines
+from proxyd.cli.top import Seen, TopPart, frame, health_lines
 from proxyd.client.types import ComingProbe, NotificationListed, SourceListed
 from proxyd.metrics import Metrics, Samples
 
@@ -118,6 +118,6 @@ def test_hostile_names_titles_and_details_are_made_visible() -> None:
 def test_what_takes_the_daemon_long_is_asked_for_seldom() -> None:
     async def ask() -> None: ...
 
-    part = Part("plan", ask)
+    part = TopPart("plan", ask)
     assert part.again(100.0, took_s=0.001).due_s == 102.0
     assert part.again(100.0, took_s=1.0).due_s == 120.0

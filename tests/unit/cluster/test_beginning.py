@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxyd.clock import SystemClock
-from proxyd.cluster.batch_prober import FleetProber, ProberSettings
-from proxyd.cluster.batches import BATCHES, Batch, Report
-from proxyd.cluster.link import FleetSettings, Taken
+from proxyd.cluster.batch_prober import BatchProber, ProberSettings
+from proxyd.cluster.batches import BATCHES, Batch, ProbeReport
+from proxyd.cluster.link import ClusterSettings, Taken
 from proxyd.cluster.nats_transport import NatsTransport
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
-from proxyd.errors import FleetError
+from proxyd.errors import ClusterError
 from proxyd.metrics import Metrics
 from tests.fakes import FakeClock
 
@@ -39,7 +39,7 @@ class Message:
 class FakeLink:
     """A link that does what a test says."""
 
-    settings: FleetSettings = field(default_factory=lambda: FleetSettings([], "test", LEASE_S, 30.0))
+    settings: ClusterSettings = field(default_factory=lambda: ClusterSettings([], "test", LEASE_S, 30.0))
     is_up: bool = True
     up: asyncio.Event = field(default_factory=asyncio.Event)
     made: asyncio.Event = field(default_factory=asyncio.Event)
@@ -47,7 +47,7 @@ class FakeLink:
     lost: int = 0
     lost_after_s: float = 0.0
     extended: int = 0
-    reports: list[Report] = field(default_factory=list)
+    reports: list[ProbeReport] = field(default_factory=list)
 
     async def until_up(self) -> None:
         await self.up.wait()
@@ -76,9 +76,9 @@ class FakeLink:
         self.extended += 1
         if self.extended == self.lost:
             await asyncio.sleep(self.lost_after_s)
-            raise FleetError("nobody answers")
+            raise ClusterError("nobody answers")
 
-    async def report(self, report: Report) -> None:
+    async def report(self, report: ProbeReport) -> None:
         self.reports.append(report)
 
     async def done(self, _taken: Taken) -> None:
@@ -138,7 +138,7 @@ async def test_a_stop_does_not_wait_for_streams_that_are_not_made() -> None:
 async def test_a_lost_answer_costs_no_lease() -> None:
     """The second question is lost after almost half a lease; asked again a quarter later it would be too late."""
     link = FakeLink(lost=2, lost_after_s=0.45 * LEASE_S)
-    worker = FleetProber(link, Slow(), CLOCK, Metrics(), ProberSettings("p", 4, 0.0))  # type: ignore[arg-type]
+    worker = BatchProber(link, Slow(), CLOCK, Metrics(), ProberSettings("p", 4, 0.0))  # type: ignore[arg-type]
     batch = Batch("b", 1, "a.example", CLOCK.time_s(), (ProbeRequest("s", "https://a.example/"),))
     taken = Taken(Message(BATCHES.write(batch)), 1)  # type: ignore[arg-type]
     await worker._work(taken, has_room=False)

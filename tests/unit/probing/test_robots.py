@@ -12,7 +12,7 @@ from yarl import URL
 
 from proxyd.errors import BlockedAddressError, FetchError, FetchTimeoutError, ProbeError
 from proxyd.net import fresh_for_s
-from proxyd.probing import FetchLimits, FetchRequest, FetchResponse, Robots, Trip, robots_limits
+from proxyd.probing import FetchLimits, FetchRequest, FetchResponse, ProbeTrace, Robots, robots_limits
 from proxyd.probing.http.robots import read_robots
 from proxyd.probing.probe_failures import DisallowedError, QueueTimeoutError, TooManyRedirectsError
 from tests.fakes import FakeClock, settle
@@ -97,7 +97,7 @@ class ScriptedFetcher:
         self.asked: list[str] = []
         self.gate: asyncio.Event | None = None
 
-    async def fetch(self, request: FetchRequest, trip: Trip | None = None) -> FetchResponse:
+    async def fetch(self, request: FetchRequest, trip: ProbeTrace | None = None) -> FetchResponse:
         self.asked.append(request.url)
         assert trip is not None
         trip.requests += 1
@@ -128,7 +128,7 @@ class Rig:
 
     async def allows(self, url: URL = FEED) -> bool:
         try:
-            await self.robots(url, Trip())
+            await self.robots(url, ProbeTrace())
         except DisallowedError:
             return False
         return True
@@ -150,7 +150,7 @@ async def test_each_origin_has_its_own_file() -> None:
 
 
 async def test_the_detour_is_told_but_not_its_bytes() -> None:
-    trip = Trip(requests=1)
+    trip = ProbeTrace(requests=1)
     await Rig(response()).robots(FEED, trip)
     assert (trip.requests, trip.body_bytes) == (2, 0)
 
@@ -198,17 +198,17 @@ async def test_an_old_copy_holds_for_thirty_days_while_a_new_one_cannot_be_had(f
     assert not await rig.allows(URL("http://a.example/private"))
     rig.clock.jump(2 * DAY_S)
     with pytest.raises(ProbeError):
-        await rig.robots(FEED, Trip())
+        await rig.robots(FEED, ProbeTrace())
 
 
 @pytest.mark.parametrize("failure", [response(status=500), FetchError("no route")])
 async def test_a_file_that_cannot_be_had_for_thirty_days_allows_everything(failure: Answer) -> None:
     rig = Rig(failure)
     with pytest.raises(ProbeError):
-        await rig.robots(FEED, Trip())
+        await rig.robots(FEED, ProbeTrace())
     rig.clock.jump(29 * DAY_S)
     with pytest.raises(ProbeError):
-        await rig.robots(FEED, Trip())
+        await rig.robots(FEED, ProbeTrace())
     rig.clock.jump(DAY_S)
     assert await rig.allows()
 
@@ -226,7 +226,7 @@ async def test_a_server_error_is_remembered_for_five_minutes() -> None:
 async def test_a_host_that_cannot_be_reached_says_so_and_is_tried_again() -> None:
     rig = Rig(FetchTimeoutError("too late"))
     with pytest.raises(FetchTimeoutError) as caught:
-        await rig.robots(FEED, Trip())
+        await rig.robots(FEED, ProbeTrace())
     assert caught.value.message == "robots.txt of http://a.example: too late"
     rig.answers(response())
     assert await rig.allows()
@@ -239,7 +239,7 @@ async def test_trouble_of_our_own_says_nothing_about_the_file(error: ProbeError)
     rig.answers(error)
     rig.clock.jump(DAY_S)
     with pytest.raises(type(error)):
-        await rig.robots(FEED, Trip())
+        await rig.robots(FEED, ProbeTrace())
 
 
 async def test_redirects_without_end_are_no_file() -> None:
@@ -247,7 +247,7 @@ async def test_redirects_without_end_are_no_file() -> None:
 
 
 async def test_the_delay_is_told_and_capped() -> None:
-    rig, trip = Rig(response("User-agent: *\nCrawl-delay: 100"), crawl_delay_cap_s=30.0), Trip()
+    rig, trip = Rig(response("User-agent: *\nCrawl-delay: 100"), crawl_delay_cap_s=30.0), ProbeTrace()
     assert await rig.robots(FEED, trip) == 30.0
     assert trip.crawl_delay_s == 30.0
 
@@ -256,7 +256,7 @@ async def test_the_refusal_names_the_origin_and_what_helps() -> None:
     with pytest.raises(
         DisallowedError, match=r"robots\.txt of http://a\.example disallows /feed to proxyd; .*ROBOTS IGNORE"
     ):
-        await Rig(response(NOTHING)).robots(FEED, Trip())
+        await Rig(response(NOTHING)).robots(FEED, ProbeTrace())
 
 
 async def test_only_so_many_origins_are_remembered() -> None:

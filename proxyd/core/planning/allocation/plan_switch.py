@@ -9,12 +9,12 @@ import numpy as np
 
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.chunks import Parts
-from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.chunks import Chunked
+from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 
 
-def adopting(planner: Planner, week: WeekPlan, now: Chronon) -> Parts[None]:
+def switch_plan(planner: Planner, week: WeekPlan, now: Chronon) -> Chunked[None]:
     """Detect by a new plan of the week, once it has followed what was probed while it was made.
 
     Until it has, the old plan holds. From then on a page that was not reached yet may wake by the old plan, too early
@@ -31,7 +31,7 @@ def adopting(planner: Planner, week: WeekPlan, now: Chronon) -> Parts[None]:
     >>> even = WeekShapes(np.ones((1, 168)), np.zeros(1, dtype=np.int64))
     >>> week = WeekPlan.of(FleetState(("a",), np.array([1e-4]), np.ones(1), np.zeros(1), even, probes_per_s=1e-3))
     >>> planner = Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0)))
-    >>> whole(adopting(planner, week, 0))
+    >>> whole(switch_plan(planner, week, 0))
     >>> planner.week is week
     True
     """
@@ -48,7 +48,7 @@ def adopting(planner: Planner, week: WeekPlan, now: Chronon) -> Parts[None]:
         _reschedule(planner, week, pages, now)
 
 
-def _behind(week: WeekPlan, pages: Sequence[Page]) -> list[Page]:
+def _behind(week: WeekPlan, pages: Sequence[PlannedSource]) -> list[PlannedSource]:
     """Return the pages that changed since the plan was made."""
     seen = [page for page in pages if page.last_seen_s is not None]
     told = np.array([(page.rate_per_s, page.priced_weight, page.last_seen_s) for page in seen], dtype=np.float64)
@@ -56,9 +56,9 @@ def _behind(week: WeekPlan, pages: Sequence[Page]) -> list[Page]:
     return [page for page, is_behind in zip(seen, behind.tolist(), strict=True) if is_behind]
 
 
-def _reschedule(planner: Planner, week: WeekPlan, pages: Sequence[Page], now: Chronon) -> None:
+def _reschedule(planner: Planner, week: WeekPlan, pages: Sequence[PlannedSource], now: Chronon) -> None:
     """Let pages wake by the new plan; those that only detect are looked up in it together, once they were seen."""
-    grid, plain, allowed_s = planner.settings.grid, list[Page](), list[float]()
+    grid, plain, allowed_s = planner.settings.grid, list[PlannedSource](), list[float]()
     for page in pages:
         at_s = page.allowed_s()
         is_plain = page.demands.only_detects and page.window is None and not page.hidden and at_s < inf

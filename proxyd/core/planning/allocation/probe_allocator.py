@@ -103,7 +103,7 @@ class _Sample:
 
 
 @dataclass(eq=False)
-class FleetPlanner:
+class ProbeAllocator:
     """Probes every source when its timetable says so, at prices that spend the budget in the long run.
 
     The next probe of a source follows from its last one, its rate and the price by looking into a table: O(1), so that
@@ -145,7 +145,7 @@ class FleetPlanner:
 
     Examples
     --------
-    >>> planner = FleetPlanner(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(2, dtype=np.int64))
+    >>> planner = ProbeAllocator(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(2, dtype=np.int64))
     >>> planner.start([8.0 / 86400.0, 2.0 / 86400.0], now_s=0.0)
     >>> planner.reprice(FleetLimits(probes_per_slot=1.5), now_s=0.0)
     >>> (planner.due_s / 43200.0).round().tolist()

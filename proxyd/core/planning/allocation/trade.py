@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from proxyd.core.planning.allocation.prices import Frequencies, allocate
-from proxyd.core.planning.allocation.probe_allocator import FleetPlanner
+from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
 from proxyd.core.planning.golden_turns import turns
 
 _SAMPLE = 20_000  # sources that stand for a larger fleet
@@ -39,7 +39,7 @@ class TradePoint:
     captured: float
 
 
-def trade(planner: FleetPlanner, budgets: Iterable[float]) -> list[TradePoint]:
+def trade(planner: ProbeAllocator, budgets: Iterable[float]) -> list[TradePoint]:
     """Return what each budget, in probes a second for all sources together, would buy.
 
     Source by source the delay follows from the timetable at the price, and completeness from the share of items that no
@@ -57,7 +57,7 @@ def trade(planner: FleetPlanner, budgets: Iterable[float]) -> list[TradePoint]:
     Examples
     --------
     >>> from proxyd.core.planning.allocation.probe_allocator import FleetLimits, WeekGrid
-    >>> fleet = FleetPlanner(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(2, dtype=np.int64))
+    >>> fleet = ProbeAllocator(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(2, dtype=np.int64))
     >>> fleet.start([8.0 / 86400.0, 2.0 / 86400.0], now_s=0.0)
     >>> fleet.reprice(FleetLimits(probes_per_slot=1.5), now_s=0.0)
     >>> few, many = trade(fleet, [1e-5, 3e-5])

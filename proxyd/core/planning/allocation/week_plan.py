@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyd.core.planning.allocation.prices import HostLimits
-from proxyd.core.planning.allocation.probe_allocator import FleetLimits, FleetPlanner, WeekGrid
+from proxyd.core.planning.allocation.probe_allocator import FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.allocation.trade import TradePoint, trade
 from proxyd.core.planning.golden_turns import turns
 from proxyd.core.planning.policies.doe import doe_slots
@@ -110,7 +110,7 @@ class WeekPlan:
 
     def __init__(
         self,
-        planner: FleetPlanner,
+        planner: ProbeAllocator,
         numbers: dict[str, int],
         weeks: _Weeks,
         cycle: Cycle,
@@ -135,7 +135,7 @@ class WeekPlan:
         grid = WeekGrid(state.slot_s)
         shapes, shape_of, importance = _curves(state, grid.slots)
         phase_s = turns(np.arange(len(state.source_ids))) * state.slot_s
-        planner = FleetPlanner(
+        planner = ProbeAllocator(
             grid,
             shapes,
             shape_of,
@@ -311,7 +311,9 @@ class _Weeks:
         return cls(state.weeks, state.planned_weeks, sums)
 
 
-def _doe(state: FleetState, numbers: Mapping[str, int], planner: FleetPlanner) -> dict[tuple[str, int, float], Floats]:
+def _doe(
+    state: FleetState, numbers: Mapping[str, int], planner: ProbeAllocator
+) -> dict[tuple[str, int, float], Floats]:
     """Return the times of the week, in seconds from Monday on, for all that DOE rules ask; the even ones left out."""
     even = np.ones_like(planner.shapes)
     importance = even if planner.importance is None else planner.importance

@@ -7,23 +7,23 @@ from typing import NamedTuple, TypeAlias
 
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Reason
-from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies import detection
 from proxyd.core.planning.policies.expected_intervals import PlannedInterval
-from proxyd.core.planning.queue.due_times import Dues
+from proxyd.core.planning.queue.due_times import DueTimes
 from proxyd.core.planning.queue.latest_slots import latest_slots
 
 LOOKAHEAD_CHRONONS = 60
 _GROUPS = {Reason.OVERFLOW: 1, Reason.DOE: 1, Reason.SPEND: 3}  # what must be comes before what is worth it
-_Wanted: TypeAlias = tuple[Page, Reason, str]
+_Wanted: TypeAlias = tuple[PlannedSource, Reason, str]
 
 
 class Candidate(NamedTuple):
     """A page that wants a probe, on behalf of which rule, and its place: the smallest rank goes first."""
 
     rank: tuple[int, float, float, str]
-    page: Page
+    page: PlannedSource
     reason: Reason
     rule: str | None
 
@@ -31,11 +31,11 @@ class Candidate(NamedTuple):
 class Candidates:
     """Ranks pages: intervals and fixed probes by deadline, first contacts, then by what a probe saves."""
 
-    def __init__(self, settings: PlannerSettings, dues: Dues) -> None:
+    def __init__(self, settings: PlannerSettings, dues: DueTimes) -> None:
         self._settings = settings
         self._dues = dues
 
-    def of(self, pages: Sequence[Page], now: Chronon) -> dict[str, Candidate]:
+    def of(self, pages: Sequence[PlannedSource], now: Chronon) -> dict[str, Candidate]:
         """Return those of some pages that want a probe in ``now``, by source."""
         now_s = self._settings.grid.start_s(now)
         ranked = self._by_deadline(pages, now)
@@ -47,7 +47,7 @@ class Candidates:
         self._rank(ranked, [(page, due.reason, due.rule) for page, due in overdue if due is not None], now_s)
         return ranked
 
-    def spend_on(self, pages: Iterable[Page], ranked: dict[str, Candidate], now: Chronon) -> None:
+    def spend_on(self, pages: Iterable[PlannedSource], ranked: dict[str, Candidate], now: Chronon) -> None:
         """Add to ``ranked`` every other page that detects, whatever a probe saves: for a budget that is to be spent."""
         start_s, stop_s = self._settings.grid.start_s(now), self._settings.grid.start_s(now + 1)
         others = (page for page in pages if page.source_id not in ranked and page.demands.detecting)
@@ -55,7 +55,7 @@ class Candidates:
         wanted = [(page, Reason.SPEND, page.demands.detecting[0]) for page in seen if page.allowed_s() < stop_s]
         self._rank(ranked, wanted, start_s)
 
-    def contact(self, page: Page, now: Chronon) -> Candidate | None:
+    def contact(self, page: PlannedSource, now: Chronon) -> Candidate | None:
         """Return the candidate of a page that was never seen, or whose hub pushes and may be silent."""
         now_s = self._settings.grid.start_s(now)
         if now_s + 1e-9 < page.demands.earliest_s:
@@ -67,11 +67,11 @@ class Candidates:
             return Candidate((2, 0.0, 0.0, page.source_id), page, Reason.SAFETY, page.demands.first_rule)
         return None
 
-    def detecting(self, page: Page, gain: float) -> Candidate:
+    def detecting(self, page: PlannedSource, gain: float) -> Candidate:
         """Return the candidate of a page that is due for detection, with what a probe saves over its price."""
         return Candidate((2, -gain, 0.0, page.source_id), page, Reason.DETECTION, page.demands.detecting[0])
 
-    def _by_deadline(self, pages: Iterable[Page], now: Chronon) -> dict[str, Candidate]:
+    def _by_deadline(self, pages: Iterable[PlannedSource], now: Chronon) -> dict[str, Candidate]:
         """Pages whose interval cannot wait longer if all are to be served, and fixed probes that are due."""
         now_s = self._settings.grid.start_s(now)
         planned = (page for page in pages if not page.is_pushed(now_s))
@@ -107,7 +107,7 @@ class Candidates:
             ranked[page.source_id] = Candidate(rank, page, reason, rule)
 
 
-def _deadline_rank(interval: PlannedInterval, page: Page) -> tuple[int, float, float, str]:
+def _deadline_rank(interval: PlannedInterval, page: PlannedSource) -> tuple[int, float, float, str]:
     """Rank by deadline; of equal ones the source unseen for longest goes first, or the others would starve it."""
     return 0, float(interval.deadline), page.last_seen_s or 0.0, page.source_id
 

@@ -8,14 +8,14 @@ from typing import NamedTuple
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies import detection
 from proxyd.core.planning.policies.demand import DoeDemand
 from proxyd.core.planning.policies.detection import most_items
 
 
-class Due(NamedTuple):
+class DueTime(NamedTuple):
     """When a rule wants a page, in unix seconds, and why."""
 
     due_s: float
@@ -23,7 +23,7 @@ class Due(NamedTuple):
     rule: str
 
 
-class Dues:
+class DueTimes:
     """Tells by the plan of the week, and without one by rates alone, when pages are due that no interval asks for."""
 
     def __init__(self, settings: PlannerSettings) -> None:
@@ -35,35 +35,35 @@ class Dues:
         """What a probe for detection must save, in item-seconds: also of a source that is newer than the plan."""
         return self._settings.price_item_s if self.week is None else self.week.price_item_s
 
-    def of(self, page: Page) -> list[Due]:
+    def of(self, page: PlannedSource) -> list[DueTime]:
         """Return when rules that ask for no intervals want the page."""
         last_s, demands = page.last_seen_s, page.demands
         if last_s is None:
             return []
-        dues = [Due(self.detection_s(page), Reason.DETECTION, rule) for rule in demands.detecting[:1]]
+        dues = [DueTime(self.detection_s(page), Reason.DETECTION, rule) for rule in demands.detecting[:1]]
         worth = {"rate_per_s": page.rate_per_s, "price_item_s": self.price_item_s, "weight": demands.weight}
         if page.hidden > 0 and page.rate_per_s > 0:  # they stand for the time in which as many are expected
             early_s = page.hidden / page.rate_per_s
-            dues += [Due(each.due_s - early_s, Reason.SIBLING, each.rule) for each in dues]
-        dues += [Due(self.overflow_s(page), Reason.OVERFLOW, rule) for rule in demands.priced[:1]]
+            dues += [DueTime(each.due_s - early_s, Reason.SIBLING, each.rule) for each in dues]
+        dues += [DueTime(self.overflow_s(page), Reason.OVERFLOW, rule) for rule in demands.priced[:1]]
         paced = ((d, self._wholly_s(d.due_s(page.source_id, last_s, **worth))) for d in demands.paced)
-        dues += [Due(due_s, demand.reason, demand.rule) for demand, due_s in paced]
-        return dues + [Due(self._doe_s(page, d, last_s), Reason.DOE, d.rule) for d in demands.doe]
+        dues += [DueTime(due_s, demand.reason, demand.rule) for demand, due_s in paced]
+        return dues + [DueTime(self._doe_s(page, d, last_s), Reason.DOE, d.rule) for d in demands.doe]
 
     def have_come(self, due_s: float, now: Chronon) -> bool:
         """Whether a time comes by the end of ``now``: a probe is made in the chronon in which it is due."""
         return due_s < inf and self._settings.grid.chronon_at(due_s) <= now
 
-    def only_detects(self, page: Page, now: Chronon) -> bool:
+    def only_detects(self, page: PlannedSource, now: Chronon) -> bool:
         """Whether the page is due for detection, and not to save items from sliding off its feed."""
         return self.have_come(self.detection_s(page), now) and not self.have_come(self.overflow_s(page), now)
 
-    def most_overdue(self, page: Page, now: Chronon) -> Due | None:
+    def most_overdue(self, page: PlannedSource, now: Chronon) -> DueTime | None:
         """Return which of the dues that have come was first."""
         late = [due for due in self.of(page) if self.have_come(due.due_s, now)]
         return min(late, key=lambda due: due.due_s, default=None)
 
-    def detection_s(self, page: Page) -> float:
+    def detection_s(self, page: PlannedSource) -> float:
         """Return when what waits at a page that was seen is worth the price of a probe."""
         assert page.last_seen_s is not None
         due_s = None if self.week is None else self.week.due_s(page.source_id)
@@ -72,7 +72,7 @@ class Dues:
         price_item_s, weight = self.price_item_s, page.demands.weight
         return page.last_seen_s + detection.due_after_s(page.rate_per_s, price_item_s=price_item_s, weight=weight)
 
-    def overflow_s(self, page: Page) -> float:
+    def overflow_s(self, page: PlannedSource) -> float:
         """Return when so many items may have come that some slid off the feed unseen, with the probability allowed."""
         if page.last_seen_s is None or page.window is None or page.rate_per_s <= 0 or self._settings.overflow >= 1:
             return inf
@@ -80,12 +80,12 @@ class Dues:
         planned_s = None if self.week is None else self.week.reached_s(page.source_id, items)
         return page.last_seen_s + items / page.rate_per_s if planned_s is None else planned_s
 
-    def safety_s(self, page: Page) -> float:
+    def safety_s(self, page: PlannedSource) -> float:
         """Return when a page whose hub pushes is asked all the same."""
         asked_s = page.log.starts_s[-1] if page.log.starts_s else page.last_seen_s or 0.0
         return asked_s + self._settings.safety_s
 
-    def _doe_s(self, page: Page, demand: DoeDemand, last_s: float) -> float:
+    def _doe_s(self, page: PlannedSource, demand: DoeDemand, last_s: float) -> float:
         week = self.week
         planned_s = None if week is None else week.doe_due_s(page.source_id, demand.probes, demand.per_s, last_s)
         return self._wholly_s(demand.due_s(last_s, planned_s))

@@ -28,7 +28,7 @@ class PlannedProbe:
     start_s: float
 
 
-class Pace:
+class SlotAllocator:
     """Spreads the starts over a chronon of ``capacity`` equal parts, so that the fleet never bursts."""
 
     def __init__(self, start_s: float, length_s: float, capacity: int) -> None:
@@ -53,13 +53,13 @@ class Pace:
         return max(at_s, self._start_s + part * self._part_s)
 
 
-class Headway:
+class OverloadLimiter:
     """How many probes a chronon plans ``most``: any number, until this machine falls behind.
 
     A chronon that came to fewer than half of its probes lets the next one plan twice what was started; each that could
     doubles that again. A machine that stood still did not fall behind: its chronons do not follow each other.
 
-    >>> headway = Headway()
+    >>> headway = OverloadLimiter()
     >>> headway.after(started=100, dropped=900)
     >>> headway.most
     216.0

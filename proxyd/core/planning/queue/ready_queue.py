@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.planned_source import PlannedSource
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -24,7 +24,7 @@ _SHORT = 4096  # pages on a new short list
 _RUN = 256  # so many are sorted at first, then four times as many
 
 
-class Waiting:
+class ReadyQueue:
     """Pages that are due for detection alone, or for their first contact.
 
     What the ranking needs of a page is kept when it is put: a page that changes must be removed and put anew.
@@ -38,17 +38,17 @@ class Waiting:
     >>> from functools import partial
     >>> from proxyd.core.politeness import PolitenessBudget, ProbeLog
     >>> from proxyd.core.planning.policies.demand import Demands
-    >>> waiting = Waiting()
+    >>> waiting = ReadyQueue()
     >>> for name, rate_per_s in (("a", 0.01), ("b", 0.1)):
     ...     log = ProbeLog(PolitenessBudget(60.0))
-    ...     waiting.put(Page(name, name, log, Demands(detecting=["r"]), rate_per_s, last_seen_s=0.0), None)
+    ...     waiting.put(PlannedSource(name, name, log, Demands(detecting=["r"]), rate_per_s, last_seen_s=0.0), None)
     >>> gains = partial(waiting.gains, now_s=100.0, week=None, price_item_s=50.0)
     >>> [(gain, page.source_id) for gain, page in waiting.best(gains)]
     [(10.0, 'b'), (1.0, 'a')]
     """
 
     def __init__(self) -> None:
-        self._pages: list[Page] = []
+        self._pages: list[PlannedSource] = []
         self._place: dict[str, int] = {}
         self._numbers = np.zeros(64, dtype=np.int64)
         self._kept = np.zeros((64, 5))  # rate times weight, last seen, not before, what to take from the calls
@@ -65,7 +65,7 @@ class Waiting:
     def __contains__(self, source_id: str) -> bool:
         return source_id in self._place
 
-    def put(self, page: Page, week: WeekPlan | None) -> None:
+    def put(self, page: PlannedSource, week: WeekPlan | None) -> None:
         """Add a page that does not wait yet."""
         place = self._place[page.source_id] = len(self._pages)
         self._pages.append(page)
@@ -115,7 +115,7 @@ class Waiting:
         soonest: Floats = -self._kept[places, 2]
         return soonest
 
-    def first(self, count: int, gains_of: Gains, later_of: Gains) -> list[Page]:
+    def first(self, count: int, gains_of: Gains, later_of: Gains) -> list[PlannedSource]:
         """Return the pages of the largest gains, and those that by their later gains may come before one of them.
 
         Gains only grow: so many probes are among these whoever is probed when. Changes nothing; in no order.
@@ -126,7 +126,7 @@ class Waiting:
         least = np.partition(gains_of(places), -count)[-count]
         return [self._pages[place] for place in np.flatnonzero(later_of(places) >= least)]
 
-    def best(self, gains_of: Gains) -> Iterator[tuple[float, Page]]:
+    def best(self, gains_of: Gains) -> Iterator[tuple[float, PlannedSource]]:
         """Yield the gain and the page of each, the largest gain first; none may be put or removed meanwhile."""
         if len(self) <= 1:  # as for most planners of one source
             yield from zip(gains_of(np.arange(len(self))).tolist(), self._pages, strict=True)
@@ -162,7 +162,7 @@ class Waiting:
         listed = np.sort(np.concatenate([self._short, joined]), kind="stable")
         return listed[(np.diff(listed, prepend=-1) > 0) & (listed < len(self))]
 
-    def _ranked(self, left: Ints) -> Iterator[tuple[float, Page]]:
+    def _ranked(self, left: Ints) -> Iterator[tuple[float, PlannedSource]]:
         """Yield the gain and the page of those at some places, the largest gain first."""
         losses, run = -self._gains[left], _RUN
         while len(left):
@@ -197,6 +197,6 @@ class Waiting:
         return Counter({limit: calls - int(taken) for limit, calls, taken in passed if calls > taken})
 
 
-def _number(page: Page, week: WeekPlan | None) -> int:
+def _number(page: PlannedSource, week: WeekPlan | None) -> int:
     number = None if week is None else week.number(page.source_id)
     return _UNPLANNED if number is None else number

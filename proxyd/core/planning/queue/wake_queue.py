@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from heapq import heappop, heappush
 
 from proxyd.core.model.chronon import Chronon
-from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.planned_source import PlannedSource
 
 _SPAN = 16  # chronons: few enough that waking a span of them costs little beside the others
 
 
-def _order(page: Page) -> tuple[Chronon, str]:
+def _order(page: PlannedSource) -> tuple[Chronon, str]:
     return page.wake, page.source_id
 
 
-class Sleeping:
+class WakeQueue:
     """Wakes pages in order. Those of the span of chronons under way are in a heap, later ones in a set for each span.
 
     A page that is put anew leaves its old set, so that nothing piles up however often it is planned anew.
@@ -24,8 +24,8 @@ class Sleeping:
     --------
     >>> from proxyd.core.politeness import PolitenessBudget, ProbeLog
     >>> from proxyd.core.planning.policies.demand import Demands
-    >>> page = Page("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
-    >>> sleeping = Sleeping()
+    >>> page = PlannedSource("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
+    >>> sleeping = WakeQueue()
     >>> sleeping.put(page, 1000)
     >>> sleeping.put(page, 200)
     >>> [[page.source_id for page in sleeping.wake_up(now, {"a": page})] for now in (199, 200)]
@@ -38,7 +38,7 @@ class Sleeping:
         self._spans: list[int] = []
         self._reached = -1
 
-    def put(self, page: Page, wake: Chronon) -> None:
+    def put(self, page: PlannedSource, wake: Chronon) -> None:
         """Let a page sleep until ``wake``."""
         self.remove(page)
         page.wake = wake
@@ -51,12 +51,12 @@ class Sleeping:
             heappush(self._spans, span)
         self._far[span].add(page.source_id)
 
-    def remove(self, page: Page) -> None:
+    def remove(self, page: PlannedSource) -> None:
         """Forget a page; does nothing where it does not sleep."""
         if (far := self._far.get(page.wake // _SPAN)) is not None:
             far.discard(page.source_id)
 
-    def wake_up(self, now: Chronon, pages: Mapping[str, Page]) -> list[Page]:
+    def wake_up(self, now: Chronon, pages: Mapping[str, PlannedSource]) -> list[PlannedSource]:
         """Return the pages whose time has come, in its order."""
         while self._spans and self._spans[0] <= now // _SPAN:
             for source_id in self._far.pop(heappop(self._spans)):
@@ -70,9 +70,9 @@ class Sleeping:
                 woken.append(page)
         return woken
 
-    def first(self, count: int, pages: Mapping[str, Page]) -> list[Page]:
+    def first(self, count: int, pages: Mapping[str, PlannedSource]) -> list[PlannedSource]:
         """Return the pages that wake first, in that order; changes nothing."""
-        found: dict[str, Page] = {}
+        found: dict[str, PlannedSource] = {}
         for wake, source_id in sorted(self._near):
             page = pages.get(source_id)
             if page is not None and page.wake == wake:

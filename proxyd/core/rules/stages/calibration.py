@@ -13,7 +13,7 @@ from proxyd.core.rules.state import StreamState
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class Calibration:
     """Sums over some probes of sources already known: what was found, and what was predicted of the same gaps.
 
     Parameters
@@ -27,7 +27,7 @@ class Account:
 
     Examples
     --------
-    >>> day = Account(2, items=3, predicted_items=2.5, timed_items=3, delay_item_s=90.0, captured=3, missed=1)
+    >>> day = Calibration(2, items=3, predicted_items=2.5, timed_items=3, delay_item_s=90.0, captured=3, missed=1)
     >>> day.mean_delay_s, day.predicted_mean_delay_s, day.completeness
     (30.0, None, 0.75)
     """
@@ -89,7 +89,7 @@ def predicted(
     grid: ChrononGrid,
     *,
     declared_s: float = 0.0,
-) -> Account:
+) -> Calibration:
     """Return what a probe at the end of a gap is expected to find.
 
     Several updates of a page are one, and what lies in one chronon is one execution interval. A rule that counts fires
@@ -109,7 +109,7 @@ def predicted(
             own_items = items if own is gap else model.expected(own.since_s, own.until_s)[0]
             found, lost = _fates(program, stream, model, own, grid.length_s, own_items)
             captured, missed = captured + found, missed + lost
-    return Account(
+    return Calibration(
         predicted_items=-expm1(-items) if gap.is_page else items,
         predicted_timed_items=items if gap.is_timed else 0.0,
         predicted_delay_item_s=waits if gap.is_timed else 0.0,

@@ -33,7 +33,7 @@ class Shape(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class DocumentView:
     """What a probe's items are compared with.
 
     Parameters
@@ -88,7 +88,7 @@ class _Change:
 
 
 def discover(
-    items: Sequence[Item], view: View, state: SourceState, *, seen_s: float, rate_per_s: Callable[[], float]
+    items: Sequence[Item], view: DocumentView, state: SourceState, *, seen_s: float, rate_per_s: Callable[[], float]
 ) -> Discovery:
     """Return what ``items``, the whole window in page order, adds to what is known.
 
@@ -120,7 +120,7 @@ def _is_edited(item: Item, known: Mapping[str, Item]) -> bool:
     return before is not None and before.content_hash != item.content_hash
 
 
-def _changes(items: Sequence[Item], view: View) -> Iterator[_Change]:
+def _changes(items: Sequence[Item], view: DocumentView) -> Iterator[_Change]:
     """Yield what happened, in page order; what is gone comes last."""
     for item in items:
         before = view.known.get(item.item_id)

@@ -10,7 +10,7 @@ from proxyd.core.model.item import EventKind
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.core.model.profile import Declaration, PageClass, Source
 from proxyd.core.rules.stages.events import Discovery
-from proxyd.core.rules.state import Changes, SourceState
+from proxyd.core.rules.state import SourceState, StateChanges
 
 MOVED_AFTER = 3  # probes in a row that a permanent redirect must lead to the same place
 MISSING_AFTER = 2  # probes in a row that a page must not be found; "gone" (410) counts at once
@@ -82,7 +82,7 @@ def after_redirects(state: SourceState, outcome: ProbeOutcome) -> SourceState:
     return replace(state, moved_url=outcome.permanent_url, moved_times=times)
 
 
-def after_document(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> Changes:
+def after_document(state: SourceState, outcome: ProbeOutcome, found: Discovery) -> StateChanges:
     """Count 304s, and doubt them where a whole document shows what they denied; return what changes.
 
     The same validators on other content are proof. New items dated between the last whole document and the last 304
@@ -90,7 +90,7 @@ def after_document(state: SourceState, outcome: ProbeOutcome, found: Discovery) 
     """
     if outcome.kind is OutcomeKind.NOT_MODIFIED:
         return {"not_modified": state.not_modified + 1}
-    after: Changes = {"full_s": outcome.finished_s, "not_modified": 0}
+    after: StateChanges = {"full_s": outcome.finished_s, "not_modified": 0}
     if state.not_modified == 0 or outcome.kind is not OutcomeKind.CHANGED:
         return after
     has_same = outcome.validators == state.validators != NO_VALIDATORS

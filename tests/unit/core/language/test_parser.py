@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxyd.core.language import CreateDomain, CreateSource, DropStatement, InsertNotification, Kind, parse
+from proxyd.core.language import CreateDomain, CreateSource, DropStatement, InsertNotification, StatementKind, parse
 from proxyd.core.language.parser import MAX_BYTES
 from proxyd.core.model.expression import Aggregate, Binary, Column, Literal
 from proxyd.errors import ProfileError, RuleError
@@ -89,7 +89,7 @@ def test_the_order_of_options_does_not_matter() -> None:
 def test_drop_statements_are_handed_over_as_nodes() -> None:
     (statement,) = parse('DROP NOTIFICATION "x"').statements
     assert isinstance(statement, DropStatement)
-    assert (statement.kind, statement.name.value) == (Kind.NOTIFICATION, "x")
+    assert (statement.kind, statement.name.value) == (StatementKind.NOTIFICATION, "x")
 
 
 def test_places_inside_a_query_count_doubled_quotes_and_lines_of_the_file() -> None:

@@ -8,10 +8,10 @@ import numpy as np
 
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid, Epoch
-from proxyd.core.planning.allocation.plan_switch import adopting
+from proxyd.core.planning.allocation.plan_switch import switch_plan
 from proxyd.core.planning.allocation.week_plan import FleetState, WeekPlan
-from proxyd.core.planning.chunks import PART, whole
-from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.chunks import PART, run_all
+from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies.demand import Demands, FixedDemand
@@ -23,10 +23,10 @@ NOW = 40 * 86400
 AHEAD = Epoch(NOW, NOW + 60)
 
 
-def page(number: int, *, seen_s: float | None, demands: Demands | None = None) -> Page:
+def page(number: int, *, seen_s: float | None, demands: Demands | None = None) -> PlannedSource:
     log = ProbeLog(PolitenessBudget(30.0))
     asked = demands or Demands(detecting=("r",))
-    return Page(f"s{number}", f"host{number}", log, asked, 1e-4 * (1 + number % 7), last_seen_s=seen_s)
+    return PlannedSource(f"s{number}", f"host{number}", log, asked, 1e-4 * (1 + number % 7), last_seen_s=seen_s)
 
 
 def fleet(*, budget_per_s: float = 5.0) -> Planner:
@@ -57,8 +57,8 @@ def test_in_parts_it_is_what_it_is_at_once() -> None:
     at_once = fleet()
     week = plan_of(at_once, rate=0.5)
     in_parts, other = deepcopy(at_once), deepcopy(week)
-    whole(adopting(at_once, week, NOW))
-    steps = sum(1 for _ in adopting(in_parts, other, NOW))
+    run_all(switch_plan(at_once, week, NOW))
+    steps = sum(1 for _ in switch_plan(in_parts, other, NOW))
     assert steps > 2
     assert {s: p.wake for s, p in at_once.pages.items()} == {s: p.wake for s, p in in_parts.pages.items()}
     assert list(at_once.play(AHEAD)) == list(in_parts.play(AHEAD))
@@ -66,7 +66,7 @@ def test_in_parts_it_is_what_it_is_at_once() -> None:
 
 def test_pages_wake_as_if_each_were_planned_by_itself() -> None:
     planner = fleet()
-    whole(adopting(planner, plan_of(planner), NOW))
+    run_all(switch_plan(planner, plan_of(planner), NOW))
     wakes = {source_id: each.wake for source_id, each in planner.pages.items()}
     for source_id in planner.pages:
         planner.reschedule(source_id, NOW)
@@ -75,9 +75,9 @@ def test_pages_wake_as_if_each_were_planned_by_itself() -> None:
 
 def test_what_is_probed_between_the_parts_is_made_once_and_counts_in_both_plans() -> None:
     planner = fleet()
-    whole(adopting(planner, plan_of(planner), NOW))
+    run_all(switch_plan(planner, plan_of(planner), NOW))
     week, now, probed = plan_of(planner), NOW, []
-    for _ in adopting(planner, week, NOW):
+    for _ in switch_plan(planner, week, NOW):
         now += 1
         for planned in planner.choose(now):
             planner.finished(planned.probe.source_id, planned.start_s, seen=True)
@@ -94,7 +94,7 @@ def test_a_probe_in_flight_over_the_change_is_not_made_again() -> None:
     planner = fleet()
     flying = {planned.probe.source_id for planned in planner.choose(NOW)}
     assert flying
-    whole(adopting(planner, plan_of(planner), NOW))
+    run_all(switch_plan(planner, plan_of(planner), NOW))
     again = {planned.probe.source_id for now in range(NOW + 1, NOW + 30) for planned in planner.choose(now)}
     assert not again & flying
     assert planner.in_flight == len(flying) + len(again)
@@ -103,7 +103,7 @@ def test_a_probe_in_flight_over_the_change_is_not_made_again() -> None:
 def test_pages_may_come_and_go_between_the_parts() -> None:
     planner = fleet()
     week = plan_of(planner)
-    for number, _ in enumerate(adopting(planner, week, NOW)):
+    for number, _ in enumerate(switch_plan(planner, week, NOW)):
         planner.remove(f"s{SOURCES - 1 - number}")
         planner.put(page(SOURCES + number, seen_s=NOW - 1.0), NOW)
         planner.put(page(number, seen_s=NOW - 500.0), NOW)

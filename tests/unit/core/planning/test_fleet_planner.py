@@ -10,7 +10,7 @@ from proxyd.core.model.chronon import Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.allocation.delay_costs import WeekCosts
-from proxyd.core.planning.allocation.probe_allocator import FleetLimits, FleetPlanner, WeekGrid
+from proxyd.core.planning.allocation.probe_allocator import FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.capture.capacity import Capacity
 from proxyd.core.planning.one_source.costs import Prefix
 from proxyd.core.planning.policies.detection_frequencies import tight_bound
@@ -24,14 +24,14 @@ MONDAY_S = 4 * 86400.0
 OFFICE = np.tile(np.repeat([0.05, 1.0, 0.05], [9, 8, 7]), 7)
 
 
-def planner(rates: Floats, shape: Floats, limits: FleetLimits, weights: Floats | None = None) -> FleetPlanner:
-    fleet = FleetPlanner(GRID, shape[None, :], np.zeros(len(rates), dtype=np.int64), weights)
+def planner(rates: Floats, shape: Floats, limits: FleetLimits, weights: Floats | None = None) -> ProbeAllocator:
+    fleet = ProbeAllocator(GRID, shape[None, :], np.zeros(len(rates), dtype=np.int64), weights)
     fleet.start(rates / SLOT_S, now_s=MONDAY_S)
     fleet.reprice(limits, now_s=MONDAY_S)
     return fleet
 
 
-def play(fleet: FleetPlanner, weeks: int, room: int, *, spend: bool = False) -> tuple[Floats, NDArray[np.int64]]:
+def play(fleet: ProbeAllocator, weeks: int, room: int, *, spend: bool = False) -> tuple[Floats, NDArray[np.int64]]:
     """Return the mean expected items undiscovered of each source after the first week, and the load of each slot."""
     rates = fleet.rate_per_s * SLOT_S
     shape = fleet.shapes[0] / fleet.shapes[0].mean()
@@ -146,7 +146,7 @@ def test_intervals_beyond_the_capacity_are_counted() -> None:
 
 
 def test_a_planner_without_prices_says_so() -> None:
-    fleet = FleetPlanner(GRID, np.ones((1, GRID.slots)), np.zeros(3, dtype=np.int64))
+    fleet = ProbeAllocator(GRID, np.ones((1, GRID.slots)), np.zeros(3, dtype=np.int64))
     with pytest.raises(SchedulingError, match="call start"):
         fleet.reprice(FleetLimits(1.0), now_s=MONDAY_S)
     with pytest.raises(SchedulingError, match="as many rates"):
@@ -174,7 +174,7 @@ def test_a_capacity_may_come_later() -> None:
 
 @pytest.mark.parametrize("capacity", [None, np.full(GRID.slots, 3.0)], ids=["an average alone", "a capacity"])
 def test_the_gaps_of_all_timetables_are_held_once(capacity: Floats | None) -> None:
-    fleet = FleetPlanner(GRID, np.array([OFFICE, 1.1 - OFFICE]), np.arange(20) % 2)
+    fleet = ProbeAllocator(GRID, np.array([OFFICE, 1.1 - OFFICE]), np.arange(20) % 2)
     fleet.start(some_rates(20) / SLOT_S, now_s=MONDAY_S)
     fleet.reprice(FleetLimits(2.0, capacity), now_s=MONDAY_S)
     for table, gaps in zip(fleet.tables, fleet._gaps, strict=True):

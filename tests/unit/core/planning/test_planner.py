@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.profile import PolicyName
-from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies.demand import Demands
@@ -26,7 +28,8 @@ def planner(due_s: float, **changes: object) -> Planner:
     )
     found = Planner(settings)
     log = ProbeLog(PolitenessBudget(60.0))
-    found.put(Page("a", "a.example", log, Demands(detecting=["r"]), RATE_PER_S, last_seen_s=0.0, **changes), now=0)  # type: ignore[arg-type]
+    source = PlannedSource("a", "a.example", log, Demands(detecting=["r"]), RATE_PER_S, last_seen_s=0.0)
+    found.put(replace(source, **changes), now=0)  # type: ignore[arg-type]
     return found
 
 
@@ -49,7 +52,9 @@ def test_a_preview_has_those_that_wait_for_room_before_those_that_sleep() -> Non
         name, waits = f"s{number}", number < 40
         log = ProbeLog(PolitenessBudget(60.0))
         seen_s = 0.0 if waits else 180.0
-        found.put(Page(name, name, log, Demands(detecting=["r"]), 0.01, last_seen_s=seen_s, window=50), now=100)
+        found.put(
+            PlannedSource(name, name, log, Demands(detecting=["r"]), 0.01, last_seen_s=seen_s, window=50), now=100
+        )
     found.choose(100)
     epoch = Epoch(101, 400)
     assert found.preview(epoch, limit=5) == found.preview(epoch)[:5]
@@ -74,6 +79,6 @@ def test_a_golden_pace_makes_no_more_probes_than_it_asks_where_gaps_are_few_chro
     settings = PlannerSettings(ChrononGrid(1.0), Budget(9.0), price_item_s=RATE_PER_S * gap**2 / 2, host_spacing_s=0.0)
     found = Planner(settings)
     demands = Demands(paced=[PacedDemand("r", PolicyName.GOLDEN, seed=1)])
-    found.put(Page("a", "a", ProbeLog(PolitenessBudget(1.0)), demands, RATE_PER_S, last_seen_s=0.0), now=0)
+    found.put(PlannedSource("a", "a", ProbeLog(PolitenessBudget(1.0)), demands, RATE_PER_S, last_seen_s=0.0), now=0)
     made = [planned for _, chosen in found.play(Epoch(0, 2000)) for planned in chosen]
     assert len(made) <= 1.05 * 2000 / gap

@@ -5,7 +5,7 @@ from __future__ import annotations
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.schedule import Constraint
-from proxyd.core.planning.planned_source import Page
+from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies.demand import Demands
@@ -15,7 +15,7 @@ from proxyd.core.politeness import PolitenessBudget, ProbeLog
 NOW = 1000
 
 
-def planner(*pages: Page, budget_per_s: float = 1.0, host_spacing_s: float = 0.0) -> Planner:
+def planner(*pages: PlannedSource, budget_per_s: float = 1.0, host_spacing_s: float = 0.0) -> Planner:
     settings = PlannerSettings(ChrononGrid(1.0), Budget(budget_per_s), price_item_s=1.0, host_spacing_s=host_spacing_s)
     found = Planner(settings)
     for page in pages:
@@ -23,9 +23,9 @@ def planner(*pages: Page, budget_per_s: float = 1.0, host_spacing_s: float = 0.0
     return found
 
 
-def page(name: str, *, rate_per_s: float = 0.1, seen_s: float | None = 0.0, host: str = "") -> Page:
+def page(name: str, *, rate_per_s: float = 0.1, seen_s: float | None = 0.0, host: str = "") -> PlannedSource:
     log = ProbeLog(PolitenessBudget(30.0))
-    return Page(name, host or name, log, Demands(detecting=("r",)), rate_per_s, last_seen_s=seen_s)
+    return PlannedSource(name, host or name, log, Demands(detecting=("r",)), rate_per_s, last_seen_s=seen_s)
 
 
 def test_the_best_go_first_however_many_wait() -> None:

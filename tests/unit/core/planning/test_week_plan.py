@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from proxyd.core.planning.allocation.probe_allocator import FleetLimits, FleetPlanner, WeekGrid
+from proxyd.core.planning.allocation.probe_allocator import FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.allocation.week_plan import FleetState, WeekPlan, by_slot
 from proxyd.core.planning.golden_turns import turns
 from proxyd.core.planning.policies.detection import due_after_s
@@ -38,7 +38,7 @@ def fleet(**changes: object) -> FleetState:
 def test_a_plan_is_the_fleet_planners_with_each_source_at_its_own_place_in_the_slot() -> None:
     state = fleet()
     grid = WeekGrid(state.slot_s)
-    planner = FleetPlanner(
+    planner = ProbeAllocator(
         grid,
         by_slot(state.weeks.shapes, grid.slots),
         state.weeks.of_source,

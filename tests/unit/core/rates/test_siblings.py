@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proxyd.core.rates.siblings import Changes, siblings_of
+from proxyd.core.rates.siblings import RecentChanges, siblings_of
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.lab.traces.synthetic import STEADY, Week, poisson_events
 from proxyd.lab.traces.update_models import working_week
@@ -14,8 +14,8 @@ WEEKS, SOURCES = 20, 30
 STOP_S = MONDAY_S + WEEKS * WEEK_S
 
 
-def saw(times_s: dict[str, np.ndarray]) -> Changes:
-    changes = Changes()
+def saw(times_s: dict[str, np.ndarray]) -> RecentChanges:
+    changes = RecentChanges()
     for time_s, name in sorted((time_s, name) for name, times in times_s.items() for time_s in times.tolist()):
         changes.saw(name, [time_s])
     return changes

@@ -15,7 +15,7 @@ from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.engine import Observation
-from proxyd.core.rules.stages.calibration import Account, Gap, predicted
+from proxyd.core.rules.stages.calibration import Calibration, Gap, predicted
 from proxyd.core.rules.stages.streams import advance
 from proxyd.lab.replay.rehearsal import Origins, plan
 from proxyd.store import open_store
@@ -32,11 +32,11 @@ RULES = {
 }
 
 
-def summed(accounts: list[Account]) -> Account:
-    def add(one: Account, other: Account) -> Account:
-        return Account(*(getattr(one, f.name) + getattr(other, f.name) for f in fields(Account)))
+def summed(accounts: list[Calibration]) -> Calibration:
+    def add(one: Calibration, other: Calibration) -> Calibration:
+        return Calibration(*(getattr(one, f.name) + getattr(other, f.name) for f in fields(Calibration)))
 
-    return reduce(add, accounts, Account())
+    return reduce(add, accounts, Calibration())
 
 
 async def probed(found: Decider, times_s: np.ndarray, every_s: float, until_s: float) -> list[Observation]:

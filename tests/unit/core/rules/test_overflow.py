@@ -13,7 +13,7 @@ from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.policies.detection import most_items
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.engine import Known
+from proxyd.core.rules.engine import StoredContext
 from proxyd.lab.replay.rehearsal import Origins, Rehearsal, rehearse
 from proxyd.lab.traces.update_models import MONDAY_S, model_trace
 from tests.fleets import changed, decider, declaration, item, rule, source
@@ -98,6 +98,6 @@ def test_a_rule_with_a_number_of_its_own_is_not_asked_earlier() -> None:
 
 
 def see(found: Decider, items: list[Item], at_s: float) -> None:
-    known = Known({each.item_id: each for each in items if (each.published_s or 0.0) < at_s - 700.0})
+    known = StoredContext({each.item_id: each for each in items if (each.published_s or 0.0) < at_s - 700.0})
     outcome = changed("s", items, at_s)
     found.finished(outcome, found.observe(outcome, known))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from proxyd.lab.papers.detection_paper import SETTINGS, Setting, bernoulli, figures, memoryless_cost
+from proxyd.lab.papers.detection_paper import SETTINGS, DetectionSetting, bernoulli, figures, memoryless_cost
 from proxyd.lab.papers.figure import Figure
 
 
@@ -27,7 +27,7 @@ def test_ratios_are_those_of_the_table(found: dict[str, Figure]) -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
-def test_theorems_and_order_of_the_policies(found: dict[str, Figure], setting: Setting) -> None:
+def test_theorems_and_order_of_the_policies(found: dict[str, Figure], setting: DetectionSetting) -> None:
     rows = {str(r[1]): r for r in found["detection-ratios"].rows if r[0] == setting.name}
     c = setting.c
     assert float(rows["memoryless"][4]) <= 2 + (c - 1) / c + 1e-9
