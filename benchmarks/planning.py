@@ -66,7 +66,7 @@ def seen_fleet(sources: int, now_s: float, rng: np.random.Generator) -> Decider:
     names = [f"source-{number}" for number in range(sources)]
     _declare(decider, names, now_s)
     for begin in range(0, sources, _PART):
-        decider.estimates.weeks.update(_weeks(names[begin : begin + _PART], now_s, rng))
+        decider.known.estimates.weeks.update(_weeks(names[begin : begin + _PART], now_s, rng))
     return decider
 
 
@@ -77,7 +77,7 @@ def _declare(decider: Decider, names: Sequence[str], now_s: float) -> None:
     accepted = dict.fromkeys(checked.declaration.rules, now_s)
     compiled = Compiled.of(checked.declaration, accepted, {}, chronon_s=1.0)
     many = replace(checked.declaration, sources=dict.fromkeys(names, checked.declaration.sources["s"]))
-    decider.compiled = replace(compiled, declaration=many)
+    decider.known.compiled = replace(compiled, declaration=many)
 
 
 def _weeks(names: Sequence[str], now_s: float, rng: np.random.Generator) -> dict[str, WeekCounts]:
@@ -97,7 +97,7 @@ def _weeks(names: Sequence[str], now_s: float, rng: np.random.Generator) -> dict
 def put_pages(decider: Decider, now_s: float) -> None:
     """Give the planner a page for each source, seen just now, as a declaration would."""
     now = decider.settings.grid.chronon_at(now_s)
-    for number, (name, week) in enumerate(decider.estimates.weeks.items()):
+    for number, (name, week) in enumerate(decider.known.estimates.weeks.items()):
         host = f"host-{number // SOURCES_A_HOST}"
         rate_per_s = (week.items + 0.1) / (WEEKS_SEEN * WEEK_S)
         page = PlannedSource(name, host, ProbeLog(_POLITE), Demands(detecting=("r",)), rate_per_s, last_seen_s=now_s)

@@ -23,10 +23,9 @@ from time import perf_counter
 from proxyd import log
 from proxyd.app import wiring as app
 from proxyd.config import SecretStore, Settings
-from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import SecretRef, WebhookDelivery
-from proxyd.core.rules.engine import Observation
-from proxyd.core.rules.state import Notification, SourceState
+from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.state import Notification
 from proxyd.daemon import DaemonControl
 from proxyd.store import SqlStore, owner_lock
 
@@ -258,8 +257,7 @@ async def _fill(store: SqlStore, port: int, count: int, endpoints: int) -> None:
     sent = [
         Notification(f"n{n}", f"r{n % 200}", "s", 0.0, 0.0, False, body, (hooks[n % endpoints],)) for n in range(count)
     ]
-    outcome = ProbeOutcome("s", OutcomeKind.CHANGED, 0.0, 0.0)
-    await store.record_firings(Observation(SourceState("s", ""), outcome, notifications=tuple(sent)))
+    await store.record_results(RuleResults(notifications=tuple(sent)))
 
 
 async def lines(scale: Scale) -> list[Line]:

@@ -16,11 +16,11 @@ from proxyd.core.model.profile import Declaration, PageClass, SecretRef, Webhook
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.advice import Advice
 from proxyd.core.rules.capture_counts import CaptureCounts
-from proxyd.core.rules.engine import Observation, StoredContext
 from proxyd.core.rules.estimates import Misfit
 from proxyd.core.rules.explanation import Explanation
+from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.stages.calibration import Calibration
-from proxyd.core.rules.state import StoreQuery
+from proxyd.core.rules.stages.stored import StoredContext, StoreQuery
 from proxyd.core.rules.trial import PlanCost
 
 
@@ -88,8 +88,8 @@ class Memory(Protocol):
     async def known(self, source_id: str, needed: StoreQuery) -> StoredContext:
         """Return what is stored and needed: items of a source, and histories for queries."""
 
-    async def record_firings(self, observation: Observation) -> None:
-        """Store what fired without a probe: streams, intervals and notifications, not the source."""
+    async def record_results(self, results: RuleResults) -> None:
+        """Store what rules made of events without a probe, whole or not at all."""
 
     async def record(self, observation: Observation) -> None:
         """Store all that one probe changed, whole or not at all; returns once it cannot be lost."""

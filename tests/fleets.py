@@ -17,8 +17,8 @@ from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
-from proxyd.core.rules.engine import NO_CONTEXT, Observation, StoredContext
-from proxyd.core.rules.state import HistoryQuery, StoreQuery
+from proxyd.core.rules.observation import Observation, RuleResults
+from proxyd.core.rules.stages.stored import NO_CONTEXT, HistoryQuery, StoredContext, StoreQuery
 
 DOMAIN = """CREATE DOMAIN "D" AS CLASS::RSS(channel.item.title:String, channel.item.link:URL,
 channel.item.pubDate:Timestamp);
@@ -94,7 +94,7 @@ class RecordingMemory:
 
     def __init__(self) -> None:
         self.observations: list[Observation] = []
-        self.fired: list[Observation] = []
+        self.fired: list[RuleResults] = []
         self._items: dict[str, dict[str, Item]] = {}
 
     async def known(self, source_id: str, needed: StoreQuery) -> StoredContext:
@@ -103,20 +103,22 @@ class RecordingMemory:
         return StoredContext(items, {(each.rule, each.position): self._history(each) for each in needed.histories})
 
     def _history(self, needed: HistoryQuery) -> list[Mapping[str, Value]]:
-        events = [event for o in self.observations for event in o.events if o.state.source_id in needed.source_ids]
+        events = [
+            event for o in self.observations for event in o.found.events if o.state.source_id in needed.source_ids
+        ]
         inserted = [e for e in events if e.kind is EventKind.INSERT and e.event_s >= needed.since_s]
         return [event.item.fields for event in sorted(inserted, key=lambda event: (event.event_s, event.seq))]
 
-    async def record_firings(self, observation: Observation) -> None:
-        self.fired.append(observation)
+    async def record_results(self, results: RuleResults) -> None:
+        self.fired.append(results)
 
     async def record(self, observation: Observation) -> None:
         self.observations.append(observation)
         known = self._items.setdefault(observation.state.source_id, {})
-        if observation.starts_afresh:
+        if observation.found.starts_afresh:
             known.clear()
-        known.update((item.item_id, item) for item in observation.edited)
-        for event in observation.events:
+        known.update((item.item_id, item) for item in observation.found.window.edited)
+        for event in observation.found.events:
             if event.kind is EventKind.DELETE:
                 del known[event.item.item_id]
             else:

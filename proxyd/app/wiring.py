@@ -31,7 +31,7 @@ from proxyd.core.politeness import EndpointLimits
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
-from proxyd.core.rules.stages.redirects import probe_request
+from proxyd.core.rules.source_requests import probe_request
 from proxyd.daemon import (
     Broadcast,
     Chores,

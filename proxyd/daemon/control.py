@@ -176,7 +176,7 @@ class DaemonControl:
 
     def fates(self, rules: Iterable[str]) -> CaptureCounts:
         """Return what became of the execution intervals of some rules."""
-        return self.decider.fates(rules)
+        return self.decider.known.capture_counts(rules)
 
     async def notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> list[dict[str, Any]]:
         """Return notifications, newest first."""
@@ -304,7 +304,7 @@ class DaemonControl:
         metrics.outbox_age.set(0.0 if oldest_s is None else max(0.0, self.clock.time_s() - oldest_s))
         metrics.outbox_dead.set(dead)
         metrics.endpoints_disabled.set(len(await self.store.disabled_endpoints()))
-        fates = self.decider.fates(self.declaration.rules)
+        fates = self.decider.known.capture_counts(self.declaration.rules)
         metrics.completeness.set(1.0 if fates.completeness is None else fates.completeness)
         metrics.models_off.set(len(self.decider.explainer.misfits()))
         metrics.utility.set(1.0 if fates.utility is None else fates.utility)

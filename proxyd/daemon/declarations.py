@@ -32,6 +32,7 @@ from proxyd.core.language import (
 from proxyd.core.model.profile import Declaration, WebhookDelivery
 from proxyd.core.rates.siblings import MOST_CHANGES
 from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.stages.streams import Backlog
 from proxyd.core.rules.state import MAX_PENDING, StoredEvent, StreamState
 from proxyd.core.rules.trial import PlanCost, Trial
@@ -61,6 +62,8 @@ class Declarations:
         self._folder = folder
         self._store = store
         self._decider = decider
+        self._known = decider.known
+        self._captures = decider.captures
         self._clock = clock
         self._settings = settings
         self._metrics = metrics
@@ -80,7 +83,7 @@ class Declarations:
     @property
     def current(self) -> Declaration:
         """The running declaration."""
-        return self._decider.compiled.declaration
+        return self._known.compiled.declaration
 
     @property
     def has_started(self) -> bool:
@@ -132,19 +135,17 @@ class Declarations:
     async def _recall_pending(self) -> None:
         """Give the decider back what is not stored with streams: events, windows, and the rows of queried pages."""
         now_s = self._clock.time_s()
-        for stream in list(self._decider.streams.values()):
-            if stream.count > 0 and not stream.pending:
-                self._decider.recall(stream, await self._events_of(stream, now_s), now_s)
+        for program, stream in self._decider.to_recall():
+            self._decider.recall(stream, await self._events_of(program, stream, now_s), now_s)
 
     async def _follow_captures(self) -> None:
         """Tell the decider what the pages of queries showed last, and forget the intervals that nobody waits for."""
-        for page in self._decider.captures.unseen():
-            self._decider.captures.see(page, await self._store.present_items(page))
-        await self._store.forget_joint_intervals(self._decider.captures.take_orphans())
+        for page in self._captures.unseen():
+            self._captures.see(page, await self._store.present_items(page))
+        await self._store.forget_joint_intervals(self._captures.take_orphans())
 
-    async def _events_of(self, stream: StreamState, now_s: float) -> dict[str, list[StoredEvent]]:
-        """Return the stored events that a stream must be told of again, by page."""
-        program = self._decider.compiled.programs[stream.rule]
+    async def _events_of(self, program: RuleProgram, stream: StreamState, now_s: float) -> dict[str, list[StoredEvent]]:
+        """Return the stored events that a stream must be told of again, by source."""
         kind, windows_s = program.rule.trigger.kind, now_s - program.trigger.longest_s
         if not stream.source_id:
             since_s = min(stream.fired_s, windows_s)
@@ -328,9 +329,9 @@ class Declarations:
         source_id = entry.source.source_id
         kind = entry.program.rule.trigger.kind
         events = await self._store.load_events(source_id, entry.program.start_s, kind=kind)
-        observation = self._decider.backlog(entry, [each for each in events if each.seq < entry.before_seq], now_s)
-        await self._store.record_firings(observation)
-        if observation.notifications:
+        results = self._decider.backlog(entry, [each for each in events if each.seq < entry.before_seq], now_s)
+        await self._store.record_results(results)
+        if results.notifications:
             for listener in self._listeners:
                 listener()
 
@@ -348,7 +349,7 @@ class Declarations:
             name
             for name in both
             if before[name].fingerprint != after[name].fingerprint
-            and (not accepted or accepted[name] != self._decider.compiled.programs[name].accepted_s)
+            and (not accepted or accepted[name] != self._known.compiled.programs[name].accepted_s)
         }
         return DeclarationChanges(
             tuple(sorted(after.keys() - before.keys())),

@@ -38,6 +38,7 @@ class Planning:
         run_beside: Callable[[Make], Awaitable[WeekPlan | None]] = asyncio.to_thread,
     ) -> None:
         self._decider = decider
+        self._estimates = decider.known.estimates
         self._clock = clock
         self._metrics = metrics
         self._every_s = every_s
@@ -48,7 +49,7 @@ class Planning:
     async def run(self) -> None:
         """Plan until ``stop``."""
         begun_s = self._clock.time_s()
-        if not self._decider.estimates.weeks:
+        if not self._estimates.weeks:
             await self._rest(0.0)
         while not self._stopped:
             await self.plan()

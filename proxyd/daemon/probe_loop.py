@@ -17,8 +17,9 @@ from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.model.schedule import Probe
 from proxyd.core.planning.queue.probe_slots import OverloadLimiter, PlannedProbe
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.engine import NO_CONTEXT, Observation
+from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.stages.calibration import Calibration
+from proxyd.core.rules.stages.stored import NO_CONTEXT
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock, Memory, Transport, Unmade
 from proxyd.tracing import NO_TRACES, Fact, Tracer
@@ -71,6 +72,10 @@ class ProbeLoop:
         tracer: Tracer = NO_TRACES,
     ) -> None:
         self._decider = decider
+        self._planner = decider.planner
+        self._captures = decider.captures
+        self._known = decider.known
+        self._connection = decider.connection
         self._transport = transport
         self._tracer = tracer
         self._memory = memory
@@ -93,12 +98,12 @@ class ProbeLoop:
 
     async def run(self) -> None:
         """Probe until ``drain``."""
-        grid = self._decider.settings.grid
+        grid = self._known.grid
         async with asyncio.TaskGroup() as tasks:
             while not self._draining:
                 now_s = self._clock.time_s()
                 self._choose(grid.chronon_at(now_s))
-                if self._ending is None and self._decider.captures.overdue(now_s):
+                if self._ending is None and self._captures.is_overdue(now_s):
                     self._ending = tasks.create_task(self._end_overdue(now_s), name="end intervals")
                 self._start_due(now_s, tasks)
                 next_s = grid.start_s(grid.chronon_at(now_s) + 1)
@@ -151,10 +156,10 @@ class ProbeLoop:
         self._is_ahead = is_ahead
 
     def _count_budget(self, now: Chronon, chosen: int) -> None:
-        now_s, capacity = self._clock.time_s(), self._decider.planner.settings.capacity(now)
+        now_s, capacity = self._clock.time_s(), self._planner.settings.capacity(now)
         self.last_chosen_s = now_s
-        held_back = Counter(held for _, held in self._decider.planner.held_back)
-        held_back[self._decider.planner.limit] += self._decider.planner.passed_over
+        held_back = Counter(held for _, held in self._planner.held_back)
+        held_back[self._planner.limit] += self._planner.passed_over
         for constraint, count in held_back.items():
             self._metrics.postponed.labels(constraint).inc(count)
         self._metrics.allowed.inc(capacity)
@@ -162,7 +167,7 @@ class ProbeLoop:
 
     def _drop(self, planned: PlannedProbe) -> None:
         self._metrics.dropped.inc()
-        self._decider.planner.drop(planned, self._clock.time_s())
+        self._planner.drop(planned, self._clock.time_s())
 
     def _give_up(self, planned: PlannedProbe, why: Unmade) -> None:
         """Let a probe be planned again; one that may have been made counts against its source's budget."""
@@ -170,7 +175,7 @@ class ProbeLoop:
             self._drop(planned)
             return
         self._metrics.lost.inc()
-        self._decider.planner.finished(planned.probe.source_id, self._clock.time_s(), seen=False)
+        self._planner.finished(planned.probe.source_id, self._clock.time_s(), seen=False)
 
     def _start_due(self, now_s: float, tasks: asyncio.TaskGroup) -> None:
         """Start what is due, though not so much that everything else waits for it."""
@@ -181,8 +186,8 @@ class ProbeLoop:
 
     def _start(self, planned: PlannedProbe, now_s: float, tasks: asyncio.TaskGroup) -> None:
         """Start a probe, or put it off while its host was asked later than planned, or drop it."""
-        at_s = self._decider.planner.start(planned, now_s)
-        if at_s >= self._decider.settings.grid.start_s(planned.probe.chronon + 1):
+        at_s = self._planner.start(planned, now_s)
+        if at_s >= self._known.grid.start_s(planned.probe.chronon + 1):
             self._drop(planned)
             return
         if at_s > now_s:
@@ -216,9 +221,9 @@ class ProbeLoop:
 
         Not where it or a later one was recorded, nor where a probe is under way, which sees what it saw.
         """
-        state = self._decider.states.get(outcome.source_id)
+        state = self._known.states.get(outcome.source_id)
         is_known = state is None or (state.last_start_s is not None and state.last_start_s >= outcome.started_s)
-        if not is_known and not self._decider.planner.is_in_flight(outcome.source_id):
+        if not is_known and not self._planner.is_in_flight(outcome.source_id):
             await self.take_in(outcome, reading=reading)
 
     def _traced(self, request: ProbeRequest) -> ProbeRequest:
@@ -239,40 +244,39 @@ class ProbeLoop:
     async def _observe(self, outcome: ProbeOutcome, reading: str | None, probe: Probe | None) -> bool:
         needed = self._decider.needed(outcome)
         known = await self._memory.known(outcome.source_id, needed) if needed is not None else NO_CONTEXT
-        observation = self._decider.observe(outcome, known, reading=reading)
+        observation = self._decider.observe(outcome, known, reading=reading, probe=probe)
         if observation is not None:
-            await self._commit(self._memory.record, replace(observation, probe=probe))
+            await self._commit(self._memory.record(observation), observation.rules, items=len(observation.found.events))
             self._count(observation)
         self._decider.finished(outcome, observation)
         return observation is not None
 
     async def _end_overdue(self, now_s: float) -> None:
         """End the intervals whose time is over though some of their pages were not obtained."""
-        for interval, needed in self._decider.overdue(now_s):
+        for interval, needed in self._captures.overdue(now_s):
             known = await self._memory.known(interval.event.source_id, needed) if needed.histories else NO_CONTEXT
-            observation = self._decider.give_up(interval, known, now_s)
-            if observation is not None:
-                await self._commit(self._memory.record_firings, observation)
-                self._count_firings(observation)
+            results = self._decider.give_up(interval, known, now_s)
+            if results is not None:
+                await self._commit(self._memory.record_results(results), results)
+                self._count_results(results)
         self._ending = None
 
-    async def _commit(self, record: Callable[[Observation], Awaitable[None]], observation: Observation) -> None:
+    async def _commit(self, recording: Awaitable[None], results: RuleResults, *, items: int = 0) -> None:
         began_s = self._clock.monotonic_s()
-        ids = [notification.notification_id for notification in observation.notifications]
-        with self._tracer.span("commit", {"items": len(observation.events), "notifications": ids}):
-            await record(observation)
+        ids = [notification.notification_id for notification in results.notifications]
+        with self._tracer.span("commit", {"items": items, "notifications": ids}):
+            await recording
         self._metrics.commit_s.observe(self._clock.monotonic_s() - began_s)
 
     def _note_connection(self) -> None:
-        is_up = not self._decider.connection.is_down
+        is_up = not self._connection.is_down
         if is_up != self._is_up:
             self._is_up = is_up
             self._metrics.connection_up.set(is_up)
             log.warning("a host answers again" if is_up else "no host answers: failures do not count meanwhile")
 
     def _count(self, observation: Observation) -> None:
-        outcome: ProbeOutcome = observation.outcome
-        metrics = self._metrics
+        outcome, found, metrics = observation.outcome, observation.found, self._metrics
         if not outcome.is_push:
             metrics.probes.labels(outcome.kind.value).inc()
         self._note_connection()
@@ -281,19 +285,19 @@ class ProbeLoop:
             again_s = round(state.not_before_s - outcome.finished_s, 1)
             fields = {"outcome": outcome.kind.value, "detail": outcome.detail, "failures": state.failures}
             log.warning("probe failed", source=outcome.source_id, not_again_for_s=again_s, **fields)
-        if observation.unfit_values:
-            log.warning("values do not fit their types", source=outcome.source_id, values=observation.unfit_values)
+        if found.unfit_values:
+            log.warning("values do not fit their types", source=outcome.source_id, values=found.unfit_values)
         metrics.requests.inc(outcome.requests)
-        metrics.items.inc(sum(not event.seed for event in observation.events))
-        metrics.lost_items.inc(observation.lost_items)
-        metrics.unfit_values.inc(observation.unfit_values)
-        for delay_s in observation.delays_s:
+        metrics.items.inc(sum(not event.seed for event in found.events))
+        metrics.lost_items.inc(found.window.lost_items)
+        metrics.unfit_values.inc(found.unfit_values)
+        for delay_s in found.delays_s:
             metrics.item_delay.observe(max(0.0, delay_s))
-        if observation.account is not None:
-            self._count_account(observation.account)
-        self._count_firings(observation)
+        if observation.calibration is not None:
+            self._count_predicted(observation.calibration)
+        self._count_results(observation.rules)
 
-    def _count_account(self, account: Calibration) -> None:
+    def _count_predicted(self, account: Calibration) -> None:
         metrics = self._metrics
         metrics.predicted_items.inc(account.predicted_items)
         metrics.predicted_timed_items.inc(account.predicted_timed_items)
@@ -301,11 +305,11 @@ class ProbeLoop:
         metrics.predicted_intervals.labels("captured").inc(account.predicted_captured)
         metrics.predicted_intervals.labels("missed").inc(account.predicted_missed)
 
-    def _count_firings(self, observation: Observation) -> None:
+    def _count_results(self, results: RuleResults) -> None:
         metrics = self._metrics
-        for record in observation.intervals:
+        for record in results.intervals:
             metrics.intervals.labels("captured" if record.captured else "missed").inc()
-        if observation.notifications:
-            metrics.notifications.inc(len(observation.notifications))
+        if results.notifications:
+            metrics.notifications.inc(len(results.notifications))
             for listener in self._listeners:
                 listener()

@@ -15,7 +15,7 @@ import structlog
 from proxyd.clock import sleep_or_wake
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.subscriptions import LEASE_S, Subscription, accepted, answer, asking
+from proxyd.core.rules.subscriptions import LEASE_S, Subscription, accepted, answer
 from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.errors import BusyError, ProbeError
 from proxyd.metrics import Metrics
@@ -46,6 +46,8 @@ class Pushes:
         self, decider: Decider, probes: ProbeLoop, store: SqlStore, clock: Clock, metrics: Metrics, parts: PushParts
     ) -> None:
         self._decider = decider
+        self._hubs = decider.hubs
+        self._known = decider.known
         self._probes = probes
         self._store = store
         self._clock = clock
@@ -75,18 +77,18 @@ class Pushes:
 
     async def look(self) -> None:
         """Ask the hubs for all that is due; of a hub that fails, nothing more this time."""
-        for subscription in self._decider.hubs.take_left():
+        for subscription in self._hubs.take_left():
             await self._leave(subscription)
         failed: set[str | None] = set()
-        for due in self._decider.hubs.due(self._clock.time_s()):
-            now = self._decider.hubs.of(due.source_id)  # it may have changed while others were asked for
+        for due in self._hubs.due(self._clock.time_s()):
+            now = self._hubs.of(due.source_id)  # it may have changed while others were asked for
             if now is None or not now.is_due(self._clock.time_s()):
                 continue
             if urlsplit(now.hub).hostname in failed:
-                await self._keep(self._decider.hub_refused(now, self._clock.time_s()))
+                await self._keep(self._hubs.refused(now, self._clock.time_s()))
             elif not await self._subscribe(now):
                 failed.add(urlsplit(now.hub).hostname)
-        self._metrics.subscriptions.set(self._decider.hubs.count_active(self._clock.time_s()))
+        self._metrics.subscriptions.set(self._hubs.count_active(self._clock.time_s()))
 
     # -- what hubs ask
 
@@ -97,7 +99,7 @@ class Pushes:
                 return None
             del self._leaving[callback_id]
             return query.get("hub.challenge")
-        known = self._decider.hubs.called(callback_id)
+        known = self._hubs.called(callback_id)
         if known is None:
             return None
         answered = answer(known, query, now_s=self._clock.time_s())
@@ -113,7 +115,7 @@ class Pushes:
 
     def is_subscribed(self, callback_id: str) -> bool:
         """Return whether there is a subscription of that callback."""
-        return self._decider.hubs.called(callback_id) is not None
+        return self._hubs.called(callback_id) is not None
 
     async def push(self, callback_id: str, content_type: str | None, signature: str | None, body: bytes) -> None:
         """Take in what a hub pushed; what is not signed rightly is ignored.
@@ -123,7 +125,7 @@ class Pushes:
         BusyError
             Other pushes, or one of this source, are being read: the hub is to try again.
         """
-        known = self._decider.hubs.called(callback_id)
+        known = self._hubs.called(callback_id)
         if known is None:
             return
         if not is_signed(body, signature, known.secret):
@@ -141,7 +143,7 @@ class Pushes:
     async def _take_in(self, known: Subscription, content_type: str | None, body: bytes) -> str:
         """Read a document and observe it; return how ``proxyd_pushes_total`` counts it."""
         request = self._decider.request(known.source_id, self._clock.time_s())
-        state = self._decider.states.get(known.source_id)
+        state = self._known.states.get(known.source_id)
         if request is None or state is None or state.first_contact_s is None:
             return "ignored"
         started_s = self._clock.time_s()
@@ -172,14 +174,14 @@ class Pushes:
         """Ask a hub and return whether it accepts; it may verify before it answers, so its callback is known first."""
         if not wanted.callback_id:
             wanted = replace(wanted, callback_id=secrets.token_urlsafe(24), secret=secrets.token_urlsafe(32))
-        asked = asking(wanted, now_s=self._clock.time_s(), rng=self._decider.rng)
+        asked = self._hubs.asking(wanted, self._clock.time_s())
         await self._keep(asked)
         try:
             await self._parts.hub.request(wanted.hub, self._form("subscribe", wanted))
         except ProbeError as error:
             log.warning("a hub refuses", source=wanted.source_id, hub=without_path(wanted.hub), detail=error.message)
             if (now := self._unanswered(asked)) is not None:
-                await self._keep(self._decider.hub_refused(now, self._clock.time_s()))
+                await self._keep(self._hubs.refused(now, self._clock.time_s()))
             return False
         if (now := self._unanswered(asked)) is not None:
             await self._keep(accepted(now, now_s=self._clock.time_s()))
@@ -187,11 +189,11 @@ class Pushes:
 
     def _unanswered(self, asked: Subscription) -> Subscription | None:
         """Return the subscription as it is now, unless the hub has called back, or it was left, since it was asked."""
-        now = self._decider.hubs.of(asked.source_id)
+        now = self._hubs.of(asked.source_id)
         return now if now is not None and now.callback_id == asked.callback_id and now.is_asked else None
 
     async def _leave(self, subscription: Subscription) -> None:
-        if self._decider.hubs.of(subscription.source_id) is None:
+        if self._hubs.of(subscription.source_id) is None:
             await self._store.save_subscription(subscription.source_id, None)
         if not subscription.callback_id:
             return

@@ -18,7 +18,7 @@ from proxyd.core.model.schedule import Probe
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit
 from proxyd.core.rates.rate_blend import RateEvidence
 from proxyd.core.rates.week_counts import WeekCounts
-from proxyd.core.rules.engine import Observation
+from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.programs.aggregate_values import Total
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.joint_intervals import JointInterval, Obtained
@@ -65,7 +65,8 @@ def account(row: Row[Any]) -> Calibration:
 
 def probe_row(observation: Observation, probe: Probe) -> dict[str, Any]:
     """Return a row of ``probes``; the delay is the mean of the new items whose own time is known."""
-    outcome, delays_s = observation.outcome, observation.delays_s
+    outcome, found = observation.outcome, observation.found
+    delays_s = found.delays_s
     return {
         "source_id": probe.source_id,
         "started_s": outcome.started_s,
@@ -75,7 +76,7 @@ def probe_row(observation: Observation, probe: Probe) -> dict[str, Any]:
         "outcome": outcome.kind.value,
         "status": outcome.status,
         "detail": outcome.detail[:MOST_DETAIL],
-        "items": sum(event.kind is EventKind.INSERT and not event.seed for event in observation.events),
+        "items": sum(event.kind is EventKind.INSERT and not event.seed for event in found.events),
         "delay_s": sum(delays_s) / len(delays_s) if delays_s else None,
     }
 

@@ -29,10 +29,11 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind, Item
 from proxyd.core.model.profile import NotificationRule
 from proxyd.core.rates.week_counts import WeekCounts
-from proxyd.core.rules.engine import Observation, StoredContext
+from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.joint_intervals import JointInterval
-from proxyd.core.rules.state import HistoryQuery, Notification, SourceState, StoredEvent, StoreQuery, StreamState
+from proxyd.core.rules.stages.stored import HistoryQuery, StoredContext, StoreQuery
+from proxyd.core.rules.state import Notification, SourceState, StoredEvent, StreamState
 from proxyd.core.rules.subscriptions import Subscription
 from proxyd.ports import Wanted
 from proxyd.store import history, rows
@@ -234,17 +235,17 @@ class SqlStore(SqlOutbox):
         self._waiting.append(observation)
         await self.writer.submit(self._record_waiting)
 
-    async def record_firings(self, observation: Observation) -> None:
-        """Store what replayed history changed: streams, intervals and notifications, not the source."""
-        await self.writer.submit(lambda connection: self._record_firings(connection, [observation]))
+    async def record_results(self, results: RuleResults) -> None:
+        """Store what rules made of events without a probe, in one transaction; returns once it is committed."""
+        await self.writer.submit(lambda connection: self._record_results(connection, [results]))
 
     def _record_waiting(self, connection: Connection) -> None:
         observations = drained(self._waiting)
         if not observations:
             return
         execute_many(connection, _UPSERT_SOURCE, [rows.source_row(o.state) for o in observations])
-        events = [(o.state.source_id, event) for o in observations for event in o.events]
-        afresh = [rows.afresh_row(o) for o in observations if o.starts_afresh]
+        events = [(o.state.source_id, event) for o in observations for event in o.found.events]
+        afresh = [rows.afresh_row(o) for o in observations if o.found.starts_afresh]
         execute_many(connection, _MARK_ALL_GONE, afresh)
         gone = [rows.gone_row(*each) for each in events if each[1].kind is EventKind.DELETE]
         execute_many(connection, _MARK_GONE, gone)
@@ -253,30 +254,32 @@ class SqlStore(SqlOutbox):
         changed = [
             rows.change_row(o.state.source_id, event)
             for o in observations
-            for event in o.events
-            if event.kind is not EventKind.INSERT and event.kind in o.kept_kinds
+            for event in o.found.events
+            if event.kind is not EventKind.INSERT and event.kind in o.found.kept_kinds
         ]
         execute_many(connection, _INSERT_CHANGE, changed)
-        execute_many(connection, _EDIT_ITEM, [rows.edit_row(o, item) for o in observations for item in o.edited])
-        present = [rows.present_row(o, item_id) for o in observations for item_id in o.present]
+        execute_many(
+            connection, _EDIT_ITEM, [rows.edit_row(o, item) for o in observations for item in o.found.window.edited]
+        )
+        present = [rows.present_row(o, item_id) for o in observations for item_id in o.found.present]
         execute_many(connection, _MARK_PRESENT, present)
         weeks = [rows.week_row(o.state.source_id, o.week) for o in observations if o.week is not None]
         execute_many(connection, _UPSERT_WEEK, weeks)
-        accounts = [rows.account_row(o, o.account) for o in observations if o.account is not None]
+        accounts = [rows.account_row(o, o.calibration) for o in observations if o.calibration is not None]
         execute_many(connection, _ADD_ACCOUNT, accounts)
         probes = [rows.probe_row(o, o.probe) for o in observations if o.probe is not None]
         execute_many(connection, _INSERT_PROBE, probes)
         self._write_subscriptions(connection)
-        self._record_firings(connection, observations)
+        self._record_results(connection, [o.rules for o in observations])
 
-    def _record_firings(self, connection: Connection, observations: Sequence[Observation]) -> None:
-        open_on_several = {each.interval_id: rows.joint_row(each) for o in observations for each in o.joint}
-        ended = [interval_id for o in observations for interval_id in o.ended]
+    def _record_results(self, connection: Connection, results: Sequence[RuleResults]) -> None:
+        open_on_several = {one.interval_id: rows.joint_row(one) for each in results for one in each.joint}
+        ended = [interval_id for each in results for interval_id in each.ended]
         execute_many(connection, _UPSERT_JOINT, list(open_on_several.values()))
         delete_named(connection, t.joint_intervals, t.joint_intervals.c.interval_id, ended)
-        streams = [rows.stream_row(stream) for o in observations for stream in o.streams]
-        intervals = [rows.interval_row(record, self._grid) for o in observations for record in o.intervals]
-        sent = [notification for o in observations for notification in o.notifications]
+        streams = [rows.stream_row(stream) for each in results for stream in each.streams]
+        intervals = [rows.interval_row(record, self._grid) for each in results for record in each.intervals]
+        sent = [notification for each in results for notification in each.notifications]
         execute_many(connection, _UPSERT_STREAM, streams)
         execute_many(connection, _INSERT_INTERVAL, intervals)
         execute_many(connection, _INSERT_NOTIFICATION, [rows.notification_row(one) for one in sent])

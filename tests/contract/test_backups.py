@@ -15,7 +15,6 @@ import pytest
 
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.core.rules.engine import Observation
 from proxyd.core.rules.state import Notification, SourceState
 from proxyd.errors import ConflictError, NotFoundError, StoreError
 from proxyd.ports import Wanted
@@ -23,6 +22,7 @@ from proxyd.store import SqlStore, back_up, copy_database, open_store, owner_loc
 from proxyd.store.databases.backups import check_file
 from proxyd.store.databases.sqlite import copy_file
 from tests.contract.test_store import ENDPOINT
+from tests.observations import observed
 from tests.servers import PostgresServer
 
 GRID = ChrononGrid(10.0)
@@ -31,7 +31,7 @@ GRID = ChrononGrid(10.0)
 async def put(store: SqlStore, name: str) -> None:
     outcome = ProbeOutcome(name, OutcomeKind.CHANGED, 1.0, 2.0, 200)
     sent = Notification(name, "r", name, 1.0, 2.0, False, name.encode(), (ENDPOINT,))
-    await store.record(Observation(SourceState(name, f"https://{name}.example/"), outcome, notifications=(sent,)))
+    await store.record(observed(SourceState(name, f"https://{name}.example/"), outcome, notifications=(sent,)))
 
 
 async def names(database: str | Path) -> list[str]:

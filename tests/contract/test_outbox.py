@@ -10,8 +10,8 @@ import pytest
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import ChannelDelivery, Delivery, MailDelivery, SecretRef, WebhookDelivery, WebhookForm
-from proxyd.core.rules.engine import Observation
-from proxyd.core.rules.state import Notification, SourceState
+from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.state import Notification
 from proxyd.ports import Gathered, Wanted, WebhookState
 from proxyd.store import SqlStore, open_store
 from tests.fleets import WEBHOOK, declaration, rule, source
@@ -27,7 +27,7 @@ def notification(name: str, *deliveries: Delivery, rule_name: str = "r", created
 
 
 async def put(store: SqlStore, *sent: Notification) -> None:
-    await store.record_firings(Observation(SourceState("s", "https://s.example/"), OUTCOME, notifications=sent))
+    await store.record_results(RuleResults(notifications=sent))
 
 
 async def declare(store: SqlStore, *statements: str, now_s: float = 1.0) -> None:

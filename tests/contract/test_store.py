@@ -15,10 +15,11 @@ from proxyd.core.model.item import EventKind, Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, Validators
 from proxyd.core.model.profile import SecretRef, WebhookDelivery
 from proxyd.core.rates.model_fit import ModelFit
-from proxyd.core.rules.engine import Observation
+from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.programs.aggregate_values import Total
 from proxyd.core.rules.stages.calibration import Calibration
-from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StoreQuery, StreamState
+from proxyd.core.rules.stages.stored import StoreQuery
+from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
 from proxyd.core.rules.subscriptions import Subscription
 from proxyd.errors import ConflictError, NotFoundError, StoreError
 from proxyd.ports import Token, Wanted
@@ -26,6 +27,7 @@ from proxyd.store import SqlStore, StoredText, copy_database, open_store, owner_
 from proxyd.store.tables import metadata, sources
 from proxyd.store.writer import MAX_BATCH
 from tests.fleets import declaration, rule, source
+from tests.observations import altered, observed
 from tests.servers import PostgresServer
 
 OUTCOME = ProbeOutcome("s", OutcomeKind.CHANGED, 1.0, 2.0, 200)
@@ -43,7 +45,7 @@ def notification(name: str, *, rule_name: str = "r", created_s: float = 2.0, end
 
 def observation(*sent: Notification, events: tuple[StoredEvent, ...] = ()) -> Observation:
     state = SourceState("s", "https://s.example/", Validators('W/"é"', None), "abc", 1.0, next_seq=1 + len(events))
-    return Observation(
+    return observed(
         state,
         OUTCOME,
         events=events,
@@ -59,7 +61,7 @@ def observation(*sent: Notification, events: tuple[StoredEvent, ...] = ()) -> Ob
 async def test_more_observations_than_one_commit_takes_are_all_recorded(store: SqlStore) -> None:
     numbers = range(2 * MAX_BATCH + 3)
     states = [SourceState(f"s{number}", f"https://s{number}.example/") for number in numbers]
-    await asyncio.gather(*(store.record(Observation(state, OUTCOME)) for state in states))
+    await asyncio.gather(*(store.record(observed(state, OUTCOME)) for state in states))
     assert await store.load_states() == {state.source_id: state for state in states}
 
 
@@ -67,7 +69,7 @@ async def test_an_observation_comes_back_as_it_was(store: SqlStore) -> None:
     seen = observation(events=(stored(1, "a"), stored(2, "b")))
     await store.record(seen)
     assert await store.load_states() == {"s": seen.state}
-    assert await store.load_streams() == {("r", "s"): seen.streams[0]}
+    assert await store.load_streams() == {("r", "s"): seen.rules.streams[0]}
     needed = StoreQuery(("a", "b", "c"), fields=True)
     assert await store.known_items("s", needed) == {name: stored(1, name).item for name in "ab"}
     assert (await store.known_items("s", replace(needed, fields=False)))["a"].fields == {}
@@ -80,7 +82,7 @@ async def test_updates_and_deletions_come_back_as_they_were_and_what_went_may_co
     new = replace(stored(3, "a").item, fields={"x": 1}, content_hash="other")
     update = replace(stored(3, "a"), item=new, kind=EventKind.UPDATE, old=stored(1, "a").item)
     gone = replace(stored(4, "b"), kind=EventKind.DELETE)
-    await store.record(replace(observation(events=(update, gone)), edited=(new,), present=("a",)))
+    await store.record(altered(observation(events=(update, gone)), edited=(new,), present=("a",)))
     assert await store.known_items("s", StoreQuery(None, fields=True)) == {"a": new}
     assert await store.load_events("s", 0.0, kind=EventKind.UPDATE) == [update]
     assert await store.load_events_after("s", 2, kind=EventKind.DELETE, limit=9) == [gone]
@@ -91,7 +93,7 @@ async def test_updates_and_deletions_come_back_as_they_were_and_what_went_may_co
 
 async def test_items_of_another_page_are_gone_before_those_of_this_one_come(store: SqlStore) -> None:
     await store.record(observation(events=(stored(1, "a"), stored(2, "b"))))
-    await store.record(replace(observation(events=(stored(3, "a"),)), starts_afresh=True))
+    await store.record(altered(observation(events=(stored(3, "a"),)), starts_afresh=True))
     known = await store.known_items("s", StoreQuery(None, fields=False))
     assert list(known) == ["a"]
     assert [event.seq for event in await store.load_events("s", 0.0, kind=EventKind.INSERT)] == [1, 2, 3]
@@ -104,7 +106,7 @@ async def test_the_intervals_of_a_rule_come_back_newest_first_whatever_became_of
         IntervalRecord("r", "u", 2, 3, 5, 7, False, True, 40.0, seen=False),
         IntervalRecord("other", "s", 2, 3, 5, 7, True, True, 40.0),
     ]
-    await store.record(replace(observation(), intervals=tuple(kept)))
+    await store.record(altered(observation(), intervals=tuple(kept)))
     found = await store.intervals("r", 0.0, limit=9)
     assert [(row["source_id"], row["captured"], row["seen"]) for row in found] == [
         ("t", False, True),
@@ -119,7 +121,7 @@ async def test_the_intervals_of_a_rule_come_back_newest_first_whatever_became_of
 async def test_changes_are_kept_only_where_a_rule_waits_for_them(store: SqlStore) -> None:
     await store.record(observation(events=(stored(1, "a"),)))
     gone = replace(stored(2, "a"), kind=EventKind.DELETE)
-    await store.record(replace(observation(events=(gone,)), kept_kinds=frozenset({EventKind.INSERT})))
+    await store.record(altered(observation(events=(gone,)), kept_kinds=frozenset({EventKind.INSERT})))
     assert await store.load_events("s", 0.0, kind=EventKind.DELETE) == []
     assert await store.known_items("s", StoreQuery(None, fields=False)) == {}
 
@@ -129,9 +131,9 @@ async def test_the_newest_state_of_a_subscription_is_kept_whoever_saved_it(store
     first = Subscription("s", "https://s.example/", "https://hub.example/", "t", callback_id="c")
     saved = [replace(first, pushes=n) for n in range(3)]
     await asyncio.gather(
-        store.record(replace(observation(), subscription=saved[0])),
+        store.record(altered(observation(), subscription=saved[0])),
         store.save_subscription("s", saved[1]),
-        store.record(replace(observation(), subscription=saved[2])),
+        store.record(altered(observation(), subscription=saved[2])),
     )
     assert await store.load_subscriptions() == {"s": saved[2]}
     await store.save_subscription("s", None)
@@ -234,12 +236,12 @@ async def test_accounts_add_up_by_day_and_expire(store: SqlStore) -> None:
     for name, at_s in (("a", 5.0), ("a", 7.0), ("b", 6.0), ("a", day_s + 1.0), ("a", 9 * day_s)):
         outcome = ProbeOutcome(name, OutcomeKind.CHANGED, at_s, at_s, 200)
         state = SourceState(name, "https://s.example/", fit=ModelFit(-6.0, 3.0, 2.5, 1.0, at_s, 2.0, 3.0))
-        await store.record(Observation(state, outcome, account=one))
+        await store.record(observed(state, outcome, calibration=one))
     three = Calibration(3, 6, 4.5, 6, 4.5, 180.0, 135.0, 6, 3.75, 3, 1.5)
     assert await store.accounts(0.0) == [(0, three), (1, one), (9, one)]
     assert [day for day, _ in await store.accounts(1.5 * day_s)] == [1, 9]
     late = ProbeOutcome("a", OutcomeKind.CHANGED, 8.5 * day_s, 8.5 * day_s, 200)
-    await store.record(Observation(SourceState("a", "https://s.example/"), late, account=one))
+    await store.record(observed(SourceState("a", "https://s.example/"), late, calibration=one))
     assert await store.accounts(0.0) == [(0, three), (1, one), (8, one), (9, one)]
     assert (await store.load_states())["b"].fit == ModelFit(-6.0, 3.0, 2.5, 1.0, 6.0, 2.0, 3.0)
     assert await store.expire(10 * day_s, retention_s=8.5 * day_s) == 1
@@ -260,7 +262,7 @@ async def test_old_rows_expire_but_not_what_is_shown_or_on_its_way(store: SqlSto
 
 async def test_the_window_a_source_showed_last_is_known_however_long_ago_that_was(store: SqlStore) -> None:
     await store.record(observation(events=(stored(1, "gone"), stored(2, "still there"))))
-    later = replace(observation(), outcome=replace(OUTCOME, finished_s=500.0), present=("still there",))
+    later = altered(observation(), outcome=replace(OUTCOME, finished_s=500.0), present=("still there",))
     await store.record(later)
     await store.expire(1e9, retention_s=100.0)
     assert set(await store.known_items("s", StoreQuery(("gone", "still there"), fields=False))) == {"still there"}

@@ -21,8 +21,8 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import MailDelivery, PageClass
-from proxyd.core.rules.engine import Observation
-from proxyd.core.rules.state import Notification, SourceState
+from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.state import Notification
 from proxyd.daemon import DaemonControl, PushParts
 from proxyd.errors import DeliveryError, FetchError
 from proxyd.ports import Clock, Message, Prober, Scope
@@ -63,9 +63,7 @@ class Running:
 
     async def tell(self, *notifications: Notification) -> None:
         """Record notifications, as a probe would."""
-        await self.control.store.record_firings(
-            Observation(SourceState("s", "https://s.example/"), _OUTCOME, notifications=notifications)
-        )
+        await self.control.store.record_results(RuleResults(notifications=notifications))
         self.control.bell.ring()
 
     async def give_up(self, name: str, error: str = "refused") -> None:

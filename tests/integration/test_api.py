@@ -20,13 +20,13 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.rates.model_fit import ModelFit
-from proxyd.core.rules.engine import Observation
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.state import SourceState
 from proxyd.errors import ConfigError
 from proxyd.ports import Control
 from tests.fleets import DOMAIN, changed, item, rule, source
 from tests.integration.api_world import T0, Running, running_api
+from tests.observations import observed
 
 TEXT = """CREATE PROFILE "Q" AS (DOMAIN "D", LANGUAGE "SQL", USER "v");
 INSERT NOTIFICATION "q" INTO "Q" SET QUERY "SELECT title FROM RSS" SET TRIGGER "ON INSERT TO RSS"
@@ -282,8 +282,10 @@ async def test_a_report_compares_what_was_found_with_what_was_predicted(running:
     account = Calibration(4, 3, 2.5, 2, 2.0, 90.0, 50.0, 3, 2.0, 1, 0.5)
     for at_s in (T0, T0 - 86400.0):
         outcome = ProbeOutcome("s", OutcomeKind.CHANGED, at_s, at_s, 200)
-        await store.record(Observation(state, outcome, account=account))
-    decider.estimates.keep(replace(decider.estimates.state(decider.compiled.sources["s"], "x"), fit=fit))
+        await store.record(observed(state, outcome, calibration=account))
+    decider.known.estimates.keep(
+        replace(decider.known.estimates.state(decider.known.compiled.sources["s"], "x"), fit=fit)
+    )
     async with running.client.get("/api/v1/report?days=1", headers=headers) as answer:
         found = await answer.json()
     assert found["days"] == [

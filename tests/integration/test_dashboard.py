@@ -313,8 +313,8 @@ async def test_failing_sources_are_counted_and_shown_with_what_is_wrong(browser:
     assert "Failing sources</dt><dd>0</dd>" in (await browser.get("/"))[1]
     assert "No source fails." in (await browser.get("/sources?failing=true"))[1]
     decider = browser.api.control.decider
-    state = decider._state(decider.compiled.declaration.sources["s"])
-    decider.states["s"] = replace(state, failures=2, last_detail="status 404")
+    state = decider.known.state(decider.known.compiled.declaration.sources["s"])
+    decider.known.estimates.states["s"] = replace(state, failures=2, last_detail="status 404")
     assert '<dd>1</dd><dd class="sub"><a href="/sources?failing=true">' in (await browser.get("/"))[1]
     _, failing = await browser.get("/sources?failing=true")
     assert "2 in a row" in failing

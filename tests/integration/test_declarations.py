@@ -15,8 +15,7 @@ from proxyd.core.language import CheckSettings
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.engine import StoredContext
-from proxyd.core.rules.state import StoreQuery
+from proxyd.core.rules.stages.stored import StoredContext, StoreQuery
 from proxyd.daemon import Declarations
 from proxyd.metrics import Metrics
 from proxyd.ports import Wanted
@@ -80,9 +79,9 @@ async def test_a_text_sent_during_the_start_waits_and_keeps_counts_and_now(world
     second, again = world.fresh()
     await asyncio.gather(second.declare(profile("A")), second.start())
     assert "A" in second.current.profiles
-    assert again.streams["r", "s"].count == 1
-    assert [event.item.item_id for event in again.streams["r", "s"].pending] == ["x"]
-    assert again.compiled.programs["r"].accepted_s == T0
+    assert again.known.streams["r", "s"].count == 1
+    assert [event.item.item_id for event in again.known.streams["r", "s"].pending] == ["x"]
+    assert again.known.compiled.programs["r"].accepted_s == T0
 
 
 async def test_a_file_that_is_still_being_written_is_not_taken(world: World) -> None:
@@ -117,7 +116,7 @@ async def test_a_changed_condition_leaves_no_stream_of_the_old_one_behind(world:
     second, again = world.fresh()
     await second.start()
     await see(world.store, again, "z", at_s=T0 + 90)
-    assert again.streams["r", "s"].count == 1
+    assert again.known.streams["r", "s"].count == 1
 
 
 async def test_history_that_comes_in_while_it_is_replayed_fires_once(world: World) -> None:
@@ -150,7 +149,7 @@ async def test_a_directory_that_may_not_be_read_any_more_is_not_an_empty_one(
             await declarations.reload_if_changed()
         else:
             assert await declarations.reload() == (f"profiles: {world.folder} cannot be read (Permission denied)",)
-        assert list(found.compiled.declaration.rules) == ["r"]
+        assert list(found.known.compiled.declaration.rules) == ["r"]
     assert await declarations.reload() == ()
 
 

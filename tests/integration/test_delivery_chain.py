@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import MailDelivery
-from proxyd.core.rules.engine import Observation
-from proxyd.core.rules.state import Notification, SourceState
+from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.state import Notification
 from proxyd.metrics import Metrics
 from proxyd.notify import Dispatcher, DispatcherSettings
 from proxyd.ports import Message
@@ -48,10 +47,8 @@ async def test_what_was_gathered_before_a_restart_arrives_once_when_the_hour_is_
     sent = tuple(notification(number) for number in range(3))
     async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
         await store.accept([], rules, T0)
-        await store.record_firings(
-            Observation(
-                SourceState("s", "https://s.example/"),
-                ProbeOutcome("s", OutcomeKind.CHANGED, T0, T0, 200),
+        await store.record_results(
+            RuleResults(
                 notifications=sent,
             )
         )

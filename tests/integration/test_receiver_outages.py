@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import MailDelivery
 from proxyd.core.politeness.endpoints import JITTER, LADDER_S
-from proxyd.core.rules.engine import Observation
-from proxyd.core.rules.state import Notification, SourceState
+from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.state import Notification
 from proxyd.errors import DeliveryError
 from proxyd.metrics import Metrics
 from proxyd.notify import Dispatcher, DispatcherSettings
@@ -57,11 +56,10 @@ def notification(number: int) -> Notification:
 async def outage(folder: Path, receiver: Receiver, hold_s: float) -> AsyncIterator[tuple[SqlStore, Dispatcher]]:
     """Yield a dispatcher at work on notifications whose receiver is down."""
     rules = declaration(source("a"), rule("r", clauses="SET DELIVERY MAIL 'a@example.org'")).rules.values()
-    seen = ProbeOutcome("s", OutcomeKind.CHANGED, T0, T0, 200)
-    made = Observation(SourceState("s", "https://s.example/"), seen, notifications=tuple(map(notification, NUMBERS)))
+    made = RuleResults(notifications=tuple(map(notification, NUMBERS)))
     async with open_store(folder / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
         await store.accept([], rules, T0)
-        await store.record_firings(made)
+        await store.record_results(made)
         settings = DispatcherSettings(hold_s, 4)
         rng = np.random.default_rng(1)
         dispatcher = Dispatcher(store, receiver, lambda _ref: None, receiver.clock, rng, Metrics(), settings)

@@ -219,7 +219,7 @@ async def test_a_signed_push_is_notified_at_once(subscribed: World, method: str)
     assert await subscribed.hub.push("new", _gmt(T0 + 95), method=method) == 202
     (body,) = await subscribed.notified()
     assert '"channel.item.title":"new"' in body
-    assert subscribed.control.decider.states["s"].last_push_s == T0 + 100
+    assert subscribed.control.decider.known.states["s"].last_push_s == T0 + 100
     assert subscribed.control.registry.registry.get_sample_value("proxyd_pushes_total", {"result": "accepted"}) == 1
 
 

@@ -17,7 +17,7 @@ from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
-from proxyd.core.rules.state import StoreQuery
+from proxyd.core.rules.stages.stored import StoreQuery
 from tests.fleets import Drive, RecordingMemory, changed
 
 T0 = 1_000_000_000.0
@@ -61,7 +61,8 @@ class World:
         found = Decider(DeciderSettings(planner), np.random.default_rng(1))
         if before is not None:
             found.restore(
-                dict(before.states), {key: replace(s, pending=(), windows=()) for key, s in before.streams.items()}
+                dict(before.known.states),
+                {key: replace(s, pending=(), windows=()) for key, s in before.known.streams.items()},
             )
         found.declare(declared(), dict.fromkeys(("INSERT", "UPDATE", "DELETE"), T0), self.now_s)
         drive = Drive(found)
@@ -85,7 +86,11 @@ class World:
         elif what == "end slow" and self.slow is not None:
             outcome, self.slow = replace(self.slow, finished_s=self.now_s), None
             await self.drive.see(outcome)
-        elif what == "push" and self.drive.decider.states.get("s") and self.drive.decider.states["s"].first_contact_s:
+        elif (
+            what == "push"
+            and self.drive.decider.known.states.get("s")
+            and self.drive.decider.known.states["s"].first_contact_s
+        ):
             await self.drive.see(replace(self.shown(), is_push=True))
         elif what in {"probe", "cut"}:
             await self.probe(truncated=what == "cut")
@@ -112,14 +117,14 @@ async def test_what_is_known_of_a_page_is_what_is_there(steps: list[tuple[str, s
     assert {name: item.fields["n"] for name, item in known.items.items()} == world.page
     told: dict[str, EventKind] = {}
     for observation in world.memory.observations:
-        for event in observation.events:
+        for event in observation.found.events:
             before = told.get(event.item.item_id)
             is_there = before in {EventKind.INSERT, EventKind.UPDATE}
             assert is_there == (event.kind is not EventKind.INSERT)
             told[event.item.item_id] = event.kind
-    ids = [sent.notification_id for o in world.memory.observations for sent in o.notifications]
+    ids = [sent.notification_id for o in world.memory.observations for sent in o.rules.notifications]
     assert len(ids) == len(set(ids))
-    events = [event for o in world.memory.observations for event in o.events if not event.seed]
+    events = [event for o in world.memory.observations for event in o.found.events if not event.seed]
     assert len(ids) == len(events)
-    seqs = [event.seq for o in world.memory.observations for event in o.events]
+    seqs = [event.seq for o in world.memory.observations for event in o.found.events]
     assert seqs == sorted(set(seqs))

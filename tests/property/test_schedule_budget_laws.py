@@ -134,7 +134,7 @@ def assert_within_budgets(fleet: Fleet, found: Decider, starts: list[tuple[float
         assert used <= found.planner.settings.capacity(chronon)
     for source_id, page in found.planner.pages.items():
         assert_source_within(page.log.budget, source_id, starts)
-    hosts = {name: urlsplit(declared.url).hostname for name, declared in found.compiled.sources.items()}
+    hosts = {name: urlsplit(declared.url).hostname for name, declared in found.known.compiled.sources.items()}
     for host in set(hosts.values()):
         own = sorted(at_s for at_s, name in starts if hosts[name] == host)
         assert all(later - earlier >= fleet.host_spacing_s - 1e-6 for earlier, later in pairwise(own))
@@ -291,8 +291,12 @@ def test_a_restart_breaks_no_budget(fleet: Fleet, after: int) -> None:
     now = first.settings.grid.chronon_at(START_S)
     for found, chronons in ((first, range(now, now + after)), (fleet.decider(), range(now + after, now + CHRONONS))):
         if found is not first:
-            found.restore(first.states, {})
-            found.declare(found.compiled.declaration, dict.fromkeys(found.compiled.declaration.rules, START_S), START_S)
+            found.restore(first.known.states, {})
+            found.declare(
+                found.known.compiled.declaration,
+                dict.fromkeys(found.known.compiled.declaration.rules, START_S),
+                START_S,
+            )
         for chronon in chronons:
             for planned in found.choose(chronon):
                 starts.append((planned.start_s, planned.probe.source_id))
@@ -323,8 +327,8 @@ def test_while_nobody_answers_failures_do_not_count() -> None:
             at_s = START_S + round_s + n
             outcome = ProbeOutcome(host, OutcomeKind.UNREACHABLE, at_s, at_s)
             found.finished(outcome, found.observe(outcome))
-    assert [found.states[host].failures for host in hosts] == [1, 1, 0, 0]
-    assert all(found.states[host].not_before_s <= START_S + 2003.0 + 330.0 for host in hosts)
+    assert [found.known.states[host].failures for host in hosts] == [1, 1, 0, 0]
+    assert all(found.known.states[host].not_before_s <= START_S + 2003.0 + 330.0 for host in hosts)
 
 
 def test_the_probes_of_a_chronon_are_spread_over_it() -> None:
@@ -343,7 +347,7 @@ def test_the_preview_keeps_every_budget_and_gives_every_probe_a_reason(fleet: Fl
     now = found.settings.grid.chronon_at(START_S)
     probes = found.planner.preview(Epoch(now, now + CHRONONS))
     assert_within_budgets(fleet, found, [(p.start_s, p.probe.source_id) for p in probes])
-    assert all(p.probe.reason and p.probe.rule in found.compiled.declaration.rules for p in probes)
+    assert all(p.probe.reason and p.probe.rule in found.known.compiled.declaration.rules for p in probes)
 
 
 @given(fleet=fleets(), seen=st.booleans())

@@ -161,3 +161,11 @@ class ProbeOutcome:
     body_bytes: int = 0
     trace: str = ""
     is_push: bool = False
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the origin says that there is no such page (404, 410)."""
+        return self.status in _MISSING
+
+
+_MISSING = frozenset({404, 410})

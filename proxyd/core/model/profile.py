@@ -136,6 +136,13 @@ class Source:
     websub: bool | None = None
     robots: bool | None = None
 
+    @property
+    def expected_per_s(self) -> float | None:
+        """The update rate that its author expects (EXPECT), in items per second; ``None`` without one."""
+        if self.expect is None:
+            return None
+        return float(self.expect.amount) / self.expect.per.in_seconds(chronon_s=1.0)
+
 
 class Anchor(Enum):
     """What a time point is measured from."""

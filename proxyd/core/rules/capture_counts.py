@@ -59,15 +59,19 @@ class StreamTable(UserDict[tuple[str, str], StreamState]):
     >>> for captured in (1, 2):
     ...     streams["r", "a"] = StreamState("r", "a", (), captured=captured)
     >>> streams["r", "b"] = StreamState("r", "b", (), missed=1)
-    >>> streams.fates_of(["r"])
+    >>> streams.of_rules(["r"])
     CaptureCounts(captured=2, missed=1, gained=0.0)
     >>> del streams["r", "b"]
-    >>> streams.fates_of(["r", "unknown"]).missed
+    >>> streams.of_rules(["r", "unknown"]).missed
     0
     """
 
     def __init__(self, streams: Iterable[StreamState] = ()) -> None:
         super().__init__()
+        self.restore(streams)
+
+    def restore(self, streams: Iterable[StreamState]) -> None:
+        """Hold these streams and no others."""
         self.data = {(each.rule, each.source_id): each for each in streams}
         sums: dict[str, list[float]] = {}  # at the start there are many: no object for each
         for (rule, _), each in self.data.items():
@@ -75,22 +79,22 @@ class StreamTable(UserDict[tuple[str, str], StreamState]):
             total[0] += each.captured
             total[1] += each.missed
             total[2] += each.utility
-        self._fates = {rule: CaptureCounts(int(total[0]), int(total[1]), total[2]) for rule, total in sums.items()}
+        self._counts = {rule: CaptureCounts(int(total[0]), int(total[1]), total[2]) for rule, total in sums.items()}
 
     def __setitem__(self, key: tuple[str, str], stream: StreamState) -> None:
         """Keep a stream as the newest."""
-        change = _fates(stream) - (_fates(self.data[key]) if key in self.data else NO_CAPTURES)
-        self._fates[key[0]] = self._fates.get(key[0], NO_CAPTURES) + change
+        change = _counts_of(stream) - (_counts_of(self.data[key]) if key in self.data else NO_CAPTURES)
+        self._counts[key[0]] = self._counts.get(key[0], NO_CAPTURES) + change
         self.data[key] = stream
 
     def __delitem__(self, key: tuple[str, str]) -> None:
         """Forget a stream."""
-        self._fates[key[0]] -= _fates(self.data.pop(key))
+        self._counts[key[0]] -= _counts_of(self.data.pop(key))
 
-    def fates_of(self, rules: Iterable[str]) -> CaptureCounts:
+    def of_rules(self, rules: Iterable[str]) -> CaptureCounts:
         """Return what became of the execution intervals of some rules."""
-        return sum((self._fates.get(rule, NO_CAPTURES) for rule in rules), NO_CAPTURES)
+        return sum((self._counts.get(rule, NO_CAPTURES) for rule in rules), NO_CAPTURES)
 
 
-def _fates(stream: StreamState) -> CaptureCounts:
+def _counts_of(stream: StreamState) -> CaptureCounts:
     return CaptureCounts(stream.captured, stream.missed, stream.utility)

@@ -9,7 +9,7 @@ from math import inf
 from proxyd.core.model.outcome import ProbeRequest
 from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration, Source
 from proxyd.core.rules.programs.rule_program import RuleProgram, compile_rule
-from proxyd.core.rules.stages.redirects import probe_request
+from proxyd.core.rules.source_requests import probe_request
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -13,15 +13,14 @@ from scipy.special import gammaincinv
 
 from proxyd.core.model.profile import Source
 from proxyd.core.planning.allocation.week_plan import FleetState, WeekPlan
-from proxyd.core.rates.evidence import Evidence, ItemTimes
+from proxyd.core.rates.evidence import Evidence
 from proxyd.core.rates.fleet_rates import HALF_LIVES_S
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel
 from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend
-from proxyd.core.rates.siblings import FRESH_S, RecentChanges, Siblings, siblings_of
+from proxyd.core.rates.siblings import siblings_of
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rates.week_counts import WeekCounts, fleet_shapes
 from proxyd.core.rates.week_shapes import HOUR_S, HOURS
-from proxyd.core.rules.engine import expected_per_s
 from proxyd.core.rules.state import SourceState
 
 Floats = NDArray[np.float64]
@@ -38,20 +37,11 @@ class Estimates:
         self.off: set[str] = set()
         self.weeks: dict[str, WeekCounts] = {}
         self.cycle = cycle
-        self.changes = RecentChanges()
-        self.siblings: Siblings = {}
         half_lives_s = [half_life_s / cycle.speed for half_life_s in HALF_LIVES_S]
         self.blend = Blend(prior_mean_per_s * cycle.speed, half_lives_s=half_lives_s)
 
-    def restore(
-        self,
-        states: Mapping[str, SourceState],
-        weeks: Mapping[str, WeekCounts],
-        changes: Iterable[tuple[str, float]] = (),
-    ) -> None:
+    def restore(self, states: Mapping[str, SourceState], weeks: Mapping[str, WeekCounts]) -> None:
         """Take over what a store remembers."""
-        for source_id, time_s in changes:
-            self.changes.saw(source_id, [self.cycle.week_s(time_s)])
         for state in states.values():
             self.keep(state)
         self.weeks = dict(weeks)
@@ -79,15 +69,13 @@ class Estimates:
 
     def rate_per_s(self, state: SourceState, source: Source, now_s: float) -> float:
         """Return the update rate, in items per second."""
-        return self.blend.rate_per_s(state.rate, now_s, expect_per_s=expected_per_s(source))
+        return self.blend.rate_per_s(state.rate, now_s, expect_per_s=source.expected_per_s)
 
     def see(self, source: Source, before: SourceState, evidence: Evidence) -> WeekCounts | None:
         """Learn from what a probe found; return the week's counts, ``None`` where they are as they were.
 
         They are counted where the source's week lives. ``before`` is the state as it was when the probe was made.
         """
-        if isinstance(evidence, ItemTimes):
-            self.changes.saw(source.source_id, (self.cycle.week_s(time_s) for time_s in evidence.times_s))
         if before.rate.as_of_s is not None and source.expect is None:  # a first contact says nothing of half-lives
             self.blend.weigh(before.rate, evidence)
         told = self.cycle.evidence(evidence, zone_s(source.zone, evidence.until_s))
@@ -95,13 +83,6 @@ class Estimates:
         new = (old or WeekCounts.begun(told.since_s)).seen(told)
         self.weeks[source.source_id] = new
         return None if new is old or not new.items else new
-
-    def siblings_that_may_have_changed(
-        self, source_id: str, newest_s: float, now_s: float
-    ) -> tuple[tuple[str, float], ...]:
-        """Return the siblings of a source with an item of ``newest_s``, and how many items may wait at each."""
-        is_fresh = (now_s - newest_s) * self.cycle.speed <= FRESH_S
-        return self.siblings.get(source_id, ()) if is_fresh else ()
 
     def model(self, source: Source, rate_per_s: float, week: WeekPlan | None, now_s: float) -> SourceModel:
         """Return what is expected of a source at a rate, and by its learned week."""

@@ -18,11 +18,10 @@ from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rates.week_shapes import HOUR_S
-from proxyd.core.rules.compiled import Compiled
-from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.demands import explained_policy
-from proxyd.core.rules.estimates import Estimates, Misfit, zone_s
-from proxyd.core.rules.stages.redirects import moved_url
+from proxyd.core.rules.estimates import Misfit, zone_s
+from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.source_requests import moved_url
 from proxyd.core.rules.state import SourceState
 from proxyd.core.rules.subscriptions import Hubs, Subscription
 
@@ -75,15 +74,13 @@ class Explanation:
 class Explainer:
     """Looks at the parts of a decider, and changes none."""
 
-    settings: DeciderSettings
-    compiled: Compiled
+    known: Knowledge
     planner: Planner
-    estimates: Estimates
     hubs: Hubs
 
     def plan(self, now: Chronon, *, limit: int) -> list[PlannedProbe]:
         """Return the coming probes of the rolling epoch, if every probe finds what is expected."""
-        stop = now + self.settings.grid.ceil(self.settings.epoch_s)
+        stop = now + self.known.grid.ceil(self.known.settings.epoch_s)
         return self.planner.preview(Epoch(now, stop), limit=limit)
 
     def preview_of(self, source_id: str, now: Chronon) -> Iterator[PlannedProbe]:
@@ -91,26 +88,28 @@ class Explainer:
         if source_id not in self.planner.pages:
             return iter(())
         part = self.planner.part([source_id])
-        epoch = Epoch(now, now + self.settings.grid.ceil(self.settings.epoch_s))
+        epoch = Epoch(now, now + self.known.grid.ceil(self.known.settings.epoch_s))
         return (planned for _, chosen in part.play(epoch) for planned in chosen)
 
     def ahead(self, now: Chronon, *, most_chronons: int = _MOST_CHRONONS) -> PlanForecast:
         """Return the rules' intervals of a cycle ahead, or of less where much is asked, to be played elsewhere."""
-        chronon_s = self.settings.grid.length_s
-        per_s = sum(page.demands.asked_per_s(chronon_s) for page in self.planner.pages.values())
-        length_s = min(self.estimates.cycle.length_s, _MOST_INTERVALS / max(per_s, 1e-12), most_chronons * chronon_s)
-        return PlanForecast.of(self.planner, Epoch(now, now + self.settings.grid.ceil(length_s)))
+        grid = self.known.grid
+        per_s = sum(page.demands.asked_per_s(grid.length_s) for page in self.planner.pages.values())
+        length_s = min(
+            self.known.estimates.cycle.length_s, _MOST_INTERVALS / max(per_s, 1e-12), most_chronons * grid.length_s
+        )
+        return PlanForecast.of(self.planner, Epoch(now, now + self.known.grid.ceil(length_s)))
 
     def explain(self, source_id: str, now: Chronon) -> Explanation | None:
         """Return why and when a source is probed next, ``None`` where it is not declared."""
-        source = self.compiled.sources.get(source_id)
+        source = self.known.compiled.sources.get(source_id)
         if source is None:
             return None
-        now_s = self.settings.grid.start_s(now)
-        page, state = self.planner.pages.get(source_id), self._state(source)
-        programs = self.compiled.programs_of(source_id)
-        rate_per_s = self.estimates.rate_per_s(state, source, now_s)
-        stop = now + self.settings.grid.ceil(self.settings.epoch_s)
+        now_s = self.known.grid.start_s(now)
+        page, state = self.planner.pages.get(source_id), self.known.state(source)
+        programs = self.known.compiled.programs_of(source_id)
+        rate_per_s = self.known.estimates.rate_per_s(state, source, now_s)
+        stop = now + self.known.grid.ceil(self.known.settings.epoch_s)
         earliest = self.planner.earliest_s(page) if page else -inf
         return Explanation(
             source_id=source_id,
@@ -125,8 +124,8 @@ class Explainer:
             state=state,
             moved_url=moved_url(state, source),
             subscription=self.hubs.of(source_id),
-            misfit=self.estimates.misfit(source_id),
-            rate_range_per_day=self.estimates.rate_range_per_day(state, rate_per_s, now_s),
+            misfit=self.known.estimates.misfit(source_id),
+            rate_range_per_day=self.known.estimates.rate_range_per_day(state, rate_per_s, now_s),
             policies={program.rule.name: explained_policy(program) for program in programs},
             **self._week_of(source, now_s),
             **(self._constraints_of(page, now) if page else {}),
@@ -134,7 +133,7 @@ class Explainer:
 
     def _constraints_of(self, page: PlannedSource, now: Chronon) -> dict[str, Any]:
         """Return the intervals that rules expect next, and what else a probe must keep to."""
-        grid, now_s = self.settings.grid, self.settings.grid.start_s(now)
+        grid, now_s = self.known.grid, self.known.grid.start_s(now)
         demands = ((demand.rule, deepcopy(demand).pending(now)) for demand in page.demands.intervals)
         host_free_s = self.planner.hosts.earliest_s(page.host)
         return {
@@ -145,19 +144,23 @@ class Explainer:
 
     def failing(self) -> list[str]:
         """Return the declared sources whose last probe failed."""
-        failed = (self.compiled.sources.get(name) for name, state in self.estimates.states.items() if state.failures)
-        return [source.source_id for source in failed if source is not None and self._state(source).failures]
+        failed = (
+            self.known.compiled.sources.get(name)
+            for name, state in self.known.estimates.states.items()
+            if state.failures
+        )
+        return [source.source_id for source in failed if source is not None and self.known.state(source).failures]
 
     def misfits(self) -> list[Misfit]:
         """Return the sources whose rate or week is off, by name."""
-        wanted = sorted(name for name in self.estimates.off if name in self.compiled.rules_of)
-        found = (self.estimates.misfit(source_id) for source_id in wanted)
+        wanted = sorted(name for name in self.known.estimates.off if name in self.known.compiled.rules_of)
+        found = (self.known.estimates.misfit(source_id) for source_id in wanted)
         return [misfit for misfit in found if misfit is not None]
 
     def _week_of(self, source: Source, now_s: float) -> dict[str, Any]:
         """Return the price of a probe and the factors of the week by the hours of UTC, wherever the week lives."""
         week = self.planner.week
-        if week is None and self.settings.planner.spend:
+        if week is None and self.known.settings.planner.spend:
             return {}
         factors: tuple[float, ...] = ()
         if week is not None and source.source_id in week:
@@ -170,6 +173,3 @@ class Explainer:
             "fleet_price_item_s": fleet_price_item_s,
             "week": factors,
         }
-
-    def _state(self, source: Source) -> SourceState:
-        return self.estimates.state(source, self.compiled.reading(source.source_id))

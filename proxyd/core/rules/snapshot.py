@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,8 +85,11 @@ class Snapshot:
         found: list[float] = self._estimates.cycle.time_s(slots_s).tolist()
         return found
 
-    def fleet(self, week: WeekPlan | None, settings: PlannerSettings) -> Fleet:
-        """Return the pages that were gathered, what the budget leaves for them, and the plan that held so far."""
+    def fleet(self, week: WeekPlan | None, settings: PlannerSettings, changes: Sequence[tuple[int, str]]) -> Fleet:
+        """Return the pages that were gathered, what the budget leaves for them, and the plan that held so far.
+
+        ``changes`` says which sources changed when, as ``siblings_of`` takes it.
+        """
         spare_per_s = np.array(settings.spare_per_s(self._slots_s(), self._asked_per_s))
         return Fleet(
             **self._columns(),
@@ -94,7 +97,7 @@ class Snapshot:
             most_per_s=spare_per_s,
             price_item_s=0.0 if settings.spend else settings.price_item_s,
             slot_factor=None if week is None else week.slot_factor,
-            changes=self._estimates.changes.snapshot(),
+            changes=changes,
         )
 
     def _columns(self) -> dict[str, Any]:

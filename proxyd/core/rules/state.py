@@ -229,22 +229,3 @@ class StoredEvent:
     def event(self, source_id: str) -> UpdateEvent:
         """Return it as the event that rules see."""
         return UpdateEvent(source_id, self.seq, self.kind, self.item, self.event_s, self.seen_s, self.exact, self.old)
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryQuery:
-    """The insertions of some sources since a time, for a table of a rule's query."""
-
-    rule: str
-    position: int
-    source_ids: tuple[str, ...]
-    since_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class StoreQuery:
-    """What a decision needs of the store: items of ``item_ids`` (``None``: all), with ``fields`` or not; histories."""
-
-    item_ids: tuple[str, ...] | None
-    fields: bool
-    histories: tuple[HistoryQuery, ...] = ()

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from types import MappingProxyType
 
 import numpy as np
 
@@ -210,11 +209,25 @@ def probed(known: Subscription, found: Sequence[StoredEvent], *, started_s: floa
 class Hubs:
     """The subscriptions of the sources, and which sources may have one."""
 
-    def __init__(self, known: Mapping[str, Subscription] = MappingProxyType({})) -> None:
-        self._known = dict(known)
-        self._by_callback = {each.callback_id: each.source_id for each in known.values() if each.callback_id}
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+        self._known: dict[str, Subscription] = {}
+        self._by_callback: dict[str, str] = {}
         self._allowed: Mapping[str, str] = {}
         self._left: list[Subscription] = []
+
+    def restore(self, known: Mapping[str, Subscription]) -> None:
+        """Take over the subscriptions that a store remembers."""
+        self._known = dict(known)
+        self._by_callback = {each.callback_id: each.source_id for each in known.values() if each.callback_id}
+
+    def asking(self, subscription: Subscription, now_s: float) -> Subscription:
+        """Return a subscription whose hub is being asked."""
+        return asking(subscription, now_s=now_s, rng=self._rng)
+
+    def refused(self, subscription: Subscription, now_s: float) -> Subscription:
+        """Return a subscription after its hub refused a request."""
+        return refused(subscription, now_s=now_s, rng=self._rng)
 
     def allow(self, urls: Mapping[str, str]) -> None:
         """Let only these sources, at these addresses, be subscribed to; the others are to be left."""

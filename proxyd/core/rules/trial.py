@@ -67,25 +67,26 @@ class Trial:
     @classmethod
     def beside(cls, decider: Decider, wanted: Declaration, now_s: float) -> Trial:
         """Return what a trial needs of the running daemon."""
-        running = decider.compiled.declaration
-        running_s = {name: program.accepted_s for name, program in decider.compiled.programs.items()}
+        known, planner = decider.known, decider.planner
+        running, settings = known.compiled.declaration, known.settings
+        running_s = {name: program.accepted_s for name, program in known.compiled.programs.items()}
         wanted_s = {
             name: running_s[name]
             if name in running.rules and running.rules[name].fingerprint == rule.fingerprint
             else now_s
             for name, rule in wanted.rules.items()
         }
-        planner = replace(decider.settings.planner, price_item_s=decider.planner.price_item_s)
-        known = dict(decider.states), dict(decider.streams.data), decider.hubs.subscriptions()
-        settings = replace(decider.settings, planner=planner)
-        return cls(settings, running, wanted, running_s, wanted_s, *known, now_s)
+        settings = replace(settings, planner=replace(settings.planner, price_item_s=planner.price_item_s))
+        seen = dict(known.states), dict(known.streams.data), decider.hubs.subscriptions()
+        return cls(settings, running, wanted, running_s, wanted_s, *seen, now_s)
 
     def cost(self) -> PlanCost:
         """Return what the wanted declaration would ask for; it may take some seconds for many sources."""
         before, after = self._tried(self.running, self.running_s), self._tried(self.wanted, self.wanted_s)
         now = self.settings.grid.chronon_at(self.now_s) + 1
-        coming = after.explainer.ahead(now, most_chronons=_TRIED_CHRONONS).forecast()
-        pages_before, pages_after = before.planner.pages.keys(), after.planner.pages.keys()
+        explainer, planner = after.explainer, after.planner
+        coming = explainer.ahead(now, most_chronons=_TRIED_CHRONONS).forecast()
+        pages_before, pages_after = before.planner.pages.keys(), planner.pages.keys()
         return PlanCost(
             self.settings.planner.budget.mean_per_s,
             asked_per_s(before),

@@ -21,7 +21,7 @@ from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
-from proxyd.core.rules.engine import NO_CONTEXT, StoredContext
+from proxyd.core.rules.stages.stored import NO_CONTEXT, StoredContext
 from proxyd.core.rules.state import SourceState
 from proxyd.lab.replay.replay import Terms
 from proxyd.lab.replay.replay_policies import DAY_S, Timer
@@ -49,6 +49,7 @@ class DeciderPolicy:
         planner = PlannerSettings(terms.grid, budget, price_item_s=1e-9, host_spacing_s=0.0, overflow=1.0)
         settings = DeciderSettings(planner, source_spacing_s=terms.grid.length_s)
         self._decider = Decider(settings, np.random.Generator(np.random.PCG64(terms.seed)))
+        self._planner = self._decider.planner
         states, weeks = _learned(terms)
         changes = sorted((at_s, str(n)) for n, times in enumerate(terms.history) for at_s in times.tolist())
         self._decider.restore(states, {}, weeks=weeks, changes=[(name, at_s) for at_s, name in changes])
@@ -67,7 +68,7 @@ class DeciderPolicy:
                 self._decider.adopt(week, now_s)
         planned = self._decider.choose(now)
         for late in planned[room:]:
-            self._decider.planner.drop(late, now_s)
+            self._planner.drop(late, now_s)
         self._left -= len(planned[:room])
         return np.array([int(each.probe.source_id) for each in planned[:room]], dtype=np.int64)
 

@@ -16,8 +16,8 @@ from proxyd.core.model.measures import delays_s
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.engine import StoredContext
 from proxyd.core.rules.estimates import until_next_plan_s
+from proxyd.core.rules.stages.stored import StoredContext
 from proxyd.lab.replay.replay import SourceFault
 
 Floats = NDArray[np.float64]
@@ -147,7 +147,8 @@ def plan(decider: Decider, now_s: float) -> None:
 def take_in(decider: Decider, origins: Origins, planned: PlannedProbe) -> bool:
     """Make a probe, feed back what it found, and return whether it did not fail."""
     at_s = planned.start_s
-    decider.planner.start(planned, at_s)
+    planner = decider.planner
+    planner.start(planned, at_s)
     outcome, known = origins.answer(planned.probe.source_id, at_s)
     decider.finished(outcome, decider.observe(outcome, known))
     return outcome.kind.is_success

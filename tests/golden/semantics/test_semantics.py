@@ -20,7 +20,7 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
-from proxyd.core.rules.engine import NO_CONTEXT
+from proxyd.core.rules.stages.stored import NO_CONTEXT
 from proxyd.core.rules.state import Notification
 from tests.fleets import RecordingMemory
 
@@ -147,7 +147,7 @@ class World:
         assert observation is not None
         await self.memory.record(observation)
         self.decider.finished(outcome, observation)
-        return list(observation.notifications)
+        return list(observation.rules.notifications)
 
     def outcome(self, step: Step, at_s: float) -> ProbeOutcome:
         kind, of = _FAILURES.get(step.seen), self.sources[step.source]
@@ -166,15 +166,15 @@ class World:
 
     async def wait(self, at_s: float) -> list[Notification]:
         sent: list[Notification] = []
-        for interval, needed in self.decider.overdue(at_s):
+        for interval, needed in self.decider.captures.overdue(at_s):
             known = await self.memory.known(interval.event.source_id, needed)
-            observation = self.decider.give_up(interval, known, at_s)
-            assert observation is not None
-            sent += observation.notifications
+            results = self.decider.give_up(interval, known, at_s)
+            assert results is not None
+            sent += results.notifications
         return sent
 
     def total(self) -> str:
-        streams = self.decider.streams.values()
+        streams = self.decider.known.streams.values()
         captured, missed = sum(s.captured for s in streams), sum(s.missed for s in streams)
         return f"captured {captured}, missed {missed}, utility {round(sum(s.utility for s in streams), 3):g}"
 

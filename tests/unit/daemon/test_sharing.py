@@ -28,7 +28,7 @@ async def probed(rules: list[str], chronons: int = 200) -> tuple[int, dict[str, 
     await clock.advance(10.0 * chronons)
     await asyncio.gather(loop.drain(0.0), clock.advance(10.0))
     await task
-    return len(origin.started), {name: stream.count for (name, _), stream in found.streams.items()}
+    return len(origin.started), {name: stream.count for (name, _), stream in found.known.streams.items()}
 
 
 @pytest.mark.parametrize("policy", POLICIES)

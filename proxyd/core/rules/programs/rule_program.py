@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from math import log
 
 from proxyd.core.model.expression import Column, Expression, FromClass, Select, children
+from proxyd.core.model.item import UpdateEvent
 from proxyd.core.model.profile import Anchor, Declaration, NotificationRule, PageClass, Source, Utility, UtilityKind
 from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Row, is_true
 from proxyd.core.rules.programs.query_program import QueryProgram, compile_query, conjuncts
@@ -93,6 +95,11 @@ class RuleProgram:
         """Whether a table of the query holds the events since the last firing."""
         table = self.query.tables[position]
         return table.over_s is None and table.page_class == self.event_class
+
+    def notification_id(self, event: UpdateEvent) -> str:
+        """Return the id of the notification of a firing: the same whenever that firing is computed."""
+        identity = f"{self.rule.name}\0{self.accepted_s!r}\0{event.source_id}\0{event.item.item_id}\0{event.seq}"
+        return "ntf_" + hashlib.sha256(identity.encode()).hexdigest()[:32]
 
     @property
     def longest_history_s(self) -> float:

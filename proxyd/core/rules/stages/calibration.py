@@ -1,15 +1,17 @@
-"""Accounts: what probes found, beside what the model as it stood before them predicted."""
+"""Calibration: what probes found, compared with what the model predicted before them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, expm1
 
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.rates.model_fit import SourceModel
+from proxyd.core.rates.model_fit import ModelFit, SourceModel
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.state import StreamState
+from proxyd.core.rules.stages.context import Shape, SourceContext
+from proxyd.core.rules.stages.events import Discovery
+from proxyd.core.rules.state import IntervalRecord, StreamState
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,59 @@ def _share(part: float, whole: float) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
+class Judgement:
+    """How well a source's model predicted an outcome.
+
+    Parameters
+    ----------
+    fit
+        How well it has predicted lately.
+    jumped_to_per_s
+        The rate since it proved wrong, in items per second; ``None`` unless it did so just now.
+    calibration
+        What was found next to what was predicted; ``None`` at first contact, and for a source whose hub pushes: a
+        probe finds there only what the hub left out.
+    """
+
+    fit: ModelFit
+    jumped_to_per_s: float | None = None
+    calibration: Calibration | None = None
+
+
+def calibrate(context: SourceContext, found: Discovery, intervals: Sequence[IntervalRecord]) -> Judgement:
+    """Return how well the model of a source, as it stood before, predicted what was found."""
+    before, model, outcome = context.state, context.model, found.outcome
+    if model is None or before.last_success_s is None or before.first_contact_s is None or not outcome.kind.is_success:
+        return Judgement(before.fit)
+    fit, jumped_to_per_s = before.fit, None
+    if found.window.evidence is not None:
+        fit = model.judged(before.fit, found.window.evidence)
+        if fit.rate_off_since_s is not None and before.fit.rate_off_since_s is None:
+            jumped_to_per_s = model.rate_per_s * fit.found / max(fit.expected, 1e-9)
+    if outcome.is_push or max(context.pushed_until_s, before.last_push_s or 0.0) > before.last_success_s:
+        return Judgement(fit, jumped_to_per_s)
+    gap = Gap(before.last_success_s, outcome.finished_s, context.shape is Shape.PAGE, before.newest_s is not None)
+    expected = predicted(model.planned(before.fit), gap, context.own_rules, context.grid, declared_s=context.declared_s)
+    return Judgement(fit, jumped_to_per_s, _with_findings(expected, found, gap, intervals))
+
+
+def _with_findings(
+    expected: Calibration, found: Discovery, gap: Gap, intervals: Sequence[IntervalRecord]
+) -> Calibration:
+    delays_s = found.delays_s if gap.is_timed else []
+    captured = sum(record.captured for record in intervals)
+    return replace(
+        expected,
+        probes=1,
+        items=len(found.events),
+        timed_items=len(delays_s),
+        delay_item_s=sum(delay_s if delay_s > 0 else 0.0 for delay_s in delays_s),
+        captured=captured,
+        missed=len(intervals) - captured,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Gap:
     """What a probe can see: (``since_s``, ``until_s``] of a source, unix seconds.
 
@@ -107,7 +162,7 @@ def predicted(
             start_s = program.starts_at(declared_s)
             own = gap if start_s <= gap.since_s else replace(gap, since_s=start_s)
             own_items = items if own is gap else model.expected(own.since_s, own.until_s)[0]
-            found, lost = _fates(program, stream, model, own, grid.length_s, own_items)
+            found, lost = _expected_captures(program, stream, model, own, grid.length_s, own_items)
             captured, missed = captured + found, missed + lost
     return Calibration(
         predicted_items=-expm1(-items) if gap.is_page else items,
@@ -118,7 +173,7 @@ def predicted(
     )
 
 
-def _fates(
+def _expected_captures(
     program: RuleProgram, stream: StreamState, model: SourceModel, gap: Gap, chronon_s: float, items: float
 ) -> tuple[float, float]:
     """Return the captured and the missed intervals that are expected of a rule among the ``items`` of a gap.

@@ -1,16 +1,16 @@
-"""The intervals that several pages must capture, from the event that opens one to the notification that ends it."""
+"""Joint intervals: those that several sources must capture, from the event that opens one to its notification."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import Item, UpdateEvent, Value
-from proxyd.core.model.outcome import ProbeOutcome
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.planning.policies.demand import OnceDemand
-from proxyd.core.rules.compiled import NOTHING_COMPILED, Compiled
+from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.joint_intervals import (
     LONGEST_S,
     JointInterval,
@@ -20,47 +20,90 @@ from proxyd.core.rules.stages.joint_intervals import (
     rows_of,
     wait_s,
 )
-from proxyd.core.rules.stages.payload import History, joint_notice, notification_id
-from proxyd.core.rules.stages.streams import Firing
-from proxyd.core.rules.state import IntervalRecord, Notification, StoredEvent
+from proxyd.core.rules.stages.stored import History, StoreQuery, history_query, with_found
+from proxyd.core.rules.stages.streams import Firing, counted
+from proxyd.core.rules.state import IntervalRecord, StoredEvent, StreamState
 
 
 @dataclass(frozen=True, slots=True)
-class CaptureStep:
-    """How an interval of several pages moved on.
+class Announcement:
+    """A joint interval of which a notification is due now; ``url`` is that of the source whose event opened it."""
 
-    ``is_over`` where nothing more is waited for; ``records`` are the fates of its pages that are decided now.
-    """
+    program: RuleProgram
+    interval: JointInterval
+    history: History
+    url: str
+    created_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """How a joint interval moved on; ``records`` are the fates of those of its sources that are decided now."""
 
     interval: JointInterval
     is_over: bool = False
-    notification: Notification | None = None
+    announced: Announcement | None = None
     records: tuple[IntervalRecord, ...] = ()
 
 
-class Captures:
-    """The open intervals of several pages, and what the pages of queries showed last."""
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """How joint intervals moved on.
 
-    def __init__(self, grid: ChrononGrid, known: Iterable[JointInterval] = ()) -> None:
-        self._grid = grid
-        self._open = {interval.interval_id: interval for interval in known}
+    Parameters
+    ----------
+    streams, records
+        Streams whose counts changed, and the intervals that were decided.
+    announcements
+        What is to be notified.
+    joint, ended
+        Joint intervals that were opened or changed, and the ids of those that are over.
+    sources
+        Sources that joint intervals now want, or want no longer.
+    """
+
+    streams: tuple[StreamState, ...] = ()
+    records: tuple[IntervalRecord, ...] = ()
+    announcements: tuple[Announcement, ...] = ()
+    joint: tuple[JointInterval, ...] = ()
+    ended: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+
+NOTHING_CAPTURED = Captured()
+
+
+class JointCaptures:
+    """The open joint intervals, and what the pages of queries showed last."""
+
+    def __init__(self, known: Knowledge) -> None:
+        self._known = known
+        self._grid = known.grid
+        self._open: dict[str, JointInterval] = {}
         self._orphans: list[str] = []
-        self._compiled = NOTHING_COMPILED
         self._rows: dict[str, tuple[Mapping[str, Value], ...]] = {}
         self._paths: Mapping[str, frozenset[str]] = {}
 
-    def declare(self, compiled: Compiled) -> None:
-        """Keep to the rules there are, and forget the intervals of others."""
+    def restore(self, intervals: Iterable[JointInterval]) -> None:
+        """Take over the intervals that were open."""
+        self._open = {interval.interval_id: interval for interval in intervals}
+
+    def declare(self) -> None:
+        """Keep to the rules there are now, and forget the intervals of others."""
         paths: dict[str, frozenset[str]] = {}
-        for program in compiled.programs.values():
+        for program in self._programs.values():
             for page in (page for joined in program.joined for page in joined.sources):
                 paths[page] = paths.get(page, frozenset()) | program.query.paths
         self._rows = {page: rows for page, rows in self._rows.items() if paths.get(page) == self._paths.get(page)}
-        self._compiled, self._paths = compiled, paths
+        self._paths = paths
         gone = [each.interval_id for each in self._open.values() if not self._fits(each)]
         for interval_id in gone:
             del self._open[interval_id]
         self._orphans += gone
+
+    @property
+    def _programs(self) -> Mapping[str, RuleProgram]:
+        return self._known.compiled.programs
 
     def take_orphans(self) -> list[str]:
         """Return, once, the ids of the intervals that were forgotten because their rule or pages are gone."""
@@ -89,24 +132,69 @@ class Captures:
             if each.told is None
         )
 
-    def overdue(self, now_s: float) -> list[JointInterval]:
-        """Return the intervals that end without some of their pages."""
-        return [each for each in self._open.values() if each.ends_s <= now_s]
+    def is_overdue(self, now_s: float) -> bool:
+        """Return whether an interval ends without some of its sources."""
+        return any(each.ends_s <= now_s for each in self._open.values())
+
+    def overdue(self, now_s: float) -> list[tuple[JointInterval, StoreQuery]]:
+        """Return the intervals that end without some of their sources, and what to read for their notifications."""
+        return [
+            (each, history_query([self._programs[each.rule]], each.event.source_id, now_s))
+            for each in self._open.values()
+            if each.ends_s <= now_s
+        ]
+
+    # -- what moves them
+
+    def take_in(self, found: Discovery, firings: Sequence[Firing], history: History) -> Captured:
+        """Return what a probe captured or missed, and what its firings opened.
+
+        The streams of the rules must already hold what the probe found.
+        """
+        outcome = found.outcome
+        if outcome.kind is OutcomeKind.CHANGED and not outcome.is_push:
+            self.see(outcome.source_id, outcome.items)
+        steps = self._probed(outcome, found.events, history)
+        for firing in firings:
+            if firing.program.is_joint:
+                steps.append(self._opened(firing, outcome.finished_s, with_found(history, firing, found.events)))
+        return self._moved(steps)
+
+    def give_up(self, interval: JointInterval, history: History, now_s: float) -> Captured | None:
+        """Let an interval end without the sources it still wants; ``None`` if it changed meanwhile."""
+        step = self._given_up(interval, history, now_s)
+        return None if step is None else self._moved([step])
+
+    def _moved(self, steps: Sequence[_Step]) -> Captured:
+        """Count the intervals that were decided, and return all that moved."""
+        if not steps:
+            return NOTHING_CAPTURED
+        streams: dict[tuple[str, str], StreamState] = {}
+        for step in steps:
+            key = (step.interval.rule, step.interval.event.source_id)
+            streams[key] = self._known.streams[key] = counted(self._known.streams[key], step.records)
+        wanted = [(*step.interval.wanted, *(page.source_id for page in step.interval.obtained)) for step in steps]
+        return Captured(
+            streams=tuple(streams.values()),
+            records=tuple(record for step in steps for record in step.records),
+            announcements=tuple(step.announced for step in steps if step.announced is not None),
+            joint=tuple(step.interval for step in steps if not step.is_over),
+            ended=tuple(step.interval.interval_id for step in steps if step.is_over),
+            sources=tuple(dict.fromkeys(page for pages in wanted for page in pages)),
+        )
 
     # -- steps
 
-    def open(
-        self,
-        firing: Firing,
-        seen: Mapping[str, float | None],
-        rates_per_s: Mapping[str, float],
-        history: History,
-    ) -> CaptureStep:
-        """Open the interval of a firing; ``seen`` says when each page of the class was last probed.
+    def _opened(self, firing: Firing, now_s: float, history: History) -> _Step:
+        """Open the interval of a firing.
 
         Of another class it opens when the event is discovered, on the pages that correlate with it. Counted across
-        pages it opens with the event, on every page of the class; those probed since then have captured it.
+        sources it opens with the event, on every source of the class; those probed since then have captured it.
         """
+        known = self._known
+        sources = {page: known.compiled.sources[page] for page in firing.program.rule.source_ids}
+        seen = {page: known.state(source).last_success_s for page, source in sources.items()}
+        rates_per_s = {page: known.rate_per_s(source, now_s) for page, source in sources.items()}
         program, event, record = firing.program, firing.events[-1], firing.record
         opened = self._grid.chronon_at(event.seen_s) if program.joined else record.start
         others = [page for page in program.event_sources if page != event.source_id and program.trigger.counts_across]
@@ -120,7 +208,7 @@ class Captures:
         deadline = None if program.life_s is None else opened + self._grid.ceil(program.life_s)
         waited_s = wait_s([rates_per_s[page] for page in wanted], chronon_s=self._grid.length_s)
         interval = JointInterval(
-            interval_id=notification_id(program, event),
+            interval_id=program.notification_id(event),
             rule=program.rule.name,
             events=firing.events,
             opened=opened,
@@ -134,24 +222,21 @@ class Captures:
         decided = [self._record(interval, page.source_id, page.seen_s, captured=True) for page in done]
         return self._step(interval, (*own, *decided), history, event.seen_s)
 
-    def probed(
-        self, page: str, outcome: ProbeOutcome, found: Iterable[StoredEvent], history: History
-    ) -> list[CaptureStep]:
-        """Let a page capture, or miss, the intervals that opened before its probe started."""
+    def _probed(self, outcome: ProbeOutcome, found: Sequence[StoredEvent], history: History) -> list[_Step]:
+        """Let a source capture, or miss, the intervals that opened before its probe started."""
+        page = outcome.source_id
         steps = []
         for interval in self.wanting(page):
             if outcome.started_s < interval.opened_s or not outcome.kind.is_success or outcome.is_push:
                 continue
-            after = obtain(
-                interval, page, tuple(found), self._rows.get(page, ()), seen_s=outcome.finished_s, grid=self._grid
-            )
+            after = obtain(interval, page, found, self._rows.get(page, ()), seen_s=outcome.finished_s, grid=self._grid)
             captured = after.obtained[-1].captured and interval.told is None
             record = self._record(interval, page, outcome.finished_s, captured=captured)
             records = (record,) if interval.told is None else ()  # after the partial notification all is decided
             steps.append(self._step(after, records, history, outcome.finished_s))
         return steps
 
-    def give_up(self, interval: JointInterval, history: History, now_s: float) -> CaptureStep | None:
+    def _given_up(self, interval: JointInterval, history: History, now_s: float) -> _Step | None:
         """Let an interval end without the pages it still wants: tell of the others, or after a while of late ones.
 
         ``None`` where it changed meanwhile.
@@ -160,32 +245,30 @@ class Captures:
             return None
         if interval.told is not None:
             self._open.pop(interval.interval_id, None)
-            notification = self._notice(interval, history, now_s) if interval.news() else None
-            return CaptureStep(interval, is_over=True, notification=notification)
-        notification = self._notice(interval, history, now_s)
+            announced = self._announce(interval, history, now_s) if interval.news() else None
+            return _Step(interval, is_over=True, announced=announced)
+        announced = self._announce(interval, history, now_s)
         told = tuple(page.source_id for page in interval.obtained)
         after = replace(interval, told=told, ends_s=now_s + LONGEST_S)
         self._open[interval.interval_id] = after
         records = (self._record(interval, page, now_s, captured=False) for page in interval.wanted)
         missed = tuple(replace(record, seen=False) for record in records)
-        return CaptureStep(after, notification=notification, records=missed)
+        return _Step(after, announced=announced, records=missed)
 
     # -- how
 
     def _step(
         self, interval: JointInterval, records: tuple[IntervalRecord, ...], history: History, now_s: float
-    ) -> CaptureStep:
+    ) -> _Step:
         if not interval.is_complete:
             self._open[interval.interval_id] = interval
-            return CaptureStep(interval, records=records)
+            return _Step(interval, records=records)
         self._open.pop(interval.interval_id, None)
-        return CaptureStep(interval, True, self._notice(interval, history, now_s), records)
+        return _Step(interval, True, self._announce(interval, history, now_s), records)
 
-    def _notice(self, interval: JointInterval, history: History, now_s: float) -> Notification:
-        url = self._compiled.url_of(interval.event.source_id)
-        return joint_notice(
-            self._compiled.programs[interval.rule], interval, history, url=url, created_s=now_s, grid=self._grid
-        )
+    def _announce(self, interval: JointInterval, history: History, now_s: float) -> Announcement:
+        url = self._known.compiled.url_of(interval.event.source_id)
+        return Announcement(self._programs[interval.rule], interval, history, url, now_s)
 
     def _correlated(self, program: RuleProgram, event: UpdateEvent) -> list[str]:
         return [
@@ -208,10 +291,10 @@ class Captures:
             captured=captured,
             exact=interval.event.exact,
             delay_s=delay_s,
-            utility=self._compiled.programs[interval.rule].utility(delay_s, captured=captured),
+            utility=self._programs[interval.rule].utility(delay_s, captured=captured),
         )
 
     def _fits(self, interval: JointInterval) -> bool:
-        program = self._compiled.programs.get(interval.rule)
+        program = self._programs.get(interval.rule)
         pages = {*interval.wanted, interval.event.source_id}
         return program is not None and program.is_joint and pages <= set(program.rule.source_ids)

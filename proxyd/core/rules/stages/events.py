@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, replace
 from math import expm1, inf
 
+from proxyd.core.model.field_values import coerce
 from proxyd.core.model.item import EventKind, Item
-from proxyd.core.model.profile import PageClass
+from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
 from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
+from proxyd.core.rules.stages.context import Shape, SourceContext
 from proxyd.core.rules.state import SourceState, StoredEvent
 
 CLOCK_TOLERANCE_S = 1.0
+MISSING_AFTER = 2  # probes in a row that must not find a page before it is gone; "gone" (410) counts at once
 SHORTEST_HISTORY_S = 1.0
 _UPDATED = "channel.item.updated"
-
-
-class Shape(Enum):
-    """What the items of a source are together, and so what it means that one is not there any more."""
-
-    FEED = "feed"  # the newest items: old ones slide off
-    ROWS = "rows"  # all there is: a row that is not there is gone
-    PAGE = "page"  # one item: the page itself
-
-    @classmethod
-    def of(cls, page_class: PageClass) -> Shape:
-        """Return the shape of a source of that class."""
-        if page_class.is_feed:
-            return cls.FEED
-        return cls.ROWS if page_class.each is not None else cls.PAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +43,7 @@ class DocumentView:
 
 
 @dataclass(frozen=True, slots=True)
-class Discovery:
+class WindowEvents:
     """What a whole window of items says.
 
     Parameters
@@ -64,9 +51,9 @@ class Discovery:
     events
         What happened, in the order in which it is taken: by time, then by page order, then what went.
     edited
-        Items that were known with other content.
+        Known items that have other content now.
     evidence
-        What the window says about the update rate; ``None`` where it says nothing.
+        What the window says about the update rate; ``None`` if it says nothing.
     lost_items
         Items estimated to have slid off, or to have been overwritten, unseen since the last probe.
     """
@@ -75,6 +62,50 @@ class Discovery:
     edited: tuple[Item, ...] = ()
     evidence: Evidence | None = None
     lost_items: float = 0.0
+
+
+NO_EVENTS = WindowEvents()
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """What the outcome of one probe says about the source's items.
+
+    Parameters
+    ----------
+    outcome
+        The outcome as it counts: one that a push overtook counts as unchanged.
+    window
+        What its items say.
+    is_seen
+        Whether the source's state was seen: the probe succeeded, a hub pushed, or the page is gone.
+    present
+        The ids of the items that are shown.
+    unfit_values
+        Values that do not fit their declared type and read as null.
+    starts_afresh
+        Whether the stored items belong to another page.
+    kept_kinds
+        The kinds of events that rules wait for: of others only the items' present state is stored.
+    """
+
+    outcome: ProbeOutcome
+    window: WindowEvents = NO_EVENTS
+    is_seen: bool = False
+    present: tuple[str, ...] = ()
+    unfit_values: int = 0
+    starts_afresh: bool = False
+    kept_kinds: frozenset[EventKind] = frozenset(EventKind)
+
+    @property
+    def events(self) -> tuple[StoredEvent, ...]:
+        """What happened."""
+        return self.window.events
+
+    @property
+    def delays_s(self) -> list[float]:
+        """Published to seen, of the new items whose own time is known."""
+        return [e.seen_s - e.event_s for e in self.events if e.exact and not e.seed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +118,62 @@ class _Change:
     old: Item | None = None
 
 
+def find_events(context: SourceContext, outcome: ProbeOutcome, known: Mapping[str, Item]) -> Discovery:
+    """Return what an outcome says about the source's items; ``known`` holds the stored items that it needs."""
+    outcome = _as_it_counts(context, outcome)
+    if not (outcome.is_push or outcome.kind.is_success or _has_vanished(context, outcome)):
+        return Discovery(outcome)
+    window = _window(context, outcome, known)
+    return Discovery(
+        outcome,
+        window,
+        is_seen=True,
+        present=() if outcome.is_push else tuple(item.item_id for item in outcome.items),
+        unfit_values=outcome.misfits + sum(_unfit_values(context, event.item) for event in window.events),
+        starts_afresh=context.starts_afresh,
+        kept_kinds=context.awaited_kinds,
+    )
+
+
+def _as_it_counts(context: SourceContext, outcome: ProbeOutcome) -> ProbeOutcome:
+    """Return the outcome; one of a probe that read a page before a hub pushed a newer one counts as unchanged."""
+    pushed_s = context.state.last_push_s
+    is_older = pushed_s is not None and not outcome.is_push and outcome.started_s < pushed_s
+    if is_older and context.shape is not Shape.FEED and outcome.kind is OutcomeKind.CHANGED:
+        return replace(outcome, kind=OutcomeKind.SAME_BODY, items=(), validators=NO_VALIDATORS, body_hash=None)
+    return outcome
+
+
+def _has_vanished(context: SourceContext, outcome: ProbeOutcome) -> bool:
+    """Return whether a page is gone: one 404 may be a mistake of the origin."""
+    if context.shape is Shape.FEED:
+        return False
+    is_missing_again = outcome.is_missing and context.state.missing + 1 >= MISSING_AFTER
+    return outcome.kind is OutcomeKind.GONE or is_missing_again
+
+
+def _window(context: SourceContext, outcome: ProbeOutcome, known: Mapping[str, Item]) -> WindowEvents:
+    seen_s = outcome.finished_s
+    if outcome.kind in {OutcomeKind.SAME_BODY, OutcomeKind.NOT_MODIFIED}:
+        return unchanged(context.state, seen_s=seen_s)
+    items = {} if context.starts_afresh else known
+    has_updates = EventKind.UPDATE in context.awaited_kinds
+    view = DocumentView(context.shape, items, has_updates, not outcome.truncated, outcome.is_push)
+    return discover(outcome.items, view, context.state, seen_s=seen_s, rate_per_s=lambda: context.rate_per_s(seen_s))
+
+
+def _unfit_values(context: SourceContext, item: Item) -> int:
+    """Count the item's values that do not fit the type their class declares: rules read them as null."""
+    return sum(
+        value is not None and coerce(value, declared.type, path=declared.path.lower()) is None
+        for declared in context.page_class.fields
+        for value in [item.fields.get(declared.path.lower())]
+    )
+
+
 def discover(
     items: Sequence[Item], view: DocumentView, state: SourceState, *, seen_s: float, rate_per_s: Callable[[], float]
-) -> Discovery:
+) -> WindowEvents:
     """Return what ``items``, the whole window in page order, adds to what is known.
 
     At first contact every item is a seed: it is no event of itself, but its time is evidence. ``rate_per_s`` is asked
@@ -99,20 +183,20 @@ def discover(
     new = [item for item in items if item.item_id not in view.known]
     edited = tuple(item for item in items if _is_edited(item, view.known))
     if state.first_contact_s is None or state.last_success_s is None:
-        return Discovery(_seeds(new, state, seen_s), edited, _seed_evidence(new, seen_s))
+        return WindowEvents(_seeds(new, state, seen_s), edited, _seed_evidence(new, seen_s))
     events = _ordered(list(_changes(items, view)), state, state.last_success_s, seen_s)
     since_s = state.watched_s or state.last_success_s
     if view.shape is Shape.PAGE:
         return _page(events, edited, since_s, seen_s, rate_per_s)
     can_overflow = view.shape is Shape.FEED and not view.is_pushed
     lost = _lost_items(items, new, state, seen_s=seen_s, rate_per_s=rate_per_s) if can_overflow else None
-    return Discovery(events, edited, _evidence(events, since_s, seen_s, overflowed=lost is not None), lost or 0.0)
+    return WindowEvents(events, edited, _evidence(events, since_s, seen_s, overflowed=lost is not None), lost or 0.0)
 
 
-def unchanged(state: SourceState, *, seen_s: float) -> Discovery:
+def unchanged(state: SourceState, *, seen_s: float) -> WindowEvents:
     """Return what a probe says that found the source as it was."""
     since_s = state.watched_s
-    return Discovery(evidence=None if since_s is None else ItemCount(since_s, seen_s, 0))
+    return WindowEvents(evidence=None if since_s is None else ItemCount(since_s, seen_s, 0))
 
 
 def _is_edited(item: Item, known: Mapping[str, Item]) -> bool:
@@ -219,14 +303,14 @@ def _page(
     since_s: float,
     seen_s: float,
     rate_per_s: Callable[[], float],
-) -> Discovery:
+) -> WindowEvents:
     """Say of a page whether it changed; how often, and what was overwritten before it was seen, is estimated.
 
     Of a Poisson process with ``x`` expected events ``x / (1 - exp(-x))`` are expected where there was at least one.
     """
     expected = rate_per_s() * (seen_s - since_s) if events else 0.0
     lost = expected / -expm1(-expected) - 1.0 if events and expected > 1e-9 else 0.0
-    return Discovery(events, edited, ChangedBit(since_s, seen_s, bool(events)), lost)
+    return WindowEvents(events, edited, ChangedBit(since_s, seen_s, bool(events)), lost)
 
 
 def _lost_items(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from proxyd.core.model.chronon import Chronon, ChrononGrid
@@ -12,18 +11,37 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.item import UpdateEvent, Value
 from proxyd.core.rules.programs.expression_compiler import Row
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.stages.joint_intervals import JointInterval, Obtained
+from proxyd.core.rules.stages.captures import Announcement
+from proxyd.core.rules.stages.context import SourceContext
+from proxyd.core.rules.stages.joint_intervals import Obtained
+from proxyd.core.rules.stages.stored import History, with_found
 from proxyd.core.rules.stages.streams import Firing
-from proxyd.core.rules.state import Notification
-
-History = Mapping[tuple[str, int], Sequence[Mapping[str, Value]]]
-"""Fields of stored items, by rule and number of the table that reads them."""
+from proxyd.core.rules.state import Notification, StoredEvent
 
 
-def notification_id(program: RuleProgram, event: UpdateEvent) -> str:
-    """Return the id of the notification of a firing: the same whenever that firing is computed."""
-    identity = f"{program.rule.name}\0{program.accepted_s!r}\0{event.source_id}\0{event.item.item_id}\0{event.seq}"
-    return "ntf_" + hashlib.sha256(identity.encode()).hexdigest()[:32]
+def notifications(
+    context: SourceContext,
+    firings: Sequence[Firing],
+    announcements: Sequence[Announcement],
+    history: History,
+    found: Sequence[StoredEvent],
+) -> tuple[Notification, ...]:
+    """Return what a probe sends: firings that one source decides, then joint intervals.
+
+    A rule's history includes what the probe found itself.
+    """
+    own = [
+        notice(
+            firing,
+            with_found(history, firing, found),
+            url=context.source.url,
+            created_s=firing.events[-1].seen_s,
+            grid=context.grid,
+        )
+        for firing in firings
+        if not firing.program.is_joint
+    ]
+    return (*own, *(joint_notice(each, grid=context.grid) for each in announcements))
 
 
 def notice(firing: Firing, history: History, *, url: str, created_s: float, grid: ChrononGrid) -> Notification:
@@ -31,28 +49,21 @@ def notice(firing: Firing, history: History, *, url: str, created_s: float, grid
     event, record = firing.events[-1], firing.record
     data = _head(firing.program, event, url, record.start, record.deadline, grid)
     data |= {"late": not record.captured, "items": _items(firing.program, firing.events, history, ())}
-    identity = notification_id(firing.program, event)
+    identity = firing.program.notification_id(event)
     return _notification(firing.program, event, identity, data, made_s=event.seen_s, created_s=created_s)
 
 
-def joint_notice(
-    program: RuleProgram,
-    interval: JointInterval,
-    history: History,
-    *,
-    url: str,
-    created_s: float,
-    grid: ChrononGrid,
-) -> Notification:
-    """Return the notification of an interval of several pages: whole, partial, or a supplement to a partial one."""
+def joint_notice(announced: Announcement, *, grid: ChrononGrid) -> Notification:
+    """Return the notification of a joint interval: whole, partial, or a supplement to a partial one."""
+    program, interval, created_s = announced.program, announced.interval, announced.created_s
     pages = interval.news()
-    data = _head(program, interval.event, url, interval.opened, interval.deadline, grid)
+    data = _head(program, interval.event, announced.url, interval.opened, interval.deadline, grid)
     data |= {
         "late": not all(page.captured for page in pages),
         "partial": bool(interval.wanted),
         "pages": [{"source": p.source_id, "captured": p.captured, "seen": iso_time(p.seen_s)} for p in pages],
         "missing": list(interval.wanted),
-        "items": _items(program, interval.events, history, pages),
+        "items": _items(program, interval.events, announced.history, pages),
     }
     identity = interval.interval_id
     if interval.told is not None:

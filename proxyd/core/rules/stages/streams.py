@@ -10,6 +10,7 @@ from proxyd.core.model.item import EventKind, UpdateEvent
 from proxyd.core.model.profile import Source
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.trigger_program import Tally
+from proxyd.core.rules.stages.context import SourceContext
 from proxyd.core.rules.state import MAX_PENDING, MAX_PENDING_CHARACTERS, IntervalRecord, StoredEvent, StreamState
 
 
@@ -38,6 +39,18 @@ class StreamStep:
 
 
 @dataclass(frozen=True, slots=True)
+class Advance:
+    """How the events of one probe moved the streams of all rules on a source."""
+
+    streams: tuple[StreamState, ...] = ()
+    intervals: tuple[IntervalRecord, ...] = ()
+    firings: tuple[Firing, ...] = ()
+
+
+NO_ADVANCE = Advance()
+
+
+@dataclass(frozen=True, slots=True)
 class Backlog:
     """A new stream whose START lies in the past of a source already known.
 
@@ -47,6 +60,28 @@ class Backlog:
     program: RuleProgram
     source: Source
     before_seq: int
+
+
+def advance_rules(context: SourceContext, events: Sequence[StoredEvent]) -> Advance:
+    """Return what the events of a source mean for its rules; without events no stream moves."""
+    if not events:
+        return NO_ADVANCE
+    steps = [
+        advance(
+            program,
+            stream,
+            events,
+            context.grid,
+            context.across.get(program.rule.name),
+            declared_s=context.declared_s,
+        )
+        for program, stream in context.own_rules
+    ]
+    return Advance(
+        streams=tuple(stream for step in steps for stream in step.streams),
+        intervals=tuple(record for step in steps for record in step.intervals),
+        firings=tuple(firing for step in steps for firing in step.firings),
+    )
 
 
 def counted(stream: StreamState, records: Sequence[IntervalRecord]) -> StreamState:

@@ -14,12 +14,13 @@ from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.engine import Observation
+from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.stages.calibration import Calibration, Gap, predicted
 from proxyd.core.rules.stages.streams import advance
 from proxyd.lab.replay.rehearsal import Origins, plan
 from proxyd.store import open_store
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source, unchanged
+from tests.observations import observed
 
 GRID = ChrononGrid(10.0)
 T0 = MONDAY_S + 2800 * WEEK_S
@@ -62,7 +63,7 @@ async def test_on_poisson_sources_what_is_found_is_what_was_predicted(text: str,
     found = decider(declaration(source("s"), text), now_s=T0)
     times_s = poisson(20.0, T0 - 20 * 86400.0, T0 + 90 * 86400.0, seed=8)
     seen = await probed(found, times_s, gap_s, T0 + 90 * 86400.0)
-    total = summed([each.account for each in seen if each.account is not None])
+    total = summed([each.calibration for each in seen if each.calibration is not None])
     assert total.probes == len(seen) - 1
     assert total.items == total.timed_items == len(times_s[(times_s > T0) & (times_s <= seen[-1].outcome.finished_s)])
     assert total.predicted_items == pytest.approx(total.items, rel=0.06)
@@ -76,13 +77,13 @@ async def test_on_poisson_sources_what_is_found_is_what_was_predicted(text: str,
 def test_one_gap_predicts_the_mean_of_many(text: str) -> None:
     """Each draw is taken by the stream where the last one left it, as if all gaps were one after the other."""
     found = decider(declaration(source("s"), text), now_s=T0)
-    program, stream = found.compiled.programs["r"], found.streams["r", "s"]
+    program, stream = found.known.compiled.programs["r"], found.known.streams["r", "s"]
     rng = np.random.Generator(np.random.PCG64(3))
     gap_s, draws, captured, missed = 2 * HOUR_S, 2000, 0, 0
     drive = Drive(found)
     template = drive.decider.observe(changed("s", [item("seed", T0 - 60.0)], T0))
     assert template is not None
-    (seed,) = template.events
+    (seed,) = template.found.events
     for _ in range(draws):
         times_s = np.sort(rng.uniform(0.0, gap_s, rng.poisson(3.0)))
         events = [replace(seed, event_s=T0 + t, seen_s=T0 + gap_s, seed=False) for t in times_s.tolist()]
@@ -91,14 +92,14 @@ def test_one_gap_predicts_the_mean_of_many(text: str) -> None:
         captured += sum(record.captured for record in step.intervals)
         missed += sum(not record.captured for record in step.intervals)
     gap = Gap(T0, T0 + gap_s)
-    account = predicted(SourceModel(3.0 / gap_s), gap, [(program, found.streams["r", "s"])], GRID)
+    account = predicted(SourceModel(3.0 / gap_s), gap, [(program, found.known.streams["r", "s"])], GRID)
     assert account.predicted_captured == pytest.approx(captured / draws, abs=3 * captured**0.5 / draws)
     assert account.predicted_missed == pytest.approx(missed / draws, abs=3 * missed**0.5 / draws)
 
 
 def test_items_without_times_have_no_delay_and_one_interval() -> None:
     found = decider(declaration(source("s"), rule("r")), now_s=T0)
-    rules = [(found.compiled.programs["r"], found.streams["r", "s"])]
+    rules = [(found.known.compiled.programs["r"], found.known.streams["r", "s"])]
     untimed = predicted(SourceModel(0.01), Gap(T0, T0 + 100.0, is_timed=False), rules, GRID)
     assert (untimed.predicted_timed_items, untimed.predicted_delay_item_s) == (0.0, 0.0)
     assert untimed.predicted_items == pytest.approx(1.0)
@@ -110,7 +111,7 @@ def test_items_without_times_have_no_delay_and_one_interval() -> None:
 
 def test_a_rule_that_is_not_active_predicts_nothing() -> None:
     found = decider(declaration(source("s"), rule("r", start="NOW + '1 DAY'")), now_s=T0)
-    rules = [(found.compiled.programs["r"], found.streams["r", "s"])]
+    rules = [(found.known.compiled.programs["r"], found.known.streams["r", "s"])]
     account = predicted(SourceModel(0.01), Gap(T0, T0 + 100.0), rules, GRID)
     assert (account.predicted_captured, account.predicted_missed) == (0.0, 0.0)
     late = predicted(SourceModel(0.01), Gap(T0 + 86300.0, T0 + 86500.0), rules, GRID)
@@ -125,10 +126,16 @@ async def test_first_contacts_failures_and_pushes_have_no_account() -> None:
     pushed = await drive.see(replace(changed("s", [item("b", T0 + 700.0)], T0 + 710.0), is_push=True))
     after = await drive.see(unchanged("s", T0 + 1200.0))
     later = await drive.see(unchanged("s", T0 + 1800.0))
-    assert [each.account is None for each in (first, second, pushed, after, later)] == [True, False, True, True, False]
-    assert second.account is not None
-    assert (second.account.items, second.account.probes) == (0, 1)
-    assert second.account.predicted_items > 0
+    assert [each.calibration is None for each in (first, second, pushed, after, later)] == [
+        True,
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert second.calibration is not None
+    assert (second.calibration.items, second.calibration.probes) == (0, 1)
+    assert second.calibration.predicted_items > 0
     assert after.state.fit.found == pytest.approx(1.0, rel=0.01)  # the model is judged by pushes too
 
 
@@ -175,12 +182,12 @@ async def test_a_source_whose_week_turns_is_planned_evenly_and_told_so(tmp_path:
                 found.finished(outcome, observation)
                 if observation.state.fit.week_off_since_s is not None:
                     off_s.setdefault(name, at_s)
-        for state in found.states.values():
-            await store.record(Observation(state, outcome))
+        for state in found.known.states.values():
+            await store.record(observed(state, outcome))
         kept = await store.load_states()
     assert set(off_s) == {"s0", "s1"}  # and never one that goes on as it did
     assert all(flips_s < at_s < flips_s + 2 * WEEK_S for at_s in off_s.values())
-    assert {name: state.fit for name, state in kept.items()} == {n: s.fit for n, s in found.states.items()}
+    assert {name: state.fit for name, state in kept.items()} == {n: s.fit for n, s in found.known.states.items()}
     plan(found, plan_s)
     week = found.planner.week
     assert week is not None
@@ -192,10 +199,12 @@ async def test_a_source_whose_week_turns_is_planned_evenly_and_told_so(tmp_path:
     told = found.explainer.explain(min(evenly), int(plan_s // 600))
     assert told is not None
     assert told.misfit is not None
-    assert told.misfit.fit == found.states[min(evenly)].fit
+    assert told.misfit.fit == found.known.states[min(evenly)].fit
 
 
 def test_a_page_read_otherwise_begins_without_a_fit() -> None:
     found = decider(declaration(source("s"), rule("r")), now_s=T0)
-    found.estimates.keep(replace(found.estimates.state(found.compiled.sources["s"], "x"), fit=ModelFit(1.0)))
-    assert found.estimates.state(found.compiled.sources["s"], "y").fit == NO_FIT
+    found.known.estimates.keep(
+        replace(found.known.estimates.state(found.known.compiled.sources["s"], "x"), fit=ModelFit(1.0))
+    )
+    assert found.known.estimates.state(found.known.compiled.sources["s"], "y").fit == NO_FIT

@@ -52,9 +52,9 @@ async def test_an_edited_rule_keeps_its_count_while_its_now_stays() -> None:
     await drive.see(changed("a", [item("x", T0 + 5)], T0 + 10))
     edited = declaration(source("a"), rule("r", when="COUNT(*) % 3 = 0", query="SELECT link FROM RSS"))
     drive.decider.declare(edited, {"r": T0}, T0 + 20)
-    assert drive.decider.streams["r", "a"].count == 1
+    assert drive.decider.known.streams["r", "a"].count == 1
     drive.decider.declare(edited, {"r": T0 + 30}, T0 + 30)
-    assert drive.decider.streams["r", "a"].count == 0
+    assert drive.decider.known.streams["r", "a"].count == 0
 
 
 async def test_a_new_rule_with_an_earlier_start_replays_what_is_stored() -> None:
@@ -63,9 +63,9 @@ async def test_a_new_rule_with_an_earlier_start_replays_what_is_stored() -> None
     early = rule("early").replace("START NOW", 'START NOW - "1 HOUR"')
     backlog = drive.decider.declare(declaration(source("a"), rule("r"), early), {"r": T0, "early": T0 + 10}, T0 + 10)
     assert [(b.program.rule.name, b.source.source_id, b.before_seq) for b in backlog] == [("early", "a", 3)]
-    step = drive.decider.backlog(backlog[0], seeded.events, T0 + 10)
+    step = drive.decider.backlog(backlog[0], seeded.found.events, T0 + 10)
     assert [n.rule for n in step.notifications] == ["early"]
-    assert drive.decider.streams["early", "a"].count == 1
+    assert drive.decider.known.streams["early", "a"].count == 1
 
 
 async def test_another_address_is_another_page_whose_events_are_numbered_on() -> None:
@@ -77,7 +77,7 @@ async def test_another_address_is_another_page_whose_events_are_numbered_on() ->
     assert request is not None
     assert request.body_hash is None
     again = await drive.see(changed("a", [item("y", T0 - 5)], T0 + 20))
-    assert [(event.seq, event.seed) for event in again.events] == [(2, True)]
+    assert [(event.seq, event.seed) for event in again.found.events] == [(2, True)]
 
 
 def test_a_throttled_host_is_left_alone_as_a_whole() -> None:
@@ -273,8 +273,8 @@ def test_what_the_store_remembers_is_taken_up() -> None:
     outcome = changed("a", [item("x", T0 - 50), item("y", T0 - 100)], T0)
     first.observe(outcome)
     second = Decider(DeciderSettings(PlannerSettings(ChrononGrid(10.0), Budget(1.0))), np.random.default_rng(1))
-    second.restore(first.states, first.streams)
-    second.declare(first.compiled.declaration, {"r": T0}, T0 + 10)
+    second.restore(first.known.states, first.known.streams)
+    second.declare(first.known.compiled.declaration, {"r": T0}, T0 + 10)
     known, learned = second.explainer.explain("a", NOW), first.explainer.explain("a", NOW)
     assert known is not None
     assert learned is not None
@@ -351,11 +351,11 @@ async def test_a_source_that_is_added_later_starts_no_rule_afresh_and_brings_no_
     accepted = {"r": T0, "past": T0}
     assert drive.decider.declare(both, accepted, T0 + 100.0, {"a": T0, "b": T0 + 100.0}) == []
     late = await drive.see(changed("a", [item("late", T0 + 60.0), item("old", T0 - 50.0)], T0 + 130.0))
-    assert sorted(each.rule for each in late.notifications) == ["past", "r"]
+    assert sorted(each.rule for each in late.rules.notifications) == ["past", "r"]
     shown = [item("newest", T0 + 120.0), item("between", T0 + 60.0), item("ancient", T0 - 900.0)]
     first = await drive.see(changed("b", shown, T0 + 140.0))
-    assert [n.rule for n in first.notifications].count("r") == 1
-    assert [n.rule for n in first.notifications].count("past") == 3
+    assert [n.rule for n in first.rules.notifications].count("r") == 1
+    assert [n.rule for n in first.rules.notifications].count("past") == 3
 
 
 async def test_a_source_that_goes_and_comes_back_fires_nothing_again() -> None:
@@ -366,4 +366,4 @@ async def test_a_source_that_goes_and_comes_back_fires_nothing_again() -> None:
     back = declaration(source("a"), source("b"), past)
     assert drive.decider.declare(back, {"past": T0}, T0 + 20.0, {"a": T0, "b": T0 + 20.0}) == []
     again = await drive.see(changed("b", [item("two", T0 + 15.0), item("one", T0 - 50.0)], T0 + 30.0))
-    assert [json.loads(n.body)["data"]["items"][0]["channel.item.title"] for n in again.notifications] == ["two"]
+    assert [json.loads(n.body)["data"]["items"][0]["channel.item.title"] for n in again.rules.notifications] == ["two"]

@@ -76,7 +76,7 @@ async def test_an_event_has_the_pages_that_correlate_probed_at_once() -> None:
     for planned in chosen:
         drive.decider.planner.start(planned, planned.start_s)
     seen = await drive.see(unchanged("acme", T0 + 315))
-    assert [sent.rule for sent in seen.notifications] == ["r"]
+    assert [sent.rule for sent in seen.rules.notifications] == ["r"]
     assert not drive.decider.captures.wanting("acme")
     later = [p.probe.source_id for chronon in range(NOW + 32, NOW + 60) for p in drive.decider.choose(chronon)]
     assert "acme" not in later
@@ -89,14 +89,14 @@ async def test_an_open_interval_outlives_a_restart(tmp_path: Path) -> None:
     async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
         await store.record(observation)
         again = decider()
-        states, streams = dict(drive.decider.states), dict(drive.decider.streams)
+        states, streams = dict(drive.decider.known.states), dict(drive.decider.known.streams)
         again.restore(states, streams, {}, await store.load_joint_intervals())
         again.declare(declared(), {"r": T0}, T0 + 400)
         again.captures.see("acme", [quote("acme", 1.5)])
         resumed = Drive(again)
         assert [p.probe.source_id for p in again.choose(NOW + 41)] == ["acme"]
         seen = await resumed.see(unchanged("acme", T0 + 415))
-        assert b'"items":[{"channel.item.title":"acme","last":1.5}]' in seen.notifications[0].body
+        assert b'"items":[{"channel.item.title":"acme","last":1.5}]' in seen.rules.notifications[0].body
         await store.record(seen)
         assert await store.load_joint_intervals() == []
 
@@ -104,13 +104,13 @@ async def test_an_open_interval_outlives_a_restart(tmp_path: Path) -> None:
 async def test_a_stream_that_counted_nothing_goes_on_after_a_restart() -> None:
     drive = await reported()
     again = decider()
-    streams = {key: replace(stream, windows=(), pending=()) for key, stream in drive.decider.streams.items()}
-    again.restore(dict(drive.decider.states), streams)
+    streams = {key: replace(stream, windows=(), pending=()) for key, stream in drive.decider.known.streams.items()}
+    again.restore(dict(drive.decider.known.states), streams)
     again.declare(declared(), {"r": T0}, T0 + 400)
     news = changed("news", [item("beta", T0 + 410), item("acme", T0 + 290), item("old", T0 - 50)], T0 + 420)
     resumed = Drive(again)
     resumed.memory = drive.memory
-    assert len((await resumed.see(news)).events) == 1
+    assert len((await resumed.see(news)).found.events) == 1
 
 
 async def test_an_interval_of_a_rule_that_is_gone_is_forgotten() -> None:
@@ -127,13 +127,13 @@ async def test_an_interval_of_a_page_that_is_taken_out_is_forgotten() -> None:
     checked = check([SourceText("t", text)], CheckSettings())
     assert checked.declaration is not None
     drive.decider.declare(checked.declaration, {"r": T0}, T0 + 310)
-    assert drive.decider.overdue(T0 + 1e6) == []
+    assert drive.decider.captures.overdue(T0 + 1e6) == []
 
 
 async def test_a_page_that_no_probe_saw_in_time_was_missed_unseen() -> None:
     drive = await reported()
-    ((interval, needed),) = drive.decider.overdue(T0 + 2 * 86400.0)
+    ((interval, needed),) = drive.decider.captures.overdue(T0 + 2 * 86400.0)
     known = await drive.memory.known("news", needed)
-    observation = drive.decider.give_up(interval, known, T0 + 2 * 86400.0)
-    assert observation is not None
-    assert [(each.source_id, each.captured, each.seen) for each in observation.intervals] == [("acme", False, False)]
+    results = drive.decider.give_up(interval, known, T0 + 2 * 86400.0)
+    assert results is not None
+    assert [(each.source_id, each.captured, each.seen) for each in results.intervals] == [("acme", False, False)]

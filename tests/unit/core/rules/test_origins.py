@@ -8,8 +8,9 @@ import pytest
 
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome, Validators
 from proxyd.core.model.profile import Source
-from proxyd.core.rules.stages.redirects import MOST_NOT_MODIFIED, after_redirects, validators
-from proxyd.core.rules.stages.redirects import moved_url as moved_url_of
+from proxyd.core.rules.source_requests import MOST_NOT_MODIFIED, validators
+from proxyd.core.rules.source_requests import moved_url as moved_url_of
+from proxyd.core.rules.stages.source_state import after_redirects
 from proxyd.core.rules.state import SourceState
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source, unchanged
 
@@ -86,7 +87,7 @@ async def lied_to() -> Drive:
 async def test_the_same_validators_on_another_document_prove_that_the_304s_lied() -> None:
     found = await lied_to()
     seen = await found.see(replace(changed("s", [item("b", T0 + 3500)], T0 + 4000), validators=TAG))
-    assert [event.item.item_id for event in seen.events] == ["b"]
+    assert [event.item.item_id for event in seen.found.events] == ["b"]
     request = found.decider.request("s", T0 + 5000)
     assert request is not None
     assert request.validators == NO_VALIDATORS
@@ -99,16 +100,16 @@ async def test_items_that_a_304_denied_must_be_found_twice_in_a_row() -> None:
     found = await lied_to()
     other, third = Validators(etag='"two"'), Validators(etag='"three"')
     await found.see(replace(changed("s", [item("b", T0 + 1500)], T0 + 4000), validators=other))
-    assert found.decider.states["s"].doubts == 1
+    assert found.decider.known.states["s"].doubts == 1
     for n in (5, 6, 7):
         await found.see(unchanged("s", T0 + 1000.0 * n))
     await found.see(replace(changed("s", [item("c", T0 + 5500)], T0 + 8000), validators=third))
-    assert found.decider.states["s"].distrust_until_s > T0 + 8000
+    assert found.decider.known.states["s"].distrust_until_s > T0 + 8000
 
 
 async def test_an_honest_304_is_believed() -> None:
     found = await lied_to()
     other = Validators(etag='"two"')
     await found.see(replace(changed("s", [item("b", T0 + 3500)], T0 + 4000), validators=other))
-    state = found.decider.states["s"]
+    state = found.decider.known.states["s"]
     assert (state.doubts, state.distrust_until_s, state.full_s, state.not_modified) == (0, 0.0, T0 + 4000, 0)

@@ -13,7 +13,7 @@ from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.policies.detection import most_items
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.engine import StoredContext
+from proxyd.core.rules.stages.stored import StoredContext
 from proxyd.lab.replay.rehearsal import Origins, Rehearsal, rehearse
 from proxyd.lab.traces.update_models import MONDAY_S, model_trace
 from tests.fleets import changed, decider, declaration, item, rule, source
@@ -70,7 +70,7 @@ def test_a_feed_that_shows_all_its_items_is_not_asked_earlier() -> None:
     now = grid.chronon_at(MONDAY_S)
     times_s = MONDAY_S + 600.0 * np.arange(200.0)
     made = rehearse(found, Origins({"s": times_s}, window=1000), Epoch(now, now + grid.ceil(86400.0)))
-    assert not found.states["s"].slides
+    assert not found.known.states["s"].slides
     assert all(planned.probe.reason is not Reason.OVERFLOW for planned in made.probes)
 
 
@@ -93,7 +93,7 @@ def test_a_rule_with_a_number_of_its_own_is_not_asked_earlier() -> None:
     now = grid.chronon_at(MONDAY_S)
     times_s = MONDAY_S + 600.0 * np.arange(1500.0)
     made = rehearse(found, Origins({"s": times_s}), Epoch(now, now + grid.ceil(WEEK_S)))
-    assert found.states["s"].slides
+    assert found.known.states["s"].slides
     assert {planned.probe.reason for planned in made.probes} == {Reason.FIRST_CONTACT, Reason.DOE}
 
 

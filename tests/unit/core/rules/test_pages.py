@@ -18,7 +18,7 @@ from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rates.evidence import ChangedBit, ItemCount
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
-from proxyd.core.rules.engine import Observation
+from proxyd.core.rules.observation import Observation
 from tests.fleets import Drive, changed, unchanged
 
 T0 = 1_000_000_000.0
@@ -59,11 +59,11 @@ def page(text: str) -> Item:
 
 
 def rows(observation: Observation) -> list[list[dict[str, Value]]]:
-    return [json.loads(sent.body)["data"]["items"] for sent in observation.notifications]
+    return [json.loads(sent.body)["data"]["items"] for sent in observation.rules.notifications]
 
 
 def kinds(observation: Observation) -> list[tuple[EventKind, str]]:
-    return [(event.kind, event.item.item_id) for event in observation.events]
+    return [(event.kind, event.item.item_id) for event in observation.found.events]
 
 
 def failed(status: int, at_s: float) -> ProbeOutcome:
@@ -74,8 +74,8 @@ def failed(status: int, at_s: float) -> ProbeOutcome:
 async def contacted(*rules: str, items: Sequence[Item], page_class: str = "ROW") -> Drive:
     found = drive(*rules, page_class=page_class)
     first = await found.see(changed("s", items, T0))
-    assert all(event.seed for event in first.events)
-    assert not first.notifications
+    assert all(event.seed for event in first.found.events)
+    assert not first.rules.notifications
     return found
 
 
@@ -93,12 +93,12 @@ async def test_rows_that_come_change_and_go_are_three_kinds_of_events() -> None:
         (EventKind.UPDATE, "b"),
         (EventKind.DELETE, "c"),
     ]
-    assert {sent.rule: json.loads(sent.body)["data"]["items"] for sent in seen.notifications} == {
+    assert {sent.rule: json.loads(sent.body)["data"]["items"] for sent in seen.rules.notifications} == {
         "in": [{"id": "d", "n": 9}],
         "up": [{"id": "a", "OLD.n": 1, "NEW.n": 5, "rise": 4}],
         "out": [{"id": "c", "OLD.n": 3}],
     }
-    assert seen.evidence == ItemCount(T0, T0 + 100, 4)
+    assert seen.found.window.evidence == ItemCount(T0, T0 + 100, 4)
 
 
 async def test_a_row_that_comes_back_is_new_again() -> None:
@@ -112,7 +112,7 @@ async def test_a_row_that_comes_back_is_new_again() -> None:
 async def test_rows_of_a_page_that_was_cut_short_are_not_gone() -> None:
     found = await contacted(watch("r", "ON DELETE TO ROW", "SELECT id FROM ROW"), items=[row("a", 1), row("b", 1)])
     seen = await found.see(replace(changed("s", [row("b", 1)], T0 + 100), truncated=True))
-    assert not seen.events
+    assert not seen.found.events
 
 
 async def test_a_page_that_changes_says_what_changed_by_blocks() -> None:
@@ -122,7 +122,7 @@ async def test_a_page_that_changes_says_what_changed_by_blocks() -> None:
     )
     seen = await found.see(changed("s", [page("Prices\n\nTea 4\n\nBye")], T0 + 100))
     assert rows(seen) == [[{"difference": "- Tea 3\n+ Tea 4"}]]
-    assert seen.evidence == ChangedBit(T0, T0 + 100, changed=True)
+    assert seen.found.window.evidence == ChangedBit(T0, T0 + 100, changed=True)
 
 
 async def test_what_a_page_overwrote_unseen_is_estimated_apart() -> None:
@@ -132,25 +132,25 @@ async def test_what_a_page_overwrote_unseen_is_estimated_apart() -> None:
     )
     for n in range(1, 300):
         await found.see(changed("s", [page(str(n))], T0 + 1.0 * n))
-    before = found.decider.states["s"].lost_items
+    before = found.decider.known.states["s"].lost_items
     seen = await found.see(changed("s", [page("last")], T0 + 399.0))
-    assert seen.lost_items > 20
-    assert found.decider.states["s"].lost_items == pytest.approx(before + seen.lost_items)
+    assert seen.found.window.lost_items > 20
+    assert found.decider.known.states["s"].lost_items == pytest.approx(before + seen.found.window.lost_items)
 
 
 async def test_one_404_may_be_a_mistake_but_the_second_takes_the_rows_away() -> None:
     found = await contacted(watch("r", "ON DELETE TO ROW", "SELECT id FROM ROW"), items=[row("a", 1)])
-    assert not (await found.see(failed(404, T0 + 100))).events
+    assert not (await found.see(failed(404, T0 + 100))).found.events
     gone = await found.see(failed(404, T0 + 200))
     assert rows(gone) == [[{"id": "a"}]]
-    assert not (await found.see(failed(404, T0 + 300))).events
+    assert not (await found.see(failed(404, T0 + 300))).found.events
 
 
 async def test_a_page_between_two_404s_counts_from_one_again() -> None:
     found = await contacted(watch("r", "ON DELETE TO ROW", "SELECT id FROM ROW"), items=[row("a", 1)])
     await found.see(failed(404, T0 + 100))
     await found.see(changed("s", [row("a", 1)], T0 + 200))
-    assert not (await found.see(failed(404, T0 + 300))).events
+    assert not (await found.see(failed(404, T0 + 300))).found.events
 
 
 async def test_gone_for_good_counts_at_once_and_mutes_the_source_for_a_day() -> None:
@@ -174,7 +174,7 @@ async def test_anything_that_happens_to_a_page_overwrites_it() -> None:
     """The insertion's interval ends with the next probe's discovery of a deletion, not with the next insertion."""
     found = await contacted(watch("r", "ON INSERT TO ROW", "SELECT id FROM ROW"), items=[row("a", 1)])
     seen = await found.see(changed("s", [row("b", 1)], T0 + 100))
-    assert [record.deadline for record in seen.intervals] == [None]
+    assert [record.deadline for record in seen.rules.intervals] == [None]
     assert kinds(seen) == [(EventKind.INSERT, "b"), (EventKind.DELETE, "a")]
 
 
@@ -195,13 +195,13 @@ async def edited_feed(rules: str) -> Observation:
 async def test_updates_of_feed_items_are_events_where_a_rule_waits_for_them() -> None:
     seen = await edited_feed(watch("up", "ON UPDATE TO RSS", "SELECT OLD.title AS was, title AS title FROM RSS"))
     assert rows(seen) == [[{"was": "one", "title": "two"}]]
-    assert [(event.event_s, event.exact) for event in seen.events] == [(T0 + 60, True)]
+    assert [(event.event_s, event.exact) for event in seen.found.events] == [(T0 + 60, True)]
 
 
 async def test_updates_of_feed_items_are_no_events_where_no_rule_waits_for_them() -> None:
     seen = await edited_feed(watch("in", "ON INSERT TO RSS", "SELECT title FROM RSS"))
-    assert not seen.events
-    assert [item.item_id for item in seen.edited] == ["i"]
+    assert not seen.found.events
+    assert [item.item_id for item in seen.found.window.edited] == ["i"]
 
 
 async def test_pending_updates_are_recalled_with_what_they_were_before() -> None:
@@ -209,8 +209,8 @@ async def test_pending_updates_are_recalled_with_what_they_were_before() -> None
         watch("r", "ON UPDATE TO ROW WHEN COUNT(*) % 2 = 0", "SELECT OLD.n AS was, n FROM ROW"), items=[row("a", 1)]
     )
     seen = await found.see(changed("s", [row("a", 2)], T0 + 100))
-    stream = found.decider.streams["r", "s"]
-    found.decider.recall(replace(stream, pending=()), {"s": [seen.events[0]]}, T0 + 150)
+    stream = found.decider.known.streams["r", "s"]
+    found.decider.recall(replace(stream, pending=()), {"s": [seen.found.events[0]]}, T0 + 150)
     again = await found.see(changed("s", [row("a", 3)], T0 + 200))
     assert rows(again) == [[{"was": 1, "n": 2}, {"was": 2, "n": 3}]]
 
@@ -218,8 +218,8 @@ async def test_pending_updates_are_recalled_with_what_they_were_before() -> None
 async def test_an_unchanged_page_says_that_nothing_happened() -> None:
     found = await contacted(watch("r", "ON UPDATE TO ROW", "SELECT id FROM ROW"), items=[row("a", 1)])
     seen = await found.see(unchanged("s", T0 + 100))
-    assert not seen.events
-    assert seen.evidence == ItemCount(T0, T0 + 100, 0)
+    assert not seen.found.events
+    assert seen.found.window.evidence == ItemCount(T0, T0 + 100, 0)
 
 
 def redeclare(found: Drive, text: str) -> None:
@@ -243,8 +243,8 @@ async def test_another_address_or_reading_starts_afresh_and_reports_nothing(old:
     found = await contacted(GONE, CAME, items=[row("a", 1), row("b", 1)])
     redeclare(found, CLASSES.format(name="ROW").replace(old, new) + GONE + CAME)
     first = await found.see(changed("s", [row("c", 1)], T0 + 100))
-    assert first.starts_afresh
-    assert all(event.seed for event in first.events)
+    assert first.found.starts_afresh
+    assert all(event.seed for event in first.found.events)
     request = found.decider.request("s", T0 + 100)
     assert request is not None
     assert request.body_hash == "body 1000000100.0"
@@ -266,7 +266,7 @@ async def test_a_probe_that_started_before_a_push_does_not_undo_it() -> None:
     pushed = replace(changed("s", [row("a", 1), row("b", 1)], T0 + 100), is_push=True)
     assert kinds(await found.see(pushed)) == [(EventKind.INSERT, "b")]
     late = changed("s", [row("a", 1)], T0 + 101, started_s=T0 + 99)
-    assert not (await found.see(late)).events
+    assert not (await found.see(late)).found.events
     again = changed("s", [row("a", 1)], T0 + 200)
     assert kinds(await found.see(again)) == [(EventKind.DELETE, "b")]
 
@@ -290,7 +290,7 @@ async def test_numbers_that_no_column_holds_are_null() -> None:
     rising = watch("up", "ON UPDATE TO ROW WHEN NEW.n * NEW.n > 0", "SELECT NEW.n FROM ROW")
     found = await contacted(rising, items=[row("a", 1)])
     huge = Item("a", {"id": "a", "n": 10**200}, None, "huge")
-    assert not (await found.see(changed("s", [huge], T0 + 100))).notifications
+    assert not (await found.see(changed("s", [huge], T0 + 100))).rules.notifications
 
 
 async def test_what_a_seldom_rule_remembers_is_bounded() -> None:
@@ -298,6 +298,6 @@ async def test_what_a_seldom_rule_remembers_is_bounded() -> None:
     found = await contacted(seldom, items=[page("x")], page_class="PAGE")
     for n in range(40):
         await found.see(changed("s", [page(f"{n}" + "y" * 200_000)], T0 + 10.0 * (n + 1)))
-    pending = found.decider.streams["r", "s"].pending
+    pending = found.decider.known.streams["r", "s"].pending
     assert 5 <= len(pending) <= 10
     assert pending[-1].item.fields["text"] == "39" + "y" * 200_000

@@ -49,7 +49,8 @@ def probe(at_s: float, kind: OutcomeKind = OutcomeKind.CHANGED) -> ProbeOutcome:
 
 
 def hubs() -> Hubs:
-    made = Hubs({"s": active()})
+    made = Hubs(np.random.default_rng(1))
+    made.restore({"s": active()})
     made.allow({"s": URL})
     return made
 

@@ -104,8 +104,11 @@ async def test_weeks_survive_a_restart(tmp_path: Path) -> None:
         await store.record(observation)
         (kept,) = (await store.load_weeks()).values()
     assert kept.items == 1.0  # the older one begins what is known
-    np.testing.assert_array_equal(kept.counts, found.estimates.weeks["s"].counts)
-    assert (kept.since_s, kept.as_of_s) == (found.estimates.weeks["s"].since_s, found.estimates.weeks["s"].as_of_s)
+    np.testing.assert_array_equal(kept.counts, found.known.estimates.weeks["s"].counts)
+    assert (kept.since_s, kept.as_of_s) == (
+        found.known.estimates.weeks["s"].since_s,
+        found.known.estimates.weeks["s"].as_of_s,
+    )
 
 
 async def test_an_explanation_tells_the_price_and_the_week() -> None:

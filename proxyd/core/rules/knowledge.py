@@ -1,0 +1,94 @@
+"""What is declared, and what is known of its sources and rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.profile import Source
+from proxyd.core.politeness import PolitenessBudget
+from proxyd.core.rates.model_fit import SourceModel
+from proxyd.core.rules.capture_counts import CaptureCounts, StreamTable
+from proxyd.core.rules.compiled import NOTHING_COMPILED, Compiled
+from proxyd.core.rules.decider_settings import DeciderSettings
+from proxyd.core.rules.demands import politeness_of
+from proxyd.core.rules.estimates import Estimates
+from proxyd.core.rules.stages.context import SourceContext
+from proxyd.core.rules.state import SourceState, StreamState
+
+
+class Knowledge:
+    """The declaration, the estimates and the streams, shared by all that decides from them."""
+
+    def __init__(self, settings: DeciderSettings) -> None:
+        self.settings = settings
+        self.compiled: Compiled = NOTHING_COMPILED
+        self.estimates = Estimates(settings.prior_mean_per_s, settings.cycle)
+        self.streams = StreamTable()
+
+    @property
+    def grid(self) -> ChrononGrid:
+        """The chronons."""
+        return self.settings.grid
+
+    @property
+    def states(self) -> Mapping[str, SourceState]:
+        """What is known of each source."""
+        return self.estimates.states
+
+    def source(self, source_id: str, reading: str | None = None) -> Source | None:
+        """Return a declared source; ``None`` if it is gone or, given a ``reading``, is read in another way now."""
+        source = self.compiled.sources.get(source_id)
+        is_other = reading is not None and source is not None and reading != self.compiled.reading(source_id)
+        return None if is_other else source
+
+    def state(self, source: Source) -> SourceState:
+        """Return what is known of a source."""
+        return self.estimates.state(source, self.compiled.reading(source.source_id))
+
+    def rate_per_s(self, source: Source, now_s: float) -> float:
+        """Return the estimated update rate of a source, in items per second."""
+        return self.estimates.rate_per_s(self.state(source), source, now_s)
+
+    def politeness(self, source: Source) -> PolitenessBudget:
+        """Return how often a source may be probed."""
+        return politeness_of(source, spacing_s=self.settings.source_spacing_s, chronon_s=self.grid.length_s)
+
+    def count(self, rule: str, source_id: str) -> int:
+        """Return how many events a rule has counted on a source."""
+        return self.streams[rule, source_id].count
+
+    def capture_counts(self, rules: Iterable[str]) -> CaptureCounts:
+        """Return what became of the execution intervals of declared rules since their START."""
+        return self.streams.of_rules(rules)
+
+    def keep_streams(self, streams: Iterable[StreamState]) -> None:
+        """Take streams as the newest."""
+        for stream in streams:
+            self.streams[stream.rule, stream.source_id] = stream
+
+    def context(
+        self,
+        source: Source,
+        *,
+        model: SourceModel | None = None,
+        pushed_until_s: float = 0.0,
+        is_excused: bool = False,
+    ) -> SourceContext:
+        """Return what the observation of a source depends on."""
+        names = self.compiled.rules_of.get(source.source_id, ())
+        return SourceContext(
+            source=source,
+            page_class=self.compiled.declaration.page_class(source),
+            state=self.state(source),
+            rules=[(self.compiled.programs[name], self.streams[name, source.source_id]) for name in names],
+            across={name: self.streams[name, ""] for name in names if (name, "") in self.streams},
+            grid=self.grid,
+            spacing_s=self.politeness(source).spacing_s,
+            blend=self.estimates.blend,
+            freshness_cap_s=0.0 if source.freshness is False else self.settings.freshness_cap_s,
+            declared_s=self.compiled.declared_s(source.source_id),
+            model=model,
+            pushed_until_s=pushed_until_s,
+            is_excused=is_excused,
+        )

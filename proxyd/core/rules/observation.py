@@ -1,0 +1,89 @@
+"""What one probe changed, to be recorded whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proxyd.core.model.outcome import ProbeOutcome
+from proxyd.core.model.schedule import Probe
+from proxyd.core.rates.week_counts import WeekCounts
+from proxyd.core.rules.stages.calibration import Calibration
+from proxyd.core.rules.stages.captures import Captured
+from proxyd.core.rules.stages.events import Discovery
+from proxyd.core.rules.stages.joint_intervals import JointInterval
+from proxyd.core.rules.stages.streams import Advance
+from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StreamState
+from proxyd.core.rules.subscriptions import Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class RuleResults:
+    """What events, or the end of a joint interval, meant for rules.
+
+    Parameters
+    ----------
+    streams
+        Streams as they are now.
+    intervals
+        Execution intervals that were decided.
+    joint, ended
+        Joint intervals that were opened or changed, and the ids of those that are over.
+    """
+
+    streams: tuple[StreamState, ...] = ()
+    intervals: tuple[IntervalRecord, ...] = ()
+    notifications: tuple[Notification, ...] = ()
+    joint: tuple[JointInterval, ...] = ()
+    ended: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, advanced: Advance, captured: Captured, notifications: Sequence[Notification]) -> RuleResults:
+        """Return the results of a probe: where a stream moved twice, its last state counts."""
+        streams = {(each.rule, each.source_id): each for each in (*advanced.streams, *captured.streams)}
+        return cls(
+            streams=tuple(streams.values()),
+            intervals=(*advanced.intervals, *captured.records),
+            notifications=tuple(notifications),
+            joint=captured.joint,
+            ended=captured.ended,
+        )
+
+
+NO_RESULTS = RuleResults()
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What one probe, or what a hub pushed, changed.
+
+    Parameters
+    ----------
+    state
+        What is known of the source now.
+    found
+        What its items say.
+    rules
+        What that means for rules.
+    calibration
+        What was found next to what was predicted, where that is known.
+    week
+        The source's items by hour of the week, where there are new ones.
+    subscription
+        Its subscription at a hub, where that changed.
+    probe
+        What was planned; ``None`` for a push.
+    """
+
+    state: SourceState
+    found: Discovery
+    rules: RuleResults = NO_RESULTS
+    calibration: Calibration | None = None
+    week: WeekCounts | None = None
+    subscription: Subscription | None = None
+    probe: Probe | None = None
+
+    @property
+    def outcome(self) -> ProbeOutcome:
+        """The outcome as it counts."""
+        return self.found.outcome

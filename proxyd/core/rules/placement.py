@@ -1,0 +1,185 @@
+"""Puts the sources that rules ask for into the planner, and keeps what the planner knows of them up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from math import inf
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from proxyd.core.model.chronon import Chronon
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.model.profile import Source
+from proxyd.core.planning.planned_source import PlannedSource
+from proxyd.core.planning.planner import Planner
+from proxyd.core.planning.policies.demand import Demands
+from proxyd.core.politeness import ProbeLog, Throttles
+from proxyd.core.rules.demands import demands_of
+from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.observation import Observation
+from proxyd.core.rules.source_requests import moved_url
+from proxyd.core.rules.stages.captures import JointCaptures
+from proxyd.core.rules.state import SourceState
+from proxyd.core.rules.subscriptions import Hubs
+
+
+class SourcePlacement:
+    """Keeps the planner's sources as the declaration, the outcomes and the hubs want them."""
+
+    def __init__(
+        self, known: Knowledge, planner: Planner, captures: JointCaptures, hubs: Hubs, rng: np.random.Generator
+    ) -> None:
+        self._known = known
+        self._grid = known.grid
+        self._planner = planner
+        self._captures = captures
+        self._hubs = hubs
+        self._rng = rng
+        self._seed = int(rng.integers(2**32))
+        self._throttles = Throttles()
+        self._next_anchor_s = 0.0
+        self._next_period_s = inf
+
+    def place_all(self, now_s: float) -> None:
+        """Put in every source that a rule asks for now, and take out the others."""
+        compiled, now = self._known.compiled, self._grid.chronon_at(now_s)
+        for source_id in [name for name in self._planner.pages if name not in compiled.rules_of]:
+            self._planner.remove(source_id)
+        for source_id in compiled.rules_of:
+            self._planner.put(self._placed(compiled.sources[source_id], now_s), now)
+        self._planner.forget_hosts(now_s)
+        self._next_period_s = compiled.next_period_s(now_s)
+
+    def refresh(self, now: Chronon) -> None:
+        """Place sources again where a rule's period begins or ends, and lay planned intervals once an epoch."""
+        now_s = self._grid.start_s(now)
+        if now_s >= self._next_period_s:
+            self.place_all(now_s)
+        if now_s >= self._next_anchor_s:
+            self._next_anchor_s = now_s + self._known.settings.epoch_s
+            for source_id, page in self._planner.pages.items():
+                if page.demands.intervals:
+                    self._lay(page, now_s)
+                    self._planner.reschedule(source_id, now)
+
+    def ask_once(self, sources: Iterable[str], now_s: float) -> None:
+        """Let sources be probed for the joint intervals that want them."""
+        for source_id in sources:
+            page = self._planner.pages.get(source_id)
+            if page is not None:
+                page.demands.once = self._captures.asked_once(source_id)
+                self._planner.reschedule(source_id, self._grid.chronon_at(now_s))
+
+    def subscribed(self, source_id: str, now_s: float) -> None:
+        """Note until when the hub of a source pushes: that decides what is probed."""
+        page = self._planner.pages.get(source_id)
+        if page is not None:
+            page.pushed_until_s = self._hubs.pushes_until_s(source_id)
+            self._planner.reschedule(source_id, self._grid.chronon_at(now_s))
+
+    def take_in(self, outcome: ProbeOutcome, observation: Observation) -> None:
+        """Tell the planner what an outcome says of when its source may and should be probed."""
+        page = self._planner.pages.get(outcome.source_id)
+        if page is None:
+            return
+        state, source = observation.state, self._known.compiled.sources[page.source_id]
+        page.pushed_until_s = self._hubs.pushes_until_s(page.source_id)
+        page.not_before_s = state.not_before_s
+        page.fresh_until_s = state.fresh_until_s
+        page.rate_per_s = self._known.rate_per_s(source, outcome.finished_s)
+        page.window = _full_window(state)
+        page.dispersion = state.fit.dispersion
+        if page.last_seen_s is None and outcome.kind.is_success:
+            self._lay(page, outcome.finished_s, is_first=True)
+        scope = self._known.settings.throttle_scope(outcome.answered_by or page.host)
+        if (until_s := self._throttles.take_in(scope, outcome, self._rng)) is not None:
+            self._planner.block(scope, until_s)
+        page.host = host_of(moved_url(state, source) or source.url)
+        page.throttle_scope = self._known.settings.throttle_scope(page.host)
+        if outcome.crawl_delay_s is not None:
+            self._planner.hosts.space(page.host, outcome.crawl_delay_s)
+
+    def feed_back(self, outcome: ProbeOutcome, observation: Observation) -> None:
+        """Let the demands of a source follow what was found; to be called after the planner took the probe in."""
+        page, now_s = self._planner.pages.get(outcome.source_id), outcome.finished_s
+        if page is None:
+            return
+        fired = {record.rule for record in observation.rules.intervals}
+        for demand in page.demands.intervals:
+            count = self._known.count(demand.rule, page.source_id)
+            demand.follow(now_s, rate_per_s=page.rate_per_s, count=count, fired=demand.rule in fired)
+        for paced in page.demands.paced:
+            since_s = now_s - self._known.compiled.programs[paced.rule].accepted_s
+            paced.count(self._known.count(paced.rule, page.source_id), since_s)
+        self._planner.reschedule(outcome.source_id, self._grid.chronon_at(now_s))
+
+    # -- how
+
+    def _placed(self, source: Source, now_s: float) -> PlannedSource:
+        """Return a source as the planner sees it, with what the planner already knew of it."""
+        old = self._planner.pages.get(source.source_id)
+        state = self._known.state(source)
+        host = host_of(moved_url(state, source) or source.url)
+        scope = self._known.settings.throttle_scope(host)
+        log = ProbeLog(self._known.politeness(source), old.log.starts_s if old else [])
+        if not log.starts_s and state.last_start_s is not None:
+            # only the last start is stored: assume that the whole window was used then
+            for _ in range(log.budget.probes or 1):
+                log.record(state.last_start_s)
+            self._planner.hosts.remember(host, state.last_start_s)
+            if state.last_outcome == OutcomeKind.THROTTLED.value:
+                self._planner.block(scope, state.not_before_s)
+        return PlannedSource(
+            source_id=source.source_id,
+            host=host,
+            throttle_scope=scope,
+            log=log,
+            demands=self._demands(source, now_s, old.demands if old else Demands()),
+            rate_per_s=self._known.rate_per_s(source, now_s),
+            last_seen_s=state.watched_s,
+            not_before_s=state.not_before_s,
+            fresh_until_s=state.fresh_until_s,
+            window=_full_window(state),
+            dispersion=state.fit.dispersion,
+            pushed_until_s=self._hubs.pushes_until_s(source.source_id),
+            postponed=old.postponed if old else {},
+        )
+
+    def _demands(self, source: Source, now_s: float, old: Demands) -> Demands:
+        """Return what the active rules ask of a source; what was asked before goes on where it was."""
+        asking = self._known.compiled.programs_of(source.source_id)
+        programs = [program for program in asking if source.source_id in program.event_sources]
+        demands = demands_of(
+            [program for program in programs if program.is_active(now_s)],
+            {program.rule.name: self._known.count(program.rule.name, source.source_id) for program in programs},
+            old,
+            rate_per_s=self._known.rate_per_s(source, now_s),
+            now_s=now_s,
+            grid=self._grid,
+            seed=self._seed,
+        )
+        demands.once = self._captures.asked_once(source.source_id)
+        return demands
+
+    def _lay(self, page: PlannedSource, now_s: float, *, is_first: bool = False) -> None:
+        """Lay planned intervals; after the first time only where one has passed, else a slow source's never comes."""
+        for demand in page.demands.intervals:
+            lay = demand.anchor if is_first else demand.renew
+            lay(now_s, rate_per_s=page.rate_per_s, count=self._known.count(demand.rule, page.source_id))
+
+
+@lru_cache(65_536)
+def host_of(url: str) -> str:
+    """Return the host of an address.
+
+    >>> host_of("https://Example.org./feed")
+    'example.org'
+    """
+    return (urlsplit(url).hostname or "").rstrip(".")
+
+
+def _full_window(state: SourceState) -> int | None:
+    """Return how many items a feed shows that old ones slide off, ``None`` for others."""
+    return state.shown if state.slides and state.shown else None

@@ -1,0 +1,43 @@
+"""Hints: where a source changed, its siblings may have changed too, and are probed earlier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from proxyd.core.planning.planner import Planner
+from proxyd.core.rates.evidence import Evidence, ItemTimes
+from proxyd.core.rates.siblings import FRESH_S, RecentChanges, Siblings
+from proxyd.core.rates.week_bins import Cycle
+from proxyd.core.rules.state import StoredEvent
+
+
+class SiblingHints:
+    """Remembers which sources changed when, and tells the planner where items may wait."""
+
+    def __init__(self, planner: Planner, cycle: Cycle) -> None:
+        self._planner = planner
+        self._cycle = cycle
+        self._changes = RecentChanges()
+        self.siblings: Siblings = {}
+
+    def restore(self, changes: Iterable[tuple[str, float]]) -> None:
+        """Take over sources and when each had an item, oldest first."""
+        for source_id, time_s in changes:
+            self._changes.saw(source_id, [self._cycle.week_s(time_s)])
+
+    def learn(self, source_id: str, evidence: Evidence | None) -> None:
+        """Remember when items of a source came."""
+        if isinstance(evidence, ItemTimes):
+            self._changes.saw(source_id, (self._cycle.week_s(time_s) for time_s in evidence.times_s))
+
+    def changes(self) -> list[tuple[int, str]]:
+        """Return which sources changed when, as ``siblings_of`` takes it."""
+        return self._changes.snapshot()
+
+    def give(self, source_id: str, events: Sequence[StoredEvent], now_s: float) -> None:
+        """Let siblings of a source that changed be probed earlier."""
+        newest_s = max((event.event_s for event in events if event.exact and not event.seed), default=None)
+        if newest_s is None or (now_s - newest_s) * self._cycle.speed > FRESH_S:
+            return
+        for sibling, items in self.siblings.get(source_id, ()):
+            self._planner.hint(sibling, items, since_s=newest_s, now_s=now_s)

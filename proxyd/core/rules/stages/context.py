@@ -1,0 +1,92 @@
+"""What the observation of a source depends on, apart from the outcome of its probe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.item import EventKind
+from proxyd.core.model.profile import PageClass, Source
+from proxyd.core.rates.model_fit import SourceModel
+from proxyd.core.rates.rate_blend import Blend
+from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.state import SourceState, StreamState
+
+
+class Shape(Enum):
+    """What the items of a source are together, and so what it means when one is missing."""
+
+    FEED = "feed"  # the newest items: old ones slide off
+    ROWS = "rows"  # all rows: one that is missing is gone
+    PAGE = "page"  # one item: the page itself
+
+    @classmethod
+    def of(cls, page_class: PageClass) -> Shape:
+        """Return the shape of a source of that class."""
+        if page_class.is_feed:
+            return cls.FEED
+        return cls.ROWS if page_class.each is not None else cls.PAGE
+
+
+@dataclass(frozen=True, slots=True)
+class SourceContext:
+    """A source, its rules and what is known of it before an outcome is taken in.
+
+    Parameters
+    ----------
+    rules
+        The rules on the source, each with its stream there.
+    across
+        By rule, the stream of those that count across sources.
+    model
+        What the plan predicts of the source; ``None`` while it is not planned.
+    pushed_until_s
+        Until when its hub pushes, unix seconds.
+    is_excused
+        Whether a failure is ours, not the source's.
+    """
+
+    source: Source
+    page_class: PageClass
+    state: SourceState
+    rules: Sequence[tuple[RuleProgram, StreamState]]
+    across: Mapping[str, StreamState]
+    grid: ChrononGrid
+    spacing_s: float
+    blend: Blend
+    freshness_cap_s: float = 0.0
+    declared_s: float = 0.0
+    model: SourceModel | None = None
+    pushed_until_s: float = 0.0
+    is_excused: bool = False
+
+    @property
+    def shape(self) -> Shape:
+        """What the source's items are together."""
+        return Shape.of(self.page_class)
+
+    @property
+    def own_rules(self) -> list[tuple[RuleProgram, StreamState]]:
+        """The rules that the source's own events trigger."""
+        return [each for each in self.rules if self.source.source_id in each[0].event_sources]
+
+    @property
+    def awaited_kinds(self) -> frozenset[EventKind]:
+        """The kinds of events that rules wait for."""
+        return frozenset(program.rule.trigger.kind for program, _ in self.rules)
+
+    @property
+    def starts_afresh(self) -> bool:
+        """Whether the stored items belong to another page, or to another reading of this one."""
+        return self.is_another_page and self.shape is not Shape.FEED
+
+    @property
+    def is_another_page(self) -> bool:
+        """Whether the source was another page before, or was read in another way."""
+        return self.state.first_contact_s is None and self.state.next_seq > 1
+
+    def rate_per_s(self, now_s: float) -> float:
+        """Return the source's estimated update rate, in items per second."""
+        return self.blend.rate_per_s(self.state.rate, now_s, expect_per_s=self.source.expected_per_s)

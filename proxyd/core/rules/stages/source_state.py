@@ -1,0 +1,152 @@
+"""What is known of a source after an outcome."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from proxyd.core.model.item import EventKind
+from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, ProbeOutcome
+from proxyd.core.politeness import BackOff, back_off, fresh_until_s
+from proxyd.core.rates.rate_blend import RateEvidence
+from proxyd.core.rules.source_requests import MOVED_AFTER
+from proxyd.core.rules.stages.calibration import Judgement
+from proxyd.core.rules.stages.context import Shape, SourceContext
+from proxyd.core.rules.stages.events import Discovery, WindowEvents
+from proxyd.core.rules.state import SourceState, StateChanges
+
+DISTRUST_S = 30 * 86400.0
+_SURE_S = 60.0  # by how much an item must be older than the 304 that denied it
+
+
+def next_state(context: SourceContext, found: Discovery, judged: Judgement, *, rng: np.random.Generator) -> SourceState:
+    """Return the state of a source after an outcome; ``rng`` draws the jitter of back-off."""
+    outcome, window = found.outcome, found.window
+    state = context.state if outcome.is_push else after_redirects(context.state, outcome)
+    changes = {} if outcome.is_push else _after_probe(context, outcome, rng)
+    if outcome.is_push:
+        changes |= _after_push(state, outcome, window, context.shape)
+    elif outcome.kind.is_success:
+        changes |= _after_success(state, outcome, window, context.shape)
+    elif found.is_seen:
+        changes |= _after_vanishing(state, outcome, window)
+    return replace(state, **changes, rate=_rate(context, window, judged), fit=judged.fit)
+
+
+def _rate(context: SourceContext, window: WindowEvents, judged: Judgement) -> RateEvidence:
+    if window.evidence is None:
+        return context.state.rate
+    rate = context.blend.seen(context.state.rate, window.evidence, expect_per_s=context.source.expected_per_s)
+    return rate if judged.jumped_to_per_s is None else rate.forgotten(judged.jumped_to_per_s)
+
+
+def after_redirects(state: SourceState, outcome: ProbeOutcome) -> SourceState:
+    """Count how often a permanent redirect led to the same place; believe the declared address again if that fails."""
+    if not outcome.kind.is_success:
+        is_patient = state.failures < MOVED_AFTER - 1
+        is_temporary = outcome.kind is OutcomeKind.THROTTLED or (outcome.kind is OutcomeKind.TIMEOUT and is_patient)
+        return state if is_temporary else replace(state, moved_url=None, moved_times=0)
+    if outcome.permanent_url is None:
+        is_settled = state.moved_times == 0 or state.moved_times >= MOVED_AFTER
+        return state if is_settled else replace(state, moved_url=None, moved_times=0)
+    times = state.moved_times + 1 if outcome.permanent_url == state.moved_url else 1
+    return replace(state, moved_url=outcome.permanent_url, moved_times=times)
+
+
+def after_document(state: SourceState, outcome: ProbeOutcome, found: WindowEvents) -> StateChanges:
+    """Count 304s, and doubt them where a whole document shows what they denied; return what changes.
+
+    The same validators on other content are proof. New items dated between the last whole document and the last 304
+    may have been backdated: it takes two such documents in a row.
+    """
+    if outcome.kind is OutcomeKind.NOT_MODIFIED:
+        return {"not_modified": state.not_modified + 1}
+    after: StateChanges = {"full_s": outcome.finished_s, "not_modified": 0}
+    if state.not_modified == 0 or outcome.kind is not OutcomeKind.CHANGED:
+        return after
+    has_same = outcome.validators == state.validators != NO_VALIDATORS
+    doubts = state.doubts + 1 if _was_denied(state, found) else 0
+    if (found.events and has_same) or doubts >= 2:
+        return after | {"doubts": 0, "distrust_until_s": outcome.finished_s + DISTRUST_S}
+    return after | {"doubts": doubts}
+
+
+def _was_denied(state: SourceState, found: WindowEvents) -> bool:
+    if state.full_s is None or state.last_success_s is None:
+        return False
+    until_s = state.last_success_s - _SURE_S
+    times = [event.item.published_s for event in found.events if event.kind is EventKind.INSERT]
+    return any(time_s is not None and state.full_s < time_s < until_s for time_s in times)
+
+
+def _after_probe(context: SourceContext, outcome: ProbeOutcome, rng: np.random.Generator) -> StateChanges:
+    state = context.state
+    previous = BackOff(state.failures, state.not_before_s)
+    waited = back_off(previous, outcome, spacing_s=context.spacing_s, rng=rng, counts=not context.is_excused)
+    period_s = outcome.period_s if outcome.kind is OutcomeKind.CHANGED else state.period_s
+    return {
+        "last_start_s": outcome.started_s if outcome.requests else state.last_start_s,
+        "last_outcome": outcome.kind.value,
+        "last_detail": outcome.detail,
+        "failures": waited.failures,
+        "not_before_s": waited.not_before_s,
+        "fresh_until_s": fresh_until_s(outcome, period_s=period_s, cap_s=context.freshness_cap_s),
+        "period_s": period_s,
+        "missing": state.missing + 1 if outcome.is_missing else 0,
+    }
+
+
+def _after_vanishing(state: SourceState, outcome: ProbeOutcome, found: WindowEvents) -> StateChanges:
+    """Remember a page that is not there: it was seen, as nothing, and is read anew if it comes back."""
+    return {
+        "validators": NO_VALIDATORS,
+        "body_hash": None,
+        "first_contact_s": outcome.finished_s if state.first_contact_s is None else state.first_contact_s,
+        "last_success_s": outcome.finished_s,
+        "next_seq": state.next_seq + len(found.events),
+        "lost_items": state.lost_items + found.lost_items,
+    }
+
+
+def _after_push(state: SourceState, outcome: ProbeOutcome, found: WindowEvents, shape: Shape) -> StateChanges:
+    """Remember a push: of a feed it says nothing of the document that the next probe compares with."""
+    forgotten = {} if shape is Shape.FEED else {"validators": NO_VALIDATORS, "body_hash": None}
+    return forgotten | {
+        "last_push_s": outcome.finished_s,
+        "newest_s": _newest_s(state, found),
+        "next_seq": state.next_seq + len(found.events),
+    }
+
+
+def _shown(state: SourceState, outcome: ProbeOutcome, found: WindowEvents) -> StateChanges:
+    """Remember how many items a feed shows: some have slid off where it shows as many as before, and new ones.
+
+    Of one that shows fewer items than before some were taken out: nothing is known of its window, nor of an empty one.
+    """
+    shown, new = len(outcome.items), sum(event.kind is EventKind.INSERT for event in found.events)
+    if not shown:
+        return {"shown": 0, "slides": False}
+    has_slid = 0 < state.shown <= shown < state.shown + new
+    return {"shown": shown, "slides": (state.slides and shown >= state.shown) or has_slid or found.lost_items > 0}
+
+
+def _newest_s(state: SourceState, found: WindowEvents) -> float | None:
+    times = [e.item.published_s for e in found.events if e.item.published_s is not None and e.exact]
+    return max([*times, *([] if state.newest_s is None else [state.newest_s])], default=None)
+
+
+def _after_success(state: SourceState, outcome: ProbeOutcome, found: WindowEvents, shape: Shape) -> StateChanges:
+    changes = after_document(state, outcome, found) | {"last_success_s": outcome.finished_s}
+    if outcome.kind is OutcomeKind.NOT_MODIFIED:
+        return changes
+    changes["validators"] = outcome.validators
+    if outcome.kind is OutcomeKind.CHANGED:
+        changes |= {
+            "body_hash": outcome.body_hash,
+            "first_contact_s": outcome.finished_s if state.first_contact_s is None else state.first_contact_s,
+            "newest_s": _newest_s(state, found),
+            "next_seq": state.next_seq + len(found.events),
+            "lost_items": state.lost_items + found.lost_items,
+        } | (_shown(state, outcome, found) if shape is Shape.FEED else {})
+    return changes

@@ -1,0 +1,90 @@
+"""What an observation needs to read from the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from proxyd.core.model.item import EventKind, Item, Value
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.stages.context import Shape, SourceContext
+from proxyd.core.rules.stages.streams import Firing
+from proxyd.core.rules.state import StoredEvent
+
+History = Mapping[tuple[str, int], Sequence[Mapping[str, Value]]]
+"""Fields of stored items, by rule and number of the table that reads them."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryQuery:
+    """The insertions of some sources since a time, for a table of a rule's query."""
+
+    rule: str
+    position: int
+    source_ids: tuple[str, ...]
+    since_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoreQuery:
+    """What to read: items of ``item_ids`` (``None``: all of the source), with ``fields`` or without; histories."""
+
+    item_ids: tuple[str, ...] | None
+    fields: bool
+    histories: tuple[HistoryQuery, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredContext:
+    """What was read: items by id, and histories by rule and number of the table that reads them."""
+
+    items: Mapping[str, Item] = field(default_factory=dict)
+    history: History = field(default_factory=dict)
+
+
+NO_CONTEXT = StoredContext()
+
+
+def store_query(context: SourceContext, outcome: ProbeOutcome, *, completes: bool) -> StoreQuery | None:
+    """Return what must be read to observe an outcome, ``None`` for nothing.
+
+    ``completes`` says that a joint interval waits for this source: then a rule may fire without a new event.
+    """
+    is_feed = context.shape is Shape.FEED
+    programs = [program for program, _ in context.rules]
+    histories = history_query(programs, context.source.source_id, outcome.finished_s)
+    item_ids = tuple(item.item_id for item in outcome.items)
+    if is_feed and item_ids:
+        return replace(histories, item_ids=item_ids, fields=EventKind.UPDATE in context.awaited_kinds)
+    if not is_feed and outcome.truncated:  # rows that are not shown are not gone, and there may be any number of them
+        return replace(histories, item_ids=item_ids, fields=True)
+    if not is_feed and (outcome.kind is OutcomeKind.CHANGED or outcome.is_missing):
+        return replace(histories, item_ids=None, fields=True)
+    return histories if completes and histories.histories else None
+
+
+def history_query(programs: Iterable[RuleProgram], source_id: str, now_s: float) -> StoreQuery:
+    """Return a query of the histories that rules read when they fire on a source, and of no items."""
+    return StoreQuery((), fields=False, histories=tuple(_histories(programs, source_id, now_s)))
+
+
+def _histories(programs: Iterable[RuleProgram], source_id: str, now_s: float) -> Iterator[HistoryQuery]:
+    for program in programs:
+        for position, table in enumerate(program.query.tables):
+            if table.over_s is not None:
+                is_own = table.page_class == program.event_class and not program.trigger.counts_across
+                sources = (source_id,) if is_own else program.table_sources[position]
+                yield HistoryQuery(program.rule.name, position, sources, now_s - table.over_s)
+
+
+def with_found(history: History, firing: Firing, found: Sequence[StoredEvent]) -> History:
+    """Return a rule's history including what the present probe found, up to the event that fired."""
+    program = firing.program
+    now = [e.item.fields for e in found if e.kind is EventKind.INSERT and e.seq <= firing.record.seq]
+    tables = program.query.tables
+    return {
+        (rule, position): [*stored, *now] if tables[position].page_class == program.event_class else stored
+        for (rule, position), stored in history.items()
+        if rule == program.rule.name
+    }
