@@ -1,7 +1,7 @@
 """Speed of reading clean feeds: the fast path against feedparser alone and against all of our slow path, in one run.
 
 Run ``python benchmarks/feeds.py`` (about ten seconds); ``--quick`` for few items, ``--json`` for machines. Nothing
-here is asserted: the figures are in docs/design.md.
+here is asserted: the figures are in docs/decisions/documents.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Run ``python benchmarks/planning.py`` (some minutes, and 4 GiB); ``--quick`` for small sizes, ``--json`` for machines.
 The plan is made by the daemon's own ``Planning``, in its thread; beside it a task sleeps 5 ms at a time and measures by
-how much it wakes up late. Nothing here is asserted: the figures are in docs/design.md.
+how much it wakes up late. Nothing here is asserted: the figures are in docs/decisions/large-fleets.md.
 """
 
 from __future__ import annotations

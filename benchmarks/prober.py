@@ -2,7 +2,7 @@
 
 Run ``python benchmarks/prober.py`` (about three minutes); ``--quick`` for few sources, ``--json`` for machines. The
 origin is a process of its own on loopback. Each pair of figures is measured by turns, and their medians are compared.
-Nothing here is asserted: the figures are in docs/design.md.
+Nothing here is asserted: the figures are in docs/decisions/probe-cost.md.
 """
 
 from __future__ import annotations

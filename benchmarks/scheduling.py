@@ -1,7 +1,7 @@
 """Speed of the schedulers: each line compares in one run, ours against a reference, against itself, or against a limit.
 
 Run ``python benchmarks/scheduling.py`` (about two minutes with numba); ``--quick`` for small sizes, ``--json`` for
-machines. Nothing here is asserted: the figures are in docs/design.md.
+machines. Nothing here is asserted: the figures are in docs/decisions/replays.md.
 """
 
 from __future__ import annotations

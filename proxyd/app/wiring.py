@@ -349,8 +349,9 @@ def tune_interpreter() -> None:
     """Let the garbage collector look less often, threads take turns more often, and freed arrays go at once.
 
     Each look of the collector stops the event loop, and probes leave few cycles. SQLite gives up the interpreter's lock
-    with every row; with the usual 5 ms a commit of 64 rows behind a busy event loop took 200 ms (docs/design.md). Plans
-    are made in threads, out of arrays of megabytes; glibc keeps what each thread freed, and the process grew by that.
+    with every row; with the usual 5 ms a commit of 64 rows behind a busy event loop took 200 ms. Plans are made in
+    threads, out of arrays of megabytes; glibc keeps what each thread freed, and the process grew by that. The figures
+    are in docs/decisions/large-fleets.md.
     """
     gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
     sys.setswitchinterval(_THREAD_TURN_S)

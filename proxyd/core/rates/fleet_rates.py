@@ -36,7 +36,7 @@ class FleetRates:
 
     Notes
     -----
-    Source: ALGORITHMS 6.1 (discounting); `docs/design.md` has the likelihoods of single half-lives and of the blend.
+    Source: ALGORITHMS 6.1 (discounting); `docs/decisions/update-rates.md` has the likelihoods.
 
     Examples
     --------

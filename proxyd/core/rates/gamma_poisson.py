@@ -147,8 +147,8 @@ class GammaRate:
 
     Notes
     -----
-    Source: ALGORITHMS 6.1, with the mixture in place of its one Gamma (`docs/design.md` has the figures); Cho and
-    Garcia-Molina 2003 for why bits must not be counted as one item each.
+    Source: ALGORITHMS 6.1, with the mixture in place of its one Gamma (figures:
+    `docs/decisions/update-rates.md`); Cho and Garcia-Molina 2003 for why bits must not be counted as one item each.
 
     Examples
     --------

@@ -35,7 +35,7 @@ class ThreadConnections:
     """An engine, and the threads on which its blocking calls run: one connection for each.
 
     A call is one way to a thread and back. asyncio drivers go that way for every statement, cursor and fetch: a read
-    took eight turns of the event loop, which under load is most of its time (docs/design.md).
+    took eight turns of the event loop, which under load is most of its time (docs/decisions/storage.md).
     """
 
     def __init__(self, engine: Engine, threads: int, name: str) -> None:
