@@ -29,10 +29,10 @@ import feedparser
 
 from proxyd import log
 from proxyd.app import wiring as app
+from proxyd.app.wiring import Built
 from proxyd.cluster import LocalTransport
 from proxyd.config import Settings
 from proxyd.core.model.profile import PageClass
-from proxyd.daemon import DaemonControl
 from proxyd.net import Guard, HostTokens, make_session, raise_open_files
 from proxyd.probing import Fetcher, HttpProber, ParsedFeed, ParserPool
 from proxyd.probing.feeds.feed_parser import parse_any_feed
@@ -260,7 +260,7 @@ def _settings(folder: Path, **changes: object) -> Settings:
 
 
 @asynccontextmanager
-async def daemon(targets: Sequence[str], *, fast_path: bool = True, **changes: object) -> AsyncIterator[DaemonControl]:
+async def daemon(targets: Sequence[str], *, fast_path: bool = True, **changes: object) -> AsyncIterator[Built]:
     """Run a daemon with one rule over all sources while the context is open; yields its control."""
     with TemporaryDirectory(prefix="proxyd-bench-") as name:
         settings = _settings(Path(name), **changes)
@@ -268,10 +268,10 @@ async def daemon(targets: Sequence[str], *, fast_path: bool = True, **changes: o
         _write_profiles(settings.profiles, targets)
         with owner_lock(settings.database):
             async with _parts(settings, fast_path=fast_path) as parts, asyncio.TaskGroup() as tasks:
-                running, control = app.build(settings, parts)
-                tasks.create_task(running.run(), name="daemon")
-                yield control
-                running.stop()
+                built = app.build(settings, parts)
+                tasks.create_task(built.daemon.run(), name="daemon")
+                yield built
+                built.daemon.stop()
 
 
 @asynccontextmanager
@@ -308,9 +308,9 @@ def _write_profiles(folder: Path, targets: Sequence[str]) -> None:
         (folder / f"sources-{first}.profile").write_text(text, encoding="utf-8")
 
 
-def successes(control: DaemonControl) -> float:
+def successes(control: Built) -> float:
     """Return how many probes saw the state of their source and are recorded."""
-    registry = control.registry.registry
+    registry = control.metrics.registry
     return sum(registry.get_sample_value("proxyd_probes_total", {"outcome": kind}) or 0.0 for kind in _SUCCESSES)
 
 
@@ -378,9 +378,9 @@ async def lateness(port: int, scale: Scale, slow: int) -> Lateness:
         return Lateness(_quantile(ended, 0.99), opening_s, _memory_bytes() - before, lag)
 
 
-def _late_counts(control: DaemonControl) -> dict[float, float]:
+def _late_counts(control: Built) -> dict[float, float]:
     """Return how many probes were at most so late; of slow ones none has ended."""
-    samples = next(iter(control.registry.lateness.collect())).samples
+    samples = next(iter(control.metrics.lateness.collect())).samples
     return {float(each.labels["le"]): each.value for each in samples if each.name.endswith("_bucket")}
 
 

@@ -22,11 +22,11 @@ from time import perf_counter
 
 from proxyd import log
 from proxyd.app import wiring as app
+from proxyd.app.wiring import Built
 from proxyd.config import SecretStore, Settings
 from proxyd.core.model.profile import SecretRef, WebhookDelivery
 from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.state import Notification
-from proxyd.daemon import DaemonControl
 from proxyd.store import SqlStore, owner_lock
 
 Line = dict[str, object]
@@ -185,7 +185,7 @@ def _profiles(port: int, sources: int, *, stuck: int) -> Sequence[str]:
 
 
 @asynccontextmanager
-async def daemon(texts: Sequence[str], budget: str = PACED) -> AsyncIterator[DaemonControl]:
+async def daemon(texts: Sequence[str], budget: str = PACED) -> AsyncIterator[Built]:
     """Run a daemon on these texts while the context is open."""
     with TemporaryDirectory(prefix="proxyd-bench-") as name:
         settings = _settings(Path(name), budget)
@@ -194,19 +194,19 @@ async def daemon(texts: Sequence[str], budget: str = PACED) -> AsyncIterator[Dae
             (settings.profiles / f"{number:04d}.profile").write_text(text, encoding="utf-8")
         with owner_lock(settings.database):
             async with app.open_parts(settings) as opened, asyncio.TaskGroup() as tasks:
-                running, control = app.build(settings, _with_secret(opened, settings))
-                tasks.create_task(running.run(), name="daemon")
-                yield control
-                running.stop()
+                built = app.build(settings, _with_secret(opened, settings))
+                tasks.create_task(built.daemon.run(), name="daemon")
+                yield built
+                built.daemon.stop()
 
 
 def _with_secret(parts: app.Resources, settings: Settings) -> app.Resources:
     return replace(parts, secrets=SecretStore(settings, {SECRET: "benchmark"}))
 
 
-def value(control: DaemonControl, name: str, **labels: str) -> float:
+def value(control: Built, name: str, **labels: str) -> float:
     """Return a metric."""
-    return control.registry.registry.get_sample_value(name, labels) or 0.0
+    return control.metrics.registry.get_sample_value(name, labels) or 0.0
 
 
 async def until(is_so: Callable[[], bool], within_s: float = 120.0) -> None:
@@ -241,7 +241,7 @@ async def from_the_outbox(port: int, scale: Scale, *, endpoints: int) -> Line:
     """Return how many deliveries a second the outbox gives out: each signed, accepted and noted."""
     async with daemon([_CLASSES]) as control:
         await until(lambda: control.declarations.has_started)
-        await _fill(control.store, port, scale.deliveries, endpoints)
+        await _fill(control.resources.store, port, scale.deliveries, endpoints)
         began = perf_counter()
         control.notifying.wake()
         await until(lambda: value(control, "proxyd_deliveries_total", result="accepted") >= scale.deliveries)

@@ -55,13 +55,7 @@ class SystemClock:
         await asyncio.sleep(max(0.0, seconds))
 
 
-async def sleep_or_wake(clock: Clock, seconds: float, wake: asyncio.Event) -> None:
-    """Wait for ``seconds`` or until ``wake`` is set, whichever comes first, and clear ``wake``."""
-    sleeper = asyncio.ensure_future(clock.sleep(seconds))
-    waker = asyncio.ensure_future(wake.wait())
-    try:
-        await asyncio.wait((sleeper, waker), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (sleeper, waker):
-            task.cancel()
-        wake.clear()
+async def wait_until(clock: Clock, time_s: float) -> None:
+    """Return once that time is there: the machine's clock may be put back, and forward, meanwhile."""
+    while (left_s := time_s - clock.time_s()) > 0:
+        await clock.sleep(left_s)

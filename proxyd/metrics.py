@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isinf
 
@@ -13,6 +14,7 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxyd import __version__
@@ -183,6 +185,10 @@ class Metrics:
         for role in ROLES:
             self.role_active.labels(role).set(role in roles)
 
+    def samples(self) -> Samples:
+        """Return the figures as they are now."""
+        return Samples.of(self.registry.collect())
+
     def render(self) -> bytes:
         """Return the text format that Prometheus scrapes."""
         return generate_latest(self.registry)
@@ -210,10 +216,15 @@ class Samples:
     @classmethod
     def read(cls, text: str) -> Samples:
         """Return the samples of Prometheus' text format."""
+        return cls.of(text_string_to_metric_families(text))
+
+    @classmethod
+    def of(cls, families: Iterable[Metric]) -> Samples:
+        """Return the samples of metrics as the library has them."""
         values: dict[str, float] = {}
         buckets: dict[str, list[tuple[float, float]]] = {}
         roles = set()
-        for sample in (each for family in text_string_to_metric_families(text) for each in family.samples):
+        for sample in (each for family in families for each in family.samples):
             if not sample.labels:
                 values[sample.name] = sample.value
             elif set(sample.labels) == {"le"}:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
+
+from proxyd.queries import Queries
 
 
 class FakeClock:
@@ -70,3 +73,9 @@ async def settle(rounds: int = 12) -> None:
     """Let every task that can run do so."""
     for _ in range(rounds):
         await asyncio.sleep(0)
+
+
+def no_queries() -> Queries:
+    """Return ports without anything behind them: handlers are bound to them and never called."""
+    nothing = cast("Any", None)
+    return Queries(nothing, nothing, nothing, nothing, nothing, nothing, nothing)

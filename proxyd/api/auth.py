@@ -14,7 +14,7 @@ from aiohttp import web
 from proxyd.api.quotas import LEFT, Quotas
 from proxyd.api.rest.endpoint import Endpoint
 from proxyd.api.rest.problems import BadRequestError, Handler, problem, too_many
-from proxyd.ports import Control, Scope, Token
+from proxyd.queries import Queries, Scope, Token
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 BEARER = web.RequestKey("bearer", Token)
@@ -39,19 +39,19 @@ def new_token(name: str, scope: Scope, *, now_s: float, expires_in_s: float | No
     return Token(token_id, name, scope, _digest(secret), now_s, expires_s), f"pxd_{token_id}_{secret}"
 
 
-async def token_of(control: Control, header: str) -> Token | None:
+async def token_of(queries: Queries, header: str) -> Token | None:
     """Return the token of an ``Authorization`` header, ``None`` where it names no valid one."""
     kind, _, value = header.partition(" ")
     match = _FORM.fullmatch(value.strip())
     if kind.lower() != "bearer" or match is None:
         return None
-    token = await control.find_token(match[1])
+    token = await queries.access.find_token(match[1])
     if token is None or not hmac.compare_digest(token.sha256, _digest(match[2])):
         return None
-    return None if token.expires_s is not None and token.expires_s <= control.time_s() else token
+    return None if token.expires_s is not None and token.expires_s <= queries.clock.time_s() else token
 
 
-def require(endpoint: Endpoint, control: Control, quotas: Quotas | None, handler: Handler) -> Handler:
+def require(endpoint: Endpoint, queries: Queries, quotas: Quotas | None, handler: Handler) -> Handler:
     """Return ``handler`` for bearers of the endpoint's scope or of a wider one, within their quota if there is one."""
     scope = endpoint.scope
     assert scope is not None
@@ -60,13 +60,13 @@ def require(endpoint: Endpoint, control: Control, quotas: Quotas | None, handler
         header = request.headers.get("Authorization")
         if header is None and endpoint.token_in_query and "token" in request.query:
             header = f"Bearer {request.query['token']}"
-        token = await token_of(control, header or "")
+        token = await token_of(queries, header or "")
         if token is None:
             answer = problem(401, "Unauthorized", _WRONG_TOKEN if header else _NO_TOKEN)
             answer.headers["WWW-Authenticate"] = 'Bearer realm="proxyd"'
             return answer
         if quotas is not None:
-            left = request[LEFT] = quotas.take(token.token_id, control.time_s())
+            left = request[LEFT] = quotas.take(token.token_id, queries.clock.time_s())
             if left.is_over:
                 return too_many(left.reset_s)
         if SCOPES.index(token.scope) < SCOPES.index(scope):

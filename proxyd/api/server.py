@@ -15,7 +15,7 @@ from aiohttp import web
 from proxyd.api.quotas import Quota
 from proxyd.api.rest.routes import make_app
 from proxyd.errors import ConfigError
-from proxyd.ports import Control
+from proxyd.queries import Queries
 
 log = structlog.get_logger("api")
 
@@ -35,7 +35,7 @@ class ApiSettings:
 
 
 @asynccontextmanager
-async def serve_api(control: Control, settings: ApiSettings) -> AsyncIterator[None]:
+async def serve_api(queries: Queries, settings: ApiSettings) -> AsyncIterator[None]:
     """Serve the API while the context is open.
 
     Raises
@@ -43,8 +43,8 @@ async def serve_api(control: Control, settings: ApiSettings) -> AsyncIterator[No
     ConfigError
         The address is taken or not ours.
     """
-    public = make_app(control, trusted=False, quota=settings.quota)
-    async with listening(public, make_app(control, trusted=True), settings, serves="the API"):
+    public = make_app(queries, trusted=False, quota=settings.quota)
+    async with listening(public, make_app(queries, trusted=True), settings, serves="the API"):
         yield
 
 

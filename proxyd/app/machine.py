@@ -108,12 +108,12 @@ class Machine:
             connections, term = await stack.enter_async_context(self._leading("planner"))
             await self._step_up()
             store = SqlStore(connections, ChrononGrid(self.settings.chronon))
-            distant = None if self.link is None else DistantNotifier(self.link.ring)
-            daemon, control = app.build(
+            distant = None if self.link is None else DistantNotifier(self.link.ring, self.clock)
+            built = app.build(
                 self.settings, self._parts(store, self._transport(term)), metrics=self.metrics, notifying=distant
             )
-            async with serve_api(control, app.api_settings(self.settings)):
-                await self._lead("planner", connections, store, lambda: self._run(daemon))
+            async with serve_api(built.queries, app.api_settings(self.settings)):
+                await self._lead("planner", connections, store, lambda: self._run(built.daemon))
 
     async def _run(self, daemon: Daemon) -> None:
         self.daemon = daemon

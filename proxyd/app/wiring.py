@@ -33,16 +33,17 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.source_requests import probe_request
 from proxyd.daemon import (
-    Broadcast,
     Chores,
     Daemon,
-    DaemonControl,
     DaemonSettings,
+    DaemonVitals,
     Declarations,
+    DeliveryQueries,
     Loops,
     Notifier,
     Notifying,
     Planning,
+    PlanQueries,
     ProbeLoop,
     Pushes,
     PushParts,
@@ -69,8 +70,10 @@ from proxyd.notify import (
     Pings,
     WebhookChannel,
 )
-from proxyd.ports import Channel, Clock, Scope, Transport
+from proxyd.ports import Channel, Clock, Transport
 from proxyd.probing import Fetcher, FetchLimits, HttpProber, HubClient, ParserPool, ProbeTrace, Robots, robots_limits
+from proxyd.queries import Queries, Scope
+from proxyd.signals import Signal
 from proxyd.store import SqlStore, open_store, owner_lock
 from proxyd.tracing import NO_TRACES, Tracer
 
@@ -150,24 +153,40 @@ def make_notifier(settings: Settings, parts: Resources, metrics: Metrics) -> Not
     return Notifier(dispatcher, pings)
 
 
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A daemon, what the API asks of it, and the parts that they are made of."""
+
+    daemon: Daemon
+    queries: Queries
+    decider: Decider
+    declarations: Declarations
+    probes: ProbeLoop
+    pushes: Pushes
+    notifying: Notifying
+    news: Signal
+    metrics: Metrics
+    resources: Resources
+
+
 def build(
     settings: Settings, parts: Resources, *, metrics: Metrics | None = None, notifying: Notifying | None = None
-) -> tuple[Daemon, DaemonControl]:
-    """Return a daemon over ``parts``, and what the API asks of it; it delivers itself unless told who does."""
+) -> Built:
+    """Return a daemon over ``parts``; it delivers itself unless told who does."""
     metrics = metrics or Metrics()
     decider = Decider(decider_settings(settings), parts.rng)
     declarations = Declarations(
         settings.profiles, parts.store, decider, parts.clock, check_settings(settings), metrics, parts.secrets.resolve
     )
     notifying = notifying or make_notifier(settings, parts, metrics)
-    bell = Broadcast()
     probes = ProbeLoop(decider, parts.transport, parts.store, parts.clock, metrics, parts.tracer)
-    for teller in (declarations, probes):
-        teller.tell(notifying.wake)
-        teller.tell(bell.ring)
     pushes = Pushes(decider, probes, parts.store, parts.clock, metrics, parts.pushes)
-    declarations.tell_declared(notifying.wake_pings)
     planning = Planning(decider, parts.clock, metrics, every_s=settings.plan_every)
+    news = Signal()
+    news.listen(notifying.wake)
+    for source in (declarations.news, probes.news):
+        source.listen(news.notify)
+    declarations.declared.listen(notifying.wake_pings)
     data = None if settings.database_path is None else settings.database_path.parent
     chores = Chores(settings.retention, settings.backup, data)
     daemon = Daemon(
@@ -179,21 +198,20 @@ def build(
         DaemonSettings(settings.reload_interval, settings.drain_timeout, chores, ROLES if data else ()),
         Supervisor(parts.supervision, parts.clock, parts.store.ping),
     )
-    control = DaemonControl(
-        decider,
-        declarations,
-        parts.store,
-        notifying,
-        probes,
-        pushes,
-        parts.transport,
-        parts.channel,
-        parts.secrets,
-        parts.clock,
-        metrics,
-        bell,
+    queries = Queries(
+        profiles=declarations,
+        plans=PlanQueries(decider, declarations, parts.store, parts.clock),
+        deliveries=DeliveryQueries(
+            declarations, parts.store, notifying, parts.channel, parts.secrets, parts.clock, news
+        ),
+        access=parts.store.access,
+        callbacks=pushes,
+        vitals=DaemonVitals(
+            decider.known, decider.explainer, parts.store, probes, parts.transport, metrics, parts.clock
+        ),
+        clock=parts.clock,
     )
-    return daemon, control
+    return Built(daemon, queries, decider, declarations, probes, pushes, notifying, news, metrics, parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,11 +384,12 @@ async def serve(settings: Settings, *, started: Callable[[Daemon], None] | None 
     tune_interpreter()
     with owner_lock(settings.database):
         async with open_parts(settings) as parts:
-            daemon, control = build(settings, parts)
+            built = build(settings, parts)
+            daemon = built.daemon
             _handle_signals(daemon)
             if started is not None:
                 started(daemon)
-            async with serve_api(control, api_settings(settings)):
+            async with serve_api(built.queries, api_settings(settings)):
                 await daemon.run()
     log.info("stopped")
 

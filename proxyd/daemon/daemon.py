@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from proxyd.clock import sleep_or_wake
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.housekeeping import Chores, Housekeeping, measure_lag
 from proxyd.daemon.notifying import Notifying
@@ -17,6 +16,7 @@ from proxyd.daemon.pushes import Pushes
 from proxyd.daemon.supervision import Supervisor
 from proxyd.metrics import ROLES, Metrics
 from proxyd.ports import Clock, Transport
+from proxyd.signals import Signal
 from proxyd.store import SqlStore
 
 log = structlog.get_logger("daemon")
@@ -65,18 +65,18 @@ class Daemon:
         self._supervisor = supervisor
         self._housekeeping = Housekeeping(store, clock, metrics, settings.chores)
         self._stopping = asyncio.Event()
-        self._look = asyncio.Event()
+        self._look = Signal()
         self._forced = False
 
     def stop(self) -> None:
         """Begin to drain; returns at once."""
         self._stopping.set()
-        self._look.set()
+        self._look.notify()
 
     def reload_soon(self) -> None:
         """Reload the profiles whether or not a file changed; returns at once."""
         self._forced = True
-        self._look.set()
+        self._look.notify()
 
     async def run(self) -> None:
         """Run until ``stop``."""
@@ -92,7 +92,7 @@ class Daemon:
                 running.create_task(self._loops.planning.run(), name="planning")
                 feeding = running.create_task(self._supervisor.run(), name="watchdog")
                 lag = running.create_task(measure_lag(self._clock, self._metrics), name="lag")
-                declared = self._declarations.current
+                declared = self._declarations.declaration
                 log.info("running", rules=len(declared.rules), sources=len(declared.sources))
                 async with self._housekeeping.running():
                     for role in self._settings.roles:
@@ -122,7 +122,7 @@ class Daemon:
 
     async def _watch_profiles(self) -> None:
         while not self._stopping.is_set():
-            await sleep_or_wake(self._clock, self._settings.reload_interval_s, self._look)
+            await self._look.sleep(self._clock, self._settings.reload_interval_s)
             if self._forced:
                 self._forced = False
                 await self._reload()
@@ -135,5 +135,5 @@ class Daemon:
         self._supervisor.ready(self._status() + ("; the changed profiles have errors, see the log" if errors else ""))
 
     def _status(self) -> str:
-        declared = self._declarations.current
+        declared = self._declarations.declaration
         return f"{len(declared.rules)} rules, {len(declared.sources)} sources"

@@ -32,13 +32,13 @@ from proxyd.core.language import (
 from proxyd.core.model.profile import Declaration, WebhookDelivery
 from proxyd.core.rates.siblings import MOST_CHANGES
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.stages.streams import Backlog
-from proxyd.core.rules.state import MAX_PENDING, StoredEvent, StreamState
 from proxyd.core.rules.trial import PlanCost, Trial
+from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.errors import ChangedError, ConfigError, ConflictError, NotFoundError, ProfileError, RuleError
 from proxyd.metrics import Metrics
-from proxyd.ports import Clock, DeclarationChanges, OnlyIf, ResolveSecret
+from proxyd.ports import Clock, ResolveSecret
+from proxyd.queries import DeclarationChanges, OnlyIf
+from proxyd.signals import Signal
 from proxyd.store import SqlStore, StoredText
 
 log = structlog.get_logger("profiles")
@@ -63,13 +63,13 @@ class Declarations:
         self._store = store
         self._decider = decider
         self._known = decider.known
-        self._captures = decider.captures
+        self._recall = StreamRecall(decider, store)
+        self.news = self._recall.news
         self._clock = clock
         self._settings = settings
         self._metrics = metrics
         self._secrets = secrets
-        self._listeners: list[Callable[[], None]] = []
-        self._followers: list[Callable[[], None]] = []
+        self.declared = Signal()  # notified whenever a declaration was swapped in
         self._files: list[SourceText] = []
         self._api: dict[str, str] = {}
         self._statements: list[tuple[str, Statement]] = []
@@ -81,7 +81,7 @@ class Declarations:
         self._seen: tuple[tuple[str, int, int], ...] | None = None
 
     @property
-    def current(self) -> Declaration:
+    def declaration(self) -> Declaration:
         """The running declaration."""
         return self._known.compiled.declaration
 
@@ -93,14 +93,6 @@ class Declarations:
     def origin(self, file: str) -> str:
         """Return ``api`` or the file that declares something."""
         return _API_TEXT if file.startswith(f"{_API_TEXT}:") else file
-
-    def tell(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` whenever a new rule fired for what was seen before it."""
-        self._listeners.append(listener)
-
-    def tell_declared(self, follower: Callable[[], None]) -> None:
-        """Call ``follower`` whenever a declaration was swapped in."""
-        self._followers.append(follower)
 
     async def start(self) -> None:
         """Load the directory; with errors there, run on the last good declaration if the store has one.
@@ -130,33 +122,7 @@ class Declarations:
                 "profiles have errors; running on the last good declaration", errors=_without_texts(error)
             )
             await self._swap([SourceText(x.name, x.text) for x in stored if x.origin == "file"], self._api)
-        await self._recall_pending()
-
-    async def _recall_pending(self) -> None:
-        """Give the decider back what is not stored with streams: events, windows, and the rows of queried pages."""
-        now_s = self._clock.time_s()
-        for program, stream in self._decider.to_recall():
-            self._decider.recall(stream, await self._events_of(program, stream, now_s), now_s)
-
-    async def _follow_captures(self) -> None:
-        """Tell the decider what the pages of queries showed last, and forget the intervals that nobody waits for."""
-        for page in self._captures.unseen():
-            self._captures.see(page, await self._store.present_items(page))
-        await self._store.forget_joint_intervals(self._captures.take_orphans())
-
-    async def _events_of(self, program: RuleProgram, stream: StreamState, now_s: float) -> dict[str, list[StoredEvent]]:
-        """Return the stored events that a stream must be told of again, by source."""
-        kind, windows_s = program.rule.trigger.kind, now_s - program.trigger.longest_s
-        if not stream.source_id:
-            since_s = min(stream.fired_s, windows_s)
-            return {page: await self._store.load_events(page, since_s, kind=kind) for page in program.event_sources}
-        page = stream.source_id
-        events = await self._store.load_events_after(page, stream.fired_seq, kind=kind, limit=MAX_PENDING)
-        if program.trigger.longest_s > 0:
-            known = {event.seq for event in events}
-            recent = await self._store.load_events(page, windows_s, kind=kind)
-            events = sorted([*events, *(e for e in recent if e.seq not in known)], key=lambda event: event.seq)
-        return {page: events}
+        await self._recall.pending(self._clock.time_s())
 
     async def reload_if_changed(self) -> None:
         """Reload where a file was added, changed or removed, and nothing has changed since the look before.
@@ -213,7 +179,7 @@ class Declarations:
 
     def _must_take(self, name: str, takes: Callable[[str], bool]) -> None:
         """Raise where the text that a profile has, empty where there is none, is not the expected one."""
-        if not takes(self.text_of(name) if name in self.current.profiles else ""):
+        if not takes(self.text_of(name) if name in self.declaration.profiles else ""):
             raise ChangedError(f"profile {name!r} was changed meanwhile; read it again")
 
     async def try_out(self, *texts: str, only_if: OnlyIf | None = None) -> tuple[DeclarationChanges, PlanCost]:
@@ -248,14 +214,14 @@ class Declarations:
         """
         await self._started.wait()
         async with self._turn:
-            if only_if is not None and name in self.current.profiles:
+            if only_if is not None and name in self.declaration.profiles:
                 self._must_take(name, only_if)
             return await self._drop_profile(name)
 
     async def _drop_profile(self, name: str) -> DeclarationChanges:
         self._refuse_owned(StatementKind.PROFILE, name)
         if _key(StatementKind.PROFILE, name) not in self._api:
-            raise no_such("profile", name, self.current.profiles)
+            raise no_such("profile", name, self.declaration.profiles)
         gone = {_key(StatementKind.PROFILE, name)}
         for origin, statement in self._statements:
             if isinstance(statement, InsertNotification) and {p.value for p in statement.profiles} == {name}:
@@ -303,17 +269,16 @@ class Declarations:
         self._declared_in = {(_kind_of(s), s.name.value): file for file, s in self._statements}
         # An observation made under the old rules may have been committed after ``accept``: its streams are stale.
         await self._store.forget_streams([*changes.removed, *changes.restarted])
-        await self._follow_captures()
+        await self._recall.rows_of_queries()
         for entry in backlog:
-            await self._replay(entry, now_s)
+            await self._recall.replay(entry, now_s)
         self._metrics.sources.set(len(declaration.sources))
         self._metrics.rules.set(len(declaration.rules))
         self._metrics.reload_s.set(now_s)
         self._warn_of_secrets(declaration)
         for warning in checked.warnings:
             log.warning(warning.message, file=warning.file, line=warning.line)
-        for follower in self._followers:
-            follower()
+        self.declared.notify()
         return changes
 
     def _warn_of_secrets(self, declaration: Declaration) -> None:
@@ -324,17 +289,6 @@ class Declarations:
             if self._secrets(webhook.secret) is None:
                 log.warning("a webhook's secret is not set", rule=rule, secret=webhook.secret.name)
 
-    async def _replay(self, entry: Backlog, now_s: float) -> None:
-        """Run what a source showed before through a new stream; what comes in meanwhile is not its business."""
-        source_id = entry.source.source_id
-        kind = entry.program.rule.trigger.kind
-        events = await self._store.load_events(source_id, entry.program.start_s, kind=kind)
-        results = self._decider.backlog(entry, [each for each in events if each.seq < entry.before_seq], now_s)
-        await self._store.record_results(results)
-        if results.notifications:
-            for listener in self._listeners:
-                listener()
-
     async def _check(
         self, texts: Sequence[SourceText], parsed: Mapping[SourceText, Parsed] = _NOTHING, *, from_api: bool = False
     ) -> _Sound:
@@ -343,7 +297,7 @@ class Declarations:
         return await asyncio.to_thread(_check, texts, known, replace(self._settings, from_api=from_api))
 
     def _changes(self, declaration: Declaration, accepted: dict[str, float]) -> DeclarationChanges:
-        before, after = self.current.rules, declaration.rules
+        before, after = self.declaration.rules, declaration.rules
         both = before.keys() & after.keys()
         restarted = {
             name

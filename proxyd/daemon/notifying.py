@@ -11,6 +11,8 @@ import structlog
 
 from proxyd.errors import ClusterError
 from proxyd.notify import Dispatcher, Pings
+from proxyd.ports import Clock
+from proxyd.signals import Signal
 
 log = structlog.get_logger("notify")
 
@@ -61,24 +63,24 @@ class Notifier:
 class DistantNotifier:
     """Tells the notifier elsewhere; one that does not hear it looks by itself a little later."""
 
-    def __init__(self, ring: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, ring: Callable[[], Awaitable[None]], clock: Clock) -> None:
         self._ring = ring
-        self._wake = asyncio.Event()
+        self._clock = clock
+        self._wake = Signal()
         self._draining = False
 
     def wake(self) -> None:
         """Tell it."""
-        self._wake.set()
+        self._wake.notify()
 
     def wake_pings(self) -> None:
         """Tell it."""
-        self._wake.set()
+        self._wake.notify()
 
     async def run(self) -> None:
         """Tell it whenever there is something, until ``drain``."""
         while not self._draining:
-            await self._wake.wait()
-            self._wake.clear()
+            await self._wake.sleep(self._clock)
             try:
                 await self._ring()
             except ClusterError as error:
@@ -87,4 +89,4 @@ class DistantNotifier:
     async def drain(self, timeout_s: float) -> None:
         """Tell nothing more; what is under way elsewhere is not waited for."""
         self._draining = True
-        self._wake.set()
+        self._wake.notify()

@@ -8,13 +8,13 @@ from typing import TypeAlias, TypeVar
 
 import structlog
 
-from proxyd.clock import sleep_or_wake
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import Chunked, Steps
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.estimates import until_next_plan_s
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock
+from proxyd.signals import Signal
 
 log = structlog.get_logger("plan")
 Make: TypeAlias = Callable[[], "WeekPlan | None"]
@@ -43,7 +43,7 @@ class Planning:
         self._metrics = metrics
         self._every_s = every_s
         self._run_beside = run_beside
-        self._wake = asyncio.Event()
+        self._wake = Signal()
         self._stopped = False
 
     async def run(self) -> None:
@@ -58,10 +58,10 @@ class Planning:
     def stop(self) -> None:
         """Plan nothing more."""
         self._stopped = True
-        self._wake.set()
+        self._wake.notify()
 
     async def _rest(self, passed_s: float) -> None:
-        await sleep_or_wake(self._clock, until_next_plan_s(passed_s, self._every_s), self._wake)
+        await self._wake.sleep(self._clock, until_next_plan_s(passed_s, self._every_s))
 
     async def plan(self) -> None:
         """Make a plan of what is known now and take it over."""

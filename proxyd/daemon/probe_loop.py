@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from weakref import WeakValueDictionary
 
 import structlog
 
-from proxyd.clock import sleep_or_wake
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.core.model.schedule import Probe
@@ -22,6 +21,7 @@ from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.stored import NO_CONTEXT
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock, Memory, Transport, Unmade
+from proxyd.signals import Signal
 from proxyd.tracing import NO_TRACES, Fact, Tracer
 
 log = structlog.get_logger("probes")
@@ -79,7 +79,7 @@ class ProbeLoop:
         self._transport = transport
         self._tracer = tracer
         self._memory = memory
-        self._listeners: list[Callable[[], None]] = []
+        self.news = Signal()  # notified whenever notifications were recorded
         self._clock = clock
         self._metrics = metrics
         self._heap: list[_Due] = []
@@ -87,7 +87,7 @@ class ProbeLoop:
         self._started = 0  # in that chronon
         self._headway = OverloadLimiter()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._wake = asyncio.Event()
+        self._wake = Signal()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._draining = False
         self._is_up = True
@@ -109,20 +109,16 @@ class ProbeLoop:
                 next_s = grid.start_s(grid.chronon_at(now_s) + 1)
                 if self._heap:
                     next_s = min(next_s, self._heap[0].start_s)
-                await sleep_or_wake(self._clock, next_s - self._clock.time_s(), self._wake)
+                await self._wake.sleep(self._clock, next_s - self._clock.time_s())
 
     async def drain(self, timeout_s: float) -> None:
         """Start nothing more; wait for the probes under way, then give them up: nothing of them was recorded."""
         self._draining = True
-        self._wake.set()
+        self._wake.notify()
         if self._tasks:
             _, late = await asyncio.wait(list(self._tasks), timeout=timeout_s)
             for task in late:
                 task.cancel()
-
-    def tell(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` whenever notifications were recorded."""
-        self._listeners.append(listener)
 
     @property
     def is_draining(self) -> bool:
@@ -311,5 +307,4 @@ class ProbeLoop:
             metrics.intervals.labels("captured" if record.captured else "missed").inc()
         if results.notifications:
             metrics.notifications.inc(len(results.notifications))
-            for listener in self._listeners:
-                listener()
+            self.news.notify()

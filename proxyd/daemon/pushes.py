@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from proxyd.clock import sleep_or_wake
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.subscriptions import LEASE_S, Subscription, accepted, answer
@@ -21,6 +20,7 @@ from proxyd.errors import BusyError, ProbeError
 from proxyd.metrics import Metrics
 from proxyd.net import without_path
 from proxyd.ports import Clock, Hub, PushParser
+from proxyd.signals import Signal
 from proxyd.store import SqlStore
 
 log = structlog.get_logger("hubs")
@@ -55,7 +55,7 @@ class Pushes:
         self._parts = parts
         self._leaving: OrderedDict[str, str] = OrderedDict()  # callback id and topic of what was unsubscribed from
         self._reading: set[str] = set()
-        self._wake = asyncio.Event()
+        self._wake = Signal()
         self._looking: asyncio.Task[None] | None = None
         self._stopped = False
 
@@ -66,12 +66,12 @@ class Pushes:
                 self._looking = tasks.create_task(self.look(), name="look after hubs")
                 await asyncio.wait([self._looking])
                 if not self._stopped:
-                    await sleep_or_wake(self._clock, _LOOK_S, self._wake)
+                    await self._wake.sleep(self._clock, _LOOK_S)
 
     def stop(self) -> None:
         """Ask hubs for nothing more, and break off what is asked now; returns at once."""
         self._stopped = True
-        self._wake.set()
+        self._wake.notify()
         if self._looking is not None:
             self._looking.cancel()
 

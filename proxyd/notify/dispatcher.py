@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import structlog
 
-from proxyd.clock import sleep_or_wake
 from proxyd.core.model.profile import SecretRef, shown_endpoint
 from proxyd.core.politeness import EndpointLimits, Endpoints, retry_after_s
 from proxyd.errors import DeliveryError
@@ -18,6 +17,7 @@ from proxyd.net import without_path
 from proxyd.notify.channels.webhook import EndpointGoneError, MissingSecretError, known_secret
 from proxyd.notify.message_forms import digest
 from proxyd.ports import Channel, Clock, Delivery, Message, Outbox, ResolveSecret
+from proxyd.signals import Signal
 
 _IDLE_S = 3600.0
 _SHORTEST_S = 0.001
@@ -74,14 +74,14 @@ class Dispatcher:
         self._settings = settings
         self._endpoints = Endpoints(settings.endpoints, rng)
         self._digests_s: float | None = 0.0  # when the next one may be due; what is put in may be due earlier
-        self._wake = asyncio.Event()
+        self._wake = Signal()
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._draining = False
 
     def wake(self) -> None:
         """Look at the outbox now: something was put in."""
         self._digests_s = 0.0
-        self._wake.set()
+        self._wake.notify()
 
     async def run(self) -> None:
         """Deliver until ``drain``."""
@@ -89,7 +89,7 @@ class Dispatcher:
             while not self._draining:
                 await self._make_digests()
                 pause_s = await self._start_due(tasks.create_task)
-                await sleep_or_wake(self._clock, pause_s, self._wake)
+                await self._wake.sleep(self._clock, pause_s)
 
     async def drain(self, timeout_s: float) -> None:
         """Start nothing more; wait for the attempts under way, then cut them off: they will be made again."""
@@ -156,7 +156,7 @@ class Dispatcher:
             self._metrics.deliveries.labels(answer.result).inc()
         finally:
             del self._busy[delivery.lane]
-            self._wake.set()
+            self._wake.notify()
 
     async def _attempt(self, delivery: Delivery) -> _Answer:
         started_s = self._clock.monotonic_s()
@@ -169,7 +169,7 @@ class Dispatcher:
             return _Answer(self._clock.time_s(), self._clock.monotonic_s() - started_s, said)
         finally:
             if self._endpoints.leave(delivery.endpoint, self._clock.time_s()):
-                self._wake.set()
+                self._wake.notify()
 
     async def _send(self, delivery: Delivery) -> str:
         if delivery.is_disabled:

@@ -18,6 +18,7 @@ from proxyd.errors import DeliveryError
 from proxyd.net import without_path
 from proxyd.notify.channels.webhook import known_secret
 from proxyd.ports import Channel, Clock, Message, ResolveSecret, UnconfirmedWebhook, Webhooks, WebhookState
+from proxyd.signals import Signal
 
 _FIRST_AT_ONCE, _AGAIN_AT_ONCE = 64, 16
 _LONGEST_S = 3600.0
@@ -52,25 +53,24 @@ class Pings:
         self._first_turns = asyncio.Semaphore(_FIRST_AT_ONCE)  # those that hang must not delay the new ones
         self._other_turns = asyncio.Semaphore(_AGAIN_AT_ONCE)
         self._asking: dict[WebhookDelivery, asyncio.Task[None]] = {}
-        self._wake = asyncio.Event()
+        self._wake = Signal()
         self._stopped = False
 
     def wake(self) -> None:
         """Look for new webhooks now: something was declared."""
-        self._wake.set()
+        self._wake.notify()
 
     def stop(self) -> None:
         """Ask nothing more; what was under way is asked again by the next process."""
         self._stopped = True
-        self._wake.set()
+        self._wake.notify()
 
     async def run(self) -> None:
         """Ask until ``stop``."""
         async with asyncio.TaskGroup() as tasks:
             while not self._stopped:
                 await self._follow(tasks)
-                await self._wake.wait()
-                self._wake.clear()
+                await self._wake.sleep(self._clock)
             for task in self._asking.values():
                 task.cancel()
 

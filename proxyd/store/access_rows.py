@@ -7,8 +7,8 @@ from dataclasses import asdict
 
 from sqlalchemy import Connection, delete, insert, select
 
-from proxyd.errors import ConflictError
-from proxyd.ports import StoredAnswer, Token
+from proxyd.errors import ConflictError, NotFoundError
+from proxyd.queries import StoredAnswer, Token
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
 from proxyd.store.statements import execute_many, upsert
@@ -46,19 +46,20 @@ class SqlAccess:
         """Return every token, by name."""
         return [Token(**row._asdict()) for row in await self._read(select(t.tokens).order_by(t.tokens.c.name))]
 
-    async def drop_token(self, name: str) -> bool:
-        """Forget a token and the answers to its requests; return whether there was one of that name."""
+    async def drop_token(self, name: str) -> None:
+        """Forget a token and the answers to its requests."""
 
         def write(connection: Connection) -> bool:
             named = select(t.tokens.c.token_id).where(t.tokens.c.name == name)
             connection.execute(delete(t.answers).where(t.answers.c.bearer.in_(named)))
             return connection.execute(delete(t.tokens).where(t.tokens.c.name == name)).rowcount > 0
 
-        return await self._writer.submit(write)
+        if not await self._writer.submit(write):
+            raise NotFoundError(f"there is no token {name!r}; `proxyd token list` shows them")
 
-    async def find_answer(self, bearer: str, key: str, *, since_s: float) -> StoredAnswer | None:
-        """Return what was answered to a key since ``since_s``, or ``None``."""
-        c = t.answers.c
+    async def find_answer(self, bearer: str, key: str, *, now_s: float) -> StoredAnswer | None:
+        """Return what was answered to a key within the last day, or ``None``."""
+        c, since_s = t.answers.c, now_s - KEPT_ANSWERS_S
         found = await self._read(select(t.answers).where(c.bearer == bearer, c.key == key, c.answered_s >= since_s))
         return StoredAnswer(**found[0]._asdict()) if found else None
 

@@ -10,7 +10,7 @@ from sqlalchemy import Select, Table, literal, select, union_all
 
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.item import EventKind
-from proxyd.ports import Wanted
+from proxyd.queries import DecidedInterval, StoredNotification, Wanted
 from proxyd.store import tables as t
 
 _SAME_S = 0.0006  # times in a notification are rounded to the millisecond
@@ -39,7 +39,7 @@ def _wanted(wanted: Wanted) -> Select[*tuple[Any, ...]]:
     return query if wanted.since_s is None else query.where(c.created_s >= wanted.since_s)
 
 
-def intervals_of(notification: dict[str, Any]) -> Select[*tuple[Any, ...]]:
+def intervals_of(notification: StoredNotification) -> Select[*tuple[Any, ...]]:
     """Return a query of the intervals on the pages of a notification that began when its own did, as they ended.
 
     A page may have had several in one chronon, found by probes one after the other: the notification belongs to one
@@ -47,12 +47,12 @@ def intervals_of(notification: dict[str, Any]) -> Select[*tuple[Any, ...]]:
     """
     c, data = t.intervals.c, _data(notification)
     start_s = _time_s(data.get("interval", {}).get("start"))
-    pages = [page["source"] for page in data.get("pages", ())] or [notification["source_id"]]
+    pages = [page["source"] for page in data.get("pages", ())] or [notification.source_id]
     return (
         select(t.intervals)
-        .where(c.rule == notification["rule"], c.source_id.in_([*pages, *data.get("missing", ())]))
+        .where(c.rule == notification.rule, c.source_id.in_([*pages, *data.get("missing", ())]))
         .where(c.start_s.between(start_s - _SAME_S, start_s + _SAME_S))
-        .where(c.probed_s.between(start_s - _SAME_S, notification["created_s"] + _SAME_S))  # no probe is before it
+        .where(c.probed_s.between(start_s - _SAME_S, notification.created_s + _SAME_S))  # no probe is before it
         .order_by(c.probed_s, c.interval_id)
     )
 
@@ -67,16 +67,16 @@ def intervals_of_rule(rule: str, since_s: float) -> Select[*tuple[Any, ...]]:
     )
 
 
-def latest_of_each(intervals: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def latest_of_each(intervals: Iterable[DecidedInterval]) -> tuple[DecidedInterval, ...]:
     """Return the last interval of every page."""
-    return list({each["source_id"]: each for each in intervals}.values())
+    return tuple({each.source_id: each for each in intervals}.values())
 
 
-def findings_of(notification: dict[str, Any]) -> Select[*tuple[Any, ...]]:
+def findings_of(notification: StoredNotification) -> Select[*tuple[Any, ...]]:
     """Return a query of the events that the probe which found a notification's event found, in their order."""
     seen_s = _time_s(_data(notification).get("event", {}).get("seen"))
     found = [
-        _findings(table, kind, notification["source_id"], seen_s)
+        _findings(table, kind, notification.source_id, seen_s)
         for table, kind in ((t.items, literal(EventKind.INSERT.value)), (t.changes, t.changes.c.kind))
     ]
     both = union_all(*found).subquery()
@@ -89,10 +89,10 @@ def _findings(table: Table, kind: Any, source_id: str, seen_s: float) -> Select[
     return query.where(c.source_id == source_id, c.seen_s.between(seen_s - _SAME_S, seen_s + _SAME_S))
 
 
-def _data(notification: dict[str, Any]) -> dict[str, Any]:
+def _data(notification: StoredNotification) -> dict[str, Any]:
     """Return what a notification tells, nothing where it tells something else than notifications of today do."""
     try:
-        body = json.loads(notification["body"])
+        body = json.loads(notification.body)
     except ValueError:
         return {}
     data = body.get("data") if isinstance(body, dict) else None

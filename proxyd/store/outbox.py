@@ -6,12 +6,14 @@ import asyncio
 import hashlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Row,
     Select,
     and_,
     bindparam,
@@ -26,6 +28,7 @@ from sqlalchemy import (
 from proxyd.core.model.profile import NotificationRule, shown_endpoint
 from proxyd.errors import NotFoundError
 from proxyd.ports import Delivery, Gathered
+from proxyd.queries import DeadDelivery, DeliveryAttempt
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
@@ -53,6 +56,17 @@ class OutboxDepth(NamedTuple):
     oldest_s: float | None
     held: int
     dead: int
+
+
+@dataclass(frozen=True, slots=True)
+class DisabledEndpoint:
+    """An endpoint that said that it wants no more of a rule; ``declared`` is how it was declared then."""
+
+    rule: str
+    endpoint: str
+    declared: str
+    disabled_s: float
+    detail: str
 
 
 class SqlOutbox:
@@ -230,19 +244,16 @@ class SqlOutbox:
         """Send to an endpoint again that wanted no more."""
         await self._writer.submit(lambda connection: _enable(connection, {rows.lane(rule, endpoint)}))
 
-    async def disabled_endpoints(self) -> list[dict[str, Any]]:
-        """Return the endpoints that said that they want no more: rule, endpoint, declared, disabled_s, detail."""
+    async def disabled_endpoints(self) -> list[DisabledEndpoint]:
+        """Return the endpoints that said that they want no more."""
         c = t.endpoints.c
         query = select(c.rule, c.endpoint, c.declared, c.disabled_s, c.detail).order_by(c.rule, c.endpoint)
-        return [row._asdict() for row in await self._read_for_people(query)]
+        return [rows.typed(DisabledEndpoint, row) for row in await self._read_for_people(query)]
 
     # -- for people
 
-    async def delivery_attempts(self, notification_id: str) -> list[dict[str, Any]]:
-        """Return what was tried to deliver a notification, by itself or in a digest, oldest first.
-
-        Each with endpoint, digest_id (``None`` for none), attempted_s, duration_s, result and detail.
-        """
+    async def delivery_attempts(self, notification_id: str) -> list[DeliveryAttempt]:
+        """Return what was tried to deliver a notification, by itself or in a digest, oldest first."""
         o, member = t.outbox.c, t.outbox.alias("member")
         own = select(member.c.position).where(member.c.notification_id == notification_id)
         digests = select(member.c.digest_id).where(
@@ -255,9 +266,9 @@ class SqlOutbox:
             .where(or_(o.position.in_(own), o.digest_id.in_(digests)))
             .order_by(c.attempted_s, c.attempt_id)
         )
-        return [shown(row._asdict()) for row in await self._read_for_people(query)]
+        return [_shown(DeliveryAttempt, row) for row in await self._read_for_people(query)]
 
-    async def dead_letters(self, *, before: int | None, limit: int) -> list[dict[str, Any]]:
+    async def dead_letters(self, *, before: int | None, limit: int) -> list[DeadDelivery]:
         """Return the deliveries that were given up, newest first; ``before`` is a position of one."""
         o, n = t.outbox.c, t.notifications.c
         query = (
@@ -267,7 +278,7 @@ class SqlOutbox:
             .order_by(o.position.desc())
             .limit(limit)
         )
-        return [shown(row._asdict()) for row in await self._read_for_people(query)]
+        return [_shown(DeadDelivery, row) for row in await self._read_for_people(query)]
 
     async def outbox_depth(self) -> OutboxDepth:
         """Return how much there is in the outbox."""
@@ -284,13 +295,9 @@ class SqlOutbox:
         return OutboxDepth(found.get("pending", 0), oldest_s, found.get("held", 0), found.get("dead", 0))
 
 
-def shown(delivery: dict[str, Any]) -> dict[str, Any]:
-    """Return a delivery for people.
-
-    >>> shown({"kind": "channel", "endpoint": "tgram://token/chat"})
-    {'endpoint': 'tgram://[hidden]'}
-    """
-    return delivery | {"endpoint": shown_endpoint(delivery.pop("kind"), delivery["endpoint"])}
+def _shown(made: type[rows.Typed], row: Row[Any]) -> rows.Typed:
+    """Return a value of a row for people: channels' addresses hold secrets."""
+    return rows.typed(made, row, endpoint=shown_endpoint(row.kind, row.endpoint))
 
 
 def forget_changed_endpoints(connection: Connection, rules: Iterable[NotificationRule]) -> None:

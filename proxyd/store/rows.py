@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sqlalchemy import Row
@@ -347,3 +347,18 @@ def _way(delivery: Delivery) -> dict[str, str]:
         secret = {"secret_kind": delivery.secret.kind, "secret_name": delivery.secret.name}
         return {"kind": delivery.kind, "form": delivery.form.value} | secret
     return {"kind": delivery.kind, "form": "STANDARD", "secret_kind": "", "secret_name": ""}
+
+
+Typed = TypeVar("Typed")
+
+
+def typed(made: type[Typed], row: Row[Any], **others: Any) -> Typed:
+    """Return a value of a row: each field is the column of its name, or one of ``others``."""
+    names = (each.name for each in fields(made))  # type: ignore[arg-type]  # always a dataclass
+    return made(
+        **{
+            name: others[name] if name in others else getattr(row, name)
+            for name in names
+            if name in others or hasattr(row, name)
+        }
+    )

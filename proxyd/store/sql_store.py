@@ -27,7 +27,7 @@ from sqlalchemy import (
 
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind, Item
-from proxyd.core.model.profile import NotificationRule
+from proxyd.core.model.profile import NotificationRule, shown_endpoint
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.stages.calibration import Calibration
@@ -35,12 +35,21 @@ from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.stored import HistoryQuery, StoredContext, StoreQuery
 from proxyd.core.rules.state import Notification, SourceState, StoredEvent, StreamState
 from proxyd.core.rules.subscriptions import Subscription
-from proxyd.ports import Wanted
+from proxyd.queries import (
+    DecidedInterval,
+    DeliveryStatus,
+    Finding,
+    MadeProbe,
+    NotificationTrace,
+    SeenItem,
+    StoredNotification,
+    Wanted,
+)
 from proxyd.store import history, rows
 from proxyd.store import tables as t
 from proxyd.store.access_rows import KEPT_ANSWERS_S, SqlAccess
 from proxyd.store.databases.connections import StoreConnections
-from proxyd.store.outbox import WAITING, SqlOutbox, forget_changed_endpoints, shown
+from proxyd.store.outbox import WAITING, SqlOutbox, forget_changed_endpoints
 from proxyd.store.rows import DigestTimes
 from proxyd.store.statements import add_up, delete_named, execute_many, upsert
 from proxyd.store.webhook_states import Key, held, state_of
@@ -331,44 +340,44 @@ class SqlStore(SqlOutbox):
 
     # -- for people
 
-    async def _deliveries(self, notification_ids: Sequence[str]) -> Mapping[str, list[dict[str, Any]]]:
+    async def _deliveries(self, notification_ids: Sequence[str]) -> Mapping[str, tuple[DeliveryStatus, ...]]:
         c = t.outbox.c
         query = select(c.notification_id, c.endpoint, c.kind, c.state, c.attempts, c.next_s, c.done_s, c.last_error)
-        found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        found: dict[str, tuple[DeliveryStatus, ...]] = defaultdict(tuple)
         for row in await self._for_people(query.where(c.notification_id.in_(notification_ids)).order_by(c.position)):
-            values = shown(row._asdict())
-            found[values.pop("notification_id")].append(values)
+            shown = shown_endpoint(row.kind, row.endpoint)
+            found[row.notification_id] += (rows.typed(DeliveryStatus, row, endpoint=shown),)
         return found
 
-    async def find_notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> list[dict[str, Any]]:
+    async def find_notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> list[StoredNotification]:
         """Return the notifications that are wanted, newest first, each with its deliveries."""
-        found = [row._asdict() for row in await self._for_people(history.newest(wanted, before=before).limit(limit))]
-        deliveries = await self._deliveries([row["notification_id"] for row in found])
-        return [row | {"deliveries": deliveries[row["notification_id"]]} for row in found]
+        found = await self._for_people(history.newest(wanted, before=before).limit(limit))
+        deliveries = await self._deliveries([row.notification_id for row in found])
+        return [rows.typed(StoredNotification, row, deliveries=deliveries[row.notification_id]) for row in found]
 
-    async def find_between(self, wanted: Wanted, after: int, until: int, *, limit: int) -> list[dict[str, Any]]:
+    async def find_between(self, wanted: Wanted, after: int, until: int, *, limit: int) -> list[StoredNotification]:
         """Return the oldest wanted notifications after a position, up to and with another, without deliveries."""
         query = history.between(wanted, after, until).limit(limit)
-        return [row._asdict() for row in await self._for_people(query)]
+        return [rows.typed(StoredNotification, row) for row in await self._for_people(query)]
 
-    async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[dict[str, Any]]:
+    async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[MadeProbe]:
         """Return the probes of a source, newest first; ``before`` is a position of one."""
         c = t.probes.c
         older = [c.position < before] if before is not None else []
         query = select(t.probes).where(c.source_id == source_id, *older).order_by(c.position.desc()).limit(limit)
-        return [row._asdict() for row in await self._for_people(query)]
+        return [rows.typed(MadeProbe, row) for row in await self._for_people(query)]
 
-    async def seen_items(self, source_id: str, since_s: float, *, limit: int) -> list[tuple[float, float]]:
+    async def seen_items(self, source_id: str, since_s: float, *, limit: int) -> list[SeenItem]:
         """Return when items of a source came, so far as they say themselves, and when each was seen; newest first."""
         c = t.items.c
         seen = (c.source_id == source_id, c.seen_s >= since_s, c.exact, c.seed.is_(False))
         query = select(c.event_s, c.seen_s).where(*seen).order_by(c.seen_s.desc()).limit(limit)
-        return [(row.event_s, row.seen_s) for row in await self._for_people(query)]
+        return [SeenItem(row.event_s, row.seen_s) for row in await self._for_people(query)]
 
-    async def intervals(self, rule: str, since_s: float, *, limit: int) -> list[dict[str, Any]]:
+    async def intervals(self, rule: str, since_s: float, *, limit: int) -> list[DecidedInterval]:
         """Return the intervals of a rule that were decided since a time, captured and missed, newest first."""
         query = history.intervals_of_rule(rule, since_s).limit(limit)
-        return [row._asdict() for row in await self._for_people(query)]
+        return [rows.typed(DecidedInterval, row) for row in await self._for_people(query)]
 
     async def accounts(self, since_s: float) -> list[tuple[int, Calibration]]:
         """Return what was found and predicted on each day since a time that has any: days since 1970-01-01, UTC."""
@@ -381,22 +390,23 @@ class SqlStore(SqlOutbox):
         newest: int | None = (await self._for_people(select(func.max(t.notifications.c.position))))[0][0]
         return newest or 0
 
-    async def trace(self, notification_id: str) -> dict[str, Any] | None:
-        """Return a notification, its deliveries, its intervals, and what the same probe found; or ``None``."""
+    async def trace(self, notification_id: str) -> NotificationTrace | None:
+        """Return a notification, its intervals, what the same probe found and all attempts; or ``None``."""
         found = await self._for_people(
             select(t.notifications).where(t.notifications.c.notification_id == notification_id)
         )
         if not found:
             return None
-        notification: dict[str, Any] = found[0]._asdict()
-        deliveries = await self._deliveries([notification_id])
-        intervals = [row._asdict() for row in await self._for_people(history.intervals_of(notification))]
-        findings = [row._asdict() for row in await self._for_people(history.findings_of(notification))]
-        return notification | {
-            "deliveries": deliveries[notification_id],
-            "intervals": history.latest_of_each(intervals),
-            "findings": findings,
-        }
+        deliveries = (await self._deliveries([notification_id]))[notification_id]
+        notification = rows.typed(StoredNotification, found[0], deliveries=deliveries)
+        intervals = await self._for_people(history.intervals_of(notification))
+        findings = await self._for_people(history.findings_of(notification))
+        return NotificationTrace(
+            notification,
+            history.latest_of_each(rows.typed(DecidedInterval, row) for row in intervals),
+            tuple(rows.typed(Finding, row) for row in findings),
+            tuple(await self.delivery_attempts(notification_id)),
+        )
 
     # -- housekeeping
 

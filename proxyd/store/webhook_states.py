@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, and_, bindparam, delete, insert, select, update
@@ -11,6 +12,7 @@ from proxyd.core.model.profile import NotificationRule, SecretRef, WebhookDelive
 from proxyd.ports import UnconfirmedWebhook, WebhookState
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
+from proxyd.store.rows import typed
 from proxyd.store.writer import Writer
 
 Key: TypeAlias = tuple[str, str, str, str]
@@ -28,6 +30,24 @@ _GIVE_UP = (
         last_error="its webhook was declared no more before it had accepted a ping",
     )
 )
+
+
+@dataclass(frozen=True, slots=True)
+class KnownWebhook:
+    """A webhook as it was declared, and since when it is in its state."""
+
+    endpoint: str
+    form: str
+    secret_kind: str
+    secret_name: str
+    state: str
+    since_s: float
+    detail: str
+
+    @property
+    def declared(self) -> str:
+        """How it was declared, as ``DisabledEndpoint`` has it."""
+        return " ".join(("webhook", self.form, self.secret_kind, self.secret_name))
 
 
 class SqlWebhooks:
@@ -65,10 +85,10 @@ class SqlWebhooks:
         connection.execute(update(t.webhooks).where(_OF_KEY).values(**values), [_of(key)])
         connection.execute(_RELEASE, [_of(key)])
 
-    async def all(self) -> list[dict[str, Any]]:
-        """Return every webhook for people: endpoint, form, secret_kind, secret_name, state, since_s and detail."""
+    async def all(self) -> list[KnownWebhook]:
+        """Return every webhook."""
         query = select(t.webhooks).order_by(*(t.webhooks.c[name] for name in _KEY))
-        return [row._asdict() for row in await self._read(query)]
+        return [typed(KnownWebhook, row) for row in await self._read(query)]
 
     def declare(self, connection: Connection, rules: Iterable[NotificationRule], now_s: float) -> None:
         """Forget the webhooks that are declared no more, and note the new ones as unconfirmed.

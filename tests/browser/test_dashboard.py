@@ -12,7 +12,7 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
 from proxyd.api import new_token
-from proxyd.ports import Scope, Wanted
+from proxyd.queries import Scope, Wanted
 from tests.acceptance.support import DOMAIN, World, eventually, rule_text, world
 from tests.integration.api_world import Running, running_api
 from tests.integration.dashboard_world import HOSTILE, live
@@ -224,7 +224,7 @@ async def test_a_token_is_made_and_dropped_by_keyboard_alone(chromium: Browser, 
         await page.keyboard.type("7")
         await press(page, "Enter")
         await expect(page.locator("code.secret")).to_contain_text("pxd_")
-        assert {each.name for each in await api.control.tokens()} == {"ada", "reader"}
+        assert {each.name for each in await api.control.queries.access.tokens()} == {"ada", "reader"}
         await follow(page, "Tokens", "Tokens")
         await expect(page.locator("code.secret")).to_have_count(0)
         await tab_to(page, "Drop reader …")
@@ -232,7 +232,7 @@ async def test_a_token_is_made_and_dropped_by_keyboard_alone(chromium: Browser, 
         await tab_to(page, "Drop it for good")
         await press(page, "Enter")
         await expect(page.get_by_text("Dropped: it opens nothing any more.")).to_be_visible()
-        assert {each.name for each in await api.control.tokens()} == {"ada"}
+        assert {each.name for each in await api.control.queries.access.tokens()} == {"ada"}
 
 
 async def test_everything_can_be_done_without_scripts(chromium: Browser, tmp_path: Path) -> None:
@@ -257,14 +257,14 @@ async def lived(folder: Path, days: float, scope: Scope = "write") -> AsyncItera
     """Yield a daemon that lived some days, its address, and a token."""
     async with running_api(folder) as api:
         await live(api, days=days)
-        token, shown = new_token("ada", scope, now_s=api.control.time_s(), expires_in_s=None)
-        await api.control.add_token(token)
+        token, shown = new_token("ada", scope, now_s=api.control.queries.clock.time_s(), expires_in_s=None)
+        await api.control.queries.access.add_token(token)
         yield api, str(api.client.make_url("")).rstrip("/"), shown
 
 
 async def newest(api: Running) -> str:
-    (row,) = await api.control.notifications(_ALL, before=None, limit=1)
-    return str(row["notification_id"])
+    (row,) = await api.control.queries.deliveries.notifications(_ALL, before=None, limit=1)
+    return str(row.notification_id)
 
 
 async def test_every_page_can_be_read_by_everybody(chromium: Browser, tmp_path: Path) -> None:

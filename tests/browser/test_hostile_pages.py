@@ -26,8 +26,8 @@ async def test_hostile_texts_run_nothing_and_are_read_as_text(chromium: Browser,
 
     async with running_api(tmp_path) as api, opened(chromium) as page:
         page.on("dialog", note)
-        token, shown = new_token("ada", "admin", now_s=api.control.time_s(), expires_in_s=None)
-        await api.control.add_token(token)
+        token, shown = new_token("ada", "admin", now_s=api.control.queries.clock.time_s(), expires_in_s=None)
+        await api.control.queries.access.add_token(token)
         base = str(api.client.make_url("")).rstrip("/")
         await declare(api)
         await sign_in(page, base, shown)
@@ -40,7 +40,7 @@ async def test_hostile_texts_run_nothing_and_are_read_as_text(chromium: Browser,
 async def declare(api: Running) -> None:
     """Declare and tell with every text."""
     for name in NAMES.values():
-        await api.control.declare(declared(name))
+        await api.control.declarations.declare(declared(name))
     for k, text in enumerate(ALL.values()):
         await api.tell(told(f"n{k}", items=[row(text)], url=text, source=text, profiles=[text]))
 

@@ -17,7 +17,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.rules.state import Notification, SourceState
 from proxyd.errors import ConflictError, NotFoundError, StoreError
-from proxyd.ports import Wanted
+from proxyd.queries import Wanted
 from proxyd.store import SqlStore, back_up, copy_database, open_store, owner_lock, restore, vacuum
 from proxyd.store.databases.backups import check_file
 from proxyd.store.databases.sqlite import copy_file
@@ -37,7 +37,7 @@ async def put(store: SqlStore, name: str) -> None:
 async def names(database: str | Path) -> list[str]:
     async with open_store(database, GRID) as store:
         found = await store.find_notifications(Wanted(), before=None, limit=9)
-        return sorted(row["notification_id"] for row in found)
+        return sorted(row.notification_id for row in found)
 
 
 async def test_a_backup_made_while_a_daemon_writes_is_one_state_of_it(

@@ -12,8 +12,10 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import ChannelDelivery, Delivery, MailDelivery, SecretRef, WebhookDelivery, WebhookForm
 from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.state import Notification
-from proxyd.ports import Gathered, Wanted, WebhookState
+from proxyd.ports import Gathered, WebhookState
+from proxyd.queries import DeliveryAttempt, Wanted
 from proxyd.store import SqlStore, open_store
+from proxyd.store.outbox import DisabledEndpoint
 from tests.fleets import WEBHOOK, declaration, rule, source
 
 OUTCOME = ProbeOutcome("s", OutcomeKind.CHANGED, 1.0, 2.0, 200)
@@ -54,8 +56,8 @@ async def test_every_way_of_delivery_is_kept_with_what_it_needs(store: SqlStore)
         ("mail", "STANDARD", "a@example.org", ""),
         ("channel", "STANDARD", "tgram://token/chat", ""),
     ]
-    shown = (await store.find_notifications(Wanted(), before=None, limit=1))[0]["deliveries"]
-    assert [one["endpoint"] for one in shown] == [URL, "a@example.org", "tgram://[hidden]"]
+    shown = (await store.find_notifications(Wanted(), before=None, limit=1))[0].deliveries
+    assert [one.endpoint for one in shown] == [URL, "a@example.org", "tgram://[hidden]"]
 
 
 async def test_shut_endpoints_are_passed_over(store: SqlStore) -> None:
@@ -71,10 +73,9 @@ async def test_every_attempt_is_kept_until_its_notification_expires(store: SqlSt
     await store.failed(first, 10.0, next_s=20.0, error="503", duration_s=0.5)
     again = (await store.due_deliveries(20.0, hold_s=600.0, limit=1))[0]
     await store.delivered(again, 20.0, duration_s=0.25, detail="200")
-    common = {"endpoint": URL, "digest_id": None}
     assert await store.delivery_attempts("1") == [
-        common | {"attempted_s": 9.5, "duration_s": 0.5, "result": "retry", "detail": "503"},
-        common | {"attempted_s": 19.75, "duration_s": 0.25, "result": "accepted", "detail": "200"},
+        DeliveryAttempt(URL, None, attempted_s=9.5, duration_s=0.5, result="retry", detail="503"),
+        DeliveryAttempt(URL, None, attempted_s=19.75, duration_s=0.25, result="accepted", detail="200"),
     ]
     assert await store.delivery_attempts("other") == []
     await store.expire(1e6, retention_s=100.0)
@@ -91,8 +92,8 @@ async def test_a_410_gives_up_the_whole_lane_until_it_is_replayed(store: SqlStor
         ("x", False),
         ("3", True),
     ]
-    shown = {"rule": "r", "endpoint": URL, "declared": "webhook STANDARD env SECRET_A"}
-    assert await store.disabled_endpoints() == [shown | {"disabled_s": 10.0, "detail": "410"}]
+    disabled = DisabledEndpoint("r", URL, "webhook STANDARD env SECRET_A", disabled_s=10.0, detail="410")
+    assert await store.disabled_endpoints() == [disabled]
     assert await store.replay("1", 12.0) == 1
     assert await store.disabled_endpoints() == []
     assert [d.is_disabled for d in await store.due_deliveries(13.0, hold_s=0.0, limit=9)] == [False, False]
@@ -134,7 +135,7 @@ async def test_what_a_rule_gathers_goes_out_as_one_when_its_period_is_over(store
     assert (found.is_digest, found.body, found.notification_id[:4]) == (True, b"a b 3", "dgs_")
     await store.delivered(found, 3601.0, detail="200")
     rows = await store.find_notifications(Wanted(), before=None, limit=9)
-    assert {row["notification_id"]: row["deliveries"][0]["state"] for row in rows} == {
+    assert {row.notification_id: row.deliveries[0].state for row in rows} == {
         "a": "delivered",
         "b": "delivered",
         "c": "gathering",
@@ -211,9 +212,9 @@ async def test_a_webhook_that_is_declared_again_stays_confirmed_and_one_in_anoth
     await accept(store, "STANDARD", 1.0)
     await store.webhooks.answered(ENDPOINT, WebhookState.CONFIRMED, 2.0, "204")
     await accept(store, "STANDARD", 3.0)
-    assert [(each["state"], each["since_s"]) for each in await store.webhooks.all()] == [("confirmed", 2.0)]
+    assert [(each.state, each.since_s) for each in await store.webhooks.all()] == [("confirmed", 2.0)]
     await accept(store, "GITHUB", 4.0)
-    assert [(each["form"], each["state"]) for each in await store.webhooks.all()] == [("GITHUB", "unconfirmed")]
+    assert [(each.form, each.state) for each in await store.webhooks.all()] == [("GITHUB", "unconfirmed")]
     await put(store, notification("old form"))
     assert [name for name, _ in await due(store, 5.0)] == ["old form"]
 
@@ -226,7 +227,7 @@ async def test_what_was_held_for_a_webhook_that_is_declared_no_more_is_given_up(
     assert await due(store, 5.0) == []
     assert await store.outbox_depth() == (0, None, 0, 1)
     (found,) = await store.find_notifications(Wanted(), before=None, limit=9)
-    assert "declared no more" in found["deliveries"][0]["last_error"]
+    assert "declared no more" in found.deliveries[0].last_error
 
 
 async def test_a_digest_for_a_webhook_that_has_not_answered_is_held_too(store: SqlStore) -> None:
@@ -257,7 +258,7 @@ async def test_a_late_refusal_does_not_undo_that_a_webhook_answered(store: SqlSt
     await store.webhooks.answered(ENDPOINT, WebhookState.UNANSWERED, 2.0, "503")
     await store.webhooks.answered(ENDPOINT, WebhookState.CONFIRMED, 3.0, "204")
     await store.webhooks.answered(ENDPOINT, WebhookState.UNANSWERED, 4.0, "410")
-    assert [(each["state"], each["since_s"]) for each in await store.webhooks.all()] == [("confirmed", 3.0)]
+    assert [(each.state, each.since_s) for each in await store.webhooks.all()] == [("confirmed", 3.0)]
 
 
 async def test_after_a_jump_back_nothing_waits_for_a_year(store: SqlStore) -> None:

@@ -22,7 +22,7 @@ from proxyd.core.rules.stages.stored import StoreQuery
 from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
 from proxyd.core.rules.subscriptions import Subscription
 from proxyd.errors import ConflictError, NotFoundError, StoreError
-from proxyd.ports import Token, Wanted
+from proxyd.queries import Token, Wanted
 from proxyd.store import SqlStore, StoredText, copy_database, open_store, owner_lock
 from proxyd.store.tables import metadata, sources
 from proxyd.store.writer import MAX_BATCH
@@ -108,13 +108,13 @@ async def test_the_intervals_of_a_rule_come_back_newest_first_whatever_became_of
     ]
     await store.record(altered(observation(), intervals=tuple(kept)))
     found = await store.intervals("r", 0.0, limit=9)
-    assert [(row["source_id"], row["captured"], row["seen"]) for row in found] == [
+    assert [(row.source_id, row.captured, row.seen) for row in found] == [
         ("t", False, True),
         ("u", False, False),
         ("s", True, True),
     ]
-    assert [row["deadline_s"] for row in found] == [60.0, 60.0, None]
-    assert [row["source_id"] for row in await store.intervals("r", 70.0, limit=1)] == ["t"]
+    assert [row.deadline_s for row in found] == [60.0, 60.0, None]
+    assert [row.source_id for row in await store.intervals("r", 70.0, limit=1)] == ["t"]
     assert len(await store.intervals("r", 70.0, limit=9)) == 2
 
 
@@ -215,10 +215,10 @@ async def test_dead_letters_are_kept_and_can_be_replayed_with_the_same_bytes(sto
 async def test_notifications_are_listed_newest_first_with_their_deliveries(store: SqlStore) -> None:
     await store.record(observation(*[notification(str(n)) for n in range(5)]))
     page = await store.find_notifications(Wanted(rules=frozenset({"r"})), before=None, limit=2)
-    assert [row["notification_id"] for row in page] == ["4", "3"]
-    assert page[0]["deliveries"][0]["state"] == "pending"
-    rest = await store.find_notifications(Wanted(), before=page[-1]["position"], limit=9)
-    assert [row["notification_id"] for row in rest] == ["2", "1", "0"]
+    assert [row.notification_id for row in page] == ["4", "3"]
+    assert page[0].deliveries[0].state == "pending"
+    rest = await store.find_notifications(Wanted(), before=page[-1].position, limit=9)
+    assert [row.notification_id for row in rest] == ["2", "1", "0"]
     assert await store.find_notifications(Wanted(rules=frozenset({"unknown"})), before=None, limit=2) == []
 
 
@@ -257,7 +257,7 @@ async def test_old_rows_expire_but_not_what_is_shown_or_on_its_way(store: SqlSto
         await store.delivered(later, 900.0)
     assert await store.expire(1e6, retention_s=100.0) == 2  # the interval and "sent"
     listed = await store.find_notifications(Wanted(), before=None, limit=9)
-    assert [row["notification_id"] for row in listed] == ["newest", "pending"]
+    assert [row.notification_id for row in listed] == ["newest", "pending"]
 
 
 async def test_the_window_a_source_showed_last_is_known_however_long_ago_that_was(store: SqlStore) -> None:
@@ -309,7 +309,7 @@ async def _copied(database: str | Path, target: str | Path) -> None:
         assert (await copy.load_states(), await copy.find_notifications(Wanted(), before=None, limit=9)) == before
         await copy.record(observation(notification("2")))
         newer, older = await copy.find_notifications(Wanted(), before=None, limit=9)
-        assert newer["position"] == older["position"] + 1
+        assert newer.position == older.position + 1
     with pytest.raises(StoreError, match="not empty"):
         await copy_database(database, target)
     async with open_store(database, grid) as source, source.writer.running():

@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from proxyd.api import Quota, StreamSettings, make_app, new_token
-from proxyd.app.wiring import Resources, build
+from proxyd.app.wiring import Built, Resources, build
 from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, Settings, load
 from proxyd.core.model.chronon import ChrononGrid
@@ -23,10 +23,11 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.profile import MailDelivery, PageClass
 from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.state import Notification
-from proxyd.daemon import DaemonControl, PushParts
+from proxyd.daemon import PushParts
 from proxyd.errors import DeliveryError, FetchError
-from proxyd.ports import Clock, Message, Prober, Scope
+from proxyd.ports import Clock, Message, Prober
 from proxyd.probing.feeds.feed_items import ParsedFeed
+from proxyd.queries import Scope
 from proxyd.store import SqlStore, open_store
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, PoissonOrigin, rule, source
@@ -53,25 +54,25 @@ class NoParser:
 @dataclass
 class Running:
     client: TestClient[web.Request, web.Application]
-    control: DaemonControl
+    control: Built
     folder: Path
 
     async def token(self, scope: Scope, *, expires_in_s: float | None = None) -> dict[str, str]:
         token, shown = new_token(f"{scope} {expires_in_s}", scope, now_s=T0, expires_in_s=expires_in_s)
-        await self.control.add_token(token)
+        await self.control.queries.access.add_token(token)
         return {"Authorization": f"Bearer {shown}"}
 
     async def tell(self, *notifications: Notification) -> None:
         """Record notifications, as a probe would."""
-        await self.control.store.record_results(RuleResults(notifications=notifications))
-        self.control.bell.ring()
+        await self.control.resources.store.record_results(RuleResults(notifications=notifications))
+        self.control.news.notify()
 
     async def give_up(self, name: str, error: str = "refused") -> None:
         """Record a notification by mail that was given up."""
         await self.tell(replace(told(name), deliveries=(MailDelivery("a@example.org"),)))
-        due = await self.control.store.due_deliveries(T0, hold_s=600.0, limit=100)
+        due = await self.control.resources.store.due_deliveries(T0, hold_s=600.0, limit=100)
         (delivery,) = (each for each in due if each.notification_id == name)
-        await self.control.store.failed(delivery, T0, next_s=None, error=error)
+        await self.control.resources.store.failed(delivery, T0, next_s=None, error=error)
 
 
 def told(name: str, *, rule_name: str = "r", at_s: float = T0, **data: Any) -> Notification:
@@ -117,8 +118,8 @@ async def running_api(
     clock = FakeClock(T0)
     async with open_store(folder / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
         parts = offline_parts(settings, store, clock, PoissonOrigin({}, clock.time_s))
-        _, control = build(settings, parts)
+        control = build(settings, parts)
         await control.declarations.start()
-        app = make_app(control, trusted=False, stream_settings=streams or StreamSettings(), quota=quota)
+        app = make_app(control.queries, trusted=False, stream_settings=streams or StreamSettings(), quota=quota)
         async with TestClient(TestServer(app)) as client:
             yield Running(client, control, profiles)

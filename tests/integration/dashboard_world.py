@@ -17,7 +17,7 @@ from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.daemon.plan_loop import in_parts
 from proxyd.lab.traces.synthetic import STEADY, Week
 from proxyd.lab.traces.update_models import MONDAY_S, model_trace, working_week
-from proxyd.ports import Scope
+from proxyd.queries import Scope
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, changed, item, rule, source, unchanged
 from tests.integration.api_world import T0, Running
@@ -80,8 +80,8 @@ def origins(clock: FakeClock, weeks: int) -> Origins:
 
 async def live(api: Running, *, days: float) -> None:
     """Declare, and let time pass: probes as planned in half hours, a plan of the week every day."""
-    control, clock = api.control, cast("FakeClock", api.control.clock)
-    await control.declare(text())
+    control, clock = api.control, cast("FakeClock", api.control.resources.clock)
+    await control.declarations.declare(text())
     found, grid = origins(clock, int(days / 7) + 1), control.decider.settings.grid
     for step in range(int(days * DAY_S / STEP_S)):
         await clock.advance(STEP_S)
@@ -97,7 +97,7 @@ async def live(api: Running, *, days: float) -> None:
 
 async def plan(api: Running) -> None:
     """Plan the week."""
-    decider, now_s = api.control.decider, api.control.clock.time_s()
+    decider, now_s = api.control.decider, api.control.resources.clock.time_s()
     week = (await in_parts(decider.snapshot(now_s))).plan()
     if week is not None:
         await in_parts(decider.switch_plan(week, now_s))

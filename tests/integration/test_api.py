@@ -8,12 +8,12 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
 from yarl import URL
 
 from proxyd.api import ApiSettings, Streams, StreamSettings, endpoints, serve_api
+from proxyd.api.listings import Listings
 from proxyd.client import ApiError, Client
 from proxyd.config import socket_address
 from proxyd.core.model.field_values import iso_time
@@ -23,7 +23,7 @@ from proxyd.core.rates.model_fit import ModelFit
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.state import SourceState
 from proxyd.errors import ConfigError
-from proxyd.ports import Control
+from tests.fakes import no_queries
 from tests.fleets import DOMAIN, changed, item, rule, source
 from tests.integration.api_world import T0, Running, running_api
 from tests.observations import observed
@@ -39,7 +39,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
         yield api
 
 
-_ENDPOINTS = endpoints(cast("Control", None), Streams(cast("Control", None), StreamSettings()))
+_ENDPOINTS = endpoints(no_queries(), Listings(no_queries()), Streams(no_queries(), StreamSettings()))
 ROUTES = [
     (endpoint.method, endpoint.path.format(name="P", id="x"), endpoint.scope)
     for endpoint in _ENDPOINTS
@@ -92,7 +92,7 @@ async def test_a_profile_is_declared_listed_and_dropped(running: Running) -> Non
         cost = found.pop("cost")
         assert (answer.status, found) == (200, {"added": ["q"], "removed": [], "restarted": [], "dry_run": True})
         assert cost["sources_added"] == cost["sources_removed"] == 0
-    assert set(running.control.declaration.rules) == {"r"}
+    assert set(running.control.declarations.declaration.rules) == {"r"}
     async with running.client.post("/api/v1/profiles", data=TEXT, headers=headers) as answer:
         assert answer.status == 201
     async with running.client.get("/api/v1/profiles", headers=headers) as answer:
@@ -111,7 +111,7 @@ async def test_a_profile_says_what_each_of_its_rules_captured_and_gained(running
     nothing = {"captured": 0, "missed": 0, "completeness": None, "utility": None}
     linear = rule("l").replace("STRICT", "LINEAR(100 SECONDS)")
     both = TEXT + linear.replace('"P"', '"P", "Q"')
-    await running.control.declare(both)
+    await running.control.declarations.declare(both)
 
     async def achieved(profile: str) -> dict[str, dict[str, object]]:
         async with running.client.get(f"/api/v1/profiles/{profile}", headers=headers) as answer:
@@ -154,7 +154,7 @@ async def test_a_token_has_a_name_that_every_database_keeps(running: Running) ->
 
 async def test_profiles_come_in_pages(running: Running) -> None:
     headers = await running.token("read")
-    await running.control.declare(TEXT + TEXT.replace('"Q"', '"R"').replace('"q"', '"s"'))
+    await running.control.declarations.declare(TEXT + TEXT.replace('"Q"', '"R"').replace('"q"', '"s"'))
     names, cursor = [], ""
     while cursor is not None:
         async with running.client.get(f"/api/v1/profiles?limit=1{cursor}", headers=headers) as answer:
@@ -172,7 +172,7 @@ async def test_a_wrong_text_names_every_error_and_changes_nothing(running: Runni
         assert (answer.status, answer.content_type) == (422, "application/problem+json")
     assert {error["line"] for error in body["errors"]} >= {1}
     assert all({"line", "column", "detail", "file", "source_line"} <= set(error) for error in body["errors"])
-    assert set(running.control.declaration.rules) == {"r"}
+    assert set(running.control.declarations.declaration.rules) == {"r"}
 
 
 async def test_what_files_declare_belongs_to_the_files(running: Running) -> None:
@@ -248,7 +248,7 @@ async def test_the_client_speaks_to_the_socket_that_only_its_owner_can_open(runn
     path = tmp_path / ("long" * 30) / "proxyd.sock"
     path.parent.mkdir()
     settings = ApiSettings("127.0.0.1", 0, path, socket_address(path))
-    async with serve_api(running.control, settings):
+    async with serve_api(running.control.queries, settings):
         assert os.stat(path).st_mode & 0o777 == 0o600  # noqa: PTH116 - the mode alone
         async with Client.over_socket(socket_address(path)) as client:
             assert [found["source"] for found in await client.sources()] == ["a/b c", "s"]
@@ -264,7 +264,7 @@ async def test_the_client_speaks_to_the_socket_that_only_its_owner_can_open(runn
             (running.folder / "b.profile").write_text("CREATE NOTHING;")
             with pytest.raises(ApiError, match="proxyd check"):
                 await client.reload()
-            assert set(running.control.declaration.rules) == {"r", "q"}
+            assert set(running.control.declarations.declaration.rules) == {"r", "q"}
             assert (await client.create_token("n", "read"))["token"].startswith("pxd_")
     assert not path.exists()
 
@@ -276,7 +276,7 @@ async def test_a_report_compares_what_was_found_with_what_was_predicted(running:
     for days in ("0", "x", "99999"):
         async with running.client.get(f"/api/v1/report?days={days}", headers=headers) as answer:
             assert answer.status == 400
-    store, decider = running.control.store, running.control.decider
+    store, decider = running.control.resources.store, running.control.decider
     fit = ModelFit(-6.0, 3.0, 30.0, T0 - 1e6, T0, T0 - 7200.0, T0 - 3600.0)
     state = SourceState("s", "https://example.org/s", fit=fit)
     account = Calibration(4, 3, 2.5, 2, 2.0, 90.0, 50.0, 3, 2.0, 1, 0.5)
@@ -315,7 +315,9 @@ async def test_a_taken_port_is_a_clear_error(running: Running, tmp_path: Path) -
     port = running.client.port
     assert port is not None
     with pytest.raises(ConfigError, match=f"^listen: 127.0.0.1:{port}: the address is taken; .*another `listen`"):
-        async with serve_api(running.control, ApiSettings("127.0.0.1", port, tmp_path / "s", str(tmp_path / "s"))):
+        async with serve_api(
+            running.control.queries, ApiSettings("127.0.0.1", port, tmp_path / "s", str(tmp_path / "s"))
+        ):
             pass
 
 
@@ -352,10 +354,10 @@ async def test_a_key_without_effect_may_be_tried_again(running: Running) -> None
 
 async def test_a_profile_is_dropped_only_as_it_was_read(running: Running) -> None:
     headers = await running.token("write")
-    await running.control.declare(TEXT)
+    await running.control.declarations.declare(TEXT)
     async with running.client.get("/api/v1/profiles/Q", headers=headers) as answer:
         tag = answer.headers["ETag"]
-    await running.control.declare(TEXT.replace('"v"', '"w"'))
+    await running.control.declarations.declare(TEXT.replace('"v"', '"w"'))
     async with running.client.delete("/api/v1/profiles/Q", headers=headers | {"If-Match": tag}) as answer:
         assert answer.status == 412
     async with running.client.get("/api/v1/profiles/Q", headers=headers) as answer:
@@ -418,7 +420,7 @@ async def test_a_sources_probes_and_items_are_listed_newest_first(running: Runni
 
 async def test_a_profile_that_changes_while_it_is_dropped_stays(running: Running) -> None:
     headers = await running.token("write")
-    await running.control.declare(TEXT)
+    await running.control.declarations.declare(TEXT)
     async with running.client.get("/api/v1/profiles/Q", headers=headers) as answer:
         tag = answer.headers["ETag"]
 
@@ -426,9 +428,9 @@ async def test_a_profile_that_changes_while_it_is_dropped_stays(running: Running
         async with running.client.delete("/api/v1/profiles/Q", headers=headers | {"If-Match": tag}) as answer:
             return answer.status
 
-    _, status = await asyncio.gather(running.control.declare(TEXT.replace('"v"', '"w"')), drop())
+    _, status = await asyncio.gather(running.control.declarations.declare(TEXT.replace('"v"', '"w"')), drop())
     assert status == 412
-    assert running.control.declaration.profiles["Q"].users == ("w",)
+    assert running.control.declarations.declaration.profiles["Q"].users == ("w",)
 
 
 async def declare(running: Running, text: str, **headers: str) -> tuple[int, str]:
@@ -440,14 +442,14 @@ async def declare(running: Running, text: str, **headers: str) -> tuple[int, str
 async def test_a_profile_is_replaced_only_as_it_was_read(running: Running) -> None:
     writer = await running.token("write")
     assert (await declare(running, TEXT, **writer, **{"If-Match": "*"}))[0] == 412  # there is none yet
-    await running.control.declare(TEXT)
+    await running.control.declarations.declare(TEXT)
     async with running.client.get("/api/v1/profiles/Q", headers=writer) as answer:
         tag = {"If-Match": answer.headers["ETag"]}
     theirs, ours = TEXT.replace('"v"', '"w"'), TEXT.replace('"v"', '"x"')
     assert (await declare(running, theirs, **writer, **tag))[0] == 201
     status, said = await declare(running, ours, **writer, **tag)
     assert (status, "was changed meanwhile" in said) == (412, True)
-    assert running.control.declaration.profiles["Q"].users == ("w",)
+    assert running.control.declarations.declaration.profiles["Q"].users == ("w",)
     async with running.client.post("/api/v1/profiles?dry_run=true", data=ours, headers=writer | tag) as answer:
         assert answer.status == 412  # as it would be
     key = {"Idempotency-Key": "one"}
@@ -461,7 +463,7 @@ async def test_a_profile_is_replaced_only_as_it_was_read(running: Running) -> No
 
 async def test_of_two_who_replace_a_profile_at_once_one_is_told(running: Running) -> None:
     writer = await running.token("write")
-    await running.control.declare(TEXT)
+    await running.control.declarations.declare(TEXT)
     async with running.client.get("/api/v1/profiles/Q", headers=writer) as answer:
         tag = {"If-Match": answer.headers["ETag"]}
     texts = [TEXT.replace('"v"', f'"{user}"') for user in "wx"]

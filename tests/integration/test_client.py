@@ -336,7 +336,7 @@ async def test_the_waiting_clients_stream_is_an_iterator_that_is_closed(running:
         return found
 
     await running.tell(told("b"))
-    async with serve_api(running.control, ApiSettings("127.0.0.1", 0, path, socket_address(path))):
+    async with serve_api(running.control.queries, ApiSettings("127.0.0.1", 0, path, socket_address(path))):
         found = await asyncio.to_thread(follow)
         async with Client.over_socket(socket_address(path)) as client, aclosing(client.stream(last=0)) as events:
             assert [await anext(events), await anext(events)] == found
@@ -359,7 +359,7 @@ with SyncClient.over_socket(sys.argv[1]) as client:
 
 async def test_a_stream_that_waits_is_interrupted_and_the_client_goes_on(running: Running, tmp_path: Path) -> None:
     path = tmp_path / "proxyd.sock"
-    async with serve_api(running.control, ApiSettings("127.0.0.1", 0, path, socket_address(path))):
+    async with serve_api(running.control.queries, ApiSettings("127.0.0.1", 0, path, socket_address(path))):
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", FOLLOWING, str(path)),
             stdout=asyncio.subprocess.PIPE,

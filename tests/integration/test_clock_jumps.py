@@ -12,7 +12,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.rules.decider import Decider
 from proxyd.daemon import Declarations
 from proxyd.metrics import Metrics
-from proxyd.ports import Wanted
+from proxyd.queries import Wanted
 from proxyd.store import SqlStore, open_store
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, changed, decider, declaration, item, rule, source
@@ -60,7 +60,7 @@ async def fired(folder: Path, *, jump_s: float, restart: bool) -> dict[str, list
         told = {}
         for name in ("each", "third"):
             rows = await store.find_notifications(Wanted(rules=frozenset({name})), before=None, limit=99)
-            data = [json.loads(row["body"])["data"] for row in reversed(rows)]
+            data = [json.loads(row.body).data for row in reversed(rows)]
             told[name] = [(each["id"], [" ".join(shown.values()) for shown in each["items"]]) for each in data]
     return told
 

@@ -14,17 +14,18 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from proxyd.api import Streams, StreamSettings, make_app
+from proxyd.api.listings import Listings
 from proxyd.api.web import Dashboard
 from proxyd.api.web.gate import SESSION_S, Sessions
-from proxyd.ports import Control, Scope
-from tests.fakes import FakeClock
+from proxyd.queries import Scope
+from tests.fakes import FakeClock, no_queries
 from tests.integration.api_world import Running, running_api, told
 from tests.integration.dashboard_world import HOSTILE, OWN, Browser, field, live
 
-STREAMS = Streams(cast("Control", None), StreamSettings())
+STREAMS = Streams(no_queries(), StreamSettings())
 ROUTES = [
     pytest.param(route, id=f"{route.method} {route.path}")
-    for route in Dashboard(cast("Control", None), STREAMS, {}).routes()
+    for route in Dashboard(no_queries(), Listings(no_queries()), STREAMS, {}).routes()
     if route.scope is not None and route.path != "/live"
 ]
 PAGES = ["/", "/plan", "/sources", "/sources/a%2Fb%20c", "/rules", "/rules/r", "/notifications", "/profiles",
@@ -111,7 +112,7 @@ async def test_signing_out_ends_the_session_and_its_streams(browser: Browser) ->
 
 async def test_a_session_ends_after_some_hours(browser: Browser) -> None:
     await browser.sign_in()
-    clock = cast("FakeClock", browser.api.control.clock)
+    clock = cast("FakeClock", browser.api.control.resources.clock)
     await clock.advance(SESSION_S - 1)
     assert not await signed_out(browser)
     await clock.advance(2)
@@ -121,20 +122,20 @@ async def test_a_session_ends_after_some_hours(browser: Browser) -> None:
 async def test_a_session_ends_with_its_token(browser: Browser) -> None:
     await browser.sign_in(expires_in_s=60.0)
     assert not await signed_out(browser)
-    await cast("FakeClock", browser.api.control.clock).advance(61)
+    await cast("FakeClock", browser.api.control.resources.clock).advance(61)
     assert await signed_out(browser)
 
 
 async def test_a_session_ends_when_its_token_is_removed(browser: Browser) -> None:
     await browser.sign_in("read")
-    await browser.api.control.drop_token("read None")
+    await browser.api.control.queries.access.drop_token("read None")
     assert await signed_out(browser)
 
 
 async def test_sessions_are_bounded(running: Running) -> None:
     await running.token("read")
-    (token,) = await running.control.tokens()
-    sessions = Sessions(running.control)
+    (token,) = await running.control.queries.access.tokens()
+    sessions = Sessions(running.control.queries)
     first = sessions.begin(token)
     for _ in range(1000):
         last = sessions.begin(token)
@@ -165,7 +166,7 @@ async def test_every_route_asks_for_its_scope(running: Running, route: Any) -> N
 
 async def test_a_reader_sees_no_buttons(browser: Browser) -> None:
     await browser.api.tell(told("n1"))
-    await browser.api.control.declare(OWN)
+    await browser.api.control.declarations.declare(OWN)
     await browser.sign_in("read")
     for page in (*PAGES[:9], "/profiles/Q", "/notifications/n1"):
         status, text = await browser.get(page)
@@ -191,11 +192,11 @@ async def test_a_reader_sees_no_buttons(browser: Browser) -> None:
                                   "/replay-dead", "/sign-out", "/reload", "/rules/r/test", "/tokens",
                                   "/tokens/ada/drop"])  # fmt: skip
 async def test_a_forged_form_does_nothing(browser: Browser, path: str, forged: dict[str, str]) -> None:
-    await browser.api.control.declare(OWN)
+    await browser.api.control.declarations.declare(OWN)
     await browser.sign_in()
     answer, _ = await browser.post(path, {"text": "x", "confirmed": "1"}, **forged)
     assert answer.status == 403
-    assert "Q" in browser.api.control.declaration.profiles
+    assert "Q" in browser.api.control.declarations.declaration.profiles
     assert not await signed_out(browser)
 
 
@@ -238,7 +239,7 @@ async def test_every_answer_says_what_browsers_may_do_with_it(browser: Browser) 
 async def test_an_empty_daemon_has_every_page(tmp_path: Path, path: str) -> None:
     async with running_api(tmp_path) as api:
         (tmp_path / "profiles" / "a.profile").write_text("")
-        assert await api.control.reload() == ()
+        assert await api.control.declarations.reload() == ()
         browser = Browser(api)
         await browser.sign_in()
         status, text = await browser.get(path)
@@ -250,13 +251,13 @@ async def test_a_daemon_that_lived_shows_what_the_api_says(browser: Browser) -> 
     await live(browser.api, days=3.0)
     await browser.sign_in(expires_in_s=None)
     _, fleet = await browser.get("/")
-    fates = browser.api.control.fates(["every-item", "warnings"])
+    fates = browser.api.control.queries.plans.capture_counts(["every-item", "warnings"])
     assert f"{fates.captured} captured, {fates.missed} missed" in fleet
     assert fleet.count("<polyline") >= 6
     _, source = await browser.get("/sources/evening-news")
     assert len(re.findall(r'<rect class="l\d"', source)) == 168
     assert len(re.findall(r'<tr><th scope="row">\d\d:00</th>(<td class="n">[^<]+</td>){7}</tr>', source)) == 24
-    planned = await browser.api.control.plan_of("evening-news", limit=1000)
+    planned = await browser.api.control.queries.plans.plan_of("evening-news", limit=1000)
     assert sum(int(each) for each in re.findall(r"\((\d+)\)</td>", source)) == len(planned) > 5
     for path in [*PAGES, "/rules/every-item", "/profiles/Town%20news", "/notifications?source=evening-news"]:
         status, text = await browser.get(path)
@@ -344,7 +345,7 @@ async def test_a_text_is_checked_with_each_error_below_its_line(browser: Browser
     assert "Did you mean title?" in text
     _, part = await browser.post("/profiles/check", {"text": wrong, "part": "1"})
     assert part.startswith('<section id="verdict"')
-    assert "Q" not in browser.api.control.declaration.profiles
+    assert "Q" not in browser.api.control.declarations.declaration.profiles
 
 
 async def test_a_text_is_checked_saved_and_dropped(browser: Browser) -> None:
@@ -360,26 +361,26 @@ async def test_a_text_is_checked_saved_and_dropped(browser: Browser) -> None:
     assert (await browser.post("/profiles/Q/drop", {"tag": tag}))[0].status == 400
     answer, _ = await browser.post("/profiles/Q/drop", {"tag": tag, "confirmed": "1"})
     assert answer.status == 303
-    assert "Q" not in browser.api.control.declaration.profiles
+    assert "Q" not in browser.api.control.declarations.declaration.profiles
 
 
 async def test_nobody_overwrites_what_somebody_else_changed(browser: Browser) -> None:
-    await browser.api.control.declare(OWN)
+    await browser.api.control.declarations.declare(OWN)
     await browser.sign_in()
     tag = field(await browser.get("/profiles/Q"), "tag")
     theirs = OWN.replace('USER "v"', 'USER "w"')
-    await browser.api.control.declare(theirs)
+    await browser.api.control.declarations.declare(theirs)
     answer, text = await browser.post("/profiles", {"text": OWN, "name": "Q", "tag": tag})
     assert answer.status == 412
     assert "Somebody changed this profile" in text
-    assert browser.api.control.declaration.profiles["Q"].users == ("w",)
+    assert browser.api.control.declarations.declaration.profiles["Q"].users == ("w",)
     assert (await browser.post("/profiles/Q/drop", {"tag": tag, "confirmed": "1"}))[0].status == 412
     tag = field(await browser.get("/profiles/Q"), "tag")
     assert (await browser.post("/profiles", {"text": OWN, "name": "Q", "tag": tag}))[0].status == 303
 
 
 async def test_of_two_who_save_at_once_one_is_told(browser: Browser) -> None:
-    await browser.api.control.declare(OWN)
+    await browser.api.control.declarations.declare(OWN)
     await browser.sign_in()
     tag = field(await browser.get("/profiles/Q"), "tag")
     texts = [OWN.replace('USER "v"', f'USER "{user}"') for user in "wx"]
@@ -418,5 +419,8 @@ async def test_the_stream_of_pages_brings_what_is_told(browser: Browser) -> None
 
 
 async def test_the_unix_socket_has_no_dashboard(running: Running) -> None:
-    async with TestClient(TestServer(make_app(running.control, trusted=True))) as client, client.get("/") as answer:
+    async with (
+        TestClient(TestServer(make_app(running.control.queries, trusted=True))) as client,
+        client.get("/") as answer,
+    ):
         assert answer.status == 404

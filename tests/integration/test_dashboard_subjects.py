@@ -44,7 +44,7 @@ def count_of(page: str, kind: str) -> int:
 
 async def probe(api: Running, at_s: float, *published_s: float, fails: bool = False) -> None:
     """Probe the source; it shows an item for each time."""
-    await cast("FakeClock", api.control.clock).advance(at_s - api.control.time_s())
+    await cast("FakeClock", api.control.resources.clock).advance(at_s - api.control.queries.clock.time_s())
     outcome = unchanged("s", at_s)
     if fails:
         outcome = ProbeOutcome("s", OutcomeKind.TIMEOUT, at_s, at_s)
@@ -62,7 +62,7 @@ async def past(api: Running) -> None:
     await probe(api, T0 + 3 * DAY_S, fails=True)
     old = (T0 + DAY_S - 7200.0, T0)
     await probe(api, T0 + 5 * DAY_S, T0 + 5 * DAY_S - 61.0, T0 + 5 * DAY_S - 62.0, *old)
-    await cast("FakeClock", api.control.clock).advance(600.0)
+    await cast("FakeClock", api.control.resources.clock).advance(600.0)
 
 
 # -- a source
@@ -118,8 +118,8 @@ async def test_a_rule_shows_the_fates_of_its_intervals(browser: Browser) -> None
     await browser.sign_in("read")
     status, page = await browser.get("/rules/r")
     assert status == 200
-    found = await browser.api.control.intervals("r", days=7.0, limit=500)
-    captured = sum(each["captured"] for each in found)
+    found = await browser.api.control.queries.plans.intervals("r", days=7.0, limit=500)
+    captured = sum(each.captured for each in found)
     assert f"{captured} captured, {len(found) - captured} late, 0 missed" in page
     assert [count_of(page, kind) for kind in ("captured", "late", "missed")] == [captured, len(found) - captured, 0]
     assert len(found) >= 3
@@ -150,7 +150,7 @@ async def test_intervals_say_their_fate_and_are_the_newest(running: Running) -> 
         interval("s", T0 - 8 * DAY_S),
         interval("s", T0 - 100.0, rule="other"),
     ]
-    await running.control.store.writer.submit(lambda c: c.execute(insert(tables.intervals), kept))
+    await running.control.resources.store.writer.submit(lambda c: c.execute(insert(tables.intervals), kept))
     headers = await running.token("read")
     async with running.client.get("/api/v1/rules/r/intervals", headers=headers) as answer:
         found = (await answer.json())["items"]
@@ -177,7 +177,7 @@ async def test_a_page_that_no_probe_saw_is_not_shown_as_probed(browser: Browser)
     control = browser.api.control
     await browser.api.tell(told("n1"))
     unseen = interval("s", T0, captured=False, probed_s=T0, utility=0.0, seen=False)
-    await control.store.writer.submit(lambda c: c.execute(insert(tables.intervals), [unseen]))
+    await control.resources.store.writer.submit(lambda c: c.execute(insert(tables.intervals), [unseen]))
     async with browser.api.client.get("/api/v1/notifications/n1", headers=await browser.api.token("read")) as answer:
         found = await answer.json()
     assert found["intervals"][0]["probed"] is None
@@ -190,7 +190,7 @@ async def test_a_page_that_no_probe_saw_is_not_shown_as_probed(browser: Browser)
 
 async def test_the_newest_intervals_are_found_by_an_index(running: Running) -> None:
     query = intervals_of_rule("r", T0).limit(500).compile(compile_kwargs={"literal_binds": True})
-    plan = await running.control.store.writer.submit(
+    plan = await running.control.resources.store.writer.submit(
         lambda c: [row[3] for row in c.execute(text(f"EXPLAIN QUERY PLAN {query}"))]
     )
     assert plan == ["SEARCH intervals USING INDEX ix_intervals_rule (rule=? AND probed_s>?)"]
@@ -208,7 +208,7 @@ async def test_a_test_message_is_sent_and_what_came_of_it_shown(browser: Browser
     assert "status 500" in page
     assert "data-live" not in page
     assert (await browser.post("/rules/nowhere/test"))[0].status == 404
-    await browser.api.control.declare(OWN)
+    await browser.api.control.declarations.declare(OWN)
     assert "delivers nowhere" in (await browser.post("/rules/q/test"))[1]
 
 
@@ -219,7 +219,7 @@ async def test_the_plan_says_why_each_probe_comes(browser: Browser) -> None:
     await live(browser.api, days=2.0)
     await browser.sign_in("read", expires_in_s=None)
     _, page = await browser.get("/plan")
-    planned = browser.api.control.plan(limit=200)
+    planned = browser.api.control.queries.plans.plan(limit=200)
     assert page.count('data-label="Because of"') == len(planned) == 200
     assert "Reload the profiles" not in page
     assert "<script>alert" not in page
@@ -249,7 +249,7 @@ async def test_tokens_are_listed_made_and_dropped_and_shown_once(browser: Browse
     assert (answer.status, answer.headers["Cache-Control"]) == (201, "no-store")
     (shown,) = re.findall(r"pxd_[0-9a-f]{12}_[\w-]{43}", page)
     assert shown not in (await browser.get("/tokens"))[1]
-    made = next(each for each in await browser.api.control.tokens() if each.name == "feed reader")
+    made = next(each for each in await browser.api.control.queries.access.tokens() if each.name == "feed reader")
     assert (made.scope, made.expires_s) == ("read", T0 + 30 * DAY_S)
     async with browser.api.client.get("/api/v1/plan", headers={"Authorization": f"Bearer {shown}"}) as opened:
         assert opened.status == 200
@@ -278,7 +278,7 @@ async def test_a_wrong_token_is_not_made(browser: Browser, form: dict[str, str],
     assert answer.status == status
     assert said in unescape(page)
     assert "pxd_" not in page
-    assert len(await browser.api.control.tokens()) == 1
+    assert len(await browser.api.control.queries.access.tokens()) == 1
 
 
 async def test_who_drops_the_token_of_the_session_is_signed_out(browser: Browser) -> None:

@@ -18,7 +18,7 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.stages.stored import StoredContext, StoreQuery
 from proxyd.daemon import Declarations
 from proxyd.metrics import Metrics
-from proxyd.ports import Wanted
+from proxyd.queries import Wanted
 from proxyd.store import SqlStore, open_store
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, changed, decider, declaration, item, rule, source
@@ -39,7 +39,7 @@ class World:
         declarations = Declarations(
             self.folder, self.store, found, self.clock, CheckSettings(), Metrics(), lambda ref: b"s"
         )
-        declarations.tell(lambda: self.rung.append(self.clock.time_s()))
+        declarations.news.listen(lambda: self.rung.append(self.clock.time_s()))
         return declarations, found
 
 
@@ -67,7 +67,7 @@ async def test_two_texts_sent_at_once_are_both_declared(world: World) -> None:
     declarations, _ = world.fresh()
     await declarations.start()
     await asyncio.gather(declarations.declare(profile("A")), declarations.declare(profile("B")))
-    assert {"A", "B"} <= set(declarations.current.profiles)
+    assert {"A", "B"} <= set(declarations.declaration.profiles)
 
 
 async def test_a_text_sent_during_the_start_waits_and_keeps_counts_and_now(world: World) -> None:
@@ -78,7 +78,7 @@ async def test_a_text_sent_during_the_start_waits_and_keeps_counts_and_now(world
     await world.clock.advance(1000.0)
     second, again = world.fresh()
     await asyncio.gather(second.declare(profile("A")), second.start())
-    assert "A" in second.current.profiles
+    assert "A" in second.declaration.profiles
     assert again.known.streams["r", "s"].count == 1
     assert [event.item.item_id for event in again.known.streams["r", "s"].pending] == ["x"]
     assert again.known.compiled.programs["r"].accepted_s == T0
@@ -93,10 +93,10 @@ async def test_a_file_that_is_still_being_written_is_not_taken(world: World) -> 
     await declarations.reload_if_changed()
     file.write_text(text + profile("New"))
     await declarations.reload_if_changed()
-    assert set(declarations.current.profiles) == {"P"}
+    assert set(declarations.declaration.profiles) == {"P"}
     await declarations.reload_if_changed()
-    assert set(declarations.current.profiles) == {"P", "New"}
-    assert set(declarations.current.rules) == {"r"}
+    assert set(declarations.declaration.profiles) == {"P", "New"}
+    assert set(declarations.declaration.rules) == {"r"}
 
 
 async def test_a_changed_condition_leaves_no_stream_of_the_old_one_behind(world: World) -> None:
@@ -133,7 +133,7 @@ async def test_history_that_comes_in_while_it_is_replayed_fires_once(world: Worl
     (world.folder / "b.profile").write_text(rule("early").replace("START NOW", 'START NOW - "1 HOUR"'))
     assert await declarations.reload() == ()
     listed = await world.store.find_notifications(Wanted(rules=frozenset({"early"})), before=None, limit=9)
-    assert len(listed) == len({row["notification_id"] for row in listed}) == 3
+    assert len(listed) == len({row.notification_id for row in listed}) == 3
     assert world.rung == [T0]
 
 

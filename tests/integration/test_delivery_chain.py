@@ -70,4 +70,4 @@ async def test_what_was_gathered_before_a_restart_arrives_once_when_the_hour_is_
     assert (message.kind, message.endpoint, data["count"]) == ("mail", "a@example.org", 3)
     assert [each["id"] for each in data["notifications"]] == ["ntf_0", "ntf_1"]
     assert data["left_out"] == {"notifications": 1, "items": 1}
-    assert [attempt["result"] for attempt in attempts] == ["accepted"]
+    assert [attempt.result for attempt in attempts] == ["accepted"]

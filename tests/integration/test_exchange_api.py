@@ -26,10 +26,10 @@ async def test_feeds_come_in_and_go_out_again(running: Running) -> None:
     async with running.client.post("/api/v1/import?name=Mine&dry_run=true", data=OPML, headers=headers) as answer:
         tried = await answer.json()
         assert (answer.status, tried["cost"]["sources_added"]) == (200, 2)
-    assert "Mine" not in running.control.declaration.profiles
+    assert "Mine" not in running.control.declarations.declaration.profiles
     async with running.client.post("/api/v1/import?name=Mine", data=OPML, headers=headers) as answer:
         assert (answer.status, (await answer.json())["added"]) == (201, ["Mine: new items"])
-    sources = running.control.declaration.sources
+    sources = running.control.declarations.declaration.sources
     assert sources["a-quoted-feed"].url == "https://example.org/a?b=1&c='2'"
     async with running.client.get("/api/v1/export", headers=headers) as answer:
         assert (answer.status, answer.content_type) == (200, "text/x-opml")
@@ -46,7 +46,7 @@ async def test_a_long_list_is_declared_whole_though_no_text_may_be_so_long(runni
     headers = await running.token("write") | {"Content-Type": "text/plain"}
     async with running.client.post("/api/v1/import", data=addresses, headers=headers) as answer:
         assert answer.status == 201, await answer.text()
-    assert len(running.control.declaration.rules["Imported: new items"].source_ids) == 3000
+    assert len(running.control.declarations.declaration.rules["Imported: new items"].source_ids) == 3000
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ async def test_what_is_no_list_is_refused(running: Running, body: str, kind: str
     async with running.client.post("/api/v1/import", data=BytesIO(body.encode()), headers=headers) as answer:
         problem = await answer.json()
         assert (answer.status, said in problem["detail"]) == (status, True), problem
-    assert set(running.control.declaration.profiles) == {"P"}
+    assert set(running.control.declarations.declaration.profiles) == {"P"}
 
 
 async def test_a_list_takes_no_name_of_another_and_keeps_its_own(running: Running) -> None:
@@ -75,7 +75,9 @@ async def test_a_list_takes_no_name_of_another_and_keeps_its_own(running: Runnin
         body = "\n".join(f"https://one.example/{number}" for number in numbers)
         async with running.client.post(f"/api/v1/import?name={name}", data=body, headers=headers) as answer:
             assert answer.status == 201
-    sources = {each.url: name for name, each in running.control.declaration.sources.items() if "one" in each.url}
+    sources = {
+        each.url: name for name, each in running.control.declarations.declaration.sources.items() if "one" in each.url
+    }
     assert {url[-1]: name for url, name in sources.items()} == {
         "1": "one-example",
         "2": "one-example-2",
@@ -83,7 +85,7 @@ async def test_a_list_takes_no_name_of_another_and_keeps_its_own(running: Runnin
         "9": "one-example-4",
         "3": "one-example-5",
     }
-    rules = running.control.declaration.rules
+    rules = running.control.declarations.declaration.rules
     assert len(rules["A: new items"].source_ids) == 3
     assert len(rules["B: new items"].source_ids) == 2
 

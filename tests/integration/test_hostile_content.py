@@ -95,7 +95,7 @@ async def test_pages_show_hostile_names_as_text(running: Running) -> None:
     browser = Browser(running)
     await browser.sign_in("admin")
     for k, name in enumerate(NAMES.values()):
-        await running.control.declare(declared(name))
+        await running.control.declarations.declare(declared(name))
         await running.give_up(f"dead {k}", error=name)
         await running.tell(told(f"n{k}", rule_name=name, source=name, url=name, profiles=[name]))
     for path in ("/", "/sources", "/rules", "/profiles", "/notifications", "/plan", "/budget", "/tokens", "/docs"):
@@ -118,7 +118,7 @@ async def test_pages_show_what_a_file_declares_as_text(running: Running) -> None
         alias = quote_name(name).replace('"', '""')
         text = declared(name).replace("title FROM", f"title AS {alias} FROM")
         (running.folder / f"file {k}.profile").write_bytes(text.encode())
-    assert await running.control.reload() == ()
+    assert await running.control.declarations.reload() == ()
     browser = Browser(running)
     await browser.sign_in()
     for each, name in ((each, same_lines(name)) for each, name in NAMES.items()):
@@ -172,7 +172,7 @@ def same_lines(text: str) -> str:
 async def test_a_feed_of_a_hostile_profile_is_one(running: Running) -> None:
     headers = await running.token("read")
     for each, name in NAMES.items():
-        await running.control.declare(declared(name))
+        await running.control.declarations.declare(declared(name))
         await running.tell(told(each, rule_name=name))
         path = f"/api/v1/profiles/{quote(name, safe='')}/feed"
         async with running.client.get(URL(f"{path}.atom", encoded=True), headers=headers) as answer:
@@ -297,7 +297,7 @@ async def test_metrics_name_nothing_from_outside(running: Running) -> None:
     async with running.client.get("/metrics") as answer:
         before = labels_of(await answer.text())
     for k, name in enumerate(NAMES.values()):
-        await running.control.declare(declared(name))
+        await running.control.declarations.declare(declared(name))
         await running.tell(told(f"n{k}", rule_name=name))
     async with running.client.get("/metrics") as answer:
         assert labels_of(await answer.text()) == before

@@ -79,9 +79,9 @@ async def post(running: Running, declared: Any, query: str = "") -> tuple[int, d
 async def test_what_json_declares_is_there_as_text_and_as_json(running: Running) -> None:
     status, made = await post(running, DECLARED)
     assert (status, made["added"]) == (201, ["dear"])
-    rule = running.control.declaration.rules["dear"]
+    rule = running.control.declarations.declaration.rules["dear"]
     assert [delivery.endpoint for delivery in rule.deliveries] == ["https://r.example/hook", "me@example.org"]
-    assert running.control.declaration.sources["exchange"].url == 'https://exchange.example/q?s="it\'s"'
+    assert running.control.declarations.declaration.sources["exchange"].url == 'https://exchange.example/q?s="it\'s"'
     async with running.client.get("/api/v1/profiles/Trading", headers=await running.token("read")) as answer:
         shown = await answer.json()
     assert 'INSERT NOTIFICATION "dear"' in shown["text"]
@@ -94,7 +94,7 @@ async def test_what_json_declares_is_there_as_text_and_as_json(running: Running)
 async def test_a_dry_run_says_what_it_would_cost(running: Running) -> None:
     status, made = await post(running, DECLARED, "?dry_run=true")
     assert (status, made["dry_run"], made["cost"]["sources_added"]) == (200, True, 1)
-    assert "dear" not in running.control.declaration.rules
+    assert "dear" not in running.control.declarations.declaration.rules
 
 
 async def test_drop_removes(running: Running) -> None:
@@ -144,7 +144,7 @@ async def test_each_fault_points_to_its_member(running: Running, place: str, val
     told = {fault["pointer"]: fault["detail"] for fault in problem["errors"]}
     assert said in told[place]
     assert set(told) == {place}
-    assert "dear" not in running.control.declaration.rules
+    assert "dear" not in running.control.declarations.declaration.rules
 
 
 async def test_a_fault_in_a_query_has_its_line_and_column_there(running: Running) -> None:

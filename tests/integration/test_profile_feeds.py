@@ -117,7 +117,7 @@ async def test_a_feed_of_nothing_is_valid(running: Running, form: str) -> None:
 async def test_a_feed_holds_the_newest_hundred_of_its_profile_or_rule(running: Running, form: str) -> None:
     text = 'CREATE PROFILE "Q/1 é" AS (DOMAIN "D", LANGUAGE "SQL", USER "u");\n'
     text += rule("q").replace('"P"', '"Q/1 é"') + rule("q2").replace('"P"', '"Q/1 é"')
-    await running.control.declare(text)
+    await running.control.declarations.declare(text)
     names = [f"n{number}" for number in range(103)]
     await running.tell(*(told(name) for name in names), told("one", rule_name="q"), told("two", rule_name="q2"))
 
@@ -164,7 +164,10 @@ async def test_the_token_may_be_in_the_address_and_stays_out_of_everything(
     caplog.set_level(logging.DEBUG)
     path = tmp_path / "proxyd.sock"
     with capture_logs() as logs:
-        async with serve_api(running.control, ApiSettings("127.0.0.1", 0, path, str(path))), ClientSession() as session:
+        async with (
+            serve_api(running.control.queries, ApiSettings("127.0.0.1", 0, path, str(path))),
+            ClientSession() as session,
+        ):
             base = f"http://{logs[0]['addresses'][0]}/api/v1"
             async with session.get(f"{base}/profiles/P/{form}?token={shown}") as answer:
                 assert answer.status == 200

@@ -12,7 +12,7 @@ from tests.integration.api_world import running_api
 async def test_a_token_asks_so_often_and_then_waits_for_its_window(tmp_path: Path) -> None:
     async with running_api(tmp_path, quota=Quota(2, 60.0)) as running:
         mine, other = await running.token("read"), await running.token("write")
-        clock = running.control.clock
+        clock = running.control.resources.clock
         assert isinstance(clock, FakeClock)
         for left in (1, 0):
             async with running.client.get("/api/v1/rules", headers=mine) as answer:

@@ -48,7 +48,7 @@ async def test_a_probe_and_a_chore_that_hang_are_waited_for_at_once(
     monkeypatch.setattr("proxyd.daemon.housekeeping.make_scheduler", lambda: scheduler)
     async with open_store(tmp_path / "p.db", ChrononGrid(settings.chronon)) as store:
         monkeypatch.setattr(type(store.upkeep), "checkpoint", hang)
-        daemon, _ = build(settings, offline_parts(settings, store, clock, origin))
+        daemon = build(settings, offline_parts(settings, store, clock, origin)).daemon
         running = asyncio.create_task(daemon.run())
         await asyncio.gather(origin.asked.wait(), hangs.wait())
         daemon.stop()

@@ -18,6 +18,7 @@ from proxyd.api.rest import streams
 from proxyd.client import ApiError, Client, StreamEvent, UnreachableError
 from proxyd.client.events import EventReader
 from proxyd.config import socket_address
+from proxyd.queries import StoredNotification
 from tests.fakes import FakeClock
 from tests.fleets import changed, item, rule
 from tests.integration.api_world import T0, Running, running_api, told
@@ -111,7 +112,7 @@ async def test_whatever_is_recorded_while_a_stream_reads_comes_once_and_in_order
 
 async def test_a_stream_of_a_rule_or_a_profile_holds_its_notifications_alone(running: Running) -> None:
     text = 'CREATE PROFILE "Q" AS (DOMAIN "D", LANGUAGE "SQL", USER "u");\n' + rule("q").replace('"P"', '"Q"')
-    await running.control.declare(text)
+    await running.control.declarations.declare(text)
     of_rule, of_profile = await listen(running, "?rule=r"), await listen(running, "?profile=Q")
     await running.tell(told("a"), told("b", rule_name="q"), told("c"), told("d", rule_name="gone"))
     await running.tell(told("e", rule_name="q"), told("f"))
@@ -123,7 +124,7 @@ async def test_a_stream_ends_when_its_token_is_dropped(running: Running) -> None
     listener = await listen(running)
     await running.tell(told("a"))
     assert await listener.names(1) == ["a"]
-    await running.control.drop_token("read None")
+    await running.control.queries.access.drop_token("read None")
     await running.tell(told("b"))
     assert await listener.names(1) == []
 
@@ -176,8 +177,8 @@ async def test_streams_end_with_the_listener_and_send_what_there_is_first(runnin
 
 
 def clock_of(running: Running) -> FakeClock:
-    assert isinstance(running.control.clock, FakeClock)
-    return running.control.clock
+    assert isinstance(running.control.resources.clock, FakeClock)
+    return running.control.resources.clock
 
 
 async def test_a_stream_ends_when_its_token_expires(running: Running) -> None:
@@ -303,11 +304,11 @@ async def test_the_client_connects_again_and_goes_on_where_it_was(running: Runni
                         return
 
         await running.tell(told("a"))
-        async with serve_api(running.control, settings):
+        async with serve_api(running.control.queries, settings):
             following = asyncio.create_task(follow())
             await seen.wait()
         await running.tell(told("b"), told("c"))  # while nobody listens
-        async with serve_api(running.control, settings):
+        async with serve_api(running.control.queries, settings):
             await running.tell(told("d"))
             await following
     assert found == ["a", "b", "c", "d"]
@@ -326,7 +327,8 @@ async def test_the_client_raises_what_the_daemon_refuses(running: Running) -> No
 
 def test_events_are_read_wherever_the_stream_is_cut() -> None:
     body = {"text": "é\u2028\n"}
-    row = {"position": 7, "body": json.dumps(body, ensure_ascii=False).encode()}
+    sent = json.dumps(body, ensure_ascii=False).encode()
+    row = StoredNotification(7, "n", "r", "s", 0.0, 0.0, late=False, body=sent)
     data = b"retry: 3000\nid: 6\n\n" + streams.event_of(row) + b": still there\r\nid: 9\r\n\r\n"
     for cut in range(len(data)):
         reader = EventReader()

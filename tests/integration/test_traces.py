@@ -70,7 +70,7 @@ async def test_a_notification_is_traced_to_its_interval_its_probe_and_its_items(
 
 async def test_the_attempts_of_a_notification_are_told_in_their_order(running: Running, client: Client) -> None:
     await probed(running)
-    store = running.control.store
+    store = running.control.resources.store
     for each in await store.webhooks.unconfirmed():
         await store.webhooks.answered(each.webhook, WebhookState.CONFIRMED, T0, "204")
     (due,) = await store.due_deliveries(T0 + 40.0, hold_s=60.0, limit=1)
@@ -98,7 +98,7 @@ async def test_what_is_no_longer_stored_is_said_to_be(running: Running, client: 
 
 async def test_notifications_are_asked_for_by_rule_profile_source_and_time(running: Running, client: Client) -> None:
     text = 'CREATE PROFILE "Q" AS (DOMAIN "D", LANGUAGE "SQL", USER "u");\n' + rule("q").replace('"P"', '"Q"')
-    await running.control.declare(text)
+    await running.control.declarations.declare(text)
     await running.tell(
         told("a", at_s=T0), told("b", rule_name="q", at_s=T0 + 60.0), told("c", rule_name="gone", at_s=T0 + 120.0)
     )

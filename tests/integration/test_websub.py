@@ -19,7 +19,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer, unused_port
 
 from proxyd.api import make_app
-from proxyd.app.wiring import Resources, build
+from proxyd.app.wiring import Built, Resources, build
 from proxyd.clock import SystemClock
 from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, load
@@ -30,11 +30,11 @@ from proxyd.core.model.profile import PageClass
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.subscriptions import Subscription, SubscriptionStatus
-from proxyd.daemon import DaemonControl, Declarations, PushParts
+from proxyd.daemon import Declarations, PushParts
 from proxyd.net import Guard, HostTokens, make_session
-from proxyd.ports import Wanted
 from proxyd.probing import HubClient
 from proxyd.probing.document_parser import ParsedDocument, parse_document
+from proxyd.queries import Wanted
 from proxyd.store import SqlStore, open_store
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, PoissonOrigin, changed, item, rule, source
@@ -105,7 +105,7 @@ class FakeHub:
 class World:
     """A daemon without its loops: a source that names the hub, and steps that tests take by hand."""
 
-    control: DaemonControl
+    control: Built
     clock: FakeClock
     hub: FakeHub
     store: SqlStore
@@ -129,11 +129,11 @@ class World:
 
     async def notified(self) -> list[str]:
         rows = await self.store.find_notifications(Wanted(rules=frozenset({"r"})), before=None, limit=99)
-        return [row["body"].decode() for row in reversed(rows)]
+        return [row.body.decode() for row in reversed(rows)]
 
     def next_probe(self) -> PlannedProbe:
         """Return why and when the source is probed next."""
-        explained = self.control.explain("s")
+        explained = self.control.queries.plans.explain("s")
         assert explained is not None
         assert explained.next_probe is not None
         return explained.next_probe
@@ -166,9 +166,9 @@ async def open_world(tmp_path: Path, hub: FakeHub, options: str = "", rules: str
             secrets=SecretStore(settings, {}),
             rng=np.random.default_rng(1),
         )
-        _, control = build(settings, parts)
+        control = build(settings, parts)
         await control.declarations.start()
-        async with TestClient(TestServer(make_app(control, trusted=False), port=port)):
+        async with TestClient(TestServer(make_app(control.queries, trusted=False), port=port)):
             yield World(control, clock, hub, store)
     await server.close()
 
@@ -220,7 +220,7 @@ async def test_a_signed_push_is_notified_at_once(subscribed: World, method: str)
     (body,) = await subscribed.notified()
     assert '"channel.item.title":"new"' in body
     assert subscribed.control.decider.known.states["s"].last_push_s == T0 + 100
-    assert subscribed.control.registry.registry.get_sample_value("proxyd_pushes_total", {"result": "accepted"}) == 1
+    assert subscribed.control.metrics.registry.get_sample_value("proxyd_pushes_total", {"result": "accepted"}) == 1
 
 
 async def test_a_pushed_item_is_not_new_again_to_the_next_probe(subscribed: World) -> None:
@@ -236,7 +236,7 @@ async def test_a_pushed_item_is_not_new_again_to_the_next_probe(subscribed: Worl
 async def test_a_push_that_is_not_signed_rightly_is_ignored(subscribed: World, secret: str) -> None:
     assert await subscribed.hub.push("forged", _gmt(T0), secret=secret) == 202
     assert await subscribed.notified() == []
-    assert subscribed.control.registry.registry.get_sample_value("proxyd_pushes_total", {"result": "unsigned"}) == 1
+    assert subscribed.control.metrics.registry.get_sample_value("proxyd_pushes_total", {"result": "unsigned"}) == 1
 
 
 async def test_a_hub_cannot_verify_what_was_not_asked_for(subscribed: World) -> None:
@@ -358,7 +358,7 @@ async def test_a_push_that_is_no_feed_is_counted_and_ignored(subscribed: World) 
         session.post(form["hub.callback"], data=body, headers={"X-Hub-Signature": signature}) as answer,
     ):
         assert answer.status == 202
-    assert subscribed.control.registry.registry.get_sample_value("proxyd_pushes_total", {"result": "unreadable"}) == 1
+    assert subscribed.control.metrics.registry.get_sample_value("proxyd_pushes_total", {"result": "unreadable"}) == 1
 
 
 async def test_a_push_that_is_too_long_is_refused(subscribed: World) -> None:

@@ -87,7 +87,7 @@ class Served:
 
     @property
     def declaration(self) -> Declaration:
-        return self.running.control.declaration
+        return self.running.control.declarations.declaration
 
     def post(self, path: str, body: Text, media_type: str, **more: Any) -> tuple[ClientResponse, bytes]:
         async def asked() -> tuple[ClientResponse, bytes]:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from proxyd.api.rest.problems import BadRequestError, FaultsError
 from proxyd.api.wire import Fault, Wire
-from proxyd.ports import Scope
+from proxyd.queries import Scope
 
 Answer: TypeAlias = Wire | web.StreamResponse
 Read = TypeVar("Read", bound=Wire)

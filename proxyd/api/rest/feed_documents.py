@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 from proxyd.core.model.field_values import iso_time
 from proxyd.net import for_xml
+from proxyd.queries import StoredNotification
 
 _ATOM = "http://www.w3.org/2005/Atom"
 _TITLES = ("title", "headline", "name", "subject")
@@ -61,22 +62,22 @@ class Feed:
         return max((entry.updated for entry in self.entries), default=iso_time(0.0))
 
 
-def entry(row: Mapping[str, Any]) -> Entry:
+def entry(stored: StoredNotification) -> Entry:
     """Return a stored notification as an entry."""
-    data: dict[str, Any] = json.loads(row["body"])["data"]
+    data: dict[str, Any] = json.loads(stored.body)["data"]
     items: Sequence[Mapping[str, Any]] = data["items"]
     first = items[0] if items else {}
     link = _text_of(first, _LINKS)
     return Entry(
-        notification_id=row["notification_id"],
-        title=for_xml(_text_of(first, _TITLES) or row["rule"])[:_LONGEST_TITLE],
+        notification_id=stored.notification_id,
+        title=for_xml(_text_of(first, _TITLES) or stored.rule)[:_LONGEST_TITLE],
         link=next((each for each in (link, data.get("url")) if each and _is_web(each)), None),
-        published=iso_time(row["event_s"]),
-        updated=iso_time(row["created_s"]),
-        rule=for_xml(row["rule"]),
-        source=for_xml(row["source_id"]),
-        late=row["late"],
-        content=_content(row, items),
+        published=iso_time(stored.event_s),
+        updated=iso_time(stored.created_s),
+        rule=for_xml(stored.rule),
+        source=for_xml(stored.source_id),
+        late=stored.late,
+        content=_content(stored, items),
     )
 
 
@@ -137,10 +138,10 @@ def _json_item(each: Entry) -> dict[str, Any]:
     }
 
 
-def _content(row: Mapping[str, Any], items: Sequence[Mapping[str, Any]]) -> str:
+def _content(stored: StoredNotification, items: Sequence[Mapping[str, Any]]) -> str:
     """Return the rows as HTML."""
-    late = ", late" if row["late"] else ""
-    head = f"<p>{_escaped(row['rule'])} on {_escaped(row['source_id'])}{late} ({_escaped(row['notification_id'])})</p>"
+    late = ", late" if stored.late else ""
+    head = f"<p>{_escaped(stored.rule)} on {_escaped(stored.source_id)}{late} ({_escaped(stored.notification_id)})</p>"
     shown = "".join(_row(item) for item in items[:_MOST_ROWS])
     more = f"<p>and {len(items) - _MOST_ROWS} more</p>" if len(items) > _MOST_ROWS else ""
     return head + shown + more

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from proxyd.api.auth import BEARER
 from proxyd.api.rest.problems import BadRequestError, Handler, problem
-from proxyd.ports import Control, StoredAnswer
+from proxyd.queries import Queries, StoredAnswer
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
@@ -25,8 +25,9 @@ class Idempotency:
     with another request. Refusals are not kept: what they name may be mended, and the request tried again.
     """
 
-    def __init__(self, control: Control) -> None:
-        self._control = control
+    def __init__(self, queries: Queries) -> None:
+        self._access = queries.access
+        self._clock = queries.clock
         self._under_way: set[tuple[str, str]] = set()
 
     def keyed(self, handler: Handler) -> Handler:
@@ -55,7 +56,7 @@ class Idempotency:
 
     async def _once(self, request: web.Request, whose: tuple[str, str], handler: Handler) -> web.StreamResponse:
         asked = await _digest(request)
-        known = await self._control.find_answer(*whose)
+        known = await self._access.find_answer(*whose, now_s=self._clock.time_s())
         if known is not None and known.request != asked:
             return problem(422, "Another request", f"this {HEADER} was sent with another request; take a new one")
         if known is not None:
@@ -63,8 +64,8 @@ class Idempotency:
             return web.Response(status=known.status, body=known.body, headers=headers)
         answer = await handler(request)
         if isinstance(answer, web.Response) and isinstance(answer.body, bytes) and answer.status < 400:
-            told = StoredAnswer(*whose, asked, answer.status, answer.content_type, answer.body, self._control.time_s())
-            await self._control.keep_answer(told)
+            told = StoredAnswer(*whose, asked, answer.status, answer.content_type, answer.body, self._clock.time_s())
+            await self._access.keep_answer(told)
         return answer
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from proxyd.api.wire import NotificationTraced
@@ -10,55 +11,55 @@ from proxyd.api.wire import converters as payloads
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.outcome import OutcomeKind
+from proxyd.queries import DecidedInterval, DeliveryAttempt, NotificationTrace
 
 _MOST_SHOWN = 20
 
 
-def trace(row: dict[str, Any]) -> NotificationTraced:
+def trace(traced: NotificationTrace) -> NotificationTraced:
     """Return a notification with its interval on every page, the probe, the attempts, and a summary in words."""
-    found = payloads.notification_members(row)
+    found = payloads.notification_members(traced.notification)
     data = found["body"].get("data", {})
     found |= {
-        "intervals": [_interval(each) for each in row["intervals"]],
-        "probe": _probe(data, row),
+        "intervals": [_interval(each) for each in traced.intervals],
+        "probe": _probe(data, traced),
         "rows": data.get("items", []),
-        "attempts": [_attempt(each) for each in row["attempts"]],
+        "attempts": [_attempt(each) for each in traced.attempts],
     }
     return NotificationTraced(summary=[*_origin_lines(found, data), *_outcome_lines(found)], **found)
 
 
-def _interval(row: Mapping[str, Any]) -> dict[str, Any]:
+def _interval(decided: DecidedInterval) -> dict[str, Any]:
     return {
-        "source": row["source_id"],
-        "start": iso_time(row["start_s"]),
-        "end": payloads.time_or_none(row["deadline_s"]),
-        "probed": iso_time(row["probed_s"]) if row["seen"] else None,
-        "captured": row["captured"],
-        "exact": row["exact"],
-        "delay_s": row["delay_s"],
-        "utility": row["utility"],
+        "source": decided.source_id,
+        "start": iso_time(decided.start_s),
+        "end": payloads.time_or_none(decided.deadline_s),
+        "probed": iso_time(decided.probed_s) if decided.seen else None,
+        "captured": decided.captured,
+        "exact": decided.exact,
+        "delay_s": decided.delay_s,
+        "utility": decided.utility,
     }
 
 
-def _probe(data: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+def _probe(data: Mapping[str, Any], traced: NotificationTrace) -> dict[str, Any]:
     """Return the probe, or push, that found the event: a page that went may have been missing, else it changed."""
     event = data.get("event", {})
     is_gone = event.get("kind") == EventKind.DELETE.value
     return {
-        "source": row["source_id"],
+        "source": traced.notification.source_id,
         "url": data.get("url"),
         "finished": event.get("seen"),
         "outcome": None if is_gone else OutcomeKind.CHANGED.value,
         "found": [
-            {"kind": each["kind"], "item": each["item_id"], "event": iso_time(each["event_s"])}
-            for each in row["findings"]
+            {"kind": each.kind, "item": each.item_id, "event": iso_time(each.event_s)} for each in traced.findings
         ],
     }
 
 
-def _attempt(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an attempt; of times its own alone is in ISO 8601."""
-    return {"at": iso_time(row["attempted_s"])} | {name: row[name] for name in row if name != "attempted_s"}
+def _attempt(made: DeliveryAttempt) -> dict[str, Any]:
+    members = asdict(made)
+    return {"at": iso_time(members.pop("attempted_s"))} | members
 
 
 def _origin_lines(found: dict[str, Any], data: Mapping[str, Any]) -> Iterator[str]:

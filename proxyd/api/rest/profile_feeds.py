@@ -14,7 +14,7 @@ from proxyd.api.rest.feed_documents import Feed, atom, entry, json_feed
 from proxyd.api.rest.query_readers import wanted_rules
 from proxyd.api.wire import FeedOf
 from proxyd.errors import NotFoundError
-from proxyd.ports import Control, Wanted
+from proxyd.queries import Queries, Wanted
 
 _NEWEST = 100
 _HEADERS = {
@@ -50,8 +50,10 @@ class FeedState:
 class Feeds:
     """Handlers of the feeds."""
 
-    def __init__(self, control: Control) -> None:
-        self._control = control
+    def __init__(self, queries: Queries) -> None:
+        self._profiles = queries.profiles
+        self._clock = queries.clock
+        self._deliveries = queries.deliveries
         self._changes = FeedState()
 
     async def atom(self, request: web.Request) -> web.Response:
@@ -64,13 +66,13 @@ class Feeds:
 
     async def _answer(self, request: web.Request, write: Callable[[Feed], bytes], content_type: str) -> web.Response:
         profile, rule = request.match_info["name"], read_query(request, FeedOf).rule
-        rules = wanted_rules(self._control, profile, rule)
+        rules = wanted_rules(self._profiles, profile, rule)
         if rule is not None and not rules:
             raise NotFoundError(f"there is no rule {rule!r} in profile {profile!r}")
-        rows = await self._control.notifications(Wanted(rules), before=None, limit=_NEWEST)
+        rows = await self._deliveries.notifications(Wanted(rules), before=None, limit=_NEWEST)
         body = write(Feed(profile, rule, _address(request, rule), tuple(entry(row) for row in rows)))
         etag = hashlib.sha256(body).hexdigest()[:32]
-        changed_s = self._changes.changed_s((content_type, profile, rule or ""), etag, self._control.time_s())
+        changed_s = self._changes.changed_s((content_type, profile, rule or ""), etag, self._clock.time_s())
         unchanged = _has(request, etag, changed_s)
         answer = web.Response(status=304, headers=_HEADERS) if unchanged else web.Response(body=body, headers=_HEADERS)
         if not unchanged:

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 
 from aiohttp import ETag, web
 
+from proxyd.api.listings import Listings
 from proxyd.api.rest.endpoint import answered, read_body, read_query
 from proxyd.api.rest.problems import BadRequestError, problem
-from proxyd.api.rest.query_readers import InOrder, known_declaration, part_of
+from proxyd.api.rest.query_readers import known_declaration
 from proxyd.api.wire import (
     ChangesMade,
     CostShown,
@@ -31,10 +32,10 @@ from proxyd.api.wire import (
 from proxyd.api.wire import converters as payloads
 from proxyd.api.wire.json_profiles import compose, faults_of
 from proxyd.api.wire.json_statements import written
-from proxyd.core.language import listing_texts, no_such, opml, read_listing
+from proxyd.core.language import listing_texts, opml, read_listing
 from proxyd.errors import ProfileError
 from proxyd.net import for_xml
-from proxyd.ports import Control, DeclarationChanges, OnlyIf
+from proxyd.queries import DeclarationChanges, OnlyIf, Queries
 
 TEXTS = ("text/plain", "application/octet-stream")
 LISTINGS = (*TEXTS, "text/x-opml", "text/xml", "application/xml")
@@ -44,16 +45,13 @@ MOST_LISTED = 8 * 1024 * 1024  # bytes of a list of feeds
 class ProfileHandlers:
     """What the running declaration holds, and how it is changed."""
 
-    def __init__(self, control: Control) -> None:
-        self._control = control
-        self._source_names = InOrder()
+    def __init__(self, queries: Queries, listings: Listings) -> None:
+        self._profiles = queries.profiles
+        self._listings = listings
 
     async def list_profiles(self, request: web.Request) -> Page[ProfileListed]:
         """List the profiles, by name."""
-        declaration = self._control.declaration
-        names, next_cursor = part_of(sorted(declaration.profiles), read_query(request, ListWindow))
-        found = [payloads.profile(declaration.profiles[name], declaration, self._control) for name in names]
-        return Page[ProfileListed](items=[ProfileListed(**each) for each in found], next_cursor=next_cursor)
+        return self._listings.profiles(read_query(request, ListWindow))
 
     async def get_profile(self, request: web.Request) -> web.Response:
         """Show one profile, with its text.
@@ -61,15 +59,11 @@ class ProfileHandlers:
         The `ETag` is that of the text, whatever its rules achieve; send it as `If-Match` to replace or remove the
         profile only where nobody changed it.
         """
-        declaration = known_declaration(self._control)
         name = request.match_info["name"]
-        declared = declaration.profiles.get(name)
-        if declared is None:
-            raise no_such("profile", name, declaration.profiles)
-        text = self._control.text_of(name)
-        members = payloads.profile(declared, declaration, self._control)
-        shown = ProfileShown(text=text, declared=written(self._control.statements_of(name)), **members)
-        answer = answered(shown)
+        listed = self._listings.profile(name)
+        text = self._profiles.text_of(name)
+        declared = written(self._profiles.statements_of(name))
+        answer = answered(ProfileShown(text=text, declared=declared, **dict(listed)))
         answer.etag = etag_of(text)
         return answer
 
@@ -96,10 +90,10 @@ class ProfileHandlers:
         only_if = _only_if(request)
         if dry_run:
             return await self._try_out(text, only_if=only_if)
-        return _made(await self._control.declare(text, only_if=only_if))
+        return _made(await self._profiles.declare(text, only_if=only_if))
 
     async def _try_out(self, *texts: str, only_if: OnlyIf | None = None) -> web.Response:
-        changes, cost = await self._control.try_out(*texts, only_if=only_if)
+        changes, cost = await self._profiles.try_out(*texts, only_if=only_if)
         return answered(_made(changes, payloads.cost(cost)))
 
     async def import_feeds(self, request: web.Request) -> ChangesMade | web.Response:
@@ -110,15 +104,15 @@ class ProfileHandlers:
         asked = read_query(request, Listing)
         if request.content_type not in LISTINGS:
             return problem(415, "Unsupported media type", "send OPML as text/x-opml, or addresses as text/plain")
-        body, known = await request.read(), known_declaration(self._control).sources.values()
+        body, known = await request.read(), known_declaration(self._profiles).sources.values()
         declared = {each.source_id: each.url if each.domain == asked.name else None for each in known}
         texts = await asyncio.to_thread(_listing_texts, body, asked, declared)
-        return await self._try_out(*texts) if asked.dry_run else _made(await self._control.declare(*texts))
+        return await self._try_out(*texts) if asked.dry_run else _made(await self._profiles.declare(*texts))
 
     async def export_feeds(self, request: web.Request) -> web.Response:
         """Return every source as OPML."""
-        declared = known_declaration(self._control).sources
-        addresses = {for_xml(name): declared[name].url for name in self._source_names.of(declared)}
+        declared = known_declaration(self._profiles).sources
+        addresses = {for_xml(name): declared[name].url for name in self._listings.source_names()}
         text = await asyncio.to_thread(opml, addresses)
         return web.Response(text=text, content_type="text/x-opml")
 
@@ -127,58 +121,41 @@ class ProfileHandlers:
 
         With `If-Match` it is removed only where nobody changed it since its `ETag` was read.
         """
-        known_declaration(self._control)  # raises while the daemon starts
+        known_declaration(self._profiles)  # raises while the daemon starts
         only_if = _only_if(request)
         takes = None if only_if is None else only_if.takes
-        return _made(await self._control.drop_profile(request.match_info["name"], only_if=takes))
+        return _made(await self._profiles.drop_profile(request.match_info["name"], only_if=takes))
 
     async def list_rules(self, request: web.Request) -> Page[Rule]:
         """List the rules, by name, and what became of their execution intervals."""
-        declaration = self._control.declaration
-        names, next_cursor = part_of(sorted(declaration.rules), read_query(request, ListWindow))
-        rules = [payloads.rule(declaration.rules[name], self._control) for name in names]
-        return Page[Rule](items=rules, next_cursor=next_cursor)
+        return self._listings.rules(read_query(request, ListWindow))
 
     async def get_rule(self, request: web.Request) -> Rule:
         """Show one rule."""
-        name = request.match_info["name"]
-        rules = known_declaration(self._control).rules
-        declared = rules.get(name)
-        if declared is None:
-            raise no_such("rule", name, rules)
-        return payloads.rule(declared, self._control)
+        return self._listings.rule(request.match_info["name"])
 
     async def list_domains(self, request: web.Request) -> Page[DomainShown]:
         """List the domains, by name, with their page classes."""
-        domains = self._control.declaration.domains
-        names, next_cursor = part_of(sorted(domains), read_query(request, ListWindow))
-        return Page[DomainShown](items=[payloads.domain(domains[name]) for name in names], next_cursor=next_cursor)
+        return self._listings.domains(read_query(request, ListWindow))
 
     async def list_sources(self, request: web.Request) -> Page[SourceListed]:
         """List the sources, by name: state, rate, next probe and its reason."""
-        declaration = self._control.declaration
-        asked = read_query(request, SourcesWindow)
-        wanted = sorted(self._control.failing()) if asked.failing else self._source_names.of(declaration.sources)
-        names, next_cursor = part_of(wanted, asked)
-        found = [self._control.explain(name) for name in names]
-        items = [payloads.source(declaration, each) for each in found if each is not None]
-        return Page[SourceListed](items=items, next_cursor=next_cursor)
+        return self._listings.sources(read_query(request, SourcesWindow))
 
     async def explain(self, request: web.Request) -> Explained:
         """Say why and when a source is probed next."""
-        name = request.match_info["name"]
-        sources = known_declaration(self._control).sources  # raises while the daemon starts
-        found = self._control.explain(name)
-        if found is None:
-            raise no_such("source", name, sources)
-        return payloads.explanation(found)
+        return self._listings.explanation(request.match_info["name"])
 
     async def reload(self, request: web.Request) -> Reloaded | web.Response:
         """Check the files and swap them in."""
-        if errors := await self._control.reload():
-            said = f"{errors[0]}; nothing was changed (`proxyd check` and the log name every error)"
-            return problem(422, "The profiles have errors", said)
-        return Reloaded()
+        errors = await self._profiles.reload()
+        return refused_reload(errors) if errors else Reloaded()
+
+
+def refused_reload(errors: Sequence[str]) -> web.Response:
+    """Return the refusal of a reload whose files have errors."""
+    said = f"{errors[0]}; nothing was changed (`proxyd check` and the log name every error)"
+    return problem(422, "The profiles have errors", said)
 
 
 def _listing_texts(body: bytes, asked: Listing, declared: Mapping[str, str | None]) -> list[str]:

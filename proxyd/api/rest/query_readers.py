@@ -5,16 +5,23 @@ from __future__ import annotations
 import base64
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeVar
 
 from proxyd.api.rest.problems import BadRequestError
 from proxyd.api.wire import ListWindow, Which
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.profile import Declaration
 from proxyd.errors import BusyError, NotFoundError
-from proxyd.ports import Control, Wanted
+from proxyd.queries import Profiles, Wanted
 
-Row: TypeAlias = dict[str, Any]
+
+class _Positioned(Protocol):
+    @property
+    def position(self) -> int:
+        """Where it stands in a list."""
+
+
+Each = TypeVar("Each", bound=_Positioned)
 _LARGEST = 2**63 - 1
 _FOREIGN = "cursor is not one that this API gave out"
 
@@ -45,9 +52,9 @@ def before(cursor: str | None) -> int | None:
     return None if value is None else position(value, _FOREIGN)
 
 
-def page_of(rows: list[Row], limit: int) -> tuple[list[Row], str | None]:
+def page_of(rows: list[Each], limit: int) -> tuple[list[Each], str | None]:
     """Return the rows of a part of a list by position, and the cursor of the next; one more was asked for."""
-    return rows[:limit], cursor_of(str(rows[limit - 1]["position"])) if len(rows) > limit else None
+    return rows[:limit], cursor_of(str(rows[limit - 1].position)) if len(rows) > limit else None
 
 
 class InOrder:
@@ -81,32 +88,32 @@ def part_of(names: Sequence[str], window: ListWindow) -> tuple[Sequence[str], st
     return found, cursor_of(found[-1]) if first + window.limit < len(names) else None
 
 
-def wanted(which: Which, control: Control, *, since: str | None = None) -> Wanted:
+def wanted(which: Which, profiles: Profiles, *, since: str | None = None) -> Wanted:
     """Return which notifications a request is about."""
     since_s = None
     if since is not None:
         since_s = parse_iso(since)
         if since_s is None:
             raise BadRequestError("since is not a time such as 2026-01-31T12:00:00Z")
-    return Wanted(wanted_rules(control, which.profile, which.rule), which.source, since_s)
+    return Wanted(wanted_rules(profiles, which.profile, which.rule), which.source, since_s)
 
 
-def wanted_rules(control: Control, profile: str | None, rule: str | None) -> frozenset[str] | None:
+def wanted_rules(profiles: Profiles, profile: str | None, rule: str | None) -> frozenset[str] | None:
     """Return the rules of a profile as it is declared now, or the one rule, or ``None`` for all of them.
 
     A rule need not be declared any more: its notifications are still there.
     """
     if profile is None:
         return None if rule is None else frozenset([rule])
-    declaration = known_declaration(control)
+    declaration = known_declaration(profiles)
     if profile not in declaration.profiles:
         raise NotFoundError(f"there is no profile {profile!r}")
     its = frozenset(name for name, each in declaration.rules.items() if profile in each.profiles)
     return its if rule is None else its & {rule}
 
 
-def known_declaration(control: Control) -> Declaration:
+def known_declaration(profiles: Profiles) -> Declaration:
     """Return the declaration to look up names in; raises ``BusyError`` while the daemon starts and knows none."""
-    if not control.has_started:
+    if not profiles.has_started:
         raise BusyError("the daemon is starting")
-    return control.declaration
+    return profiles.declaration

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from proxyd import __version__
 from proxyd.api.auth import require
+from proxyd.api.listings import Listings
 from proxyd.api.quotas import Quota, Quotas, tell_left
 from proxyd.api.rest.callbacks import CALLBACK_PATH, Callbacks
 from proxyd.api.rest.delivery_handlers import DeliveryHandlers
@@ -64,34 +65,34 @@ from proxyd.api.wire import (
     TokenWanted,
     WebhookShown,
 )
-from proxyd.ports import Control
+from proxyd.queries import Queries
 
 _STREAMS = StreamSettings()
 
 
 def make_app(
-    control: Control, *, trusted: bool, stream_settings: StreamSettings = _STREAMS, quota: Quota | None = None
+    queries: Queries, *, trusted: bool, stream_settings: StreamSettings = _STREAMS, quota: Quota | None = None
 ) -> web.Application:
     """Return the application; where ``trusted`` (the Unix socket, guarded by its file mode) no token is asked for."""
     app = web.Application(middlewares=[problems], client_max_size=MOST_BYTES)
     app.on_response_prepare.append(tell_left)
     quotas = None if quota is None else Quotas(quota)
-    callbacks, streams = Callbacks(control), Streams(control, stream_settings)
+    callbacks, streams, listings = Callbacks(queries), Streams(queries, stream_settings), Listings(queries)
     app.on_shutdown.append(streams.end)
     app.router.add_get(CALLBACK_PATH, callbacks.verify, allow_head=False)
     app.router.add_post(CALLBACK_PATH, callbacks.push)
-    found = endpoints(control, streams)
-    idempotency = Idempotency(control)
+    found = endpoints(queries, listings, streams)
+    idempotency = Idempotency(queries)
     for endpoint in found:
         handler = idempotency.keyed(endpoint.respond) if endpoint.is_keyed else endpoint.respond
         handler = _sized(handler, endpoint.most_bytes)
         if endpoint.scope is not None and not trusted:
-            handler = require(endpoint, control, quotas, handler)
+            handler = require(endpoint, queries, quotas, handler)
         app.router.add_route(endpoint.method, pattern(endpoint.path), handler)
     described = document(found, __version__)
     written = json.dumps(described, indent=2).encode()
     if not trusted:
-        Dashboard(control, streams, described).mount(app)
+        Dashboard(queries, listings, streams, described).mount(app)
 
     async def openapi(request: web.Request) -> web.Response:
         return web.Response(body=written, content_type="application/json")
@@ -111,14 +112,10 @@ def _sized(handler: Handler, most_bytes: int) -> Handler:
     return sized
 
 
-def endpoints(control: Control, streams: Streams) -> Sequence[Endpoint]:
+def endpoints(queries: Queries, listings: Listings, streams: Streams) -> Sequence[Endpoint]:
     """Return all that the API answers, but for what hubs call."""
-    declared, planned, notified, feeds = (
-        ProfileHandlers(control),
-        PlanHandlers(control),
-        DeliveryHandlers(control),
-        Feeds(control),
-    )
+    declared, planned = ProfileHandlers(queries, listings), PlanHandlers(queries, listings)
+    notified, feeds = DeliveryHandlers(queries, listings), Feeds(queries)
     return (
         Endpoint("GET", "/healthz", None, planned.healthz, Health),
         Endpoint("GET", "/readyz", None, planned.readyz, Readiness, also=(503,)),

@@ -16,8 +16,9 @@ from proxyd.api.rest.endpoint import read_query
 from proxyd.api.rest.problems import later
 from proxyd.api.rest.query_readers import known_declaration, position, wanted
 from proxyd.api.wire import Followed, Which
+from proxyd.clock import wait_until
 from proxyd.errors import NotFoundError
-from proxyd.ports import Control, Wanted
+from proxyd.queries import Profiles, Queries, StoredNotification, Wanted
 
 _HEADERS = {
     "Content-Type": "text/event-stream; charset=utf-8",
@@ -63,8 +64,11 @@ class _Listener:
 class Streams:
     """The streams of one listener."""
 
-    def __init__(self, control: Control, settings: StreamSettings) -> None:
-        self._control = control
+    def __init__(self, queries: Queries, settings: StreamSettings) -> None:
+        self._profiles = queries.profiles
+        self._access = queries.access
+        self._clock = queries.clock
+        self._deliveries = queries.deliveries
         self._settings = settings
         self._open = 0
         self._ending = asyncio.Event()
@@ -78,8 +82,8 @@ class Streams:
         if self._open >= self._settings.most or self._ending.is_set():
             return later("too many streams are open")
         asked = read_query(request, Followed)
-        _check_rule(self._control, asked.rule)
-        which = _which(self._control, asked)
+        _check_rule(self._profiles, asked.rule)
+        which = _which(self._profiles, asked)
         self._open += 1
         try:
             return await self._follow(request, which, asked)
@@ -89,7 +93,7 @@ class Streams:
     async def _follow(self, request: web.Request, which: Callable[[], Wanted], asked: Followed) -> web.StreamResponse:
         last = _last_event(request.headers.get("Last-Event-ID") or asked.last_event_id)
         if last is None:
-            last = await self._control.newest_position()
+            last = await self._deliveries.newest_position()
         response = web.StreamResponse(headers=_HEADERS)
         await response.prepare(request)
         try:
@@ -106,7 +110,7 @@ class Streams:
     async def _send_all(self, to: _Listener, last: int) -> None:
         """Send until the daemon stops or the token expires; what is recorded while the store is read sets ``news``."""
         while not self._has_expired(to) and not await self._is_dropped(to):
-            is_ending, news = self._ending.is_set(), self._control.next_news()
+            is_ending, news = self._ending.is_set(), self._deliveries.next_news()
             last = await self._send_new(to, last)
             if is_ending:
                 return
@@ -118,16 +122,16 @@ class Streams:
 
         Once the token has expired nothing more is sent.
         """
-        newest = await self._control.newest_position()
+        newest = await self._deliveries.newest_position()
         if newest < last:  # never given out by this database, or all of it expired: it counts from the start again
             last = 0
         while last < newest and not await self._is_dropped(to):
-            rows = await self._control.notifications_between(to.which(), last, newest, limit=self._settings.batch)
+            rows = await self._deliveries.notifications_between(to.which(), last, newest, limit=self._settings.batch)
             for row in rows:
                 if self._has_expired(to):
                     return last
                 await self._write(to.response, event_of(row))
-            last = rows[-1]["position"] if len(rows) == self._settings.batch else newest
+            last = rows[-1].position if len(rows) == self._settings.batch else newest
         return last
 
     async def _write(self, response: web.StreamResponse, data: bytes) -> None:
@@ -136,16 +140,16 @@ class Streams:
 
     async def _is_dropped(self, to: _Listener) -> bool:
         """Whether the token that the stream was opened with is gone."""
-        return to.token_id is not None and await self._control.find_token(to.token_id) is None
+        return to.token_id is not None and await self._access.find_token(to.token_id) is None
 
     def _has_expired(self, listener: _Listener) -> bool:
-        return self._control.time_s() >= listener.until_s
+        return self._clock.time_s() >= listener.until_s
 
     async def _either(self, news: asyncio.Event, until_s: float) -> bool:
         """Wait for news or for an end; return whether there was one of them before the heartbeat."""
         waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(event.wait()) for event in (news, self._ending)]
         if until_s < inf:
-            waiting.append(asyncio.ensure_future(self._control.wait_until(until_s)))
+            waiting.append(asyncio.ensure_future(wait_until(self._clock, until_s)))
         try:
             done, _ = await asyncio.wait(
                 waiting, timeout=self._settings.heartbeat_s, return_when=asyncio.FIRST_COMPLETED
@@ -156,15 +160,15 @@ class Streams:
         return bool(done)
 
 
-def event_of(row: dict[str, Any]) -> bytes:
+def event_of(stored: StoredNotification) -> bytes:
     r"""Return a notification as an event.
 
-    >>> event_of({"position": 7, "body": b'{"a": 1}'})
+    >>> event_of(StoredNotification(7, "n", "r", "s", 0.0, 0.0, False, b'{"a": 1}'))
     b'id: 7\nevent: notification\ndata: {"a": 1}\n\n'
     """
-    lines = row["body"].splitlines() or [b""]
+    lines = stored.body.splitlines() or [b""]
     data = b"".join(b"data: " + line + b"\n" for line in lines)
-    return b"id: %d\nevent: notification\n%s\n" % (row["position"], data)
+    return b"id: %d\nevent: notification\n%s\n" % (stored.position, data)
 
 
 def _listener(request: web.Request, response: web.StreamResponse, which: Callable[[], Wanted]) -> _Listener:
@@ -178,19 +182,19 @@ def _last_event(text: str | None) -> int | None:
     return position(text, "Last-Event-ID is not one that this API gave out") if text else None
 
 
-def _which(control: Control, asked: Which) -> Callable[[], Wanted]:
+def _which(profiles: Profiles, asked: Which) -> Callable[[], Wanted]:
     """Return what says which notifications are wanted: a profile's rules may change while a stream is open."""
 
     def which() -> Wanted:
         try:
-            return wanted(asked, control)
+            return wanted(asked, profiles)
         except NotFoundError:  # the profile was dropped meanwhile
             return Wanted(frozenset())
 
-    wanted(asked, control)
+    wanted(asked, profiles)
     return which
 
 
-def _check_rule(control: Control, rule: str | None) -> None:
-    if rule is not None and rule not in known_declaration(control).rules:
+def _check_rule(profiles: Profiles, rule: str | None) -> None:
+    if rule is not None and rule not in known_declaration(profiles).rules:
         raise NotFoundError(f"there is no rule {rule!r}")

@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from proxyd.api.auth import token_of
+from proxyd.api.listings import Listings
 from proxyd.api.rest.endpoint import pattern
 from proxyd.api.rest.streams import Streams
 from proxyd.api.web.actions import Actions
@@ -21,21 +22,22 @@ from proxyd.api.web.reference import sections
 from proxyd.api.web.rendering import Renderer, static_files
 from proxyd.api.web.subjects import Subjects
 from proxyd.api.web.token_pages import TokenPages
-from proxyd.ports import Control
+from proxyd.queries import Queries
 
 _SIGN_IN_COOKIE = "proxyd_sign_in"
 
 
 class Dashboard:
-    """Server-rendered pages over the Control port; ``described`` is the API's OpenAPI document."""
+    """Server-rendered pages over the ports of a daemon; ``described`` is the API's OpenAPI document."""
 
-    def __init__(self, control: Control, streams: Streams, described: dict[str, Any]) -> None:
-        self._control = control
+    def __init__(self, queries: Queries, listings: Listings, streams: Streams, described: dict[str, Any]) -> None:
+        self._listings = listings
+        self._queries = queries
         self._streams = streams
         self._described = described
         self._files = static_files()
-        self._renderer = Renderer(control, self._files)
-        self._sessions = Sessions(control)
+        self._renderer = Renderer(queries, self._files)
+        self._sessions = Sessions(queries)
 
     def mount(self, app: web.Application) -> None:
         """Add every route to an application."""
@@ -46,9 +48,10 @@ class Dashboard:
 
     def routes(self) -> Sequence[WebRoute]:
         """Return every route with the scope it asks for."""
-        parts = self._control, self._renderer
-        pages, subjects, editor, tokens = Pages(*parts), Subjects(*parts), Editor(*parts), TokenPages(*parts)
-        actions = Actions(self._control)
+        parts = self._queries, self._listings, self._renderer
+        pages, subjects, editor = Pages(*parts), Subjects(*parts), Editor(*parts)
+        tokens = TokenPages(self._queries, self._renderer)
+        actions = Actions(self._queries)
         return (
             WebRoute("GET", "/static/{file}", None, self.static),
             WebRoute("GET", "/sign-in", None, self.sign_in_form),
@@ -105,7 +108,7 @@ class Dashboard:
         back, mark = _local(form.get("next", "/")), request.cookies.get(_SIGN_IN_COOKIE, "")
         if not mark or not hmac.compare_digest(mark.encode(), form.get("mark", "").encode()):
             return self._sign_in_page(request, back, status=403, error="The form was old; try again.")
-        token = await token_of(self._control, f"Bearer {form.get('token', '')}")
+        token = await token_of(self._queries, f"Bearer {form.get('token', '')}")
         if token is None:
             return self._sign_in_page(request, back, status=401, error="No valid token: wrong, expired or removed.")
         self._sessions.end_id(request.cookies.get(COOKIE, ""))

@@ -10,16 +10,17 @@ from typing import Any, Self
 from aiohttp import web
 from yarl import URL
 
+from proxyd.api.listings import Listings
+from proxyd.api.rest.endpoint import read_query
 from proxyd.api.rest.problems import EXPECTED, BadRequestError, answer_to
-from proxyd.api.rest.profile_handlers import ProfileHandlers, etag_of
-from proxyd.api.rest.query_readers import known_declaration
+from proxyd.api.rest.profile_handlers import etag_of
 from proxyd.api.web.gate import SIGNED, read_form
 from proxyd.api.web.page_texts import part
 from proxyd.api.web.rendering import Renderer
-from proxyd.api.wire import CostShown, Fault, Problem, ProfileListed
+from proxyd.api.wire import CostShown, Fault, ListWindow, Problem, ProfileListed
 from proxyd.api.wire import converters as payloads
-from proxyd.errors import ChangedError, NotFoundError
-from proxyd.ports import Control, DeclarationChanges, OnlyIf
+from proxyd.errors import ChangedError
+from proxyd.queries import DeclarationChanges, OnlyIf, Queries
 
 _API = "api"
 _NEW = """CREATE DOMAIN "Releases" AS
@@ -65,14 +66,14 @@ class Verdict:
 class Editor:
     """Handlers of profiles: shown, checked, saved and dropped."""
 
-    def __init__(self, control: Control, renderer: Renderer) -> None:
-        self._control = control
+    def __init__(self, queries: Queries, listings: Listings, renderer: Renderer) -> None:
+        self._profiles = queries.profiles
+        self._listings = listings
         self._render = renderer.page
-        self._declared = ProfileHandlers(control)
 
     async def profiles(self, request: web.Request) -> web.Response:
         """List the profiles."""
-        return self._render(request, "profiles.html", found=await self._declared.list_profiles(request))
+        return self._render(request, "profiles.html", found=self._listings.profiles(read_query(request, ListWindow)))
 
     async def profile(self, request: web.Request) -> web.Response:
         """Show one profile in the editor, or alone where a file declares it."""
@@ -95,7 +96,7 @@ class Editor:
     async def save(self, request: web.Request) -> web.StreamResponse:
         """Declare a text, where nobody changed the profile since it was opened."""
         form = await _form(request)
-        before = set(self._control.declaration.profiles)
+        before = set(self._profiles.declaration.profiles)
         try:
             verdict = await self._verdict(form["text"], saved=form)
         except ChangedError:
@@ -103,7 +104,7 @@ class Editor:
         if verdict.problem is not None:
             return self._again(request, form, status=verdict.problem.status, verdict=verdict)
         request[SIGNED].session.notes.append("Saved.")
-        now = set(self._control.declaration.profiles)
+        now = set(self._profiles.declaration.profiles)
         shown = {form["name"]} & now or now - before
         raise web.HTTPSeeOther(_place(shown.pop()) if len(shown) == 1 else URL("/profiles"))
 
@@ -114,20 +115,15 @@ class Editor:
         self._known(name)
         if not form["confirmed"]:
             raise BadRequestError("tick the box that confirms it")
-        await self._control.drop_profile(name, only_if=lambda text: _is_as_opened(text, form))
+        await self._profiles.drop_profile(name, only_if=lambda text: _is_as_opened(text, form))
         request[SIGNED].session.notes.append("Dropped.")
         raise web.HTTPSeeOther("/profiles")
 
     def _known(self, name: str) -> tuple[ProfileListed, str]:
-        declaration = known_declaration(self._control)
-        declared = declaration.profiles.get(name)
-        if declared is None:
-            raise NotFoundError(f"there is no profile {name!r}")
-        found = ProfileListed(**payloads.profile(declared, declaration, self._control))
-        return found, self._control.text_of(name)
+        return self._listings.profile(name), self._profiles.text_of(name)
 
     def _text_now(self, name: str) -> str:
-        return self._control.text_of(name) if name in self._control.declaration.profiles else ""
+        return self._profiles.text_of(name) if name in self._profiles.declaration.profiles else ""
 
     async def _verdict(self, text: str, *, saved: dict[str, str] | None = None) -> Verdict:
         """Return what a text would change and cost, or what it changed as it was ``saved``, or what is wrong with it.
@@ -138,8 +134,8 @@ class Editor:
             if not text.strip():
                 raise BadRequestError("the text is empty; write at least one statement")
             if saved is not None:
-                return Verdict(changes=await self._control.declare(text, only_if=_unchanged_since(saved)))
-            changes, cost = await self._control.try_out(text)
+                return Verdict(changes=await self._profiles.declare(text, only_if=_unchanged_since(saved)))
+            changes, cost = await self._profiles.try_out(text)
         except ChangedError:
             raise
         except EXPECTED as error:
@@ -153,7 +149,7 @@ class Editor:
     def _again(self, request: web.Request, form: dict[str, str], *, status: int = 200, **facts: Any) -> web.Response:
         """Return the editor with what was sent to it."""
         name = form["name"]
-        found = self._known(name)[0] if name in self._control.declaration.profiles else None
+        found = self._known(name)[0] if name in self._profiles.declaration.profiles else None
         kept = {each: form[each] for each in ("name", "text", "tag")}
         return self._editor(request, status=status, found=found, **kept, **facts)
 

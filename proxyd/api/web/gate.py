@@ -17,7 +17,7 @@ from yarl import URL
 from proxyd.api.auth import BEARER, SCOPES
 from proxyd.api.rest.problems import BadRequestError, Handler, problem, problems
 from proxyd.api.wire import Problem
-from proxyd.ports import Control, Scope, Token
+from proxyd.queries import Queries, Scope, Token
 
 SESSION_S = 8 * 3600.0
 _MOST = 1000
@@ -52,13 +52,14 @@ class Signed:
 class Sessions:
     """The sessions of one listener; they end with the process."""
 
-    def __init__(self, control: Control) -> None:
-        self._control = control
+    def __init__(self, queries: Queries) -> None:
+        self._access = queries.access
+        self._clock = queries.clock
         self._open: dict[str, Session] = {}
 
     def begin(self, token: Token) -> Session:
         """Return a new session of a token; where too many are open the oldest ends."""
-        now_s = self._control.time_s()
+        now_s = self._clock.time_s()
         for each in [each for each in self._open.values() if each.until_s <= now_s]:
             self.end(each)
         if len(self._open) >= _MOST:
@@ -84,8 +85,8 @@ class Sessions:
         session = self._open.get(session_id)
         if session is None:
             return None
-        token = await self._control.find_token(session.token_id)
-        if token is None or session.until_s <= self._control.time_s() or session_id not in self._open:
+        token = await self._access.find_token(session.token_id)
+        if token is None or session.until_s <= self._clock.time_s() or session_id not in self._open:
             self.end(session)
             return None
         return Signed(session, replace(token, expires_s=session.until_s))

@@ -7,10 +7,8 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from proxyd.api.rest.delivery_handlers import DeliveryHandlers
+from proxyd.api.listings import Listings
 from proxyd.api.rest.endpoint import read_query
-from proxyd.api.rest.plan_handlers import PlanHandlers
-from proxyd.api.rest.profile_handlers import ProfileHandlers
 from proxyd.api.web.charts.line_charts import (
     Chart,
     Frame,
@@ -25,11 +23,11 @@ from proxyd.api.web.charts.line_charts import (
 )
 from proxyd.api.web.page_texts import duration, number, percent
 from proxyd.api.web.rendering import Renderer
-from proxyd.api.wire import AdviceShown, Day, Found, NotificationListed, ReportShown
+from proxyd.api.wire import AdviceShown, Day, Days, Found, ListWindow, NotificationListed, ReportShown, SourcesWindow
 from proxyd.api.wire import converters as payloads
 from proxyd.core.model.field_values import parse_iso
-from proxyd.metrics import SHARES, Samples
-from proxyd.ports import Control
+from proxyd.metrics import SHARES
+from proxyd.queries import Queries
 
 _MOST_COMING = 200
 _MOST_DEAD = 20
@@ -38,27 +36,24 @@ _MOST_DEAD = 20
 class Pages:
     """Handlers of the pages that change nothing."""
 
-    def __init__(self, control: Control, renderer: Renderer) -> None:
-        self._control = control
+    def __init__(self, queries: Queries, listings: Listings, renderer: Renderer) -> None:
+        self._profiles = queries.profiles
+        self._plans = queries.plans
+        self._vitals = queries.vitals
+        self._listings = listings
         self._render = renderer.page
-        self._declared, self._planned, self._notified = (
-            ProfileHandlers(control),
-            PlanHandlers(control),
-            DeliveryHandlers(control),
-        )
 
     async def fleet(self, request: web.Request) -> web.Response:
         """Show how the whole fleet does, and how it did day by day."""
-        report = await self._planned.report(request)
-        samples = Samples.read((await self._control.metrics()).decode())
-        dead = await self._control.dead_letters(before=None, limit=_MOST_DEAD)
+        report = await self._listings.report(read_query(request, Days).days)
+        samples = await self._vitals.samples()
         return self._render(
             request,
             "fleet.html",
             report=report,
             charts=_report_charts(report),
-            fates=self._control.fates(self._control.declaration.rules),
-            failing=len(self._control.failing()),
+            fates=self._plans.capture_counts(self._profiles.declaration.rules),
+            failing=len(self._plans.failing()),
             values=samples.values,
             delays=[
                 ("Published to seen, items", samples.delays("proxyd_item_delay_seconds")),
@@ -66,27 +61,27 @@ class Pages:
             ],
             is_delivered_elsewhere=samples.is_delivered_elsewhere,
             shares=SHARES,
-            checks=await self._control.readiness(),
-            webhooks=(await self._notified.list_webhooks(request)).items,
-            dead=[payloads.dead_letter(row) for row in dead],
+            checks=await self._vitals.readiness(),
+            webhooks=(await self._listings.webhooks()).items,
+            dead=(await self._listings.dead_letters(ListWindow(limit=_MOST_DEAD))).items,
         )
 
     async def sources(self, request: web.Request) -> web.Response:
         """List the sources."""
-        found = await self._declared.list_sources(request)
+        found = self._listings.sources(read_query(request, SourcesWindow))
         weeks = {each.source: week_picture(each.week) for each in found.items}
         return self._render(request, "sources.html", found=found, weeks=weeks, day_names=payloads.DAYS)
 
     async def rules(self, request: web.Request) -> web.Response:
         """List the rules and what they achieved."""
-        return self._render(request, "rules.html", found=await self._declared.list_rules(request))
+        return self._render(request, "rules.html", found=self._listings.rules(read_query(request, ListWindow)))
 
     async def notifications(self, request: web.Request) -> web.Response:
         """List notifications, newest first."""
         _without_blanks(request)
         asked = read_query(request, Found)
-        news = await self._notified.found(asked)
-        declaration = self._control.declaration
+        news = await self._listings.notifications(asked)
+        declaration = self._profiles.declaration
         return self._render(
             request,
             "notifications.html",
@@ -99,17 +94,17 @@ class Pages:
 
     async def notification(self, request: web.Request) -> web.Response:
         """Show a notification, all that led to it and what became of it."""
-        found = await self._notified.get_notification(request)
+        found = await self._listings.notification(request.match_info["id"])
         return self._render(request, "notification.html", found=found, title=_title(found))
 
     async def plan(self, request: web.Request) -> web.Response:
         """Show the coming probes of all sources."""
-        planned = [payloads.planned_probe(each) for each in self._control.plan(limit=_MOST_COMING)]
+        planned = self._listings.coming(_MOST_COMING).items
         return self._render(request, "plan.html", planned=planned, most=_MOST_COMING)
 
     async def budget(self, request: web.Request) -> web.Response:
         """Show what other budgets would buy."""
-        found = await self._planned.advice(request)
+        found = await self._listings.advice()
         return self._render(request, "budget.html", found=found, trade=_trade_chart(found), front=_front_chart(found))
 
 

@@ -16,7 +16,7 @@ from proxyd.api.web import page_texts as text
 from proxyd.api.web.gate import SIGNED
 from proxyd.api.wire import Fault, NotificationListed, Problem
 from proxyd.core.model.field_values import iso_time, parse_iso
-from proxyd.ports import Control
+from proxyd.queries import Queries
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -44,8 +44,8 @@ def static_files() -> dict[str, StaticFile]:
 class Renderer:
     """Renders templates with what every page needs."""
 
-    def __init__(self, control: Control, files: dict[str, StaticFile]) -> None:
-        self._control = control
+    def __init__(self, queries: Queries, files: dict[str, StaticFile]) -> None:
+        self._clock = queries.clock
         self._templates = Environment(
             loader=PackageLoader("proxyd.api.web"),
             autoescape=True,
@@ -84,7 +84,7 @@ class Renderer:
             query=request.query,
             next_query=lambda cursor: request.rel_url.update_query(cursor=cursor).raw_query_string,
             notes=signed.session.take_notes() if signed is not None and _is_shown_whole(request) else [],
-            year=iso_time(self._control.time_s())[:4],
+            year=iso_time(self._clock.time_s())[:4],
         )
         return web.Response(
             body=page.encode("utf-8", "replace"), status=status, content_type="text/html", charset="utf-8"
@@ -99,7 +99,7 @@ class Renderer:
         time_s = None if time is None else parse_iso(time)
         if time_s is None:
             return ""
-        ahead_s = time_s - self._control.time_s()
+        ahead_s = time_s - self._clock.time_s()
         if abs(ahead_s) < 1.0:
             return "now"
         span = text.duration(abs(ahead_s), digits=2)

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 from aiohttp import web
 from pydantic import Field
 
-from proxyd.api.rest.delivery_handlers import DeliveryHandlers
+from proxyd.api.listings import Listings
 from proxyd.api.rest.endpoint import read_query
-from proxyd.api.rest.profile_handlers import ProfileHandlers
 from proxyd.api.rest.query_readers import known_declaration
 from proxyd.api.web.charts.line_charts import heat_map
 from proxyd.api.web.charts.timelines import histogram, lanes, probe_kind, time_line
@@ -19,7 +18,7 @@ from proxyd.api.wire import Found, IntervalOfRule, ItemSeen, ProbeMade, TestResu
 from proxyd.api.wire import converters as payloads
 from proxyd.core.language import no_such
 from proxyd.core.model.profile import shown_endpoint
-from proxyd.ports import Control
+from proxyd.queries import Queries
 
 _DAY_S = 86400.0
 _LOGGED, _MOST_LISTED = 30, 100
@@ -42,19 +41,22 @@ class _FarBack(Wire):
 class Subjects:
     """Handlers of the pages of one source and of one rule."""
 
-    def __init__(self, control: Control, renderer: Renderer) -> None:
-        self._control = control
+    def __init__(self, queries: Queries, listings: Listings, renderer: Renderer) -> None:
+        self._profiles = queries.profiles
+        self._plans = queries.plans
+        self._deliveries = queries.deliveries
+        self._clock = queries.clock
+        self._listings = listings
         self._render = renderer.page
-        self._declared, self._notified = ProfileHandlers(control), DeliveryHandlers(control)
 
     async def source(self, request: web.Request) -> web.Response:
         """Show one source, what came of it, and its coming week."""
         name, days = request.match_info["name"], read_query(request, _Back).days
-        found = self._control.explain(name)
+        found = self._plans.explain(name)
         if found is None:
-            raise no_such("source", name, known_declaration(self._control).sources)
-        declared = known_declaration(self._control).sources[name]  # now: what is awaited may take it away
-        planned = await self._control.plan_of(name, limit=_MOST_PLANNED)
+            raise no_such("source", name, known_declaration(self._profiles).sources)
+        declared = known_declaration(self._profiles).sources[name]  # now: what is awaited may take it away
+        planned = await self._plans.plan_of(name, limit=_MOST_PLANNED)
         return self._render(
             request,
             "source.html",
@@ -69,20 +71,18 @@ class Subjects:
 
     async def _past(self, name: str, days: int) -> dict[str, Any]:
         """Return the items and probes of the last days, as a picture and as lists."""
-        end_s = self._control.time_s()
+        end_s = self._clock.time_s()
         begin_s = end_s - days * _DAY_S
-        rows = await self._control.made_probes(name, before=None, limit=_MOST_PROBES)
-        items = await self._control.seen_items(name, days=float(days), limit=_MOST_ITEMS)
+        rows = await self._plans.made_probes(name, before=None, limit=_MOST_PROBES)
+        items = await self._plans.seen_items(name, days=float(days), limit=_MOST_ITEMS)
         made: list[ProbeMade] = [payloads.probe_made(row) for row in rows[:_MOST_LISTED]]
-        seen: list[ItemSeen] = [payloads.item_seen(*each) for each in items[:_MOST_LISTED]]
-        probes = [
-            (row["started_s"], probe_kind(row["outcome"], row["items"])) for row in rows if row["started_s"] >= begin_s
-        ]
+        seen: list[ItemSeen] = [payloads.item_seen(each) for each in items[:_MOST_LISTED]]
+        probes = [(row.started_s, probe_kind(row.outcome, row.items)) for row in rows if row.started_s >= begin_s]
         return {
             "days": days,
-            "line": time_line(begin_s, end_s, items, probes),
+            "line": time_line(begin_s, end_s, [(each.came_s, each.seen_s) for each in items], probes),
             "is_cut": len(items) == _MOST_ITEMS or len(probes) == _MOST_PROBES,
-            "delays": histogram(seen_s - came_s for came_s, seen_s in items),
+            "delays": histogram(each.seen_s - each.came_s for each in items),
             "items_seen": len(items),
             "items": seen,
             "made": made,
@@ -96,15 +96,15 @@ class Subjects:
 
     async def test(self, request: web.Request) -> web.Response:
         """Send a test message wherever the rule delivers, and show what each receiver said."""
-        results = await self._control.test_deliveries(request.match_info["name"])
+        results = await self._deliveries.test_deliveries(request.match_info["name"])
         tested = [TestResult(endpoint=each.endpoint, error=each.error) for each in results]
         return await self._rule(request, _FarBack().days, tested)
 
     async def _rule(self, request: web.Request, days: int, tested: list[TestResult] | None = None) -> web.Response:
-        found = await self._declared.get_rule(request)
-        declared = known_declaration(self._control).rules[found.name]  # now: what is awaited may take it away
-        news = await self._notified.found(Found(rule=found.name, limit=20))
-        rows = await self._control.intervals(found.name, days=float(days), limit=_MOST_INTERVALS)
+        found = self._listings.rule(request.match_info["name"])
+        declared = known_declaration(self._profiles).rules[found.name]  # now: what is awaited may take it away
+        news = await self._listings.notifications(Found(rule=found.name, limit=20))
+        rows = await self._plans.intervals(found.name, days=float(days), limit=_MOST_INTERVALS)
         return self._render(
             request,
             "rule.html",
@@ -119,7 +119,7 @@ class Subjects:
 
     def _fates(self, intervals: list[IntervalOfRule], days: int) -> dict[str, Any]:
         """Return the intervals of the last days, as a picture and as a list."""
-        end_s = self._control.time_s()
+        end_s = self._clock.time_s()
         known = [each.delay_s for each in intervals if each.delay_s is not None and each.exact]
         return {
             "lanes": lanes(end_s - days * _DAY_S, end_s, intervals) if intervals else None,

@@ -13,7 +13,7 @@ from proxyd.api.web.gate import SIGNED, read_form
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.errors import ConflictError
-from proxyd.ports import Control, Scope
+from proxyd.queries import Queries, Scope
 
 _DAY_S = 86400.0
 _FIELDS = {"name": "", "scope": "read", "days": ""}
@@ -22,8 +22,9 @@ _FIELDS = {"name": "", "scope": "read", "days": ""}
 class TokenPages:
     """Handlers of tokens: listed, made and dropped, by those who hold one of scope admin."""
 
-    def __init__(self, control: Control, renderer: Renderer) -> None:
-        self._control = control
+    def __init__(self, queries: Queries, renderer: Renderer) -> None:
+        self._access = queries.access
+        self._clock = queries.clock
         self._render = renderer.page
 
     async def tokens(self, request: web.Request) -> web.Response:
@@ -43,7 +44,7 @@ class TokenPages:
 
     async def drop(self, request: web.Request) -> web.StreamResponse:
         """Let a token open nothing any more; the session of its own token ends with it."""
-        await self._control.drop_token(request.match_info["name"])
+        await self._access.drop_token(request.match_info["name"])
         request[SIGNED].session.notes.append("Dropped: it opens nothing any more.")
         raise web.HTTPSeeOther("/tokens")
 
@@ -51,14 +52,14 @@ class TokenPages:
         token, shown = new_token(
             form["name"],
             cast("Scope", form["scope"]),  # new_token refuses others
-            now_s=self._control.time_s(),
+            now_s=self._clock.time_s(),
             expires_in_s=seconds_of(form["days"]),
         )
-        await self._control.add_token(token)
+        await self._access.add_token(token)
         return shown
 
     async def _page(self, request: web.Request, *, status: int = 200, **facts: Any) -> web.Response:
-        known = [payloads.token(each) for each in await self._control.tokens()]
+        known = [payloads.token(each) for each in await self._access.tokens()]
         empty: dict[str, Any] = {"made": None, "made_name": "", "error": None, "form": _FIELDS}
         own = request[SIGNED].token.token_id
         return self._render(

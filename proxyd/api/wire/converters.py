@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from math import inf
 from typing import Any
 
@@ -42,7 +41,17 @@ from proxyd.core.rules.estimates import Misfit
 from proxyd.core.rules.explanation import Explanation
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.trial import PlanCost
-from proxyd.ports import Control, Report, Token
+from proxyd.queries import (
+    DeadDelivery,
+    DecidedInterval,
+    DeliveryStatus,
+    MadeProbe,
+    Report,
+    SeenItem,
+    StoredNotification,
+    Token,
+    WebhookStatus,
+)
 
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _EVEN = 1.05
@@ -66,33 +75,38 @@ def planned_probe(planned: PlannedProbe) -> ComingProbe:
     )
 
 
-def probe_made(row: Mapping[str, Any]) -> ProbeMade:
+def probe_made(made: MadeProbe) -> ProbeMade:
     """Return a probe that was made."""
-    told = {name: row[name] for name in ("position", "reason", "rule", "outcome", "status", "detail", "items")}
-    delay_s = None if row["delay_s"] is None else round(row["delay_s"], 3)
-    duration_s = round(row["finished_s"] - row["started_s"], 3)
-    return ProbeMade(**told, started=iso_time(row["started_s"]), duration_s=duration_s, delay_s=delay_s)
+    return ProbeMade(
+        position=made.position,
+        reason=made.reason,
+        rule=made.rule,
+        outcome=made.outcome,
+        status=made.status,
+        detail=made.detail,
+        items=made.items,
+        started=iso_time(made.started_s),
+        duration_s=round(made.finished_s - made.started_s, 3),
+        delay_s=None if made.delay_s is None else round(made.delay_s, 3),
+    )
 
 
-def item_seen(came_s: float, seen_s: float) -> ItemSeen:
+def item_seen(item: SeenItem) -> ItemSeen:
     """Return when an item came and was seen."""
-    return ItemSeen(came=iso_time(came_s), seen=iso_time(seen_s), delay_s=round(seen_s - came_s, 3))
+    return ItemSeen(came=iso_time(item.came_s), seen=iso_time(item.seen_s), delay_s=round(item.seen_s - item.came_s, 3))
 
 
-def interval(row: Mapping[str, Any]) -> IntervalOfRule:
+def interval(decided: DecidedInterval) -> IntervalOfRule:
     """Return an execution interval and its fate."""
-    fate = "captured" if row["captured"] else "late" if row["seen"] else "missed"
-    return IntervalOfRule.model_validate(
-        {
-            "source": row["source_id"],
-            "start": iso_time(row["start_s"]),
-            "end": time_or_none(row["deadline_s"]),
-            "fate": fate,
-            "probed": iso_time(row["probed_s"]) if row["seen"] else None,
-            "exact": row["exact"],
-            "delay_s": round(row["delay_s"], 3) if row["seen"] else None,
-            "utility": round(row["utility"], 6),
-        }
+    return IntervalOfRule(
+        source=decided.source_id,
+        start=iso_time(decided.start_s),
+        end=time_or_none(decided.deadline_s),
+        fate="captured" if decided.captured else "late" if decided.seen else "missed",
+        probed=iso_time(decided.probed_s) if decided.seen else None,
+        exact=decided.exact,
+        delay_s=round(decided.delay_s, 3) if decided.seen else None,
+        utility=round(decided.utility, 6),
     )
 
 
@@ -315,40 +329,39 @@ def _origin_lines(found: Explanation) -> list[str]:
     return lines
 
 
-def profile(declared: Profile, declaration: Declaration, control: Control) -> dict[str, Any]:
+def profile(declared: Profile, origin: str, rules: list[Rule], counts: CaptureCounts) -> dict[str, Any]:
     """Return the members of a profile: who declared it, its rules, and what they achieved."""
-    rules = [r for r in declaration.rules.values() if declared.name in r.profiles]
     return {
         "name": declared.name,
-        "origin": control.origin(declared.file),
+        "origin": origin,
         "domains": list(declared.domains),
         "users": list(declared.users),
-        "rules": [rule(each, control) for each in rules],
-        **_fates(control.fates([r.name for r in rules])),
+        "rules": rules,
+        **_achieved(counts),
     }
 
 
-def rule(declared: NotificationRule, control: Control) -> Rule:
+def rule(declared: NotificationRule, origin: str, counts: CaptureCounts) -> Rule:
     """Return a rule and what it achieved."""
     return Rule(
         name=declared.name,
         profiles=list(declared.profiles),
-        origin=control.origin(declared.file),
+        origin=origin,
         sources=list(declared.source_ids),
         policy=declared.policy.name.value,
         fingerprint=declared.fingerprint,
         deliveries=len(declared.deliveries),
-        **_fates(control.fates([declared.name])),
+        **_achieved(counts),
     )
 
 
-def _fates(fates: CaptureCounts) -> dict[str, Any]:
+def _achieved(counts: CaptureCounts) -> dict[str, Any]:
     """Return what became of execution intervals; shares are 0 to 1, ``None`` where there was no interval."""
     return {
-        "captured": fates.captured,
-        "missed": fates.missed,
-        "completeness": _share(fates.completeness),
-        "utility": _share(fates.utility),
+        "captured": counts.captured,
+        "missed": counts.missed,
+        "completeness": _share(counts.completeness),
+        "utility": _share(counts.utility),
     }
 
 
@@ -366,52 +379,60 @@ def _page_class(declared: PageClass) -> PageClassShown:
     return PageClassShown(name=declared.name, is_feed=declared.is_feed, fields=fields, key=list(declared.key))
 
 
-def notification(row: Mapping[str, Any]) -> NotificationListed:
+def notification(stored: StoredNotification) -> NotificationListed:
     """Return a notification with its deliveries."""
-    return NotificationListed(**notification_members(row))
+    return NotificationListed(**notification_members(stored))
 
 
-def notification_members(row: Mapping[str, Any]) -> dict[str, Any]:
+def notification_members(stored: StoredNotification) -> dict[str, Any]:
     """Return the members of a notification."""
     return {
-        "id": row["notification_id"],
-        "position": row["position"],
-        "rule": row["rule"],
-        "source": row["source_id"],
-        "event": iso_time(row["event_s"]),
-        "created": iso_time(row["created_s"]),
-        "late": row["late"],
-        "body": json.loads(row["body"]),
-        "deliveries": [_delivery(each) for each in row["deliveries"]],
+        "id": stored.notification_id,
+        "position": stored.position,
+        "rule": stored.rule,
+        "source": stored.source_id,
+        "event": iso_time(stored.event_s),
+        "created": iso_time(stored.created_s),
+        "late": stored.late,
+        "body": json.loads(stored.body),
+        "deliveries": [_delivery(each) for each in stored.deliveries],
     }
 
 
-def webhook(row: dict[str, Any]) -> WebhookShown:
+def webhook(known: WebhookStatus) -> WebhookShown:
     """Return a webhook and whether it has shown that it is there."""
-    return WebhookShown(**row | {"since": iso_time(row.pop("since_s"))})
-
-
-def dead_letter(row: Mapping[str, Any]) -> DeadLetter:
-    """Return a delivery that was given up."""
-    return DeadLetter(
-        position=row["position"],
-        notification=row["notification_id"],
-        rule=row["rule"],
-        endpoint=row["endpoint"],
-        attempts=row["attempts"],
-        done=time_or_none(row["done_s"]),
-        last_error=row["last_error"],
+    return WebhookShown(
+        endpoint=known.endpoint,
+        form=known.form,
+        secret_name=known.secret_name,
+        state=known.state,
+        since=iso_time(known.since_s),
+        detail=known.detail,
+        refused=list(known.refused),
     )
 
 
-def _delivery(row: Mapping[str, Any]) -> DeliveryState:
+def dead_letter(dead: DeadDelivery) -> DeadLetter:
+    """Return a delivery that was given up."""
+    return DeadLetter(
+        position=dead.position,
+        notification=dead.notification_id,
+        rule=dead.rule,
+        endpoint=dead.endpoint,
+        attempts=dead.attempts,
+        done=time_or_none(dead.done_s),
+        last_error=dead.last_error,
+    )
+
+
+def _delivery(known: DeliveryStatus) -> DeliveryState:
     return DeliveryState(
-        endpoint=row["endpoint"],
-        state=row["state"],
-        attempts=row["attempts"],
-        next=iso_time(row["next_s"]) if row["state"] in {"pending", "gathering"} else None,
-        done=time_or_none(row["done_s"]),
-        last_error=row["last_error"],
+        endpoint=known.endpoint,
+        state=known.state,
+        attempts=known.attempts,
+        next=iso_time(known.next_s) if known.state in {"pending", "gathering"} else None,
+        done=time_or_none(known.done_s),
+        last_error=known.last_error,
     )
 
 

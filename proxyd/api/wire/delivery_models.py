@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from proxyd.api.wire.base_models import Count, Seconds, Text, Time, Wire
-from proxyd.ports import Scope
+from proxyd.queries import Scope
 
 
 class DeliveryState(Wire):

@@ -140,11 +140,11 @@ async def _staged(settings: Settings, workload: DemoWorkload, key: bytes) -> Asy
             receiver = Receiver(secret)
             async with origin.serving() as [address], receiver.serving() as webhook:
                 _write_files(settings, secret, _profile(address, webhook, start_s, stop_s))
-                daemon, control = app.build(settings, parts)
+                built = app.build(settings, parts)
                 async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(daemon.run(), name="daemon")
-                    yield _Stage(workload, origin, receiver, control.decider, parts.clock, start_s, stop_s)
-                    daemon.stop()
+                    tasks.create_task(built.daemon.run(), name="daemon")
+                    yield _Stage(workload, origin, receiver, built.decider, parts.clock, start_s, stop_s)
+                    built.daemon.stop()
 
 
 async def _watch(stage: _Stage, progress: Callable[[str], None]) -> None:
@@ -160,7 +160,8 @@ async def _settle(stage: _Stage) -> None:
     """Wait until what was probed has arrived, or long enough; past END the daemon starts no more probes."""
     try:
         async with asyncio.timeout(_DRAIN_S):
-            while stage.decider.planner.in_flight:
+            planner = stage.decider.planner
+            while planner.in_flight:
                 await stage.clock.sleep(CHRONON_S)
             await stage.receiver.has(readable_items(stage.workload, stage.requests_s()))
     except TimeoutError:

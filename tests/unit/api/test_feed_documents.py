@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.api.rest.feed_documents import Entry, Feed, atom, entry, json_feed
+from proxyd.queries import StoredNotification
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=40)
@@ -19,8 +21,8 @@ ROWS = st.lists(st.dictionaries(TEXTS, VALUES, max_size=4), max_size=3)
 
 def made(items: list[dict[str, Any]], **row: Any) -> Entry:
     body = json.dumps({"data": {"items": items, "url": "https://example.org/s"}}).encode()
-    told = {"notification_id": "ntf_1", "rule": "r", "source_id": "s", "event_s": 0.0, "created_s": 1.0, "late": False}
-    return entry(told | {"body": body} | row)
+    told = StoredNotification(1, "ntf_1", "r", "s", 0.0, 1.0, late=False, body=body)
+    return entry(replace(told, **row))
 
 
 @given(ROWS, TEXTS, TEXTS)

@@ -1,0 +1,124 @@
+"""Answers about notifications and deliveries; sends test messages, and notifications again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+from proxyd.config import SecretStore
+from proxyd.core.language import no_such
+from proxyd.core.model.field_values import iso_time
+from proxyd.core.model.profile import Delivery, WebhookDelivery, shown_endpoint
+from proxyd.daemon.notifying import Notifying
+from proxyd.errors import DeliveryError, NotFoundError
+from proxyd.notify import known_secret
+from proxyd.ports import Channel, Clock, Message, WebhookState
+from proxyd.queries import (
+    DeadDelivery,
+    DeliveryTest,
+    NotificationTrace,
+    Profiles,
+    StoredNotification,
+    Wanted,
+    WebhookStatus,
+)
+from proxyd.signals import Signal
+from proxyd.store import SqlStore
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryQueries:
+    """Answers from the store; ``news`` is notified whenever notifications were recorded."""
+
+    profiles: Profiles
+    store: SqlStore
+    notifying: Notifying
+    channel: Channel
+    secrets: SecretStore
+    clock: Clock
+    news: Signal
+
+    async def notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> list[StoredNotification]:
+        """Return notifications, newest first."""
+        return await self.store.find_notifications(wanted, before=before, limit=limit)
+
+    async def notifications_between(
+        self, wanted: Wanted, after: int, until: int, *, limit: int
+    ) -> list[StoredNotification]:
+        """Return notifications, oldest first."""
+        return await self.store.find_between(wanted, after, until, limit=limit)
+
+    async def newest_position(self) -> int:
+        """Return the position of the newest notification."""
+        return await self.store.newest_position()
+
+    def next_news(self) -> asyncio.Event:
+        """Return what will be set when notifications were recorded."""
+        return self.news.next
+
+    async def trace(self, notification_id: str) -> NotificationTrace:
+        """Return all that led to a notification, and what became of it."""
+        found = await self.store.trace(notification_id)
+        if found is None:
+            raise NotFoundError(f"there is no notification {notification_id!r}")
+        return found
+
+    async def test_deliveries(self, rule: str) -> list[DeliveryTest]:
+        """Send a test message to every webhook, mail address and channel of a rule."""
+        declared = self.profiles.declaration.rules.get(rule)
+        if declared is None:
+            raise no_such("rule", rule, self.profiles.declaration.rules)
+        return [await self._test(delivery, rule) for delivery in declared.deliveries]
+
+    async def _test(self, delivery: Delivery, rule: str) -> DeliveryTest:
+        """Send a test message; an endpoint that accepts it gets notifications again, whatever it answered before."""
+        shown = shown_endpoint(delivery.kind, delivery.endpoint)
+        try:
+            said = await self.channel.deliver(self._test_message(delivery, rule))
+        except DeliveryError as error:
+            return DeliveryTest(shown, error.message)
+        await self.store.enable(rule, delivery.endpoint)
+        if isinstance(delivery, WebhookDelivery):
+            await self.store.webhooks.answered(delivery, WebhookState.CONFIRMED, self.clock.time_s(), said)
+            self.notifying.wake_pings()
+        self.notifying.wake()
+        return DeliveryTest(shown, None)
+
+    def _test_message(self, delivery: Delivery, rule: str) -> Message:
+        now_s = self.clock.time_s()
+        body = json.dumps({"type": "proxyd.test", "timestamp": iso_time(now_s), "data": {"rule": rule}}).encode()
+        message = Message(f"test_{now_s:.3f}", rule, delivery.endpoint, body, self.clock.wall_s(), delivery.kind)
+        if not isinstance(delivery, WebhookDelivery):
+            return message
+        secret = known_secret(self.secrets.resolve, delivery.secret)
+        return replace(message, form=delivery.form.value, secret=secret)
+
+    async def webhooks(self) -> list[WebhookStatus]:
+        """Return every webhook, whether it answered its ping, and which rules it wants nothing of any more."""
+        refused: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for disabled in await self.store.disabled_endpoints():
+            refused[disabled.endpoint, disabled.declared].append(disabled.rule)
+        return [
+            WebhookStatus(
+                endpoint=each.endpoint,
+                form=each.form,
+                secret_name=each.secret_name,
+                state=each.state,
+                since_s=each.since_s,
+                detail=each.detail,
+                refused=tuple(refused[each.endpoint, each.declared]),
+            )
+            for each in await self.store.webhooks.all()
+        ]
+
+    async def dead_letters(self, *, before: int | None, limit: int) -> list[DeadDelivery]:
+        """Return the deliveries that were given up, newest first."""
+        return await self.store.dead_letters(before=before, limit=limit)
+
+    async def replay(self, notification_id: str | None) -> int:
+        """Send a notification again, or every one that was given up."""
+        count = await self.store.replay(notification_id, self.clock.time_s())
+        self.notifying.wake()
+        return count

@@ -1,0 +1,93 @@
+"""Answers about the plan: which probes come, why, and what became of intervals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from itertools import islice
+
+from proxyd.core.language import no_such
+from proxyd.core.model.profile import Declaration
+from proxyd.core.planning.queue.probe_slots import PlannedProbe
+from proxyd.core.rules.advice import Advice, advise
+from proxyd.core.rules.capture_counts import CaptureCounts
+from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.explanation import Explanation
+from proxyd.errors import BusyError
+from proxyd.ports import Clock
+from proxyd.queries import DecidedInterval, MadeProbe, Profiles, Report, SeenItem
+from proxyd.store import SqlStore
+
+_DAY_S = 86400.0
+
+
+class PlanQueries:
+    """Answers from the decider's plan and from what is stored of probes."""
+
+    def __init__(self, decider: Decider, profiles: Profiles, store: SqlStore, clock: Clock) -> None:
+        self._explainer = decider.explainer
+        self._planner = decider.planner
+        self._known = decider.known
+        self._profiles = profiles
+        self._store = store
+        self._clock = clock
+
+    def plan(self, *, limit: int) -> list[PlannedProbe]:
+        """Return the coming probes."""
+        return self._explainer.plan(self._next_chronon(), limit=limit)
+
+    async def plan_of(self, source_id: str, *, limit: int) -> list[PlannedProbe]:
+        """Return the coming probes of one source: found in a thread, from a copy of its page."""
+        preview = self._explainer.preview_of(source_id, self._next_chronon())
+        return await asyncio.to_thread(lambda: list(islice(preview, limit)))
+
+    async def advise(self) -> Advice:
+        """Return what other budgets would buy: found in a thread, from a copy of what rules want in time."""
+        ahead, week = self._explainer.ahead(self._next_chronon()), self._planner.week
+        return await asyncio.to_thread(lambda: advise(self._planner.settings, week, ahead.forecast()))
+
+    async def report(self, *, days: int) -> Report:
+        """Return what was found and predicted day by day, and which sources' models are off."""
+        since_s = self._clock.time_s() - (days - 1) * _DAY_S
+        return Report(tuple(await self._store.accounts(since_s)), tuple(self._explainer.misfits()))
+
+    def explain(self, source_id: str) -> Explanation | None:
+        """Return why and when a source is probed next."""
+        return self._explainer.explain(source_id, self._next_chronon())
+
+    def failing(self) -> list[str]:
+        """Return the declared sources whose last probe failed."""
+        return self._explainer.failing()
+
+    async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[MadeProbe]:
+        """Return the probes of a source in the last days, newest first."""
+        sources = self._declaration().sources
+        if source_id not in sources:
+            raise no_such("source", source_id, sources)
+        return await self._store.made_probes(source_id, before=before, limit=limit)
+
+    async def seen_items(self, source_id: str, *, days: float, limit: int) -> list[SeenItem]:
+        """Return when items of a source came and when each was seen, newest first."""
+        sources = self._declaration().sources
+        if source_id not in sources:
+            raise no_such("source", source_id, sources)
+        return await self._store.seen_items(source_id, self._clock.time_s() - days * _DAY_S, limit=limit)
+
+    async def intervals(self, rule: str, *, days: float, limit: int) -> list[DecidedInterval]:
+        """Return the execution intervals of a rule that were decided in the last days, newest first."""
+        rules = self._declaration().rules
+        if rule not in rules:
+            raise no_such("rule", rule, rules)
+        return await self._store.intervals(rule, self._clock.time_s() - days * _DAY_S, limit=limit)
+
+    def capture_counts(self, rules: Iterable[str]) -> CaptureCounts:
+        """Return what became of the execution intervals of some rules."""
+        return self._known.capture_counts(rules)
+
+    def _declaration(self) -> Declaration:
+        if not self._profiles.has_started:
+            raise BusyError("the daemon is starting")
+        return self._profiles.declaration
+
+    def _next_chronon(self) -> int:
+        return self._known.grid.chronon_at(self._clock.time_s()) + 1

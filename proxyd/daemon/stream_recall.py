@@ -1,0 +1,55 @@
+"""Gives the decider back what its streams have seen, from the stored events."""
+
+from __future__ import annotations
+
+from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.stages.streams import Backlog
+from proxyd.core.rules.state import MAX_PENDING, StoredEvent, StreamState
+from proxyd.signals import Signal
+from proxyd.store import SqlStore
+
+
+class StreamRecall:
+    """Reads stored events for streams; ``news`` is notified whenever replayed events made notifications."""
+
+    def __init__(self, decider: Decider, store: SqlStore) -> None:
+        self._decider = decider
+        self._captures = decider.captures
+        self._store = store
+        self.news = Signal()
+
+    async def pending(self, now_s: float) -> None:
+        """Give streams back their events since they last fired, and their windows."""
+        for program, stream in self._decider.to_recall():
+            self._decider.recall(stream, await self._events_of(program, stream, now_s), now_s)
+
+    async def rows_of_queries(self) -> None:
+        """Tell joint intervals what the pages of queries showed last, and forget those that nobody waits for."""
+        for page in self._captures.unseen():
+            self._captures.see(page, await self._store.present_items(page))
+        await self._store.forget_joint_intervals(self._captures.take_orphans())
+
+    async def _events_of(self, program: RuleProgram, stream: StreamState, now_s: float) -> dict[str, list[StoredEvent]]:
+        """Return the stored events that a stream must be told of again, by source."""
+        kind, windows_s = program.rule.trigger.kind, now_s - program.trigger.longest_s
+        if not stream.source_id:
+            since_s = min(stream.fired_s, windows_s)
+            return {page: await self._store.load_events(page, since_s, kind=kind) for page in program.event_sources}
+        page = stream.source_id
+        events = await self._store.load_events_after(page, stream.fired_seq, kind=kind, limit=MAX_PENDING)
+        if program.trigger.longest_s > 0:
+            known = {event.seq for event in events}
+            recent = await self._store.load_events(page, windows_s, kind=kind)
+            events = sorted([*events, *(e for e in recent if e.seq not in known)], key=lambda event: event.seq)
+        return {page: events}
+
+    async def replay(self, entry: Backlog, now_s: float) -> None:
+        """Run what a source showed before through a new stream; what comes in meanwhile is not its business."""
+        source_id = entry.source.source_id
+        kind = entry.program.rule.trigger.kind
+        events = await self._store.load_events(source_id, entry.program.start_s, kind=kind)
+        results = self._decider.backlog(entry, [each for each in events if each.seq < entry.before_seq], now_s)
+        await self._store.record_results(results)
+        if results.notifications:
+            self.news.notify()

@@ -1,0 +1,71 @@
+"""How the daemon itself does: its metrics, and whether it is ready for traffic."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from proxyd.core.rules.explanation import Explainer
+from proxyd.core.rules.knowledge import Knowledge
+from proxyd.daemon.probe_loop import ProbeLoop
+from proxyd.errors import StoreError
+from proxyd.metrics import Metrics, Samples
+from proxyd.ports import Clock, Transport
+from proxyd.store import SqlStore
+
+_FRESH_CHRONONS = 10
+_PING_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonVitals:
+    """Answers from the metrics, the store and the probe loop."""
+
+    known: Knowledge
+    explainer: Explainer
+    store: SqlStore
+    probes: ProbeLoop
+    transport: Transport
+    registry: Metrics
+    clock: Clock
+
+    async def metrics(self) -> bytes:
+        """Return the metrics in Prometheus' text format, with fresh gauges."""
+        await self._refresh()
+        return self.registry.render()
+
+    async def samples(self) -> Samples:
+        """Return the figures of the metrics, with fresh gauges."""
+        await self._refresh()
+        return self.registry.samples()
+
+    async def _refresh(self) -> None:
+        metrics = self.registry
+        depth, oldest_s, held, dead = await self.store.outbox_depth()
+        metrics.outbox_depth.set(depth)
+        metrics.outbox_held.set(held)
+        metrics.outbox_age.set(0.0 if oldest_s is None else max(0.0, self.clock.time_s() - oldest_s))
+        metrics.outbox_dead.set(dead)
+        metrics.endpoints_disabled.set(len(await self.store.disabled_endpoints()))
+        counts = self.known.capture_counts(self.known.compiled.declaration.rules)
+        metrics.completeness.set(1.0 if counts.completeness is None else counts.completeness)
+        metrics.utility.set(1.0 if counts.utility is None else counts.utility)
+        metrics.models_off.set(len(self.explainer.misfits()))
+
+    async def readiness(self) -> dict[str, bool]:
+        """Return whether the writer commits and the plan is fresh; migrations ran before anything listened."""
+        try:
+            async with asyncio.timeout(_PING_S):
+                await self.store.ping()
+            writes = True
+        except (StoreError, TimeoutError):
+            writes = False
+        age_s = self.clock.time_s() - self.probes.last_chosen_s
+        fresh_s = _FRESH_CHRONONS * self.known.grid.length_s
+        return {
+            "migrations": True,
+            "writer": writes,
+            "plan": 0 <= age_s <= fresh_s,
+            "transport": self.transport.is_up,
+            "serving": not self.probes.is_draining,
+        }
