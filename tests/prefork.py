@@ -28,6 +28,7 @@ from typing import IO, Any
 
 ROOT = Path(__file__).parents[1]
 EXEC_ALL = os.environ.get("EXEC_ALL") == "1"
+READ_AT_IMPORT = {"SSL_CERT_FILE", "SSL_CERT_DIR"}  # which a process that has imported everything has not seen
 _LONGEST = 1 << 20  # bytes of a request
 _FILES = 2  # stdout, stderr
 _PRELOADED = ("app", "cli", "client", "cluster")
@@ -56,6 +57,11 @@ class Forked:
         with connection:
             self.returncode = int(await asyncio.get_running_loop().sock_recv(connection, 64))
         return self.returncode
+
+
+def can_fork(env: Mapping[str, str]) -> bool:
+    """Return whether a process with this environment may be forked."""
+    return not EXEC_ALL and all(env.get(name) == os.environ.get(name) for name in READ_AT_IMPORT)
 
 
 async def fork(

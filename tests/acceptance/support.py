@@ -32,7 +32,7 @@ from aiohttp import web
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from proxyd.config import socket_address
-from tests.prefork import EXEC_ALL, Forked, fork
+from tests.prefork import Forked, can_fork, fork
 
 PATIENCE_S = 60.0
 SECRET = "whsec_" + base64.b64encode(b"the acceptance tests' own secret").decode()
@@ -415,13 +415,13 @@ class Daemon:
         """Start the process and return without waiting for it."""
         assert self._process is None
         with self._log.open("ab") as log:
-            if not EXEC_ALL and not self.prefix and before_exec is None:
-                environment = self._environment()
+            environment = self._environment()
+            if not self.prefix and before_exec is None and can_fork(environment):
                 self._process = await fork(self.program, env=environment, cwd=self.folder, stdout=log, stderr=log)
                 return
             self._process = await asyncio.create_subprocess_exec(
                 *(*self.prefix, sys.executable, *self.program),
-                env=self._environment(),
+                env=environment,
                 cwd=self.folder,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
@@ -494,7 +494,9 @@ class Daemon:
         command, environment = ("-m", "proxyd", *arguments), self._environment() | variables
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             process = (
-                await asyncio.create_subprocess_exec(
+                await fork(command, env=environment, cwd=self.folder, stdout=out, stderr=err)
+                if can_fork(environment)
+                else await asyncio.create_subprocess_exec(
                     *(sys.executable, *command),
                     env=environment,
                     cwd=self.folder,
@@ -502,8 +504,6 @@ class Daemon:
                     stdout=out,
                     stderr=err,
                 )
-                if EXEC_ALL
-                else await fork(command, env=environment, cwd=self.folder, stdout=out, stderr=err)
             )
             try:
                 code = await asyncio.wait_for(process.wait(), PATIENCE_S)
