@@ -5,17 +5,14 @@ Under REQUIRE_ALL=1 a skipped test fails the run, but for replays of traces that
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
-import shutil
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
-from proxyd.core.model.chronon import ChrononGrid
-from proxyd.store import open_store
+from tests.databases import migrate, migrated_file
 from tests.examples import register_profiles
 from tests.servers import PostgresServer, shared_postgres, stop_shared_postgres
 
@@ -81,35 +78,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         stop_shared_postgres(factory.getbasetemp())
 
 
-def migrate(database: str | Path) -> None:
-    """Bring a database to the newest schema."""
-
-    async def opened() -> None:
-        async with open_store(database, ChrononGrid(10.0)):
-            pass
-
-    asyncio.run(opened())
-
-
 @pytest.fixture(scope="session")
 def postgresql(tmp_path_factory: pytest.TempPathFactory) -> PostgresServer:
     """The run's server of PostgreSQL; every test makes databases of its own."""
     return shared_postgres(_run_folder(tmp_path_factory), migrate)
 
 
-@pytest.fixture(scope="session")
-def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of SQLite at the newest schema, to be copied."""
-    path = tmp_path_factory.mktemp("migrated") / "p.db"
-    migrate(path)
-    return path
-
-
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str | Path:
     """An empty database at the newest schema, of each kind."""
     if request.param == "sqlite":
-        shutil.copy(request.getfixturevalue("migrated_file"), tmp_path / "p.db")
-        return tmp_path / "p.db"
+        return migrated_file(tmp_path / "p.db")
     address: str = request.getfixturevalue("postgresql").create_migrated()
     return address
