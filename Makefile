@@ -1,11 +1,12 @@
-# Two commands matter: `make run` starts the daemon on profiles/, `make test` runs every check.
+# Two commands matter: `make run` starts the daemon on profiles/, `make test` runs every check in its short form;
+# `make test-all` runs the long forms too.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 DIST := dist
 
-.PHONY: setup run test lint types imports unit soak lock wheel sbom audit licences clean
+.PHONY: setup run test test-all lint types imports unit soak lock wheel sbom audit licences clean
 
 setup: $(STAMP)
 
@@ -31,11 +32,15 @@ types: setup
 imports: setup
 	$(BIN)/lint-imports
 
-# Figures that daemons reach against the clock need the machine to themselves; all other tests share its cores.
+# Everything but what is marked long: the same examples every time, on virtual time or on daemons that wait for nothing.
 unit: setup
-	$(BIN)/pytest --numprocesses auto --dist worksteal -m "not alone and not soak"
-	$(BIN)/pytest -m alone
-	$(BIN)/pytest -m soak
+	$(BIN)/pytest --numprocesses 2 --dist worksteal -m "not long"
+
+# Everything: many new examples, every process executed, and alone, one after the other, what is measured by the clock.
+test-all: lint types imports
+	EXEC_ALL=1 $(BIN)/pytest --numprocesses 2 --dist worksteal -m "not alone and not soak" --hypothesis-profile=long
+	EXEC_ALL=1 $(BIN)/pytest -m alone
+	EXEC_ALL=1 $(BIN)/pytest -m soak
 
 soak: setup
 	SOAK_S=1200 $(BIN)/pytest -m soak -s tests/soak

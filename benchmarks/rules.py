@@ -51,7 +51,7 @@ class Scale:
     deliveries: int = 6000
 
 
-QUICK = Scale(sources=20, seconds=4.0, deliveries=200)
+QUICK = Scale(sources=20, seconds=1.5, deliveries=200)
 
 
 # -- the world in a process of its own

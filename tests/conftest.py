@@ -1,20 +1,43 @@
-"""Under REQUIRE_ALL=1 a skipped test fails the run, but for replays of traces that are not there."""
+"""What all tests share: the examples of laws, the run's server of PostgreSQL, and what is said of skipped tests.
+
+Under REQUIRE_ALL=1 a skipped test fails the run, but for replays of traces that are not there.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+import re
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
-from tests.servers import PostgresServer, postgres_server
+from tests.databases import migrate, migrated_file
+from tests.examples import register_profiles
+from tests.servers import PostgresServer, shared_postgres, stop_shared_postgres
 
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"
+NO_TRACES = "no traces beside the project"
+_NOT_INSTALLED = re.compile(r"(\S+) is not installed")
+_NAMES = {
+    "chromium": "Chromium",
+    "nats-server": "NATS",
+    "postgresql": "PostgreSQL",
+    "promtool": "Prometheus",
+    "prometheus": "Prometheus",
+    "amtool": "Alertmanager",
+    "systemd-analyze": "systemd",
+    "openssl": "OpenSSL",
+}
 
-settings.register_profile("proxyd", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("proxyd")
+register_profiles()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let tests that want the machine for themselves, or minutes, be long."""
+    for item in items:
+        if item.get_closest_marker("alone") or item.get_closest_marker("soak"):
+            item.add_marker("long")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -22,24 +45,49 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    has_no_traces = "no traces beside the project" in str(report.longrepr)
-    if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail") and not has_no_traces:
+    if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail") and NO_TRACES not in str(report.longrepr):
         report.outcome = "failed"
         report.longrepr = f"skipped, but REQUIRE_ALL=1: {report.longrepr}"
     return report
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line what was skipped because a program is not installed."""
+    found = [match for each in terminalreporter.stats.get("skipped", []) if (match := _missing(each)) is not None]
+    if found:
+        names = ", ".join(sorted({_NAMES.get(name, name) for name in found}))
+        tests = "1 test" if len(found) == 1 else f"{len(found)} tests"
+        terminalreporter.write_line(f"{tests} skipped: {names} not installed; .ci/run installs them", yellow=True)
+
+
+def _missing(report: pytest.TestReport | pytest.CollectReport) -> str | None:
+    match = _NOT_INSTALLED.search(str(report.longrepr))
+    return match[1] if match else None
+
+
+def _run_folder(factory: pytest.TempPathFactory) -> Path:
+    """Return a folder that all workers of a run have in common."""
+    base = factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop what the run shares, once its workers have ended."""
+    factory: pytest.TempPathFactory | None = getattr(config, "_tmp_path_factory", None)
+    if "PYTEST_XDIST_WORKER" not in os.environ and factory is not None:
+        stop_shared_postgres(factory.getbasetemp())
+
+
 @pytest.fixture(scope="session")
-def postgresql() -> Iterator[PostgresServer]:
-    """A server of PostgreSQL; every test makes databases of its own."""
-    with postgres_server() as server:
-        yield server
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> PostgresServer:
+    """The run's server of PostgreSQL; every test makes databases of its own."""
+    return shared_postgres(_run_folder(tmp_path_factory), migrate)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str | Path:
-    """An empty database, of each kind."""
+    """An empty database at the newest schema, of each kind."""
     if request.param == "sqlite":
-        return tmp_path / "p.db"
-    address: str = request.getfixturevalue("postgresql").create()
+        return migrated_file(tmp_path / "p.db")
+    address: str = request.getfixturevalue("postgresql").create_migrated()
     return address

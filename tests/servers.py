@@ -1,7 +1,9 @@
-"""Private servers of the installed programs, on free ports, ended with the test that asked for them."""
+"""Private servers of the installed programs, on free ports: one of PostgreSQL for a run, others for a test."""
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import shutil
 import signal
@@ -9,14 +11,18 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-_WAIT_S = 20.0
+import pytest
+
+_WAIT_S = 60.0
 _numbers = count()
+_kept: list[PostgresServer] = []  # whose processes outlive the tests that began them
+_MIGRATED, _SHARED = "migrated", "postgresql.json"
 
 
 def free_port() -> int:
@@ -43,7 +49,7 @@ def postgres_program(name: str) -> str:
     found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
     path = str(found[-1]) if found else shutil.which(name)
     if path is None:
-        raise RuntimeError(f"{name} is not installed; Debian's package is postgresql")
+        pytest.skip("postgresql is not installed")
     return path
 
 
@@ -83,6 +89,7 @@ class PostgresServer:
             user=_unprivileged(),
             stderr=subprocess.DEVNULL,
             cwd="/",
+            start_new_session=True,
         )
         end_s = time.monotonic() + _WAIT_S
         ready = [postgres_program("pg_isready"), "-q", "-h", str(self.folder), "-p", str(self.port)]
@@ -104,8 +111,15 @@ class PostgresServer:
 
     def create(self) -> str:
         """Make a database and return its address."""
-        name = f"proxyd_{next(_numbers)}"
-        self.query(f"CREATE DATABASE {name}")
+        return self._create("template1")
+
+    def create_migrated(self) -> str:
+        """Make a database at the newest schema and return its address."""
+        return self._create(_MIGRATED)
+
+    def _create(self, template: str) -> str:
+        name = f"proxyd_{os.getpid()}_{next(_numbers)}"
+        self.query(f"CREATE DATABASE {name} TEMPLATE {template}")
         return self.url(name)
 
     def guard(self, password: str) -> None:
@@ -131,6 +145,43 @@ def postgres_server(listens: str = "127.0.0.1") -> Iterator[PostgresServer]:
             yield server
         finally:
             server.stop()
+
+
+def shared_postgres(folder: Path, migrate: Callable[[str], None]) -> PostgresServer:
+    """Return the run's server, started by who asks first; ``migrate`` makes what ``create_migrated`` copies."""
+    told = folder / _SHARED
+    with (folder / f"{_SHARED}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if told.exists():
+            found = json.loads(told.read_text())
+            return PostgresServer(Path(found["folder"]), found["port"])
+        own = Path(tempfile.mkdtemp(prefix="proxyd-pg-"))
+        own.chmod(0o755)
+        server = PostgresServer(own / "cluster", free_port())
+        server.make()
+        server.start()
+        assert server.process is not None
+        told.write_text(json.dumps({"folder": str(server.folder), "port": server.port, "pid": server.process.pid}))
+        server.query(f"CREATE DATABASE {_MIGRATED}")
+        migrate(server.url(_MIGRATED))
+        _kept.append(server)
+        return server
+
+
+def stop_shared_postgres(folder: Path) -> None:
+    """Stop the run's server, where there is one."""
+    told = folder / _SHARED
+    if not told.exists():
+        return
+    found = json.loads(told.read_text())
+    own = Path(found["folder"])
+    with suppress(ProcessLookupError):
+        os.kill(found["pid"], signal.SIGQUIT)
+    end_s = time.monotonic() + _WAIT_S
+    while (own / "data" / "postmaster.pid").exists() and time.monotonic() < end_s:
+        time.sleep(0.02)
+    shutil.rmtree(own.parent, ignore_errors=True)
+    told.unlink()
 
 
 @dataclass
@@ -171,6 +222,8 @@ class NatsServer:
 @contextmanager
 def nats_server(folder: Path, listens: str = "127.0.0.1", password: str = "") -> Iterator[NatsServer]:
     """Run a server of NATS."""
+    if shutil.which("nats-server") is None:
+        pytest.skip("nats-server is not installed")
     server = NatsServer(folder / "nats", free_port(), listens, password)
     server.start()
     try:

@@ -14,6 +14,7 @@ import signal
 import socket
 import sqlite3
 import sys
+import tempfile
 import time
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ from aiohttp import web
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from proxyd.config import socket_address
+from tests.prefork import Forked, can_fork, fork
 
 PATIENCE_S = 60.0
 SECRET = "whsec_" + base64.b64encode(b"the acceptance tests' own secret").decode()
@@ -353,7 +355,7 @@ class Daemon:
             **settings,
         }
         self.program: tuple[str, ...] = ("-m", "proxyd", "serve")
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: asyncio.subprocess.Process | Forked | None = None
         self._log = folder / "stderr.log"
         self._socket: str | None = None
         self._session: aiohttp.ClientSession | None = None
@@ -413,9 +415,13 @@ class Daemon:
         """Start the process and return without waiting for it."""
         assert self._process is None
         with self._log.open("ab") as log:
+            environment = self._environment()
+            if not self.prefix and before_exec is None and can_fork(environment):
+                self._process = await fork(self.program, env=environment, cwd=self.folder, stdout=log, stderr=log)
+                return
             self._process = await asyncio.create_subprocess_exec(
                 *(*self.prefix, sys.executable, *self.program),
-                env=self._environment(),
+                env=environment,
                 cwd=self.folder,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
@@ -485,22 +491,29 @@ class Daemon:
 
     async def cli(self, *arguments: str, **variables: str) -> Done:
         """Run a verb with the daemon's own settings."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "proxyd", *arguments),
-            env=self._environment() | variables,
-            cwd=self.folder,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        assert process.returncode is not None
-        return Done(process.returncode, out.decode(), err.decode())
+        command, environment = ("-m", "proxyd", *arguments), self._environment() | variables
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            process = (
+                await fork(command, env=environment, cwd=self.folder, stdout=out, stderr=err)
+                if can_fork(environment)
+                else await asyncio.create_subprocess_exec(
+                    *(sys.executable, *command),
+                    env=environment,
+                    cwd=self.folder,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                )
+            )
+            try:
+                code = await asyncio.wait_for(process.wait(), PATIENCE_S)
+            finally:
+                if process.returncode is None:
+                    process.kill()
+                    await process.wait()
+            out.seek(0)
+            err.seek(0)
+            return Done(code, out.read().decode(), err.read().decode())
 
     async def request(
         self, method: str, path: str, *, token: str | None = None, **request: Any

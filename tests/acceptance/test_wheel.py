@@ -68,6 +68,19 @@ def test_it_holds_all_that_runs_and_nothing_else(wheel: Path) -> None:
     assert not [name for name in names if "__pycache__" in name or name.endswith((".db", ".lock"))]
 
 
+def test_it_runs_where_it_was_unpacked(wheel: Path, tmp_path: Path) -> None:
+    """With what is installed here; the long form installs everything by the lock."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    own = {"PYTHONPATH": str(tmp_path / "site")}
+    asked = "import proxyd; print(proxyd.__file__)"
+    assert run(sys.executable, "-c", asked, cwd=tmp_path, **own) == f"{tmp_path / 'site/proxyd/__init__.py'}\n"
+    assert run(sys.executable, "-m", "proxyd", "version", cwd=tmp_path, **own) == f"proxyd {__version__}\n"
+    shown = json.loads(run(sys.executable, "-m", "proxyd", "demo", "--for", "3s", "--json", cwd=tmp_path, **own))
+    assert shown["proxyd"]["notifications"] == shown["proxyd"]["verified"] > 0
+
+
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_it_runs_in_an_environment_of_its_own_that_the_hashed_lock_fills(wheel: Path, tmp_path: Path) -> None:
     """As the image and docs/install.md do it."""

@@ -18,7 +18,7 @@ async def chromium() -> AsyncIterator[Browser]:
     """Yield the browser of the distribution."""
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
-        pytest.skip("no chromium: apt-get install chromium")
+        pytest.skip("chromium is not installed")
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser

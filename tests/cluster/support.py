@@ -11,6 +11,7 @@ from tests.acceptance.support import Daemon, Origin, Receiver, listening
 from tests.servers import NatsServer, PostgresServer, nats_server
 
 LEASE_S = 4.0
+is_measured = False  # how long recovery takes; the fixture ``measured`` sets it
 
 
 @dataclass

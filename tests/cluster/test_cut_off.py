@@ -15,7 +15,7 @@ from tests.cluster.support import LEASE_S, Cluster, cluster
 from tests.cluster.test_machines import SLOW_S, delivered, leader_of, recovers
 from tests.servers import PostgresServer, postgres_server
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.usefixtures("measured")
 
 
 @pytest.fixture

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.support import Daemon, eventually
+from tests.acceptance.support import PATIENCE_S, Daemon, eventually
+from tests.cluster import support
 from tests.cluster.hosts import Hosts, hosts
 from tests.cluster.support import LEASE_S, Cluster, cluster
 from tests.servers import PostgresServer, postgres_server
 
-pytestmark = pytest.mark.alone  # two leases are measured against the clock
+pytestmark = pytest.mark.usefixtures("measured")
 HOSTS = 12
 SLOW_S = 0.3
 
@@ -34,7 +35,7 @@ async def working(
         yield machines, origin
 
 
-async def delivered(machines: Cluster, origin: Hosts, *, within_s: float = 30.0) -> None:
+async def delivered(machines: Cluster, origin: Hosts, *, within_s: float = PATIENCE_S) -> None:
     """Publish an item on every host and wait until each was notified, once."""
     await known(machines, origin)
     wanted = len(machines.receiver.guids("each")) + HOSTS
@@ -62,7 +63,7 @@ def exactly_once(machines: Cluster, origin: Hosts) -> None:
 
 
 async def recovers(machines: Cluster, origin: Hosts, fault: Callable[[], Awaitable[None]]) -> None:
-    """Cause a fault while items come; everything must be delivered, and probes go on within two leases."""
+    """Cause a fault while items come; everything must be delivered, and probes go on, within two leases if measured."""
     wanted = len(machines.receiver.guids("each")) + 2 * HOSTS
     origin.publish()
     await fault()
@@ -74,7 +75,8 @@ async def recovers(machines: Cluster, origin: Hosts, fault: Callable[[], Awaitab
         "most hosts are asked again",
         state=lambda: [machine.log[-1500:] for machine in machines.machines],
     )
-    assert time.monotonic() - since_s < 2.0 * LEASE_S + 1.0  # and a second to begin with
+    passed_s = time.monotonic() - since_s
+    assert not support.is_measured or passed_s < 2.0 * LEASE_S + 1.0  # and a second to begin with
     await machines.receiver.received("each", wanted)
     await known(machines, origin)
     exactly_once(machines, origin)

@@ -29,6 +29,7 @@ from proxyd.ports import Clock, Message, Prober
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.queries import Scope
 from proxyd.store import SqlStore, open_store
+from tests.databases import migrated_file
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, PoissonOrigin, rule, source
 
@@ -116,7 +117,7 @@ async def running_api(
     (profiles / "a.profile").write_text(DOMAIN + source("s") + source("a/b c") + rule("r", clauses=webhook))
     settings = load(environ={}, profiles=profiles)
     clock = FakeClock(T0)
-    async with open_store(folder / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+    async with open_store(migrated_file(folder / "p.db"), ChrononGrid(10.0)) as store, store.writer.running():
         parts = offline_parts(settings, store, clock, PoissonOrigin({}, clock.time_s))
         control = build(settings, parts)
         await control.declarations.start()

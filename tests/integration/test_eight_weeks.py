@@ -118,7 +118,12 @@ def result(times_s: Times, policies: Sequence[str], faults: Mapping[str, Sequenc
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("mix", "sources", "to_peers"),
-    [pytest.param(cyclic, 700, 0.6, id="weekly cycles"), pytest.param(steady, 300, 1.0, id="no cycle")],
+    [
+        pytest.param(cyclic, 140, 0.6, id="weekly cycles"),
+        pytest.param(steady, 60, 1.0, id="no cycle"),
+        pytest.param(cyclic, 700, 0.6, id="weekly cycles of many", marks=pytest.mark.long),
+        pytest.param(steady, 300, 1.0, id="no cycle of many", marks=pytest.mark.long),
+    ],
 )
 def test_the_daemon_keeps_up_with_the_simulator_and_is_ahead_of_other_programs(
     mix: Callable[[int, np.random.Generator], dict[str, np.ndarray]], sources: int, to_peers: float

@@ -68,7 +68,8 @@ from proxyd.core.model.profile import (
 # ---- words
 
 KEYWORD_NAMES = ["select", "FROM", "count", "Not", "null", "set", "END", "key", "url", "name", "text", "distinct"]
-texts = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8) | st.sampled_from(
+characters = st.characters(codec="utf-8", exclude_characters="\x00")  # which no text of the language may hold
+texts = st.text(characters, max_size=8) | st.sampled_from(
     ["it's", 'say "x"', "--", "/*", "a;b", "%_", "\n", "''", '""']
 )
 names = st.sampled_from(["RSS", "channel", "item", "title", "a b", 'q"q', "ä", *KEYWORD_NAMES]) | st.text(
@@ -113,7 +114,7 @@ def _grow(operands: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expressi
     return st.one_of(
         st.builds(Unary, st.sampled_from(["NOT", "-"]), operands),
         st.builds(Binary, binary, operands, operands),
-        st.builds(Like, operands, operands, st.none() | st.characters(codec="utf-8"), st.booleans()),
+        st.builds(Like, operands, operands, st.none() | characters, st.booleans()),
         st.builds(InList, operands, tuples_of(operands, least=1), st.booleans()),
         st.builds(Between, operands, operands, operands, st.booleans()),
         st.builds(IsNull, operands, st.booleans()),

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
@@ -21,6 +21,7 @@ from proxyd.core.planning.capture.pareto import epsilon_cover, pareto
 from proxyd.core.planning.capture.spans import CaptureSchedule
 from proxyd.errors import InvalidScheduleError
 from proxyd.lab.algorithms.overlapping_capture import greedy_capture, lp_bound, most_weight
+from tests.examples import examples
 
 CHRONONS = 6
 capacities = st.lists(st.sampled_from([1, 0, 2]), min_size=CHRONONS, max_size=CHRONONS).map(
@@ -243,7 +244,7 @@ def true_optimum(intervals: list[ExecutionInterval], capacity: Capacity, weights
 
 
 @given(overlapping, capacities, st.data())
-@settings(max_examples=60)
+@examples(60)
 def test_the_bound_is_above_the_optimum_and_the_greedy_below(
     intervals: list[ExecutionInterval], capacity: Capacity, data: st.DataObject
 ) -> None:

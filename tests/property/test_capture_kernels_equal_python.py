@@ -18,7 +18,13 @@ from proxyd.core.planning.numba_kernels import HAS_NUMBA
 from proxyd.lab.algorithms.overlapping_capture import greedy_capture, most_weight
 from proxyd.lab.algorithms.sup import least_delay_sup, sup
 
-MODULES = ("kernels", "overlapping", "sup")
+MODULES = (
+    "proxyd.core.planning.capture.capture_kernels",
+    "proxyd.core.planning.capture.earliest_deadline",
+    "proxyd.core.planning.capture.pareto",
+    "proxyd.lab.algorithms.overlapping_capture",
+    "proxyd.lab.algorithms.sup",
+)
 
 pytestmark = pytest.mark.skipif(not HAS_NUMBA, reason="numba is not installed: there is nothing to compare")
 
@@ -29,7 +35,7 @@ def without_compiler() -> Iterator[int]:
     replaced = 0
     with pytest.MonkeyPatch.context() as patch:
         for name in MODULES:
-            module = import_module(f"proxyd.core.planning.capture.{name}")
+            module = import_module(name)
             for attribute, value in list(vars(module).items()):
                 if hasattr(value, "py_func"):
                     patch.setattr(module, attribute, value.py_func)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
 from proxyd.errors import ProbeError
 from proxyd.probing import parse_document, parse_page
 from proxyd.probing.document_texts import LONGEST_FIELD, LONGEST_ID, MOST_ITEMS
+from tests.examples import examples
 from tests.golden.documents.case import URL, Case
 from tests.golden.documents.corpus import GROUPS
 
@@ -43,7 +44,7 @@ PIECES = [
     ]
 ]
 BOUND_S = 5.0
-_SETTINGS = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_SETTINGS = examples(400)
 
 
 @st.composite

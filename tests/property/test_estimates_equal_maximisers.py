@@ -7,7 +7,7 @@ from math import exp, expm1, inf, lgamma, log, pi
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
@@ -18,6 +18,7 @@ from proxyd.lab.estimators.change_indicators import irregular_rate
 from proxyd.lab.estimators.level_counts import CountIntensity, fit_counts
 from proxyd.lab.estimators.level_fit import log_at_least, mean_at_least
 from proxyd.lab.estimators.rate_prior import RatePrior
+from tests.examples import examples
 
 BINS = WeekBins([0.0, 1.0, 2.5, 4.0, 5.0], [0, 1, 2, 1], anchor_s=0.5)
 PRIOR = RatePrior(1.5, events=1.0)
@@ -92,7 +93,7 @@ def log_likelihood(levels: NDArray[np.float64], evidence: list[Evidence], overla
 
 
 @given(mixed())
-@settings(max_examples=40)
+@examples(40)
 def test_em_reaches_the_maximum_of_the_concave_problem(evidence: list[Evidence]) -> None:
     overlaps = [overlap_s(one.since_s, one.until_s) for one in evidence]
 
@@ -108,14 +109,14 @@ def test_em_reaches_the_maximum_of_the_concave_problem(evidence: list[Evidence])
 
 
 @given(mixed())
-@settings(max_examples=40)
+@examples(40)
 def test_the_likelihood_never_decreases(evidence: list[Evidence]) -> None:
     values = [fit_counts(evidence, BINS, prior=PRIOR, max_steps=steps).log_likelihood for steps in range(12)]
     assert all(later >= earlier - 1e-9 * abs(earlier) for earlier, later in pairwise(values))
 
 
 @given(mixed())
-@settings(max_examples=40)
+@examples(40)
 def test_counts_online_equal_the_batch_at_every_prefix(evidence: list[Evidence]) -> None:
     week = CountIntensity(BINS, prior=PRIOR, half_life_s=7.0)
     for length, one in enumerate(evidence, 1):

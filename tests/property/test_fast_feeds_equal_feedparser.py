@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -12,12 +12,13 @@ from proxyd.errors import ProbeError
 from proxyd.probing.feeds.fast_feeds import parse_clean_feed
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.feeds.feed_parser import parse_any_feed
+from tests.examples import examples
 from tests.golden.documents.case import URL, Case
 from tests.golden.documents.corpus import GROUPS
 from tests.property.test_documents_never_raise import mutated
 from tests.unit.probing.test_fast_feeds import SAMPLES
 
-_SETTINGS = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_SETTINGS = examples(400)
 _NAMESPACES = {
     "": ["", "http://purl.org/rss/1.0/", "http://backend.userland.com/rss2", "urn:x"],
     "atom": ["http://www.w3.org/2005/Atom", "http://www.w3.org/2005/atom", "http://purl.org/atom/ns#"],

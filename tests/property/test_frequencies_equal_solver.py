@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.planning.policies.detection_frequencies import paper_bound, tight_bound
@@ -20,6 +20,7 @@ from proxyd.lab.algorithms.robot_frequencies import (
     evenly_spaced,
     randomised,
 )
+from tests.examples import examples
 
 rates = st.lists(st.sampled_from([0.0, 0.01, 0.1, 0.5, 1.0, 3.0, 20.0]), min_size=1, max_size=8).filter(any)
 
@@ -90,7 +91,7 @@ def drawn_cost(f: np.ndarray, mu: np.ndarray, c: np.ndarray, access: AccessTime)
 
 @pytest.mark.parametrize("access", ACCESS)
 @given(pages, st.integers(0, 2**32 - 1))
-@settings(max_examples=25)
+@examples(25)
 def test_no_other_robot_frequencies_cost_less(access: AccessTime, found: list[tuple[float, float]], seed: int) -> None:
     """Both costs are convex, so a point that no direction improves is the optimum."""
     mu, c = (np.array(values) for values in zip(*found, strict=True))

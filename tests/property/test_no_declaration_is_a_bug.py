@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 import pytest
 from aiohttp import ClientResponse
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.api.wire import Fault, Problem
@@ -23,6 +23,7 @@ from proxyd.api.wire.json_statements import written
 from proxyd.core.language import format_statements, parse
 from proxyd.core.language.quoting import quote_name
 from proxyd.core.model.profile import Declaration
+from tests.examples import examples
 from tests.fleets import rule, source
 from tests.hostile import ALL, SHORT, hidden_in
 from tests.integration.api_world import Running, running_api
@@ -272,7 +273,7 @@ def leads_into(declared: Any, fault: Fault) -> bool:
     return isinstance(declared, dict) or fault.pointer == "" or int(last) < len(declared)
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(text=texts)
 def test_a_text_is_declared_or_refused_with_its_lines(api: Served, text: Text) -> None:
     check_answer(api, sent(text), "text/plain", is_on_a_line)
@@ -283,7 +284,7 @@ def test_a_hostile_text_is_refused_with_its_lines(api: Served, text: str) -> Non
     check_answer(api, sent(text), "text/plain", is_on_a_line)
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(declared=damaged_declarations())
 def test_a_declaration_in_json_is_declared_or_refused_with_its_members(api: Served, declared: Any) -> None:
     check_answer(api, json.dumps(declared).encode(), "application/json", lambda fault: leads_into(declared, fault))
@@ -307,7 +308,7 @@ def test_what_is_no_declaration_in_json_is_refused(api: Served, body: bytes) -> 
     assert body != b"[]" or [fault.pointer for fault in problem.errors or ()] == [""]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(text=st.text(max_size=80) | soups | damaged_texts(), name=st.sampled_from(["", *SHORT.values()]))
 def test_a_text_in_the_editor_is_judged_and_kept(api: Served, text: str, name: str) -> None:
     before = api.declaration

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.language import SourceText, check, format_parsed, format_statements, parse
 from proxyd.core.language.nodes import InsertNotification, Statement
 from proxyd.core.language.printer import format_expression
 from proxyd.core.model.expression import Expression
+from tests.examples import examples
 from tests.property.strategies import expressions, statements
 
 _SOUP = """
@@ -20,7 +21,7 @@ _WORDS = [*_SOUP.split(), "\n", "\x00", "\u017fet", "\ud800"]
 soups = st.lists(st.sampled_from(_WORDS), max_size=40).map(" ".join)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(statements, max_size=3))
 def test_parsing_what_was_printed_gives_the_same_statements(written: list[Statement]) -> None:
     text = format_statements(written)
@@ -30,7 +31,7 @@ def test_parsing_what_was_printed_gives_the_same_statements(written: list[Statem
     assert format_parsed(parsed) == text
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(expressions)
 def test_an_expression_keeps_its_meaning_when_printed(expression: Expression) -> None:
     quoted = f"ON INSERT TO x\nWHEN {format_expression(expression)}".replace('"', '""')
@@ -41,7 +42,7 @@ def test_an_expression_keeps_its_meaning_when_printed(expression: Expression) ->
     assert statement.trigger.condition == expression
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.text(max_size=80) | soups)
 def test_any_text_gives_statements_and_errors_and_never_raises(text: str) -> None:
     checked = check([SourceText("a", text)])
@@ -50,7 +51,7 @@ def test_any_text_gives_statements_and_errors_and_never_raises(text: str) -> Non
         assert str(error).startswith("a:")
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(statements, min_size=1, max_size=2), st.data())
 def test_a_damaged_text_gives_errors_and_never_raises(written: list[Statement], data: st.DataObject) -> None:
     text = format_statements(written)
@@ -60,7 +61,7 @@ def test_a_damaged_text_gives_errors_and_never_raises(written: list[Statement], 
     check([SourceText("a", damaged)])
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(statements, max_size=2))
 def test_generated_statements_are_checked_without_raising(written: list[Statement]) -> None:
     checked = check([SourceText("a", format_statements(written))])

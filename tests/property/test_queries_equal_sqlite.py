@@ -5,13 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.item import Value
 from proxyd.core.rules.programs.expression_compiler import Row
 from proxyd.core.rules.programs.query_program import compile_query
+from tests.examples import examples
 
 CLASSES = """CREATE DOMAIN "D" AS
 CLASS::A EACH JSON '$[*]' KEY t (t:String FROM JSON '$.t', u:String FROM JSON '$.u', n:Integer FROM JSON '$.n',
@@ -91,7 +92,7 @@ def comparable(rows: Sequence[tuple[Value, ...]]) -> list[tuple[str, ...]]:
 
 
 @given(rows_a, st.lists(st.sampled_from(AGGREGATES), min_size=1, max_size=3, unique=True), st.sampled_from(CONDITIONS))
-@settings(max_examples=200)
+@examples(200)
 def test_aggregates_of_all_rows(rows: list[tuple[Value, ...]], aggregates: list[str], condition: str) -> None:
     columns = ", ".join(f"{aggregate} AS c{n}" for n, aggregate in enumerate(aggregates))
     query = f"SELECT {columns} FROM A WHERE {condition}"
@@ -104,7 +105,7 @@ def test_aggregates_of_all_rows(rows: list[tuple[Value, ...]], aggregates: list[
     st.sampled_from(AGGREGATES),
     st.sampled_from(["", "HAVING COUNT(*) > 1", "HAVING SUM(n) > 0", "HAVING MAX(t) = 'b' OR COUNT(n) = 0"]),
 )
-@settings(max_examples=300)
+@examples(300)
 def test_groups_and_having(rows: list[tuple[Value, ...]], group: str, aggregate: str, having: str) -> None:
     query = f"SELECT {group} AS g, {aggregate} AS c FROM A GROUP BY {group} {having}"
     assert comparable(run(query, [as_rows(rows, "tunm")])) == comparable(expected(query, rows))
@@ -124,7 +125,7 @@ def test_groups_and_having(rows: list[tuple[Value, ...]], group: str, aggregate:
     ),
     st.integers(0, 9),
 )
-@settings(max_examples=300)
+@examples(300)
 def test_order_and_limit(rows: list[tuple[Value, ...]], terms: list[tuple[str, str, str]], limit: int) -> None:
     order = ", ".join(" ".join(term) for term in [*terms, *[(c, "ASC", "NULLS LAST") for c in "tunm"]])
     query = f"SELECT t AS a, u AS b, n AS c, m AS d FROM A ORDER BY {order} LIMIT {limit}"
@@ -150,7 +151,7 @@ JOINS = [
 
 
 @given(rows_a, rows_b, st.sampled_from(JOINS))
-@settings(max_examples=300)
+@examples(300)
 def test_joins(a: list[tuple[Value, ...]], b: list[tuple[Value, ...]], join: str) -> None:
     query = f"SELECT A.t AS x1, A.n AS x2, B.t AS y1, B.k AS y2 {join}"
     tables = [as_rows(a, "tunm"), as_rows(b, "tk")] + ([as_rows(a, "tunm")] if " x " in join else [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.language import CheckSettings, SourceText, check
@@ -18,6 +18,7 @@ from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.stages.stored import StoreQuery
+from tests.examples import examples
 from tests.fleets import Drive, RecordingMemory, changed
 
 T0 = 1_000_000_000.0
@@ -106,7 +107,7 @@ class World:
 
 
 @given(st.lists(operations, max_size=25))
-@settings(max_examples=300)
+@examples(300)
 async def test_what_is_known_of_a_page_is_what_is_there(steps: list[tuple[str, str, int]]) -> None:
     world = World()
     for step in steps:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.cluster import LocalTransport
@@ -30,6 +30,7 @@ from proxyd.core.rules.decider import Decider
 from proxyd.daemon import Planning, ProbeLoop
 from proxyd.lab.replay.rehearsal import Origins, rehearse
 from proxyd.metrics import Metrics
+from tests.examples import examples
 from tests.fakes import FakeClock, settle
 from tests.fleets import PoissonOrigin, RecordingMemory, decider, declaration, rule, source, unchanged
 
@@ -215,7 +216,7 @@ async def run_daemon(
 
 
 @given(fleet=fleets())
-@settings(max_examples=60)
+@examples(60)
 async def test_the_daemon_issues_exactly_the_probes_that_were_planned(fleet: Fleet) -> None:
     found, recorded, origin, metrics = await run_daemon(fleet)
     end_s = START_S + CHRONONS * CHRONON_S
@@ -241,7 +242,7 @@ class OriginsProber:
 
 
 @given(fleet=fleets())
-@settings(max_examples=60)
+@examples(60)
 async def test_the_daemon_makes_exactly_the_probes_of_the_rehearsal(fleet: Fleet) -> None:
     times_s = {name: np.array(times) for name, times in fleet.times_s().items()}
     every_s, now = fleet.plan_every_s or inf, int(START_S / CHRONON_S)
@@ -254,14 +255,14 @@ async def test_the_daemon_makes_exactly_the_probes_of_the_rehearsal(fleet: Fleet
 
 
 @given(fleet=fleets(), stalls=st.lists(st.integers(0, CHRONONS - 1), max_size=6))
-@settings(max_examples=60)
+@examples(60)
 async def test_a_stalled_daemon_makes_nothing_up_and_breaks_no_budget(fleet: Fleet, stalls: list[int]) -> None:
     found, _, origin, _ = await run_daemon(fleet, stalls)
     assert_within_budgets(fleet, found, origin.started)
 
 
 @given(fleet=fleets(), kinds=st.lists(st.sampled_from([None, *OutcomeKind]), min_size=3, max_size=9))
-@settings(max_examples=60)
+@examples(60)
 async def test_no_failure_and_no_retry_breaks_a_budget(fleet: Fleet, kinds: list[OutcomeKind | None]) -> None:
     found, _, origin, _ = await run_daemon(fleet, fate=lambda at_s: kinds[int(at_s // 7) % len(kinds)])
     assert_within_budgets(fleet, found, origin.started)
@@ -273,7 +274,7 @@ async def test_no_failure_and_no_retry_breaks_a_budget(fleet: Fleet, kinds: list
     stalls=st.lists(st.integers(0, CHRONONS - 1), max_size=3),
     kinds=st.lists(st.sampled_from([None, *OutcomeKind]), min_size=1, max_size=9),
 )
-@settings(max_examples=60)
+@examples(60)
 async def test_where_doe_is_all_that_is_asked_its_number_is_never_exceeded(
     fleet: Fleet, policy: str, stalls: list[int], kinds: list[OutcomeKind | None]
 ) -> None:
@@ -284,7 +285,7 @@ async def test_where_doe_is_all_that_is_asked_its_number_is_never_exceeded(
 
 
 @given(fleet=fleets(), after=st.integers(1, CHRONONS - 1))
-@settings(max_examples=40)
+@examples(40)
 def test_a_restart_breaks_no_budget(fleet: Fleet, after: int) -> None:
     """What is remembered over a restart is each source's last start: no source and no host is asked too soon."""
     first, starts = fleet.decider(), []
@@ -308,7 +309,7 @@ def test_a_restart_breaks_no_budget(fleet: Fleet, after: int) -> None:
 
 
 @given(fleet=fleets())
-@settings(max_examples=30)
+@examples(30)
 async def test_an_outage_blames_no_source_and_ends_without_a_burst(fleet: Fleet) -> None:
     """Nobody answers for 200 s: once that is plain nobody's failures count, and what comes then keeps the budgets."""
     found, _, origin, _ = await run_daemon(
@@ -341,7 +342,7 @@ def test_the_probes_of_a_chronon_are_spread_over_it() -> None:
 
 
 @given(fleet=fleets())
-@settings(max_examples=60)
+@examples(60)
 def test_the_preview_keeps_every_budget_and_gives_every_probe_a_reason(fleet: Fleet) -> None:
     found = fleet.decider()
     now = found.settings.grid.chronon_at(START_S)
@@ -351,7 +352,7 @@ def test_the_preview_keeps_every_budget_and_gives_every_probe_a_reason(fleet: Fl
 
 
 @given(fleet=fleets(), seen=st.booleans())
-@settings(max_examples=80)
+@examples(80)
 def test_every_interval_of_a_rule_is_planned_for_or_a_constraint_stands_against_it(fleet: Fleet, seen: bool) -> None:
     found = fleet.decider()
     now = found.settings.grid.chronon_at(START_S)
@@ -375,7 +376,7 @@ def test_every_interval_of_a_rule_is_planned_for_or_a_constraint_stands_against_
 
 
 @given(fleet=fleets())
-@settings(max_examples=30)
+@examples(30)
 def test_the_preview_changes_nothing_and_is_what_comes(fleet: Fleet) -> None:
     found = fleet.decider()
     now = found.settings.grid.chronon_at(START_S)
@@ -391,7 +392,7 @@ def test_the_preview_changes_nothing_and_is_what_comes(fleet: Fleet) -> None:
 
 
 @given(fleet=fleets(), limit=st.integers(1, 3))
-@settings(max_examples=60)
+@examples(60)
 def test_the_first_probes_of_the_preview_follow_from_the_pages_that_wake_first(fleet: Fleet, limit: int) -> None:
     found = fleet.decider()
     now = found.settings.grid.chronon_at(START_S)
@@ -401,7 +402,7 @@ def test_the_first_probes_of_the_preview_follow_from_the_pages_that_wake_first(f
 
 
 @given(fleet=fleets())
-@settings(max_examples=30)
+@examples(30)
 def test_the_order_in_which_sources_are_declared_changes_nothing(fleet: Fleet) -> None:
     found, turned = fleet.decider(), fleet.decider()
     now = found.settings.grid.chronon_at(START_S)

@@ -149,7 +149,7 @@ def test_nats_reads_its_users_from_the_secret() -> None:
     assert (config.parent / included[1]).resolve() == Path(secrets(SERVICES["nats"])["nats_users"])
 
 
-@pytest.mark.skipif(shutil.which("nats-server") is None, reason="no nats-server here")
+@pytest.mark.skipif(shutil.which("nats-server") is None, reason="nats-server is not installed")
 @pytest.mark.parametrize(
     ("users", "code"), [('authorization { user: proxyd, password: "a" }\n', 0), ("authorization {", 1)]
 )

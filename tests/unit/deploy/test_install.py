@@ -40,7 +40,7 @@ def test_the_version_is_this_one() -> None:
     assert f"proxyd:{__version__}" in text
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here")
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_the_secrets_of_compose_are_made_and_fit_together(tmp_path: Path) -> None:
     (block,) = [block for block in SHELL if "deploy/secrets/postgres_password" in block.text]
     (tmp_path / "deploy").mkdir()

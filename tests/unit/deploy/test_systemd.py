@@ -15,7 +15,7 @@ from tests.deployment import DEPLOY, named_settings, unknown_settings
 
 UNIT = DEPLOY / "systemd" / "proxyd.service"
 TEXT = UNIT.read_text(encoding="utf-8")
-pytestmark = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
+pytestmark = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 MOST_EXPOSED = 1.5  # of 10
 
 

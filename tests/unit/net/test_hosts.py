@@ -5,10 +5,11 @@ import itertools
 from collections import defaultdict
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.net import HostTokens
+from tests.examples import examples
 from tests.fakes import FakeClock, settle
 
 
@@ -237,7 +238,7 @@ async def test_a_host_whose_turn_is_held_is_not_forgotten() -> None:
     await asyncio.gather(holding, waiting)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     asks=st.lists(
         st.tuples(st.sampled_from("abc"), st.sampled_from([0.0, 0.3, 2.0, 7.5]), st.sampled_from([0.0, 3.0])),

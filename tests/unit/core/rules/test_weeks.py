@@ -76,7 +76,7 @@ def _measured(events: dict[str, np.ndarray], probes: dict[str, list[float]]) -> 
     return Run(float(np.concatenate(delays).mean()), count)
 
 
-@pytest.mark.parametrize("model", ["poisson", "drift"])
+@pytest.mark.parametrize("model", ["poisson", pytest.param("drift", marks=pytest.mark.long)])
 async def test_on_a_working_week_planning_halves_the_delay_nearly_with_no_more_probes(model: str) -> None:
     planned, unplanned = await run(model, plans=True), await run(model, plans=False)
     assert planned.probes <= unplanned.probes

@@ -63,21 +63,21 @@ def to_uniform(before: Draw, after: Draw, *, factor: float = 1.0, options: str =
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        pytest.param(poisson(STEADY), poisson(STEADY), id="no cycle at all"),
+        pytest.param(poisson(STEADY), poisson(STEADY), id="no cycle at all", marks=pytest.mark.long),
         pytest.param(poisson(OFFICE), poisson(TURNED), id="a cycle that turns upside down"),
-        pytest.param(poisson(OFFICE), poisson(STEADY), id="a cycle that ends"),
-        pytest.param(drifting, drifting, id="rates that wander"),
+        pytest.param(poisson(OFFICE), poisson(STEADY), id="a cycle that ends", marks=pytest.mark.long),
+        pytest.param(drifting, drifting, id="rates that wander", marks=pytest.mark.long),
     ],
 )
 def test_a_wrong_week_costs_a_tenth_at_most(before: Draw, after: Draw) -> None:
     assert to_uniform(before, after) <= 1.1
 
 
-@pytest.mark.parametrize("factor", [10.0, 0.1])
+@pytest.mark.parametrize("factor", [pytest.param(10.0, marks=pytest.mark.long), 0.1])
 def test_rates_ten_times_as_high_or_low_cost_a_tenth_at_most(factor: float) -> None:
     assert to_uniform(poisson(STEADY), poisson(STEADY), factor=factor) <= 1.1
 
 
-@pytest.mark.parametrize("per_week", [100, 1])
+@pytest.mark.parametrize("per_week", [pytest.param(100, marks=pytest.mark.long), 1])
 def test_expectations_ten_times_too_high_or_low_cost_a_tenth_at_most(per_week: int) -> None:
     assert to_uniform(poisson(STEADY), poisson(STEADY), options=f"EXPECT {per_week} PER WEEK") <= 1.1
