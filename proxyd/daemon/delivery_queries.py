@@ -42,17 +42,17 @@ class DeliveryQueries:
 
     async def notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> list[StoredNotification]:
         """Return notifications, newest first."""
-        return await self.store.find_notifications(wanted, before=before, limit=limit)
+        return await self.store.history.find_notifications(wanted, before=before, limit=limit)
 
     async def notifications_between(
         self, wanted: Wanted, after: int, until: int, *, limit: int
     ) -> list[StoredNotification]:
         """Return notifications, oldest first."""
-        return await self.store.find_between(wanted, after, until, limit=limit)
+        return await self.store.history.find_between(wanted, after, until, limit=limit)
 
     async def newest_position(self) -> int:
         """Return the position of the newest notification."""
-        return await self.store.newest_position()
+        return await self.store.history.newest_position()
 
     def next_news(self) -> asyncio.Event:
         """Return what will be set when notifications were recorded."""
@@ -60,7 +60,7 @@ class DeliveryQueries:
 
     async def trace(self, notification_id: str) -> NotificationTrace:
         """Return all that led to a notification, and what became of it."""
-        found = await self.store.trace(notification_id)
+        found = await self.store.history.trace(notification_id)
         if found is None:
             raise NotFoundError(f"there is no notification {notification_id!r}")
         return found
@@ -115,7 +115,7 @@ class DeliveryQueries:
 
     async def dead_letters(self, *, before: int | None, limit: int) -> list[DeadDelivery]:
         """Return the deliveries that were given up, newest first."""
-        return await self.store.dead_letters(before=before, limit=limit)
+        return await self.store.history.dead_letters(before=before, limit=limit)
 
     async def replay(self, notification_id: str | None) -> int:
         """Send a notification again, or every one that was given up."""

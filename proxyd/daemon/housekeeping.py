@@ -19,6 +19,7 @@ from proxyd.metrics import Metrics
 from proxyd.ports import Clock
 from proxyd.store import SqlStore, check_copy, whole_or_nothing
 from proxyd.store.databases.sqlite import sync
+from proxyd.store.retention import expire
 
 _KEPT_BACKUPS = 7
 _STAMP = "proxyd-%Y%m%dT%H%M%SZ.db"
@@ -91,7 +92,7 @@ class Housekeeping:
             self._metrics.backup_s.set(self._clock.time_s() if newest_s is None else newest_s)
 
     async def _expire(self) -> None:
-        deleted = await self._store.expire(self._clock.time_s(), retention_s=self._chores.retention_s)
+        deleted = await expire(self._store.writer, self._clock.time_s(), retention_s=self._chores.retention_s)
         log.info("expired", rows=deleted)
 
     async def _copy(self) -> None:

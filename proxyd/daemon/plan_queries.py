@@ -49,7 +49,7 @@ class PlanQueries:
     async def report(self, *, days: int) -> Report:
         """Return what was found and predicted day by day, and which sources' models are off."""
         since_s = self._clock.time_s() - (days - 1) * _DAY_S
-        return Report(tuple(await self._store.accounts(since_s)), tuple(self._explainer.misfits()))
+        return Report(tuple(await self._store.history.accounts(since_s)), tuple(self._explainer.misfits()))
 
     def explain(self, source_id: str) -> Explanation | None:
         """Return why and when a source is probed next."""
@@ -64,21 +64,21 @@ class PlanQueries:
         sources = self._declaration().sources
         if source_id not in sources:
             raise no_such("source", source_id, sources)
-        return await self._store.made_probes(source_id, before=before, limit=limit)
+        return await self._store.history.made_probes(source_id, before=before, limit=limit)
 
     async def seen_items(self, source_id: str, *, days: float, limit: int) -> list[SeenItem]:
         """Return when items of a source came and when each was seen, newest first."""
         sources = self._declaration().sources
         if source_id not in sources:
             raise no_such("source", source_id, sources)
-        return await self._store.seen_items(source_id, self._clock.time_s() - days * _DAY_S, limit=limit)
+        return await self._store.history.seen_items(source_id, self._clock.time_s() - days * _DAY_S, limit=limit)
 
     async def intervals(self, rule: str, *, days: float, limit: int) -> list[DecidedInterval]:
         """Return the execution intervals of a rule that were decided in the last days, newest first."""
         rules = self._declaration().rules
         if rule not in rules:
             raise no_such("rule", rule, rules)
-        return await self._store.intervals(rule, self._clock.time_s() - days * _DAY_S, limit=limit)
+        return await self._store.history.intervals(rule, self._clock.time_s() - days * _DAY_S, limit=limit)
 
     def capture_counts(self, rules: Iterable[str]) -> CaptureCounts:
         """Return what became of the execution intervals of some rules."""

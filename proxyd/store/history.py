@@ -3,18 +3,135 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Select, Table, literal, select, union_all
+from sqlalchemy import Row, Select, Table, func, literal, or_, select, union_all
 
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.item import EventKind
-from proxyd.queries import DecidedInterval, StoredNotification, Wanted
+from proxyd.core.model.profile import shown_endpoint
+from proxyd.core.rules.stages.calibration import Calibration
+from proxyd.queries import (
+    DeadDelivery,
+    DecidedInterval,
+    DeliveryAttempt,
+    DeliveryStatus,
+    Finding,
+    MadeProbe,
+    NotificationTrace,
+    SeenItem,
+    StoredNotification,
+    Wanted,
+)
+from proxyd.store import rows
 from proxyd.store import tables as t
+from proxyd.store.databases.connections import StoreReader
 
 _SAME_S = 0.0006  # times in a notification are rounded to the millisecond
 MOST_FINDINGS = 100
+
+
+class SqlHistory:
+    """Reads what happened, for people: what may take long holds up neither probes nor deliveries."""
+
+    def __init__(self, read: StoreReader) -> None:
+        self._read = read
+
+    async def _deliveries(self, notification_ids: Sequence[str]) -> Mapping[str, tuple[DeliveryStatus, ...]]:
+        c = t.outbox.c
+        query = select(c.notification_id, c.endpoint, c.kind, c.state, c.attempts, c.next_s, c.done_s, c.last_error)
+        found: dict[str, tuple[DeliveryStatus, ...]] = defaultdict(tuple)
+        for row in await self._read(query.where(c.notification_id.in_(notification_ids)).order_by(c.position)):
+            shown = shown_endpoint(row.kind, row.endpoint)
+            found[row.notification_id] += (rows.typed(DeliveryStatus, row, endpoint=shown),)
+        return found
+
+    async def find_notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> list[StoredNotification]:
+        """Return the notifications that are wanted, newest first, each with its deliveries."""
+        found = await self._read(newest(wanted, before=before).limit(limit))
+        deliveries = await self._deliveries([row.notification_id for row in found])
+        return [rows.typed(StoredNotification, row, deliveries=deliveries[row.notification_id]) for row in found]
+
+    async def find_between(self, wanted: Wanted, after: int, until: int, *, limit: int) -> list[StoredNotification]:
+        """Return the oldest wanted notifications after a position, up to and with another, without deliveries."""
+        query = between(wanted, after, until).limit(limit)
+        return [rows.typed(StoredNotification, row) for row in await self._read(query)]
+
+    async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[MadeProbe]:
+        """Return the probes of a source, newest first; ``before`` is a position of one."""
+        c = t.probes.c
+        older = [c.position < before] if before is not None else []
+        query = select(t.probes).where(c.source_id == source_id, *older).order_by(c.position.desc()).limit(limit)
+        return [rows.typed(MadeProbe, row) for row in await self._read(query)]
+
+    async def seen_items(self, source_id: str, since_s: float, *, limit: int) -> list[SeenItem]:
+        """Return when items of a source came, so far as they say themselves, and when each was seen; newest first."""
+        c = t.items.c
+        seen = (c.source_id == source_id, c.seen_s >= since_s, c.exact, c.seed.is_(False))
+        query = select(c.event_s, c.seen_s).where(*seen).order_by(c.seen_s.desc()).limit(limit)
+        return [SeenItem(row.event_s, row.seen_s) for row in await self._read(query)]
+
+    async def intervals(self, rule: str, since_s: float, *, limit: int) -> list[DecidedInterval]:
+        """Return the intervals of a rule that were decided since a time, captured and missed, newest first."""
+        query = intervals_of_rule(rule, since_s).limit(limit)
+        return [rows.typed(DecidedInterval, row) for row in await self._read(query)]
+
+    async def accounts(self, since_s: float) -> list[tuple[int, Calibration]]:
+        """Return what was found and predicted on each day since a time that has any: days since 1970-01-01, UTC."""
+        day = t.accounts.c.day
+        found = await self._read(select(t.accounts).where(day >= int(since_s // rows.DAY_S)).order_by(day))
+        return [(row.day, rows.account(row)) for row in found]
+
+    async def newest_position(self) -> int:
+        """Return the position of the newest notification, 0 where there is none."""
+        newest: int | None = (await self._read(select(func.max(t.notifications.c.position))))[0][0]
+        return newest or 0
+
+    async def trace(self, notification_id: str) -> NotificationTrace | None:
+        """Return a notification, its intervals, what the same probe found and all attempts; or ``None``."""
+        found = await self._read(select(t.notifications).where(t.notifications.c.notification_id == notification_id))
+        if not found:
+            return None
+        deliveries = (await self._deliveries([notification_id]))[notification_id]
+        notification = rows.typed(StoredNotification, found[0], deliveries=deliveries)
+        intervals = await self._read(intervals_of(notification))
+        findings = await self._read(findings_of(notification))
+        return NotificationTrace(
+            notification,
+            latest_of_each(rows.typed(DecidedInterval, row) for row in intervals),
+            tuple(rows.typed(Finding, row) for row in findings),
+            tuple(await self.delivery_attempts(notification_id)),
+        )
+
+    async def delivery_attempts(self, notification_id: str) -> list[DeliveryAttempt]:
+        """Return what was tried to deliver a notification, by itself or in a digest, oldest first."""
+        o, member = t.outbox.c, t.outbox.alias("member")
+        own = select(member.c.position).where(member.c.notification_id == notification_id)
+        digests = select(member.c.digest_id).where(
+            member.c.notification_id == notification_id, member.c.digest_id.is_not(None)
+        )
+        c = t.attempts.c
+        query = (
+            select(o.endpoint, o.kind, o.digest_id, c.attempted_s, c.duration_s, c.result, c.detail)
+            .join(t.attempts, c.position == o.position)
+            .where(or_(o.position.in_(own), o.digest_id.in_(digests)))
+            .order_by(c.attempted_s, c.attempt_id)
+        )
+        return [_shown(DeliveryAttempt, row) for row in await self._read(query)]
+
+    async def dead_letters(self, *, before: int | None, limit: int) -> list[DeadDelivery]:
+        """Return the deliveries that were given up, newest first; ``before`` is a position of one."""
+        o, n = t.outbox.c, t.notifications.c
+        query = (
+            select(o.position, o.notification_id, n.rule, o.kind, o.endpoint, o.attempts, o.done_s, o.last_error)
+            .join(t.notifications, n.notification_id == o.notification_id)
+            .where(o.state == "dead", *([o.position < before] if before is not None else []))
+            .order_by(o.position.desc())
+            .limit(limit)
+        )
+        return [_shown(DeadDelivery, row) for row in await self._read(query)]
 
 
 def newest(wanted: Wanted, *, before: int | None) -> Select[*tuple[Any, ...]]:
@@ -103,3 +220,8 @@ def _time_s(text: str | None) -> float:
     """Return unix seconds; where there is no time, one at which nothing was."""
     found = parse_iso(text) if text else None
     return float("-inf") if found is None else found
+
+
+def _shown(made: type[rows.Typed], row: Row[Any]) -> rows.Typed:
+    """Return a value of a row for people: channels' addresses hold secrets."""
+    return rows.typed(made, row, endpoint=shown_endpoint(row.kind, row.endpoint))

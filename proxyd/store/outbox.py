@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Row,
     Select,
     and_,
     bindparam,
@@ -25,10 +24,9 @@ from sqlalchemy import (
     update,
 )
 
-from proxyd.core.model.profile import NotificationRule, shown_endpoint
+from proxyd.core.model.profile import NotificationRule
 from proxyd.errors import NotFoundError
 from proxyd.ports import Delivery, Gathered
-from proxyd.queries import DeadDelivery, DeliveryAttempt
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
@@ -250,36 +248,6 @@ class SqlOutbox:
         query = select(c.rule, c.endpoint, c.declared, c.disabled_s, c.detail).order_by(c.rule, c.endpoint)
         return [rows.typed(DisabledEndpoint, row) for row in await self._read_for_people(query)]
 
-    # -- for people
-
-    async def delivery_attempts(self, notification_id: str) -> list[DeliveryAttempt]:
-        """Return what was tried to deliver a notification, by itself or in a digest, oldest first."""
-        o, member = t.outbox.c, t.outbox.alias("member")
-        own = select(member.c.position).where(member.c.notification_id == notification_id)
-        digests = select(member.c.digest_id).where(
-            member.c.notification_id == notification_id, member.c.digest_id.is_not(None)
-        )
-        c = t.attempts.c
-        query = (
-            select(o.endpoint, o.kind, o.digest_id, c.attempted_s, c.duration_s, c.result, c.detail)
-            .join(t.attempts, c.position == o.position)
-            .where(or_(o.position.in_(own), o.digest_id.in_(digests)))
-            .order_by(c.attempted_s, c.attempt_id)
-        )
-        return [_shown(DeliveryAttempt, row) for row in await self._read_for_people(query)]
-
-    async def dead_letters(self, *, before: int | None, limit: int) -> list[DeadDelivery]:
-        """Return the deliveries that were given up, newest first; ``before`` is a position of one."""
-        o, n = t.outbox.c, t.notifications.c
-        query = (
-            select(o.position, o.notification_id, n.rule, o.kind, o.endpoint, o.attempts, o.done_s, o.last_error)
-            .join(t.notifications, n.notification_id == o.notification_id)
-            .where(o.state == "dead", *([o.position < before] if before is not None else []))
-            .order_by(o.position.desc())
-            .limit(limit)
-        )
-        return [_shown(DeadDelivery, row) for row in await self._read_for_people(query)]
-
     async def outbox_depth(self) -> OutboxDepth:
         """Return how much there is in the outbox."""
         o = t.outbox.c
@@ -293,11 +261,6 @@ class SqlOutbox:
         )
         oldest_s = (await self._read_for_people(oldest))[0][0]
         return OutboxDepth(found.get("pending", 0), oldest_s, found.get("held", 0), found.get("dead", 0))
-
-
-def _shown(made: type[rows.Typed], row: Row[Any]) -> rows.Typed:
-    """Return a value of a row for people: channels' addresses hold secrets."""
-    return rows.typed(made, row, endpoint=shown_endpoint(row.kind, row.endpoint))
 
 
 def forget_changed_endpoints(connection: Connection, rules: Iterable[NotificationRule]) -> None:

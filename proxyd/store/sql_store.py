@@ -3,53 +3,39 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
-    ColumnElement,
     Connection,
     Select,
-    Table,
     and_,
     bindparam,
     delete,
     func,
     insert,
-    or_,
     select,
     text,
-    tuple_,
     update,
 )
 
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind, Item
-from proxyd.core.model.profile import NotificationRule, shown_endpoint
+from proxyd.core.model.profile import NotificationRule
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.observation import Observation, RuleResults
-from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.stored import HistoryQuery, StoredContext, StoreQuery
 from proxyd.core.rules.state import Notification, SourceState, StoredEvent, StreamState
 from proxyd.core.rules.subscriptions import Subscription
-from proxyd.queries import (
-    DecidedInterval,
-    DeliveryStatus,
-    Finding,
-    MadeProbe,
-    NotificationTrace,
-    SeenItem,
-    StoredNotification,
-    Wanted,
-)
-from proxyd.store import history, rows
+from proxyd.store import rows
 from proxyd.store import tables as t
-from proxyd.store.access_rows import KEPT_ANSWERS_S, SqlAccess
+from proxyd.store.access_rows import SqlAccess
 from proxyd.store.databases.connections import StoreConnections
-from proxyd.store.outbox import WAITING, SqlOutbox, forget_changed_endpoints
+from proxyd.store.history import SqlHistory
+from proxyd.store.outbox import SqlOutbox, forget_changed_endpoints
 from proxyd.store.rows import DigestTimes
 from proxyd.store.statements import add_up, delete_named, execute_many, upsert
 from proxyd.store.webhook_states import Key, held, state_of
@@ -98,7 +84,13 @@ class SqlStore(SqlOutbox):
 
     def __init__(self, connections: StoreConnections, grid: ChrononGrid) -> None:
         self.writer = Writer(connections.writer)
-        super().__init__(self.writer, self._all, self._for_people)
+
+        async def people(query: Select[*tuple[Any, ...]]) -> Sequence[Any]:
+            """Return all rows of what may take long: probes and deliveries do not wait for it."""
+            return await connections.people.call(lambda connection: connection.execute(query).all())
+
+        super().__init__(self.writer, self._all, people)
+        self.history = SqlHistory(people)
         self.access = SqlAccess(self.writer, self._all)
         self.upkeep = connections.upkeep
         self._connections = connections
@@ -338,134 +330,12 @@ class SqlStore(SqlOutbox):
         execute_many(connection, _UPSERT_SUBSCRIPTION, kept)
         delete_named(connection, t.subscriptions, t.subscriptions.c.source_id, gone)
 
-    # -- for people
-
-    async def _deliveries(self, notification_ids: Sequence[str]) -> Mapping[str, tuple[DeliveryStatus, ...]]:
-        c = t.outbox.c
-        query = select(c.notification_id, c.endpoint, c.kind, c.state, c.attempts, c.next_s, c.done_s, c.last_error)
-        found: dict[str, tuple[DeliveryStatus, ...]] = defaultdict(tuple)
-        for row in await self._for_people(query.where(c.notification_id.in_(notification_ids)).order_by(c.position)):
-            shown = shown_endpoint(row.kind, row.endpoint)
-            found[row.notification_id] += (rows.typed(DeliveryStatus, row, endpoint=shown),)
-        return found
-
-    async def find_notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> list[StoredNotification]:
-        """Return the notifications that are wanted, newest first, each with its deliveries."""
-        found = await self._for_people(history.newest(wanted, before=before).limit(limit))
-        deliveries = await self._deliveries([row.notification_id for row in found])
-        return [rows.typed(StoredNotification, row, deliveries=deliveries[row.notification_id]) for row in found]
-
-    async def find_between(self, wanted: Wanted, after: int, until: int, *, limit: int) -> list[StoredNotification]:
-        """Return the oldest wanted notifications after a position, up to and with another, without deliveries."""
-        query = history.between(wanted, after, until).limit(limit)
-        return [rows.typed(StoredNotification, row) for row in await self._for_people(query)]
-
-    async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[MadeProbe]:
-        """Return the probes of a source, newest first; ``before`` is a position of one."""
-        c = t.probes.c
-        older = [c.position < before] if before is not None else []
-        query = select(t.probes).where(c.source_id == source_id, *older).order_by(c.position.desc()).limit(limit)
-        return [rows.typed(MadeProbe, row) for row in await self._for_people(query)]
-
-    async def seen_items(self, source_id: str, since_s: float, *, limit: int) -> list[SeenItem]:
-        """Return when items of a source came, so far as they say themselves, and when each was seen; newest first."""
-        c = t.items.c
-        seen = (c.source_id == source_id, c.seen_s >= since_s, c.exact, c.seed.is_(False))
-        query = select(c.event_s, c.seen_s).where(*seen).order_by(c.seen_s.desc()).limit(limit)
-        return [SeenItem(row.event_s, row.seen_s) for row in await self._for_people(query)]
-
-    async def intervals(self, rule: str, since_s: float, *, limit: int) -> list[DecidedInterval]:
-        """Return the intervals of a rule that were decided since a time, captured and missed, newest first."""
-        query = history.intervals_of_rule(rule, since_s).limit(limit)
-        return [rows.typed(DecidedInterval, row) for row in await self._for_people(query)]
-
-    async def accounts(self, since_s: float) -> list[tuple[int, Calibration]]:
-        """Return what was found and predicted on each day since a time that has any: days since 1970-01-01, UTC."""
-        day = t.accounts.c.day
-        found = await self._for_people(select(t.accounts).where(day >= int(since_s // rows.DAY_S)).order_by(day))
-        return [(row.day, rows.account(row)) for row in found]
-
-    async def newest_position(self) -> int:
-        """Return the position of the newest notification, 0 where there is none."""
-        newest: int | None = (await self._for_people(select(func.max(t.notifications.c.position))))[0][0]
-        return newest or 0
-
-    async def trace(self, notification_id: str) -> NotificationTrace | None:
-        """Return a notification, its intervals, what the same probe found and all attempts; or ``None``."""
-        found = await self._for_people(
-            select(t.notifications).where(t.notifications.c.notification_id == notification_id)
-        )
-        if not found:
-            return None
-        deliveries = (await self._deliveries([notification_id]))[notification_id]
-        notification = rows.typed(StoredNotification, found[0], deliveries=deliveries)
-        intervals = await self._for_people(history.intervals_of(notification))
-        findings = await self._for_people(history.findings_of(notification))
-        return NotificationTrace(
-            notification,
-            history.latest_of_each(rows.typed(DecidedInterval, row) for row in intervals),
-            tuple(rows.typed(Finding, row) for row in findings),
-            tuple(await self.delivery_attempts(notification_id)),
-        )
-
-    # -- housekeeping
-
-    async def expire(self, now_s: float, *, retention_s: float) -> int:
-        """Delete what is older than ``retention_s`` and no longer needed; return how many rows.
-
-        The window that a source showed last stays, however long ago that was: its items would be new again otherwise.
-        So do notifications that are still on their way, and the newest: no later one may get its position.
-        """
-        horizon = now_s - retention_s
-        newest = select(func.max(t.notifications.c.position)).scalar_subquery()
-        pending = select(t.outbox.c.notification_id).where(t.outbox.c.state.in_(WAITING))
-        last = select(func.max(t.probes.c.position)).scalar_subquery()
-        probes_s = now_s - min(retention_s, KEPT_PROBES_S)
-        old: list[tuple[Table, ColumnElement[bool]]] = [
-            (
-                t.items,
-                and_(
-                    t.items.c.present_s < horizon,
-                    or_(t.items.c.present_s < _newest_window(), t.items.c.gone_s.is_not(None)),
-                ),
-            ),
-            (t.changes, t.changes.c.seen_s < horizon),
-            (t.intervals, t.intervals.c.probed_s < horizon),
-            (t.accounts, t.accounts.c.day < int(horizon // rows.DAY_S)),
-            (
-                t.notifications,
-                and_(
-                    t.notifications.c.created_s < horizon,
-                    t.notifications.c.notification_id.not_in(pending),
-                    t.notifications.c.position < newest,
-                ),
-            ),
-            (t.tokens, t.tokens.c.expires_s < now_s),
-            (t.answers, t.answers.c.answered_s < now_s - KEPT_ANSWERS_S),
-            (t.probes, or_(t.probes.c.started_s < probes_s, t.probes.c.position <= last - MOST_PROBES)),
-        ]
-        return sum([await self._delete(table, condition) for table, condition in old])
-
-    async def _delete(self, table: Table, condition: ColumnElement[bool]) -> int:
-        """Delete rows in parts, between which others write; return how many."""
-        keys = tuple(table.primary_key)
-        key = keys[0] if len(keys) == 1 else tuple_(*keys)
-        some = delete(table).where(key.in_(select(*keys).where(condition).limit(_MOST_DELETED)))
-        deleted = 0
-        while gone := await self.writer.submit(lambda connection: connection.execute(some).rowcount):
-            deleted += gone
-        return deleted
-
     async def ping(self) -> None:
         """Prove that the writer commits."""
         await self.writer.submit(lambda connection: connection.execute(text("SELECT 1")))
 
     async def _all(self, query: Select[*tuple[Any, ...]]) -> Sequence[Any]:
         return await self._connections.readers.call(lambda connection: connection.execute(query).all())
-
-    async def _for_people(self, query: Select[*tuple[Any, ...]]) -> Sequence[Any]:
-        """Return all rows of what may take long: probes and deliveries do not wait for it."""
-        return await self._connections.people.call(lambda connection: connection.execute(query).all())
 
 
 def _forget_future(connection: Connection, now_s: float) -> None:
@@ -482,10 +352,3 @@ def _events(source_id: str, kind: EventKind) -> tuple[Select[*tuple[Any, ...]], 
     if kind is EventKind.INSERT:
         return select(t.items).where(t.items.c.source_id == source_id), rows.inserted
     return select(t.changes).where(t.changes.c.source_id == source_id, t.changes.c.kind == kind.value), rows.changed
-
-
-def _newest_window() -> ColumnElement[float]:
-    """Return when the source of an item was last read whole."""
-    window = t.items.alias("newest_window")
-    newest = select(func.max(window.c.present_s)).where(window.c.source_id == t.items.c.source_id)
-    return newest.scalar_subquery()

@@ -16,6 +16,7 @@ from proxyd.ports import Gathered, WebhookState
 from proxyd.queries import DeliveryAttempt, Wanted
 from proxyd.store import SqlStore, open_store
 from proxyd.store.outbox import DisabledEndpoint
+from proxyd.store.retention import expire
 from tests.fleets import WEBHOOK, declaration, rule, source
 
 OUTCOME = ProbeOutcome("s", OutcomeKind.CHANGED, 1.0, 2.0, 200)
@@ -56,7 +57,7 @@ async def test_every_way_of_delivery_is_kept_with_what_it_needs(store: SqlStore)
         ("mail", "STANDARD", "a@example.org", ""),
         ("channel", "STANDARD", "tgram://token/chat", ""),
     ]
-    shown = (await store.find_notifications(Wanted(), before=None, limit=1))[0].deliveries
+    shown = (await store.history.find_notifications(Wanted(), before=None, limit=1))[0].deliveries
     assert [one.endpoint for one in shown] == [URL, "a@example.org", "tgram://[hidden]"]
 
 
@@ -73,13 +74,13 @@ async def test_every_attempt_is_kept_until_its_notification_expires(store: SqlSt
     await store.failed(first, 10.0, next_s=20.0, error="503", duration_s=0.5)
     again = (await store.due_deliveries(20.0, hold_s=600.0, limit=1))[0]
     await store.delivered(again, 20.0, duration_s=0.25, detail="200")
-    assert await store.delivery_attempts("1") == [
+    assert await store.history.delivery_attempts("1") == [
         DeliveryAttempt(URL, None, attempted_s=9.5, duration_s=0.5, result="retry", detail="503"),
         DeliveryAttempt(URL, None, attempted_s=19.75, duration_s=0.25, result="accepted", detail="200"),
     ]
-    assert await store.delivery_attempts("other") == []
-    await store.expire(1e6, retention_s=100.0)
-    assert await store.delivery_attempts("1") == []
+    assert await store.history.delivery_attempts("other") == []
+    await expire(store.writer, 1e6, retention_s=100.0)
+    assert await store.history.delivery_attempts("1") == []
 
 
 async def test_a_410_gives_up_the_whole_lane_until_it_is_replayed(store: SqlStore) -> None:
@@ -134,13 +135,13 @@ async def test_what_a_rule_gathers_goes_out_as_one_when_its_period_is_over(store
     found = (await store.due_deliveries(3600.0, hold_s=600.0, limit=9))[0]
     assert (found.is_digest, found.body, found.notification_id[:4]) == (True, b"a b 3", "dgs_")
     await store.delivered(found, 3601.0, detail="200")
-    rows = await store.find_notifications(Wanted(), before=None, limit=9)
+    rows = await store.history.find_notifications(Wanted(), before=None, limit=9)
     assert {row.notification_id: row.deliveries[0].state for row in rows} == {
         "a": "delivered",
         "b": "delivered",
         "c": "gathering",
     }
-    assert await store.delivery_attempts("a") == await store.delivery_attempts("b") != []
+    assert await store.history.delivery_attempts("a") == await store.history.delivery_attempts("b") != []
 
 
 async def test_a_digest_is_the_same_after_a_restart_and_what_came_late_makes_another(database: str | Path) -> None:
@@ -181,7 +182,7 @@ async def test_a_digest_that_was_given_up_is_replayed_whole_and_as_it_was(store:
 async def test_what_is_gathered_does_not_expire(store: SqlStore) -> None:
     await declare(store, rule("r", clauses=DIGEST.replace("1 HOUR", "4 WEEKS")))
     await put(store, notification("a"))
-    await store.expire(1e6, retention_s=100.0)
+    await expire(store.writer, 1e6, retention_s=100.0)
     await store.make_digests(1e7, listed)
     assert [body for _, body in await due(store, 1e7)] == [b"a 3"]
 
@@ -226,7 +227,7 @@ async def test_what_was_held_for_a_webhook_that_is_declared_no_more_is_given_up(
     await store.accept([], [], 2.0)
     assert await due(store, 5.0) == []
     assert await store.outbox_depth() == (0, None, 0, 1)
-    (found,) = await store.find_notifications(Wanted(), before=None, limit=9)
+    (found,) = await store.history.find_notifications(Wanted(), before=None, limit=9)
     assert "declared no more" in found.deliveries[0].last_error
 
 

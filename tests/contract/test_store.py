@@ -24,6 +24,7 @@ from proxyd.core.rules.subscriptions import Subscription
 from proxyd.errors import ConflictError, NotFoundError, StoreError
 from proxyd.queries import Token, Wanted
 from proxyd.store import SqlStore, StoredText, copy_database, open_store, owner_lock
+from proxyd.store.retention import expire
 from proxyd.store.tables import metadata, sources
 from proxyd.store.writer import MAX_BATCH
 from tests.fleets import declaration, rule, source
@@ -107,15 +108,15 @@ async def test_the_intervals_of_a_rule_come_back_newest_first_whatever_became_of
         IntervalRecord("other", "s", 2, 3, 5, 7, True, True, 40.0),
     ]
     await store.record(altered(observation(), intervals=tuple(kept)))
-    found = await store.intervals("r", 0.0, limit=9)
+    found = await store.history.intervals("r", 0.0, limit=9)
     assert [(row.source_id, row.captured, row.seen) for row in found] == [
         ("t", False, True),
         ("u", False, False),
         ("s", True, True),
     ]
     assert [row.deadline_s for row in found] == [60.0, 60.0, None]
-    assert [row.source_id for row in await store.intervals("r", 70.0, limit=1)] == ["t"]
-    assert len(await store.intervals("r", 70.0, limit=9)) == 2
+    assert [row.source_id for row in await store.history.intervals("r", 70.0, limit=1)] == ["t"]
+    assert len(await store.history.intervals("r", 70.0, limit=9)) == 2
 
 
 async def test_changes_are_kept_only_where_a_rule_waits_for_them(store: SqlStore) -> None:
@@ -214,12 +215,12 @@ async def test_dead_letters_are_kept_and_can_be_replayed_with_the_same_bytes(sto
 
 async def test_notifications_are_listed_newest_first_with_their_deliveries(store: SqlStore) -> None:
     await store.record(observation(*[notification(str(n)) for n in range(5)]))
-    page = await store.find_notifications(Wanted(rules=frozenset({"r"})), before=None, limit=2)
+    page = await store.history.find_notifications(Wanted(rules=frozenset({"r"})), before=None, limit=2)
     assert [row.notification_id for row in page] == ["4", "3"]
     assert page[0].deliveries[0].state == "pending"
-    rest = await store.find_notifications(Wanted(), before=page[-1].position, limit=9)
+    rest = await store.history.find_notifications(Wanted(), before=page[-1].position, limit=9)
     assert [row.notification_id for row in rest] == ["2", "1", "0"]
-    assert await store.find_notifications(Wanted(rules=frozenset({"unknown"})), before=None, limit=2) == []
+    assert await store.history.find_notifications(Wanted(rules=frozenset({"unknown"})), before=None, limit=2) == []
 
 
 async def test_tokens_are_unique_by_name(store: SqlStore) -> None:
@@ -238,14 +239,14 @@ async def test_accounts_add_up_by_day_and_expire(store: SqlStore) -> None:
         state = SourceState(name, "https://s.example/", fit=ModelFit(-6.0, 3.0, 2.5, 1.0, at_s, 2.0, 3.0))
         await store.record(observed(state, outcome, calibration=one))
     three = Calibration(3, 6, 4.5, 6, 4.5, 180.0, 135.0, 6, 3.75, 3, 1.5)
-    assert await store.accounts(0.0) == [(0, three), (1, one), (9, one)]
-    assert [day for day, _ in await store.accounts(1.5 * day_s)] == [1, 9]
+    assert await store.history.accounts(0.0) == [(0, three), (1, one), (9, one)]
+    assert [day for day, _ in await store.history.accounts(1.5 * day_s)] == [1, 9]
     late = ProbeOutcome("a", OutcomeKind.CHANGED, 8.5 * day_s, 8.5 * day_s, 200)
     await store.record(observed(SourceState("a", "https://s.example/"), late, calibration=one))
-    assert await store.accounts(0.0) == [(0, three), (1, one), (8, one), (9, one)]
+    assert await store.history.accounts(0.0) == [(0, three), (1, one), (8, one), (9, one)]
     assert (await store.load_states())["b"].fit == ModelFit(-6.0, 3.0, 2.5, 1.0, 6.0, 2.0, 3.0)
-    assert await store.expire(10 * day_s, retention_s=8.5 * day_s) == 1
-    assert [day for day, _ in await store.accounts(0.0)] == [1, 8, 9]
+    assert await expire(store.writer, 10 * day_s, retention_s=8.5 * day_s) == 1
+    assert [day for day, _ in await store.history.accounts(0.0)] == [1, 8, 9]
 
 
 async def test_old_rows_expire_but_not_what_is_shown_or_on_its_way(store: SqlStore) -> None:
@@ -255,8 +256,8 @@ async def test_old_rows_expire_but_not_what_is_shown_or_on_its_way(store: SqlSto
     for _ in range(2):
         later = (await store.due_deliveries(900.0, hold_s=600.0, limit=10))[0]
         await store.delivered(later, 900.0)
-    assert await store.expire(1e6, retention_s=100.0) == 2  # the interval and "sent"
-    listed = await store.find_notifications(Wanted(), before=None, limit=9)
+    assert await expire(store.writer, 1e6, retention_s=100.0) == 2  # the interval and "sent"
+    listed = await store.history.find_notifications(Wanted(), before=None, limit=9)
     assert [row.notification_id for row in listed] == ["newest", "pending"]
 
 
@@ -264,7 +265,7 @@ async def test_the_window_a_source_showed_last_is_known_however_long_ago_that_wa
     await store.record(observation(events=(stored(1, "gone"), stored(2, "still there"))))
     later = altered(observation(), outcome=replace(OUTCOME, finished_s=500.0), present=("still there",))
     await store.record(later)
-    await store.expire(1e9, retention_s=100.0)
+    await expire(store.writer, 1e9, retention_s=100.0)
     assert set(await store.known_items("s", StoreQuery(("gone", "still there"), fields=False))) == {"still there"}
 
 
@@ -302,13 +303,16 @@ async def _copied(database: str | Path, target: str | Path) -> None:
     grid = ChrononGrid(10.0)
     async with open_store(database, grid) as source, source.writer.running():
         await source.record(observation(notification("1"), events=(stored(1, "a"), stored(2, "b"))))
-        before = await source.load_states(), await source.find_notifications(Wanted(), before=None, limit=9)
+        before = await source.load_states(), await source.history.find_notifications(Wanted(), before=None, limit=9)
     counts = await copy_database(database, target)
     assert (counts["items"], counts["notifications"], counts["webhooks"]) == (2, 1, 0)
     async with open_store(target, grid) as copy, copy.writer.running():
-        assert (await copy.load_states(), await copy.find_notifications(Wanted(), before=None, limit=9)) == before
+        assert (
+            await copy.load_states(),
+            await copy.history.find_notifications(Wanted(), before=None, limit=9),
+        ) == before
         await copy.record(observation(notification("2")))
-        newer, older = await copy.find_notifications(Wanted(), before=None, limit=9)
+        newer, older = await copy.history.find_notifications(Wanted(), before=None, limit=9)
         assert newer.position == older.position + 1
     with pytest.raises(StoreError, match="not empty"):
         await copy_database(database, target)

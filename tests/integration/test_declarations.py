@@ -132,7 +132,7 @@ async def test_history_that_comes_in_while_it_is_replayed_fires_once(world: Worl
     world.store.load_events = load_late  # type: ignore[method-assign]
     (world.folder / "b.profile").write_text(rule("early").replace("START NOW", 'START NOW - "1 HOUR"'))
     assert await declarations.reload() == ()
-    listed = await world.store.find_notifications(Wanted(rules=frozenset({"early"})), before=None, limit=9)
+    listed = await world.store.history.find_notifications(Wanted(rules=frozenset({"early"})), before=None, limit=9)
     assert len(listed) == len({row.notification_id for row in listed}) == 3
     assert world.rung == [T0]
 

@@ -64,7 +64,7 @@ async def test_what_was_gathered_before_a_restart_arrives_once_when_the_hour_is_
             await clock.advance(3540.0)
             await inbox.arrived.wait()
             await dispatcher.drain(10.0)
-        attempts = await store.delivery_attempts("ntf_2")
+        attempts = await store.history.delivery_attempts("ntf_2")
     (message,) = inbox.messages
     data = json.loads(message.body)["data"]
     assert (message.kind, message.endpoint, data["count"]) == ("mail", "a@example.org", 3)
