@@ -49,18 +49,21 @@ class Metrics:
             self.postponed.labels(constraint)
         self.dropped = Counter("proxyd_dropped_probes", "Planned probes whose chronon passed in a stall.", registry=r)
         self.lost = Counter(
-            "proxyd_lost_probes", "Probes given to a machine that was not heard of any more.", registry=r
+            "proxyd_lost_probes", "Probes given to another machine that did not report back.", registry=r
         )
         self.allowed = Counter("proxyd_budget_probes", "Probes the budget allowed so far.", registry=r)
         self.budget_used = Gauge(
-            "proxyd_budget_used_ratio", "Probes planned over probes allowed, in the last hour.", registry=r
+            "proxyd_budget_used_ratio", "Probes planned divided by probes allowed, in the last hour.", registry=r
         )
         self.plan_s = Gauge("proxyd_plan_duration_seconds", "How long the last plan of the week took.", registry=r)
         self.probe_price = Gauge(
             "proxyd_probe_price_item_hours", "Delay that a probe for detection must save, in item-hours.", registry=r
         )
         self.lateness = Histogram(
-            "proxyd_scheduler_lateness_seconds", "Planned to actual start of a probe.", buckets=_LATENESS_S, registry=r
+            "proxyd_scheduler_lateness_seconds",
+            "Planned start to first request of a probe.",
+            buckets=_LATENESS_S,
+            registry=r,
         )
         self._add_findings()
         self._add_deliveries()
@@ -76,42 +79,45 @@ class Metrics:
 
     def _add_findings(self) -> None:
         r = self.registry
-        self.items = Counter("proxyd_items", "New items seen, first contacts excluded.", registry=r)
+        self.items = Counter("proxyd_items", "New items seen, without first contacts.", registry=r)
         self.lost_items = Counter(
             "proxyd_items_lost_estimated", "Items estimated to have left an overflowed feed unseen.", registry=r
         )
         self.unfit_values = Counter(
             "proxyd_unfit_values", "Field values that did not fit their declared type and read as null.", registry=r
         )
-        self.pushes = Counter("proxyd_pushes", "Documents pushed by hubs, by result.", ["result"], registry=r)
+        self.pushes = Counter("proxyd_pushes", "Documents that hubs pushed, by result.", ["result"], registry=r)
         for result in ("accepted", "unsigned", "unreadable", "ignored"):
             self.pushes.labels(result)
         self.subscriptions = Gauge("proxyd_subscriptions", "Sources whose hub pushes.", registry=r)
         self.connection_up = Gauge(
-            "proxyd_connection_up", "0 while no host answers: the fault is then taken to be ours.", registry=r
+            "proxyd_connection_up", "0 while no host answers; failures do not count then.", registry=r
         )
         self.connection_up.set(1)
         self.clock_ahead = Gauge(
-            "proxyd_clock_ahead_seconds", "How far the machine's clock was put back and not caught up yet.", registry=r
+            "proxyd_clock_ahead_seconds", "How far the clock was set back and has not caught up yet.", registry=r
         )
         self.item_delay = Histogram(
-            "proxyd_item_delay_seconds", "Published to seen, of items with a time.", buckets=_FINE_DELAYS_S, registry=r
-        )
-        self.notification_delay = Histogram(
-            "proxyd_notification_delay_seconds",
-            "Published to accepted by the receiver, per delivery.",
+            "proxyd_item_delay_seconds",
+            "Publication to being seen, of items with a time.",
             buckets=_FINE_DELAYS_S,
             registry=r,
         )
-        self.intervals = Counter("proxyd_intervals", "Execution intervals that ended, by fate.", ["fate"], registry=r)
+        self.notification_delay = Histogram(
+            "proxyd_notification_delay_seconds",
+            "Event to acceptance by the receiver, per delivery.",
+            buckets=_FINE_DELAYS_S,
+            registry=r,
+        )
+        self.intervals = Counter("proxyd_intervals", "Execution intervals decided, by fate.", ["fate"], registry=r)
         for fate in ("captured", "missed"):
             self.intervals.labels(fate)
         self._add_predictions()
         self.completeness = Gauge(
-            "proxyd_completeness_ratio", "Captured over all execution intervals of the present rules.", registry=r
+            "proxyd_completeness_ratio", "Captured execution intervals divided by all, for current rules.", registry=r
         )
         self.utility = Gauge(
-            "proxyd_utility_ratio", "Utility gained over what was possible, of the present rules.", registry=r
+            "proxyd_utility_ratio", "Utility gained divided by the possible, for the current rules.", registry=r
         )
         self.completeness.set(1.0)
         self.utility.set(1.0)
@@ -120,13 +126,13 @@ class Metrics:
         r = self.registry
         self.predicted_items = Counter("proxyd_items_predicted", "New items that probes were to find.", registry=r)
         self.predicted_timed_items = Counter(
-            "proxyd_timed_items_predicted", "Those of them that were to have a time.", registry=r
+            "proxyd_timed_items_predicted", "Expected items that have a time of their own.", registry=r
         )
         self.predicted_delay = Counter(
-            "proxyd_item_delay_predicted_seconds", "Published to seen, summed over those with a time.", registry=r
+            "proxyd_item_delay_predicted_seconds", "Expected delay, summed over the items with a time.", registry=r
         )
         self.predicted_intervals = Counter(
-            "proxyd_intervals_predicted", "Execution intervals that were to end, by fate.", ["fate"], registry=r
+            "proxyd_intervals_predicted", "Execution intervals expected to be decided, by fate.", ["fate"], registry=r
         )
         for fate in ("captured", "missed"):
             self.predicted_intervals.labels(fate)
@@ -139,13 +145,15 @@ class Metrics:
         for result in ("accepted", "retry", "dead"):
             self.deliveries.labels(result)
         self.circuits_opened = Counter(
-            "proxyd_circuits_opened", "Endpoints that failed for several rules and are tried less often.", registry=r
+            "proxyd_circuits_opened",
+            "Times that an endpoint failed for several rules and was tried less often.",
+            registry=r,
         )
         self.endpoints_gone = Counter(
-            "proxyd_endpoints_gone", "Answers of 410: nothing more is sent there.", registry=r
+            "proxyd_endpoints_gone", "Attempts answered with 410: nothing more is sent there.", registry=r
         )
         self.endpoints_disabled = Gauge(
-            "proxyd_endpoints_disabled", "Rules' endpoints that answered 410 and were not declared anew.", registry=r
+            "proxyd_endpoints_disabled", "Endpoints that answered 410 to a rule and get nothing from it.", registry=r
         )
         self.outbox_depth = Gauge("proxyd_outbox_pending", "Deliveries waiting or under way.", registry=r)
         self.outbox_held = Gauge(
@@ -163,21 +171,23 @@ class Metrics:
         ProcessCollector(registry=r)
         build = Gauge("proxyd_build_info", "1, with the version that runs.", ["version"], registry=r)
         build.labels(__version__).set(1)
-        self.role_active = Gauge("proxyd_role_active", "1 while this process does a role's work.", ["role"], registry=r)
+        self.role_active = Gauge(
+            "proxyd_role_active", "1 while this process does the work of a role.", ["role"], registry=r
+        )
         self.take_roles()
         self.loop_lag = Histogram(
-            "proxyd_loop_lag_seconds", "How late the event loop woke a sleeper.", buckets=_LATENESS_S, registry=r
+            "proxyd_loop_lag_seconds", "How late the event loop woke a sleeping task.", buckets=_LATENESS_S, registry=r
         )
         self.commit_s = Histogram(
             "proxyd_commit_duration_seconds",
-            "An observation handed to the store until it was committed.",
+            "Time from handing an observation to the store to its commit.",
             buckets=_COMMITS_S,
             registry=r,
         )
         self.backup_s = Gauge(
             "proxyd_last_backup_timestamp_seconds", "When the newest copy of the database was made.", registry=r
         )
-        self.disk_free = Gauge("proxyd_disk_free_bytes", "Room left on the disk of the database.", registry=r)
+        self.disk_free = Gauge("proxyd_disk_free_bytes", "Free space on the disk of the database.", registry=r)
         self.disk_size = Gauge("proxyd_disk_size_bytes", "Size of the disk of the database.", registry=r)
 
     def take_roles(self, *roles: str) -> None:

@@ -47,12 +47,12 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, hide_input_in_errors=True)
 
-    profiles: Path = Field(Path("profiles"), description="directory of *.profile files")
+    profiles: Path = Field(Path("profiles"), description="folder of the `*.profile` files")
     database: Annotated[str, AfterValidator(read_database), PlainSerializer(without_credentials)] = Field(
         "data/proxyd.db",
         repr=False,
-        description="path of the SQLite database, or postgresql+asyncpg://user@host/name; a password only by "
-        "PROXYD_DATABASE_FILE or PROXYD_DATABASE",
+        description="path of the SQLite database, or `postgresql+asyncpg://user@host/name`. Give a password only with "
+        "`PROXYD_DATABASE_FILE` or `PROXYD_DATABASE`",
     )
     nats: Annotated[
         list[str],
@@ -62,131 +62,164 @@ class Settings(BaseModel):
     ] = Field(
         default_factory=list,
         repr=False,
-        description="servers of NATS through which several machines share the work, e.g. nats://nats.example:4222; "
-        "empty: one machine; what stands before an @ only by PROXYD_NATS_FILE or PROXYD_NATS",
+        description="NATS servers through which several machines share the work, for example "
+        "`nats://nats.example:4222`. Empty: one machine. Give credentials (the part before `@`) only with "
+        "`PROXYD_NATS_FILE` or `PROXYD_NATS`",
     )
     role: Literal["all", "planner", "prober", "notifier"] = Field(
-        "all", description="what this machine does; planner and notifier stand by while another one leads"
+        "all",
+        description="role of this machine: `all`, `planner`, `prober` or `notifier`. Planners and notifiers stand by "
+        "while another one leads",
     )
     lease: Annotated[PositiveSeconds, Field(ge=1)] = Field(
-        30.0, description="time after which another machine takes over from one that is not heard of (PostgreSQL, NATS)"
+        30.0,
+        description="time after which another machine takes over from one that no longer answers (PostgreSQL, NATS)",
     )
     prober_hosts: Annotated[int, Field(ge=1, le=256)] = Field(
-        64, description="most hosts that one prober of several asks at once"
+        64, description="maximum number of hosts that one prober in a cluster asks at once"
     )
     socket: Path | None = Field(
         None,
-        description="Unix socket of the daemon, by which verbs find it; where not set, beside the database file, with "
-        "PostgreSQL data/proxyd.sock in the working directory",
+        description="Unix socket of the daemon, which commands use to find it. If not set: next to the database file, "
+        "or with PostgreSQL `data/proxyd.sock` in the working directory",
     )
     listen: Annotated[str, AfterValidator(check_listen)] = Field(
-        "127.0.0.1:8080", description="host:port of the REST API and the metrics"
+        "127.0.0.1:8080", description="`host:port` of the REST API, the dashboard and the metrics"
     )
     chronon: Annotated[Seconds, Field(ge=0.1, le=3600)] = Field(10.0, description="smallest time step of the plan")
-    budget: BudgetSetting = Field(Budget(1.0), description="probing budget: 60/min, or 08-18 30/min, 60/min")
+    budget: BudgetSetting = Field(
+        Budget(1.0),
+        description="number of probes that all sources together may get: `60/min`, or by hour `08-18 30/min, 60/min`",
+    )
     budget_zone: Annotated[str, AfterValidator(check_zone)] = Field(
         "UTC", description="time zone of the budget's hours"
     )
     objective: Literal["satisfy", "spend"] = Field(
-        "satisfy", description="satisfy: fewest probes that serve the rules; spend: the whole budget"
+        "satisfy", description="`satisfy`: as few probes as serve the rules. `spend`: use the whole budget"
     )
     probe_price: Annotated[float, Field(gt=0)] = Field(
-        0.1, description="item-hours of delay that a detection probe must save"
+        0.1, description="item-hours of delay that a probe for detection must save"
     )
     plan_every: PositiveSeconds = Field(
-        3600.0, description="how often prices and week shapes are found anew; more often at first"
+        3600.0,
+        description="how often proxyd computes prices and week shapes. Right after the start it does so more often",
     )
     cycle: PositiveSeconds = Field(
-        604800.0, description="what repeats in the sources' rates: the week; shorter only in tests and demonstrations"
+        604800.0,
+        description="period that repeats in the sources' rates: a week. Shorter periods are for tests and "
+        "demonstrations only",
     )
-    epoch: PositiveSeconds = Field(604800.0, description="how far the rolling plan looks ahead")
+    epoch: PositiveSeconds = Field(604800.0, description="how far ahead the rolling plan looks")
     overflow: Annotated[float, Field(gt=0, lt=1)] = Field(
-        0.01, description="probability that items slide off a feed unseen before its next probe"
+        0.01, description="accepted probability that items leave a feed unseen before its next probe"
     )
-    source_spacing: PositiveSeconds = Field(300.0, description="least time between two probes of a source")
-    host_spacing: Seconds = Field(1.0, description="least time between two requests to a host")
-    host_concurrency: Annotated[int, Field(ge=1, le=64)] = Field(1, description="most requests to a host at once")
-    crawl_delay_cap: Seconds = Field(60.0, description="longest Crawl-delay of a robots.txt that is kept to")
+    source_spacing: PositiveSeconds = Field(300.0, description="minimum time between two probes of a source")
+    host_spacing: Seconds = Field(1.0, description="minimum time between two requests to a host")
+    host_concurrency: Annotated[int, Field(ge=1, le=64)] = Field(
+        1, description="maximum number of requests to a host at once"
+    )
+    crawl_delay_cap: Seconds = Field(60.0, description="maximum `Crawl-delay` of a robots.txt that proxyd keeps to")
     host_budget: Annotated[str, AfterValidator(check_window)] = Field(
-        "", description="most probes of a host in any such time, e.g. 30/min; empty: as many as its spacing allows"
+        "",
+        description="maximum number of probes of a host in a period, for example `30/min`. Empty: as many as its "
+        "spacing allows",
     )
     throttle_scope: Literal["host", "domain"] = Field(
-        "host", description="what a 429 or 503 silences: the host, or all hosts of its registrable domain"
+        "host", description="what a 429 or 503 silences: the `host`, or all hosts of its registrable `domain`"
     )
     throttle_groups: Annotated[list[str], BeforeValidator(read_list)] = Field(
-        default_factory=list, description="hosts that are throttled together, e.g. a.example|b.example"
+        default_factory=list, description="hosts that are throttled together, for example `a.example|b.example`"
     )
     freshness_cap: Seconds = Field(
-        21600.0, description="longest time for which max-age, Expires, ttl and updatePeriod put off a probe; 0: ignore"
+        21600.0,
+        description="maximum time for which `max-age`, `Expires`, `ttl` and `updatePeriod` put off a probe. 0: ignore "
+        "them",
     )
     probe_timeout: PositiveSeconds = Field(30.0, description="total time of one probe")
-    max_body_bytes: Annotated[int, Field(ge=1024)] = Field(10 * 1024 * 1024, description="largest decoded body")
-    parser_processes: Annotated[int, Field(ge=1, le=64)] = Field(2, description="processes that parse feeds")
+    max_body_bytes: Annotated[int, Field(ge=1024)] = Field(
+        10 * 1024 * 1024, description="maximum size of a decoded body"
+    )
+    parser_processes: Annotated[int, Field(ge=1, le=64)] = Field(
+        2, description="number of processes that parse documents"
+    )
     parser_timeout: PositiveSeconds = Field(10.0, description="time after which a parser is killed")
-    contact: str = Field("", description="address for operators of sources, sent in User-Agent")
+    contact: str = Field("", description="address for operators of sources, sent in `User-Agent`")
     allow_networks: Annotated[list[str], BeforeValidator(read_list), AfterValidator(check_networks)] = Field(
-        default_factory=list, description="private networks that may be connected to, e.g. 127.0.0.0/8"
+        default_factory=list, description="private networks that proxyd may connect to, for example `127.0.0.0/8`"
     )
     allow_ports: Annotated[list[Port], BeforeValidator(read_list)] = Field(
-        default_factory=list, description="the only ports that are asked; empty: all but those of other protocols"
+        default_factory=list,
+        description="the only ports that proxyd may connect to. Empty: all except those of other protocols",
     )
     proxy: Annotated[str, AfterValidator(check_proxy), PlainSerializer(without_credentials)] = Field(
         "",
         repr=False,
-        description="http:// address of a proxy for all requests, with user and password only by PROXYD_PROXY_FILE or "
-        "PROXYD_PROXY; the proxy looks names up again, so only it can refuse one that was rebound since the check",
+        description="`http://` address of a proxy for all requests. Give user and password only with "
+        "`PROXYD_PROXY_FILE` or `PROXYD_PROXY`. The proxy looks names up again, so only it can refuse a "
+        "name that was rebound after our check",
     )
     public_url: Annotated[str, AfterValidator(check_public_url)] = Field(
-        "", description="address under which WebSub hubs reach this daemon's /websub/, e.g. https://proxyd.example.org"
+        "",
+        description="address at which WebSub hubs reach this daemon's `/websub/`, for example "
+        "`https://proxyd.example.org`",
     )
     websub_safety: PositiveSeconds = Field(
-        21600.0, description="time between two probes of a source whose hub pushes, to see that it pushes everything"
+        21600.0, description="time between two probes of a source whose hub pushes, to check that it pushes everything"
     )
     secret_env_prefix: Annotated[str, Field(min_length=1)] = Field(
-        "SECRET_", description="environment variables that profiles may name as secrets start with this"
+        "SECRET_", description="prefix of the environment variables that profiles may name as secrets"
     )
-    secrets: Path | None = Field(None, description="folder for SECRET FILE")
-    delivery_timeout: PositiveSeconds = Field(15.0, description="total time of one attempt to deliver")
-    delivery_hold: Seconds = Field(600.0, description="how long a failing notification holds back the next ones")
-    delivery_concurrency: Annotated[int, Field(ge=1)] = Field(64, description="attempts to deliver under way at once")
-    endpoint_concurrency: Annotated[int, Field(ge=1)] = Field(8, description="of these, most at one endpoint")
+    secrets: Path | None = Field(None, description="folder for `SECRET FILE`")
+    delivery_timeout: PositiveSeconds = Field(15.0, description="total time of one delivery attempt")
+    delivery_hold: Seconds = Field(600.0, description="time for which a failing notification holds back the next ones")
+    delivery_concurrency: Annotated[int, Field(ge=1)] = Field(
+        64, description="maximum number of delivery attempts at once"
+    )
+    endpoint_concurrency: Annotated[int, Field(ge=1)] = Field(8, description="maximum number of these at one endpoint")
     endpoint_rate: Annotated[str, AfterValidator(check_window)] = Field(
-        "", description="most attempts at one endpoint in any such time, e.g. 60/min; empty: no limit"
+        "", description="maximum number of attempts at one endpoint in a period, for example `60/min`. Empty: no limit"
     )
     api_rate: Annotated[str, AfterValidator(check_window)] = Field(
-        "1200/min", description="most requests with one token in any such time; empty: no limit"
+        "1200/min", description="maximum number of requests with one token in a period. Empty: no limit"
     )
-    ping_webhooks: bool = Field(True, description="whether a new webhook must accept a ping before it gets anything")
+    ping_webhooks: bool = Field(
+        True, description="whether a new webhook must accept a ping before it gets notifications"
+    )
     smtp: Annotated[str, AfterValidator(check_server)] = Field(
-        "", description="host:port of the server that takes mail, e.g. mail.example.org:587; empty: no mail"
+        "", description="`host:port` of the mail server, for example `mail.example.org:587`. Empty: no mail"
     )
     smtp_tls: Literal["starttls", "tls", "none"] = Field(
-        "starttls", description="starttls: upgrade (port 587); tls: from the start (port 465); none: in the clear"
+        "starttls",
+        description="`starttls`: upgrade the connection (port 587). `tls`: TLS from the start (port 465). `none`: "
+        "unencrypted",
     )
-    smtp_user: str = Field("", description="user at that server; empty: none is asked for")
+    smtp_user: str = Field("", description="user at the mail server. Empty: no login")
     smtp_password: Annotated[str, PlainSerializer(hidden)] = Field(
-        "", repr=False, description="its password, only by PROXYD_SMTP_PASSWORD_FILE or PROXYD_SMTP_PASSWORD"
+        "",
+        repr=False,
+        description="password of that user, only with `PROXYD_SMTP_PASSWORD_FILE` or `PROXYD_SMTP_PASSWORD`",
     )
     mail_from: Annotated[str, AfterValidator(check_mail_address)] = Field(
-        "", description="address that mail comes from, e.g. proxyd@example.org"
+        "", description="sender address of mail, for example `proxyd@example.org`"
     )
     channel_schemes: Annotated[list[str], BeforeValidator(read_list)] = Field(
         default_factory=lambda: ["discord", "pover", "slack", "tgram"],
-        description="schemes that CHANNEL may use; one with a server of one's own (ntfy, gotify, json) reaches any "
-        "address, for channels do not pass the network guard",
+        description="schemes that `CHANNEL` may use. Schemes with a server of one's own (`ntfy`, `gotify`, `json`) "
+        "reach any address, because channels do not pass the network guard",
     )
     retention: PositiveSeconds = Field(90 * 86400.0, description="how long items, intervals and notifications are kept")
     backup: Path | None = Field(None, description="folder for a nightly copy of the database")
-    reload_interval: PositiveSeconds = Field(1.0, description="how often the profiles directory is looked at")
-    drain_timeout: Seconds = Field(
-        10.0, description="how long SIGTERM waits for probes, deliveries and chores under way"
-    )
+    reload_interval: PositiveSeconds = Field(1.0, description="how often proxyd looks at the profiles folder")
+    drain_timeout: Seconds = Field(10.0, description="how long SIGTERM waits for running probes, deliveries and chores")
     traces: Annotated[str, AfterValidator(check_collector)] = Field(
-        "", description="address of an OTLP/HTTP collector, e.g. http://collector.example:4318; empty: no traces"
+        "",
+        description="address of an OTLP/HTTP collector, for example `http://collector.example:4318`. Empty: no traces",
     )
     trace_share: Annotated[float, Field(ge=0, le=1)] = Field(1.0, description="share of the probes that are traced")
-    log_format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a terminal, else json")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level logged")
+    log_format: Literal["auto", "console", "json"] = Field(
+        "auto", description="`console`, `json`, or `auto`: `console` on a terminal, `json` elsewhere"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="lowest level that is logged")
 
     @property
     def database_path(self) -> Path | None:

@@ -31,14 +31,15 @@ def test_every_metric_is_defined_in_the_metrics_page() -> None:
     assert named == exported
 
 
-def test_every_setting_is_in_the_settings_page_with_its_default() -> None:
+def test_every_setting_is_in_the_settings_page_with_its_default_and_its_meaning() -> None:
     defaults = load(environ={}).describe()
-    rows = dict(re.findall(r"^\| `([a-z_]+)` \| (.*?) \|", read("docs/settings.md"), re.MULTILINE))
-    assert list(rows) == list(Settings.model_fields)
-    for key, shown in rows.items():
+    rows = re.findall(r"^\| `([a-z_]+)` \| (.*?) \| (.*) \|$", read("docs/settings.md"), re.MULTILINE)
+    assert [key for key, _, _ in rows] == list(Settings.model_fields)
+    for key, shown, meaning in rows:
         value = defaults[key]
         spelt = str(value).lower() if isinstance(value, bool) else value
         assert shown == (f"`{spelt}`" if value not in (None, "", []) else ""), key
+        assert meaning.replace("\\|", "|") == Settings.model_fields[key].description, key
 
 
 def test_the_profiles_that_are_shipped_are_valid() -> None:
