@@ -25,14 +25,14 @@ def _add_source_verbs(verbs: Verbs) -> None:
         verbs, "sources", "cli.sources.sources", "list the sources and how their last probe ended",
         "proxyd sources", "proxyd sources --failing --json",
     )  # fmt: skip
-    sources.add_argument("--failing", action="store_true", help="only those whose last probe failed")
+    sources.add_argument("--failing", action="store_true", help="only sources whose last probe failed")
     add_asking(sources)
-    text = "list the last probes of a source: why each was made and what came of it"
+    text = "list the recent probes of a source, with the reason and the outcome of each"
     probes = add_verb(verbs, "probes", "cli.sources.probes", text, "proxyd probes python --limit 5")
     probes.add_argument("source", help="name of the source")
     probes.add_argument("--limit", type=whole(1, 10_000), default=20, help="how many (default 20)")
     add_asking(probes)
-    text = "say when a source is probed next, and why"
+    text = "explain when a source is probed next, and why"
     explain = add_verb(verbs, "explain", "cli.sources.explain", text, "proxyd explain python")
     explain.add_argument("source", help="name of the source")
     add_asking(explain)
@@ -40,16 +40,16 @@ def _add_source_verbs(verbs: Verbs) -> None:
 
 def _add_plan_verbs(verbs: Verbs) -> None:
     top = add_verb(
-        verbs, "top", "cli.top.top", "show how the daemon does, live: health, coming probes, failing sources, news",
+        verbs, "top", "cli.top.top", "show the daemon live: health, coming probes, failing sources",
         "proxyd top", "proxyd top --once",
     )  # fmt: skip
-    top.add_argument("--once", action="store_true", help="print it once and end, as where there is no terminal")
+    top.add_argument("--once", action="store_true", help="print it once and exit (the default without a terminal)")
     add_url(top)
     text = "print the coming probes of the running daemon"
     plan = add_verb(verbs, "plan", "cli.sources.plan", text, "proxyd plan --limit 10")
     plan.add_argument("--limit", type=whole(1, _MOST), default=50, help="how many (default 50)")
     add_asking(plan)
-    text = "say what other budgets would buy, and which rules are not met"
+    text = "show what other budgets would achieve, and which rules miss intervals"
     add_asking(add_verb(verbs, "advise", "cli.advice.advise", text, "proxyd advise"))
     text = "compare delay and completeness with what was predicted, by day"
     report = add_verb(verbs, "report", "cli.advice.report", text, "proxyd report --days 7")
@@ -63,16 +63,20 @@ def _add_notification_verbs(verbs: Verbs) -> None:
         "proxyd notifications --rule stable --since 2026-01-31T12:00:00Z", "proxyd notifications --follow --json",
     )  # fmt: skip
     for name in ("rule", "profile", "source"):
-        listing.add_argument(f"--{name}", metavar="NAME", help=f"of this {name} only")
-    listing.add_argument("--since", metavar="TIME", help="made since this time, such as 2026-01-31T12:00:00Z")
+        listing.add_argument(f"--{name}", metavar="NAME", help=f"only of this {name}")
+    listing.add_argument(
+        "--since", metavar="TIME", help="only those made since this time, such as 2026-01-31T12:00:00Z"
+    )
     listing.add_argument("--limit", type=whole(1, 100_000), default=20, help="how many (default 20)")
-    listing.add_argument("--follow", action="store_true", help="print new ones as they come, until interrupted")
-    listing.add_argument("--after", type=int, metavar="POSITION", help="with --follow: first what came after this one")
+    listing.add_argument("--follow", action="store_true", help="print new ones as they arrive, until interrupted")
+    listing.add_argument(
+        "--after", type=int, metavar="POSITION", help="with --follow: start after the notification at this position"
+    )
     add_url(listing)
     add_json(listing, "print JSON; with --follow, a line for each")
     actions = listing.add_subparsers(metavar="ACTION")
     show = add_verb(
-        actions, "show", "cli.notifications.show", "say what led to a notification and what became of it",
+        actions, "show", "cli.notifications.show", "explain a notification: what led to it and what became of it",
         "proxyd notifications show ntf_0123456789abcdef",
     )  # fmt: skip
     show.add_argument("id", help="id of the notification")
@@ -85,7 +89,7 @@ def _add_notification_verbs(verbs: Verbs) -> None:
 def _add_declared_verbs(verbs: Verbs) -> None:
     text = "list the rules, what they captured and what they missed"
     add_asking(add_verb(verbs, "rules", "cli.profile_verbs.rules", text, "proxyd rules"))
-    text = "check the profiles and swap them in"
+    text = "check the profiles and load them"
     add_asking(add_verb(verbs, "reload", "cli.profile_verbs.reload", text, "proxyd reload"))
     group = add_verb(
         verbs, "profile", None, "profiles of the running daemon",
@@ -98,13 +102,15 @@ def _add_declared_verbs(verbs: Verbs) -> None:
     show.add_argument("name", metavar="NAME", help="name of the profile")
     add_asking(show)
     declare = add_verb(
-        actions, "declare", "cli.profile_verbs.declare", "declare what a file holds, as the API does",
+        actions, "declare", "cli.profile_verbs.declare", "declare the profiles of a file through the API",
         "proxyd profile declare my.profile --dry-run", "proxyd profile declare my.profile",
     )  # fmt: skip
     declare.add_argument("file", type=Path, metavar="FILE", help="text in the rule language")
-    declare.add_argument("--dry-run", action="store_true", help="change nothing, and say what it would cost")
+    declare.add_argument(
+        "--dry-run", action="store_true", help="change nothing; show what would change and what it would cost"
+    )
     add_asking(declare)
-    text = "remove a profile that was declared so"
+    text = "remove a profile that was declared through the API"
     drop = add_verb(actions, "drop", "cli.profile_verbs.drop", text, "proxyd profile drop Watch")
     drop.add_argument("name", metavar="NAME", help="name of the profile")
     add_asking(drop)
@@ -114,16 +120,18 @@ def _add_token_verbs(verbs: Verbs) -> None:
     group = add_verb(verbs, "token", None, "tokens of the API", "proxyd token create --name me --scope write")
     actions = group.add_subparsers(required=True, metavar="ACTION")
     create = add_verb(
-        actions, "create", "cli.tokens.create", "make a token and print it, once",
+        actions, "create", "cli.tokens.create", "create a token and print it, once",
         "proxyd token create --name reader --scope read --expires 90d",
     )  # fmt: skip
-    create.add_argument("--name", required=True, help="what it is for; unique")
-    create.add_argument("--scope", required=True, choices=("read", "write", "admin"), help="a wider holds the narrower")
+    create.add_argument("--name", required=True, help="what the token is for; must be unique")
+    create.add_argument(
+        "--scope", required=True, choices=("read", "write", "admin"), help="admin includes write, write includes read"
+    )
     create.add_argument("--expires", type=duration, metavar="90d", help="lifetime (default: none)")
     add_asking(create)
     text = "list the tokens, without their secrets"
     add_asking(add_verb(actions, "list", "cli.tokens.tokens", text, "proxyd token list"))
-    text = "let a token open nothing any more"
+    text = "revoke a token"
     drop = add_verb(actions, "drop", "cli.tokens.drop", text, "proxyd token drop reader")
     drop.add_argument("name", metavar="NAME", help="name of the token")
     add_asking(drop)
@@ -134,7 +142,7 @@ def _add_webhook_verbs(verbs: Verbs) -> None:
     actions = group.add_subparsers(required=True, metavar="ACTION")
     text = "list the webhooks, and whether they answered their ping"
     add_asking(add_verb(actions, "list", "cli.deliveries.webhooks", text, "proxyd webhook list"))
-    text = "send a test message wherever a rule delivers"
+    text = "send a test message to every endpoint of a rule"
     test = add_verb(actions, "test", "cli.deliveries.test", text, "proxyd webhook test stable")
     test.add_argument("rule", help="name of the rule")
     add_asking(test)

@@ -50,14 +50,14 @@ def add_science_verbs(verbs: Verbs) -> None:
 
 
 def _add_reproduce(verbs: Verbs) -> None:
-    text = "redo the papers' experiments"
+    text = "reproduce the papers' experiments"
     reproduce = add_verb(
         verbs, "reproduce", "lab.verbs.reproduce.reproduce", text, "proxyd reproduce detection --out results"
     )
     papers = ("robot", "politeness", "sup", "proxy-dilemma", "detection", "all")
     reproduce.add_argument("paper", nargs="?", choices=papers, default="all", help="which paper (default: all)")
-    reproduce.add_argument("--out", type=Path, required=True, metavar="DIR", help="where tables and plots go")
-    reproduce.add_argument("--seed", type=_SEED, default=1, help="of everything random (default 1)")
+    reproduce.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for tables and plots")
+    reproduce.add_argument("--seed", type=_SEED, default=1, help="seed of all random numbers (default 1)")
     reproduce.add_argument("--quick", action="store_true", help="fewer repetitions: minutes become seconds")
     add_json(reproduce)
 
@@ -75,7 +75,7 @@ def _probability(text: str) -> float:
 def _add_one_source(parser: argparse.ArgumentParser, policy: str) -> None:
     parser.set_defaults(policy=policy)
     parser.add_argument("--week", type=Path, required=True, metavar="WEEK.csv", help=_WEEK_HELP)
-    parser.add_argument("--weeks", type=int, default=1, help="how many such weeks the period has (default 1)")
+    parser.add_argument("--weeks", type=int, default=1, help="number of weeks in the period (default 1)")
     parser.add_argument("--slot", type=duration, default=3600.0, metavar="1h", help="length of a slot (default 1h)")
     many = parser.add_mutually_exclusive_group(required=True)
     many.add_argument("--probes", type=int, metavar="N", help="how many probes, the one at the period's end included")
@@ -83,9 +83,9 @@ def _add_one_source(parser: argparse.ArgumentParser, policy: str) -> None:
         price = "what a probe costs, in item-days (doe); the threshold, or the probability"
         many.add_argument("--price", type=float, metavar="P", help=price)
     if policy == "doe":
-        parser.add_argument("--spacing", type=duration, default=0.0, metavar="30m", help="least time between probes")
+        parser.add_argument("--spacing", type=duration, default=0.0, metavar="30m", help="minimum time between probes")
         parser.add_argument("--improve", choices=("exact", "mu"), help="move the probes off the slots afterwards")
-        parser.add_argument("--curve", action="store_true", help="the costs of 1, 2, ..., N probes as well")
+        parser.add_argument("--curve", action="store_true", help="also print the costs of 1, 2, ..., N probes")
     add_json(parser)
 
 
@@ -105,7 +105,7 @@ def _add_frequencies(parser: argparse.ArgumentParser, kind: str) -> None:
     parser.set_defaults(kind=kind)
     parser.add_argument("--rates", type=Path, required=True, metavar="RATES.csv", help="CSV source,rate[,weight]")
     objectives = ("robot", "randomised", "detection")
-    parser.add_argument("--objective", choices=objectives, required=True, help="what is to be small")
+    parser.add_argument("--objective", choices=objectives, required=True, help="what to minimise")
     parser.add_argument("--budget", type=float, default=1.0, metavar="c", help="probes a step (default 1)")
     access = "how long accesses take, for robot and randomised; their mean is 1/c (default exponential)"
     parser.add_argument("--access", choices=("exponential", "constant"), default="exponential", help=access)
@@ -124,17 +124,19 @@ def _add_simulate(parser: argparse.ArgumentParser) -> None:
     past = "what the daemon saw, from its database: this file, or that of the settings; changes nothing there"
     source.add_argument("--from-database", nargs="?", const="", metavar="PATH", help=past)
     source.add_argument("--model", metavar="MODEL", help=f"synthetic sources instead: {models}")
-    parser.add_argument("--sources", type=whole(1, 100_000), default=200, help="of the model (default 200)")
-    parser.add_argument("--seed", type=_SEED, default=1, help="of the model and of policies that draw (default 1)")
+    parser.add_argument("--sources", type=whole(1, 100_000), default=200, help="sources of the model (default 200)")
+    parser.add_argument("--seed", type=_SEED, default=1, help="seed of the model and of random policies (default 1)")
     noise = "FPN: keep each event of the test with this probability, move the others to any time of it"
     parser.add_argument("--fpn", type=_probability, metavar="Z", help=noise)
-    parser.add_argument("--test-from", metavar="ISO", help="what is before is history (default: the middle)")
+    parser.add_argument(
+        "--test-from", metavar="ISO", help="start of the test; before it is history (default: the middle)"
+    )
     many = parser.add_mutually_exclusive_group()
     weekly = "budget of the whole, by source and week (of --from-database: about what the daemon made)"
     many.add_argument("--probes-per-source-week", type=float, metavar="P", help=weekly)
     many.add_argument("--budget", type=float, metavar="C", help="probes a chronon")
     parser.add_argument("--chronon", type=duration, metavar="60s", help="with --budget (default 60s; else a slot)")
-    parser.add_argument("--policies", default="auto,uniform,clairvoyant", help="names, by commas, or all")
+    parser.add_argument("--policies", default="auto,uniform,clairvoyant", help="names, separated by commas, or all")
     parser.add_argument("--slot", type=duration, default=1800.0, metavar="30m", help="slot of plans (default 30m)")
     parser.add_argument("--window", type=duration, metavar="6h", help="life of an event (default: until the next one)")
     add_json(parser)
