@@ -21,7 +21,7 @@ from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.model.schedule import ExecutionInterval
-from proxyd.core.planning.allocation.probe_allocator import FleetLimits, ProbeAllocator, WeekGrid
+from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.allocation.timetable import Timetable
 from proxyd.core.planning.capture.capacity import Capacity
 from proxyd.core.planning.capture.earliest_deadline import edf
@@ -140,10 +140,9 @@ def fleet(sources: int, rng: np.random.Generator) -> list[Line]:
     lines: list[Line] = []
     per_slot = sources / grid.slots
     for name, capacity in (("", None), (", capacity", np.full(grid.slots, 2 * per_slot))):
-        planner = ProbeAllocator(grid, shapes, shape_of)
-        planner.start(rates, now_s=4 * 86400.0)
+        demand = FleetDemand(grid, shapes, shape_of, rates, last_s=4 * 86400.0)
         began = perf_counter()
-        planner.reprice(FleetLimits(per_slot, capacity), now_s=4 * 86400.0)
+        planner = ProbeAllocator(demand, FleetLimits(per_slot, capacity), now_s=4 * 86400.0)
         made = 0
         room = sources if capacity is None else int(2 * per_slot)
         for slot in range(grid.slots):

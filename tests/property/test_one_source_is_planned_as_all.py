@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.core.planning.allocation.probe_allocator import FleetLimits, ProbeAllocator, WeekGrid
+from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.rates.week_bins import WEEK_S
 
 SOURCES = 6
@@ -18,11 +18,17 @@ def planner(*, phased: bool, capped: bool) -> ProbeAllocator:
     shapes = np.random.default_rng(3).uniform(0.0, 2.0, (2, 28))
     phase_s = np.linspace(0.0, 6 * 3600.0, SOURCES, endpoint=False) if phased else None
     importance = np.random.default_rng(4).uniform(0.5, 2.0, 28)
-    found = ProbeAllocator(WeekGrid(6 * 3600.0), shapes, np.arange(SOURCES) % 2, importance=importance, phase_s=phase_s)
-    found.start(np.geomspace(1e-7, 1e-3, SOURCES), now_s=0.0)
+    demand = FleetDemand(
+        WeekGrid(6 * 3600.0),
+        shapes,
+        np.arange(SOURCES) % 2,
+        np.geomspace(1e-7, 1e-3, SOURCES),
+        last_s=0.0,
+        importance=importance,
+        phase_s=phase_s,
+    )
     capacity = np.full(28, 1.2) if capped else None
-    found.reprice(FleetLimits(1.0, capacity=capacity, spacing_s=60.0), now_s=0.0)
-    return found
+    return ProbeAllocator(demand, FleetLimits(1.0, capacity=capacity, spacing_s=60.0), now_s=0.0)
 
 
 PLANNERS = {

@@ -81,10 +81,10 @@ def plan_epoch(
     Examples
     --------
     >>> from proxyd.core.model.chronon import Epoch
-    >>> from proxyd.core.planning.allocation.probe_allocator import FleetLimits, WeekGrid
-    >>> planner = ProbeAllocator(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(2, dtype=np.int64))
-    >>> planner.start([8.0 / 86400.0, 2.0 / 86400.0], now_s=0.0)
-    >>> planner.reprice(FleetLimits(probes_per_slot=1.0), now_s=0.0)
+    >>> from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, WeekGrid
+    >>> rates = [8.0 / 86400.0, 2.0 / 86400.0]
+    >>> demand = FleetDemand(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(2, dtype=np.int64), rates, last_s=0.0)
+    >>> planner = ProbeAllocator(demand, FleetLimits(probes_per_slot=1.0), now_s=0.0)
     >>> wanted = [ExecutionInterval("b", "r", 0, 0)]
     >>> plan = plan_epoch(planner, Capacity.constant(1, Epoch(0, 4)), names=["a", "b"], intervals=wanted)
     >>> plan.sources[0], plan.for_interval.tolist()[0], plan.captured

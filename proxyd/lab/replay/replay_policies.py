@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyd.core.model.chronon import Chronon
-from proxyd.core.planning.allocation.probe_allocator import FleetLimits, ProbeAllocator, WeekGrid
+from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.allocation.week_plan import by_slot
 from proxyd.core.planning.policies.detection_frequencies import memoryless, tight_bound
 from proxyd.core.planning.policies.step_policies import (
@@ -117,11 +117,15 @@ class AutoPolicy:
         self._learner = Learner(terms)
         self._grid = WeekGrid(terms.slot_s)
         weeks = self._learner.slots(terms.epoch.start, self._grid)
-        self._planner = ProbeAllocator(self._grid, weeks.shapes, weeks.of_source)
-        self._planner.start(self._learner.rates_per_s(terms.epoch.start), now_s=terms.start_s)
         self._day, self._week = Timer(terms, DAY_S), Timer(terms, WEEK_S)
-        self._week.rings(terms.epoch.start)  # the first week's shapes are there
+        self._day.rings(terms.epoch.start)  # the first day's prices and week's shapes are there
+        self._week.rings(terms.epoch.start)
         self._left = terms.probes
+        self._learner.refresh(terms.epoch.start)
+        rates = self._learner.rates_per_s(terms.epoch.start)
+        demand = FleetDemand(self._grid, weeks.shapes, weeks.of_source, rates, last_s=terms.start_s)
+        limits = self._limits(terms.epoch.start)
+        self._planner = ProbeAllocator(demand, limits, now_s=terms.grid.start_s(terms.epoch.start))
         self._hints = Hints(terms)
 
     def choose(self, now: Chronon, room: int) -> Ints:
@@ -149,13 +153,16 @@ class AutoPolicy:
             weeks = self._learner.slots(now, self._grid)
             self._planner.reshape(weeks.shapes, weeks.of_source)
             self._hints.refresh(terms.grid.start_s(now))
-        left_s = terms.stop_s - terms.grid.start_s(now)
-        per_slot = max(self._left, 1) * terms.slot_s / left_s
         self._planner.rate_per_s = self._learner.rates_per_s(now)
-        capacity = None
-        if terms.per_chronon is not None:
-            capacity = np.full(self._grid.slots, terms.per_chronon * terms.slot_s / terms.grid.length_s)
-        self._planner.reprice(FleetLimits(per_slot, capacity), now_s=terms.grid.start_s(now))
+        self._planner.reprice(self._limits(now), now_s=terms.grid.start_s(now))
+
+    def _limits(self, now: Chronon) -> FleetLimits:
+        """Return what is left of the budget, spread over the time that is left."""
+        terms = self._terms
+        per_slot = max(self._left, 1) * terms.slot_s / (terms.stop_s - terms.grid.start_s(now))
+        if terms.per_chronon is None:
+            return FleetLimits(per_slot)
+        return FleetLimits(per_slot, np.full(self._grid.slots, terms.per_chronon * terms.slot_s / terms.grid.length_s))
 
 
 class UniformPolicy:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import floor, inf, sqrt
 
 import numpy as np
@@ -102,19 +102,9 @@ class _Sample:
     hosts: HostLimits | None
 
 
-@dataclass(eq=False)
-class ProbeAllocator:
-    """Probes every source when its timetable says so, at prices that spend the budget in the long run.
-
-    The next probe of a source follows from its last one, its rate and the price by looking into a table: O(1), so that
-    every observation re-plans its source. Prices are found anew by ``reprice``, which costs a pass over the fleet.
-
-    Under a capacity each slot of the week has an extra price, raised where too many probes would come (projected
-    subgradient). Since all sources of one kind move together at each step, the sources are spread over the timetables
-    of the last steps, whose average load is what keeps to the capacity. What still comes at once waits, the most urgent
-    first.
-
-    It reads no clock and has no randomness: sources are spread by the golden ratio.
+@dataclass(frozen=True, slots=True, eq=False)
+class FleetDemand:
+    """The sources that share a budget, as they are when prices are found.
 
     Parameters
     ----------
@@ -124,8 +114,12 @@ class ProbeAllocator:
         Week shapes by slot, shape (shapes, slots).
     shape_of
         The shape of each source, shape (sources,).
+    rate_per_s
+        Update rates in items per second, shape (sources,).
+    last_s
+        When each source was probed last, in seconds: one time for all, or shape (sources,).
     weights
-        Importance of each source, shape (sources,).
+        Importance of each source, shape (sources,); all alike where ``None``.
     importance
         What waiting costs by slot of the week, shape (slots,), or for the sources of each shape, shape (shapes, slots).
     phase_s
@@ -134,62 +128,76 @@ class ProbeAllocator:
     slot_factor
         Extra price of each slot under a capacity, shape (slots,): from an earlier plan, so that fewer rounds find it.
 
-    Raises
-    ------
-    SchedulingError
-        It is asked or told of probes before ``start`` and ``reprice``, in this order, or rates do not fit the sources.
-
-    Notes
-    -----
-    Source: ALGORITHMS 6.2 and 6.4; averaging of the iterates after Shor's subgradient method.
-
     Examples
     --------
-    >>> planner = ProbeAllocator(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(2, dtype=np.int64))
-    >>> planner.start([8.0 / 86400.0, 2.0 / 86400.0], now_s=0.0)
-    >>> planner.reprice(FleetLimits(probes_per_slot=1.5), now_s=0.0)
-    >>> (planner.due_s / 43200.0).round().tolist()
-    [1.0, 2.0]
+    >>> FleetDemand(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(2, dtype=np.int64), [1e-4, 2e-5], 0.0).grid.slots
+    14
     """
 
     grid: WeekGrid
     shapes: Floats
     shape_of: Ints
+    rate_per_s: ArrayLike
+    last_s: ArrayLike
     weights: Floats | None = None
     importance: Floats | None = None
     phase_s: Floats | None = None
     slot_factor: Floats | None = None
-    rate_per_s: Floats = field(init=False)
-    last_s: Floats = field(init=False)
-    due_s: Floats = field(init=False)
-    prices: Prices | None = field(default=None, init=False)
-    spacing_s: float = field(default=0.0, init=False)
-    hosts: HostLimits | None = field(default=None, init=False)
-    tables: list[Timetable] = field(default_factory=list, init=False)
-    _costs: WeekCosts | None = field(default=None, init=False)
-    _capacity: Floats | None = field(default=None, init=False)
-    _curve_of: Ints = field(init=False)
-    table_of: Ints = field(init=False)
-    _gaps: Floats = field(init=False)
 
-    def __post_init__(self) -> None:
-        if self.shapes.ndim != 2 or self.shapes.shape[1] != self.grid.slots:
-            raise SchedulingError(f"a week of {self.grid.slots} slots needs shapes of as many factors")
-        sources = len(self.shape_of)
-        self.rate_per_s = np.zeros(sources)
-        self.last_s = np.full(sources, -np.inf)
-        self.due_s = np.full(sources, -np.inf)
-        self.weights = np.ones(sources) if self.weights is None else self.weights
+
+class ProbeAllocator:
+    """Probes every source when its timetable says so, at prices that spend the budget in the long run.
+
+    The next probe of a source follows from its last one, its rate and the price by looking into a table: O(1), so that
+    every observation plans its source again. ``reprice`` finds new prices, which costs a pass over the fleet.
+
+    Under a capacity each slot of the week has an extra price, raised where too many probes would come (projected
+    subgradient). Since all sources of one kind move together at each step, the sources are spread over the timetables
+    of the last steps, whose average load is what keeps to the capacity. What still comes at once waits, the most urgent
+    first.
+
+    It reads no clock and has no randomness: sources are spread by the golden ratio.
+
+    Raises
+    ------
+    SchedulingError
+        Shapes do not fit the week, or rates do not fit the sources.
+
+    Notes
+    -----
+    Averaging of the iterates after Shor's subgradient method (``docs/decisions/planner-prices.md``).
+
+    Examples
+    --------
+    >>> rates = [8.0 / 86400.0, 2.0 / 86400.0]
+    >>> demand = FleetDemand(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(2, dtype=np.int64), rates, last_s=0.0)
+    >>> planner = ProbeAllocator(demand, FleetLimits(probes_per_slot=1.5), now_s=0.0)
+    >>> (planner.due_s / 43200.0).round().tolist()
+    [1.0, 2.0]
+    """
+
+    prices: Prices
+    tables: list[Timetable]
+    table_of: Ints
+
+    def __init__(self, demand: FleetDemand, limits: FleetLimits, *, now_s: float) -> None:
+        sources = len(demand.shape_of)
+        rates = np.array(demand.rate_per_s, dtype=np.float64)
+        if demand.shapes.ndim != 2 or demand.shapes.shape[1] != demand.grid.slots:
+            raise SchedulingError(f"a week of {demand.grid.slots} slots needs shapes of as many factors")
+        if rates.shape != (sources,) or not np.all(rates >= 0):
+            raise SchedulingError(f"{sources} sources need as many rates, none negative")
+        self.grid = demand.grid
+        self.shapes, self.shape_of = demand.shapes, demand.shape_of
+        self.importance, self.phase_s, self.slot_factor = demand.importance, demand.phase_s, demand.slot_factor
+        self.rate_per_s = rates
+        self.weights: Floats = np.ones(sources) if demand.weights is None else demand.weights
+        self.last_s: Floats = np.full(sources, demand.last_s, dtype=np.float64)
+        self.due_s: Floats = np.full(sources, -np.inf)
+        self._build(limits)
+        self.reprice(limits, now_s=now_s)
 
     # -- what it is told
-
-    def start(self, rate_per_s: ArrayLike, *, now_s: ArrayLike) -> None:
-        """Begin with these rates and the sources probed at ``now_s``, each at its own time or all together."""
-        rates = np.array(rate_per_s, dtype=np.float64)
-        if rates.shape != self.last_s.shape or not np.all(rates >= 0):
-            raise SchedulingError(f"{len(self.last_s)} sources need as many rates, none negative")
-        self.rate_per_s = rates
-        self.last_s = np.full(len(self.rate_per_s), now_s, dtype=np.float64)
 
     def reshape(self, shapes: Floats, shape_of: Ints) -> None:
         """Take new week shapes; they count from the next ``reprice`` on, which makes new timetables."""
@@ -198,14 +206,12 @@ class ProbeAllocator:
 
     def probed(self, sources: Ints, rate_per_s: Floats, *, now_s: float) -> None:
         """Note probes and what the rates of their sources are now thought to be."""
-        self._known_prices()
         self.last_s[sources] = now_s
         self.rate_per_s[sources] = rate_per_s
         self._plan(sources)
 
     def probed_one(self, source: int, rate_per_s: float, weight: float, *, now_s: float) -> None:
         """Note a probe of one source, and what its rate and weight are now thought to be."""
-        assert self.weights is not None
         self.last_s[source], self.rate_per_s[source], self.weights[source] = now_s, rate_per_s, weight
         self.due_s[source] = self._due_s(source)
 
@@ -220,15 +226,11 @@ class ProbeAllocator:
             self.due_s[source] = min(self.due_s[source], max(now_s, self.due_s[source] - items / rate))
 
     def reprice(self, limits: FleetLimits, *, now_s: float) -> None:
-        """Find the prices at which the present rates spend the budget, and plan every source anew."""
-        if np.isneginf(self.last_s).any():
-            raise SchedulingError("a planner must be started before it can find prices; call start")
+        """Find the prices at which the present rates spend the budget, and plan every source again."""
         self.spacing_s, self.hosts = limits.spacing_s, limits.hosts
         rates = self._weighted() * self.grid.slot_s
         if not self.tables or not _same(limits.capacity, self._capacity):
-            self._build(limits, rates)
-            self._capacity, self._curve_of = limits.capacity, self.shape_of
-            self._costs = WeekCosts(self.shapes, self.importance)
+            self._build(limits)
         self.prices = allocate(
             self.tables,
             self.table_of,
@@ -242,7 +244,7 @@ class ProbeAllocator:
 
     def loads(self) -> Floats:
         """Return the probes that come in each slot of the week at the present prices, in the long run."""
-        return slot_loads(self.tables, self.table_of, self._weighted() * self.grid.slot_s, self._known_prices())
+        return slot_loads(self.tables, self.table_of, self._weighted() * self.grid.slot_s, self.prices)
 
     # -- what it decides
 
@@ -251,7 +253,6 @@ class ProbeAllocator:
 
         With ``spend`` room that is left goes to the sources of whose gap the greatest part has passed.
         """
-        self._known_prices()
         due = np.flatnonzero(self.due_s <= now_s + 1e-6)
         if len(due) > room:
             return due[largest(self.gains(due, now_s), room)]
@@ -266,8 +267,7 @@ class ProbeAllocator:
 
         ``now_s`` is one time, or one for each source where their weeks live in several zones.
         """
-        prices = self._known_prices()
-        assert self._costs is not None
+        prices = self.prices
         start = (self.last_s[sources] - MONDAY_S) / self.grid.slot_s
         finish = (np.broadcast_to(np.asarray(now_s, dtype=np.float64), start.shape) - MONDAY_S) / self.grid.slot_s
         cost = self._costs.between(self._curve_of[sources], start, finish)
@@ -276,7 +276,6 @@ class ProbeAllocator:
 
     def reached_s(self, source: int, items: float) -> float:
         """Return when a source is expected to have had so many items since its last probe."""
-        assert self._costs is not None
         slot_s, rate = self.grid.slot_s, float(self.rate_per_s[source])
         if rate <= 0:
             return float("inf")
@@ -286,13 +285,7 @@ class ProbeAllocator:
 
     # -- how
 
-    def _known_prices(self) -> Prices:
-        if self.prices is None:
-            raise SchedulingError("a planner needs prices before it can plan; call start, then reprice")
-        return self.prices
-
     def _weighted(self, sources: Ints | slice = _ALL) -> Floats:
-        assert self.weights is not None
         weighted: Floats = self.rate_per_s[sources] * self.weights[sources]
         return weighted
 
@@ -309,8 +302,11 @@ class ProbeAllocator:
             for number, shape in enumerate(self.shapes)
         ]
 
-    def _build(self, limits: FleetLimits, rates: Floats) -> None:
+    def _build(self, limits: FleetLimits) -> None:
         """Make the timetables; under a capacity, find the extra price of each slot and keep the last timetables."""
+        self._capacity, self._curve_of = limits.capacity, self.shape_of
+        self._costs = WeekCosts(self.shapes, self.importance)
+        rates = self._weighted() * self.grid.slot_s
         variants = 1 if limits.capacity is None else _VARIANTS
         gaps = np.empty((len(self.shapes), variants, len(LEVELS), self.grid.slots))
         self._gaps = gaps.reshape(-1, len(LEVELS), self.grid.slots)
@@ -347,7 +343,6 @@ class ProbeAllocator:
         There the rate is even from one probe to the next: waiting tau costs ``rate tau^2 / 2``, and a probe is due when
         that is its price.
         """
-        assert self._costs is not None
         low = np.flatnonzero((rates > 0) & (prices < rates * 2.0 ** LEVELS[0]))
         if len(low):
             factor = np.maximum(self._costs.at_slot(self._curve_of[sources[low]], slot[low]), 1e-9)
@@ -356,7 +351,7 @@ class ProbeAllocator:
 
     def _plan(self, sources: Ints) -> None:
         """Look up when the sources are due after their last probes."""
-        prices = self._known_prices()
+        prices = self.prices
         slot_s, last = self.grid.slot_s, self.last_s[sources]
         monday = MONDAY_S if self.phase_s is None else MONDAY_S + self.phase_s[sources]
         rates = self._weighted(sources) * slot_s
@@ -370,9 +365,7 @@ class ProbeAllocator:
 
     def _due_s(self, source: int) -> float:
         """Return when one source is due after its last probe: what ``_plan`` finds, without arrays."""
-        prices, slot_s = self._known_prices(), self.grid.slot_s
-        assert self.weights is not None
-        assert self._costs is not None
+        prices, slot_s = self.prices, self.grid.slot_s
         rate, price = float(self.rate_per_s[source] * self.weights[source]) * slot_s, float(prices.of_source[source])
         if rate <= 0:
             return inf

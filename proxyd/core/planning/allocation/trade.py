@@ -52,19 +52,18 @@ def trade(planner: ProbeAllocator, budgets: Iterable[float]) -> list[TradePoint]
 
     Notes
     -----
-    Source: ALGORITHMS 6.2: delays are convex in the probes, so that the points of all prices are the best trades.
+    Delays are convex in the probes, so that the points of all prices are the best trades.
 
     Examples
     --------
-    >>> from proxyd.core.planning.allocation.probe_allocator import FleetLimits, WeekGrid
-    >>> fleet = ProbeAllocator(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(2, dtype=np.int64))
-    >>> fleet.start([8.0 / 86400.0, 2.0 / 86400.0], now_s=0.0)
-    >>> fleet.reprice(FleetLimits(probes_per_slot=1.5), now_s=0.0)
+    >>> from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, WeekGrid
+    >>> rates = [8.0 / 86400.0, 2.0 / 86400.0]
+    >>> demand = FleetDemand(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(2, dtype=np.int64), rates, last_s=0.0)
+    >>> fleet = ProbeAllocator(demand, FleetLimits(probes_per_slot=1.5), now_s=0.0)
     >>> few, many = trade(fleet, [1e-5, 3e-5])
     >>> few.delay_s > 2 * many.delay_s, few.captured < many.captured
     (True, True)
     """
-    assert planner.weights is not None
     every = max(1, len(planner.rate_per_s) // _SAMPLE)
     sampled = turns(np.arange(len(planner.rate_per_s))) < 1 / every
     taken = np.flatnonzero(sampled & (planner.rate_per_s * planner.weights > 0))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyd.core.planning.allocation.prices import HostLimits
-from proxyd.core.planning.allocation.probe_allocator import FleetLimits, ProbeAllocator, WeekGrid
+from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.allocation.trade import TradePoint, trade
 from proxyd.core.planning.golden_turns import turns
 from proxyd.core.planning.policies.doe import doe_slots
@@ -135,21 +135,22 @@ class WeekPlan:
         grid = WeekGrid(state.slot_s)
         shapes, shape_of, importance = _curves(state, grid.slots)
         phase_s = turns(np.arange(len(state.source_ids))) * state.slot_s
-        planner = ProbeAllocator(
+        zone_s = 0.0 if state.zone_s is None else state.zone_s
+        demand = FleetDemand(
             grid,
             shapes,
             shape_of,
+            rate_per_s=state.rate_per_s / speed,
+            last_s=cycle.week_s(state.last_seen_s) + zone_s,
             weights=state.weights.copy(),
             importance=importance,
             phase_s=phase_s,
             slot_factor=state.slot_factor,
         )
-        zone_s = 0.0 if state.zone_s is None else state.zone_s
-        planner.start(state.rate_per_s / speed, now_s=cycle.week_s(state.last_seen_s) + zone_s)
         probes_per_slot = max(state.probes_per_s, 1e-12) / speed * state.slot_s
         least_price = state.price_item_s * speed / state.slot_s
         limits = FleetLimits(probes_per_slot, hosts=_hosts(state), least_price=least_price)
-        planner.reprice(limits, now_s=-inf)
+        planner = ProbeAllocator(demand, limits, now_s=-inf)
         if state.most_per_s is not None and np.any(planner.loads() > (most := state.most_per_s / speed * state.slot_s)):
             planner.reprice(replace(limits, capacity=most), now_s=-inf)
         # a comprehension lets other threads take turns, as dict(zip(...)) would not
@@ -174,13 +175,11 @@ class WeekPlan:
     @property
     def price_item_s(self) -> float:
         """What a probe must save, in item-seconds of delay."""
-        assert self._planner.prices is not None
         return self._planner.prices.probe * self._planner.grid.slot_s / self._cycle.speed
 
     def price_of(self, source_id: str) -> float | None:
         """Return what a probe of a source must save, in item-seconds: more than of others where its host binds."""
         number = self._numbers.get(source_id)
-        assert self._planner.prices is not None
         price = None if number is None else float(self._planner.prices.of_source[number])
         return None if price is None else price * self._planner.grid.slot_s / self._cycle.speed
 

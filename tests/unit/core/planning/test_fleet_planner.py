@@ -10,7 +10,7 @@ from proxyd.core.model.chronon import Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.allocation.delay_costs import WeekCosts
-from proxyd.core.planning.allocation.probe_allocator import FleetLimits, ProbeAllocator, WeekGrid
+from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.capture.capacity import Capacity
 from proxyd.core.planning.one_source.costs import Prefix
 from proxyd.core.planning.policies.detection_frequencies import tight_bound
@@ -25,10 +25,9 @@ OFFICE = np.tile(np.repeat([0.05, 1.0, 0.05], [9, 8, 7]), 7)
 
 
 def planner(rates: Floats, shape: Floats, limits: FleetLimits, weights: Floats | None = None) -> ProbeAllocator:
-    fleet = ProbeAllocator(GRID, shape[None, :], np.zeros(len(rates), dtype=np.int64), weights)
-    fleet.start(rates / SLOT_S, now_s=MONDAY_S)
-    fleet.reprice(limits, now_s=MONDAY_S)
-    return fleet
+    shape_of = np.zeros(len(rates), dtype=np.int64)
+    demand = FleetDemand(GRID, shape[None, :], shape_of, rates / SLOT_S, MONDAY_S, weights)
+    return ProbeAllocator(demand, limits, now_s=MONDAY_S)
 
 
 def play(fleet: ProbeAllocator, weeks: int, room: int, *, spend: bool = False) -> tuple[Floats, NDArray[np.int64]]:
@@ -145,17 +144,14 @@ def test_intervals_beyond_the_capacity_are_counted() -> None:
     assert (plan.captured, plan.asked) == (2, 5)
 
 
-def test_a_planner_without_prices_says_so() -> None:
-    fleet = ProbeAllocator(GRID, np.ones((1, GRID.slots)), np.zeros(3, dtype=np.int64))
-    with pytest.raises(SchedulingError, match="call start"):
-        fleet.reprice(FleetLimits(1.0), now_s=MONDAY_S)
+def test_sources_need_as_many_rates_and_a_week_as_many_factors() -> None:
+    flat, shape_of = np.ones((1, GRID.slots)), np.zeros(3, dtype=np.int64)
     with pytest.raises(SchedulingError, match="as many rates"):
-        fleet.start([1.0, 1.0], now_s=MONDAY_S)
-    fleet.start([1e-4] * 3, now_s=MONDAY_S)
-    with pytest.raises(SchedulingError, match="then reprice"):
-        fleet.choose(MONDAY_S, 10)
-    with pytest.raises(SchedulingError, match="then reprice"):
-        fleet.probed(np.array([0]), np.array([1e-4]), now_s=MONDAY_S)
+        ProbeAllocator(FleetDemand(GRID, flat, shape_of, [1.0, 1.0], MONDAY_S), FleetLimits(1.0), now_s=MONDAY_S)
+    with pytest.raises(SchedulingError, match="none negative"):
+        ProbeAllocator(FleetDemand(GRID, flat, shape_of, [1.0, -1.0, 1.0], MONDAY_S), FleetLimits(1.0), now_s=MONDAY_S)
+    with pytest.raises(SchedulingError, match="as many factors"):
+        ProbeAllocator(FleetDemand(GRID, flat[:, 1:], shape_of, [1.0] * 3, MONDAY_S), FleetLimits(1.0), now_s=MONDAY_S)
 
 
 def test_more_shapes_may_wait_for_their_prices() -> None:
@@ -174,9 +170,9 @@ def test_a_capacity_may_come_later() -> None:
 
 @pytest.mark.parametrize("capacity", [None, np.full(GRID.slots, 3.0)], ids=["an average alone", "a capacity"])
 def test_the_gaps_of_all_timetables_are_held_once(capacity: Floats | None) -> None:
-    fleet = ProbeAllocator(GRID, np.array([OFFICE, 1.1 - OFFICE]), np.arange(20) % 2)
-    fleet.start(some_rates(20) / SLOT_S, now_s=MONDAY_S)
-    fleet.reprice(FleetLimits(2.0, capacity), now_s=MONDAY_S)
+    shapes = np.array([OFFICE, 1.1 - OFFICE])
+    demand = FleetDemand(GRID, shapes, np.arange(20) % 2, some_rates(20) / SLOT_S, MONDAY_S)
+    fleet = ProbeAllocator(demand, FleetLimits(2.0, capacity), now_s=MONDAY_S)
     for table, gaps in zip(fleet.tables, fleet._gaps, strict=True):
         assert table.gaps.ctypes.data == gaps.ctypes.data
 

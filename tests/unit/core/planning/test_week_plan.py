@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from proxyd.core.planning.allocation.probe_allocator import FleetLimits, ProbeAllocator, WeekGrid
+from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.allocation.week_plan import FleetState, WeekPlan, by_slot
 from proxyd.core.planning.golden_turns import turns
 from proxyd.core.planning.policies.detection import due_after_s
@@ -38,14 +38,15 @@ def fleet(**changes: object) -> FleetState:
 def test_a_plan_is_the_fleet_planners_with_each_source_at_its_own_place_in_the_slot() -> None:
     state = fleet()
     grid = WeekGrid(state.slot_s)
-    planner = ProbeAllocator(
+    demand = FleetDemand(
         grid,
         by_slot(state.weeks.shapes, grid.slots),
         state.weeks.of_source,
+        state.rate_per_s,
+        state.last_seen_s,
         phase_s=turns(np.arange(len(NAMES))) * state.slot_s,
     )
-    planner.start(state.rate_per_s, now_s=state.last_seen_s)
-    planner.reprice(FleetLimits(state.probes_per_s * state.slot_s), now_s=-np.inf)
+    planner = ProbeAllocator(demand, FleetLimits(state.probes_per_s * state.slot_s), now_s=-np.inf)
     plan = WeekPlan.of(state)
     assert [plan.due_s(name) for name in NAMES] == planner.due_s.tolist()
     planner.probed(np.array([3]), np.array([2e-4]), now_s=START_S)

@@ -19,7 +19,7 @@ from proxyd.core.planning.capture.pareto import pareto
 from proxyd.lab.algorithms.overlapping_capture import greedy_capture, most_weight
 from proxyd.lab.algorithms.sup import least_delay_sup, sup
 from proxyd.core.planning.numba_kernels import HAS_NUMBA
-from proxyd.core.planning.allocation.probe_allocator import FleetLimits, FleetPlanner, WeekGrid
+from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.one_source.costs import Prefix
 from proxyd.core.planning.one_source.optimal_schedule import Grid, all_optimal, optimal
 
@@ -43,9 +43,9 @@ caught.append(greedy_capture(jobs, capacity, weights))
 captures = [(s.probes, s.captured, s.delay) for s in caught] + [pareto(alone, capacity).points]
 
 week = WeekGrid(3600.0)
-planner = FleetPlanner(week, rng.uniform(0.1, 2.0, (2, 168)), rng.integers(0, 2, 50))
-planner.start(rng.lognormal(-10, 1.5, 50), now_s=0.0)
-planner.reprice(FleetLimits(1.0, capacity=np.full(168, 2.0)), now_s=0.0)
+shapes, shape_of = rng.uniform(0.1, 2.0, (2, 168)), rng.integers(0, 2, 50)
+demand = FleetDemand(week, shapes, shape_of, rng.lognormal(-10, 1.5, 50), last_s=0.0)
+planner = ProbeAllocator(demand, FleetLimits(1.0, capacity=np.full(168, 2.0)), now_s=0.0)
 fleet = planner.due_s.tolist()
 print(json.dumps([HAS_NUMBA, one, captures, fleet]))
 """
