@@ -23,6 +23,7 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.plan_forecast import forecast_intervals
+from proxyd.core.planning.plan_preview import preview
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.politeness import PolitenessBudget
 from proxyd.core.rates.week_bins import Cycle
@@ -346,7 +347,7 @@ def test_the_probes_of_a_chronon_are_spread_over_it() -> None:
 def test_the_preview_keeps_every_budget_and_gives_every_probe_a_reason(fleet: Fleet) -> None:
     found = fleet.decider()
     now = found.settings.grid.chronon_at(START_S)
-    probes = found.planner.preview(Epoch(now, now + CHRONONS))
+    probes = preview(found.planner, Epoch(now, now + CHRONONS))
     assert_within_budgets(fleet, found, [(p.start_s, p.probe.source_id) for p in probes])
     assert all(p.probe.reason and p.probe.rule in found.known.compiled.declaration.rules for p in probes)
 
@@ -380,8 +381,8 @@ def test_every_interval_of_a_rule_is_planned_for_or_a_constraint_stands_against_
 def test_the_preview_changes_nothing_and_is_what_comes(fleet: Fleet) -> None:
     found = fleet.decider()
     now = found.settings.grid.chronon_at(START_S)
-    first = found.planner.preview(Epoch(now, now + CHRONONS))
-    assert found.planner.preview(Epoch(now, now + CHRONONS)) == first
+    first = preview(found.planner, Epoch(now, now + CHRONONS))
+    assert preview(found.planner, Epoch(now, now + CHRONONS)) == first
     came = []
     for chronon in range(now, now + CHRONONS):
         chosen = found.planner.choose(chronon)
@@ -398,7 +399,7 @@ def test_the_first_probes_of_the_preview_follow_from_the_pages_that_wake_first(f
     now = found.settings.grid.chronon_at(START_S)
     rehearse(found, Origins({name: np.array(times) for name, times in fleet.times_s().items()}), Epoch(now, now + 10))
     epoch = Epoch(now + 10, now + CHRONONS)
-    assert found.planner.preview(epoch, limit=limit) == found.planner.preview(epoch)[:limit]
+    assert preview(found.planner, epoch, limit=limit) == preview(found.planner, epoch)[:limit]
 
 
 @given(fleet=fleets())
@@ -408,7 +409,7 @@ def test_the_order_in_which_sources_are_declared_changes_nothing(fleet: Fleet) -
     now = found.settings.grid.chronon_at(START_S)
     turned.planner.pages = dict(reversed(turned.planner.pages.items()))
     epoch = Epoch(now, now + CHRONONS)
-    assert turned.planner.preview(epoch) == found.planner.preview(epoch)
+    assert preview(turned.planner, epoch) == preview(found.planner, epoch)
 
 
 async def test_a_source_taken_out_between_plan_and_start_is_probed_again_once_it_is_back() -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from copy import deepcopy
-from functools import partial
 from heapq import merge
-from math import inf, isinf
+from math import inf
 from operator import attrgetter
-
-import numpy as np
 
 from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.model.schedule import Constraint, Probe, Reason
@@ -18,14 +15,12 @@ from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import chunks
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner_settings import PlannerSettings
-from proxyd.core.planning.queue.candidates import LOOKAHEAD_CHRONONS, Candidate, Candidates
+from proxyd.core.planning.queue.candidates import Candidate, Candidates
 from proxyd.core.planning.queue.due_times import DueTimes
 from proxyd.core.planning.queue.probe_slots import PlannedProbe, SlotAllocator
-from proxyd.core.planning.queue.ready_queue import Floats, Ints, ReadyQueue
-from proxyd.core.planning.queue.wake_queue import WakeQueue
-from proxyd.core.politeness import HostBudgets
+from proxyd.core.planning.queue.source_queues import SourceQueues
+from proxyd.core.politeness import HostBudgets, ScopeBlocks
 
-_MOST_COPIED = 4000
 _ROUNDING_S = 1e-6  # sums of 0.2 s miss the start of a chronon by a little
 
 
@@ -59,16 +54,14 @@ class Planner:
         self.settings = settings
         self.pages: dict[str, PlannedSource] = {}
         self.hosts = HostBudgets(settings.host_budget)
-        self._blocked_s: dict[str, float] = {}
+        self.blocks = ScopeBlocks()
         self._in_flight: dict[str, Chronon] = {}
         self.held_back: list[tuple[str, Constraint]] = []
         self.passed_over = 0
         self.limit = Constraint.BUDGET
-        self._sleeping = WakeQueue()
-        self._awake: set[str] = set()
-        self._unseen, self._due = ReadyQueue(), ReadyQueue()
-        self._dues = DueTimes(settings)
-        self._candidates = Candidates(settings, self._dues)
+        self._due_times = DueTimes(settings)
+        self.queues = SourceQueues(settings, self._due_times)
+        self._candidates = Candidates(settings, self._due_times)
         self._coming: WeekPlan | None = None
 
     # -- what the daemon tells it
@@ -79,13 +72,8 @@ class Planner:
 
     def change_to(self, week: WeekPlan) -> None:
         """Detect by another plan; its pages go on sleeping until they are rescheduled."""
-        self._dues.week, self._coming = week, None
-        self._due.renumber(week)
-
-    def sleep(self, page: PlannedSource, wake: Chronon) -> None:
-        """Let a page be no candidate until ``wake``."""
-        self._rest(page.source_id)
-        self._sleeping.put(page, wake)
+        self._due_times.week, self._coming = week, None
+        self.queues.due.renumber(week)
 
     def in_parts(self) -> Iterator[list[PlannedSource]]:
         """Yield all pages in parts, but for those that are put or removed meanwhile."""
@@ -102,14 +90,7 @@ class Planner:
         """Forget a page; does nothing where it is not known."""
         page = self.pages.pop(source_id, None)
         if page is not None:
-            self._sleeping.remove(page)
-            self._rest(source_id)
-
-    def _rest(self, source_id: str) -> None:
-        """Let a page be no candidate until it wakes again."""
-        self._awake.discard(source_id)
-        self._unseen.remove(source_id)
-        self._due.remove(source_id)
+            self.queues.forget(page)
 
     def start(self, planned: PlannedProbe, now_s: float) -> float:
         """Return when a planned probe may really start, given when others really did; at ``now_s`` it has.
@@ -166,25 +147,21 @@ class Planner:
     def forget_hosts(self, now_s: float) -> None:
         """Forget the hosts that no page is of, and the throttles that are over."""
         self.hosts.keep({page.host for page in self.pages.values()})
-        self._blocked_s = {scope: until_s for scope, until_s in self._blocked_s.items() if until_s > now_s}
-
-    def block(self, throttle_scope: str, until_s: float) -> None:
-        """Let no probe of a throttle scope start before ``until_s``."""
-        self._blocked_s[throttle_scope] = max(until_s, self._blocked_s.get(throttle_scope, -inf))
+        self.blocks.forget(now_s)
 
     def reschedule(self, source_id: str, now: Chronon) -> None:
-        """Find out anew when to look at a page, after its rate, demands or back-off changed."""
+        """Find out again when to look at a page, after its rate, demands or back-off changed."""
         page = self.pages[source_id]
         for week in (self.week, self._coming):
             if week is not None:
                 page.follow(week)
-        self.sleep(page, self._wake(page, now))
+        self.queues.sleep(page, self._due_times.wake(page, now))
 
     # -- what it decides
 
     def choose(self, now: Chronon, most: float = inf) -> list[PlannedProbe]:
         """Return the probes to start in chronon ``now``, in order of start, and take them as started."""
-        self._wake_up(now)
+        self.queues.wake_up(now, self.pages)
         self.held_back = []
         start_s = self.settings.grid.start_s(now)
         stop_s = self.settings.grid.start_s(now + 1)
@@ -192,9 +169,11 @@ class Planner:
         self.limit = Constraint.OVERLOAD if most < capacity else Constraint.BUDGET
         pace = SlotAllocator(start_s, stop_s - start_s, int(min(capacity, most)))
         chosen: list[PlannedProbe] = []
-        hard = sorted(self._wanted(now), key=attrgetter("rank"))
-        waiting = self._waiting(now, pace)
-        for candidate in merge(hard, waiting, key=attrgetter("rank")):
+        hard = self._candidates.wanted(self.queues.awake, self.pages, self._in_flight, now)
+        is_alone = len(self.pages) == 1  # there is nobody to be ranked with
+        waiting = self._candidates.waiting(self.queues, now, has_room=lambda: pace.has_room, is_alone=is_alone)
+        free = (candidate for candidate in waiting if candidate.page.source_id not in self._in_flight)
+        for candidate in merge(hard, free, key=attrgetter("rank")):
             page = candidate.page
             earliest_s = max(start_s, self.earliest_s(page))
             if earliest_s >= stop_s - _ROUNDING_S:
@@ -204,78 +183,28 @@ class Planner:
             else:
                 chosen.append(self._take(candidate, now, at_s))
         for planned in chosen:
-            self._rest(planned.probe.source_id)
-        self.passed_over = self._unseen.pass_over(self.limit) + self._due.pass_over(self.limit)
+            self.queues.rest(planned.probe.source_id)
+        self.passed_over = self.queues.pass_over(self.limit)
         return sorted(chosen, key=lambda p: (p.start_s, p.probe.source_id))
-
-    def preview(self, epoch: Epoch, *, limit: int | None = None) -> list[PlannedProbe]:
-        """Return the probes of ``epoch`` as they will come if every probe finds what the rates expect.
-
-        Works on a copy; ``limit`` stops after that many probes, and then only the pages that may come before all others
-        are copied: those that wake first, and the best of those that wait for room. Where hosts hold back thousands of
-        these, what would be probed in their place may be missing.
-        """
-        if limit is None or self.settings.spend:
-            return self._play_first(self.pages, epoch, limit)[0][:limit]
-        room = limit
-        while True:
-            names, until = self._first(room, epoch)
-            probes, held_back = self._play_first(names, Epoch(epoch.start, max(epoch.start, until)), limit)
-            is_sure = room > _MOST_COPIED or room >= limit + held_back
-            is_all = len(names) == len(self.pages) or (until >= epoch.stop and not held_back)
-            if is_all or (is_sure and len(probes) >= limit):
-                return probes[:limit]
-            room = 4 * max(room, held_back)
-
-    def _first(self, room: int, epoch: Epoch) -> tuple[set[str], Chronon]:
-        """Return the pages of which the first ``room`` probes are, and before when there are no others."""
-        until = self._when_used(room, epoch)
-        now_s, until_s = self.settings.grid.start_s(epoch.start), self.settings.grid.start_s(until)
-        unseen = self._unseen.first(room, self._unseen.soonest, self._unseen.soonest)
-        due = self._due.first(room, self._gains_at(now_s), self._gains_at(until_s))
-        sleeping = self._sleeping.first(room + 1, self.pages)
-        if len(sleeping) > room:
-            until = min(until, sleeping.pop().wake)
-        names = self._awake | self._in_flight.keys() | {page.source_id for page in (*unseen, *due, *sleeping)}
-        return names & self.pages.keys(), epoch.stop if len(names) >= len(self.pages) else until
-
-    def _when_used(self, room: int, epoch: Epoch) -> Chronon:
-        """Return the first chronon before which the budget has room for so many probes."""
-        left = room
-        for now in range(epoch.start, epoch.stop):
-            if left <= 0:
-                return now
-            left -= self.settings.capacity(now)
-        return epoch.stop
-
-    def _gains_at(self, now_s: float) -> Callable[[Ints], Floats]:
-        if len(self.pages) == 1:  # there is nobody to be ranked with
-            return lambda places: np.zeros(len(places))
-        return partial(self._due.gains, now_s=now_s, week=self.week, price_item_s=self.price_item_s)
-
-    def _play_first(self, source_ids: Iterable[str], epoch: Epoch, limit: int | None) -> tuple[list[PlannedProbe], int]:
-        """Return probes of some pages, ``limit`` at least if there are, and how many pages were held back meanwhile."""
-        probes: list[PlannedProbe] = []
-        held_back: set[str] = set()
-        part = self.part(source_ids)
-        for _, chosen in part.play(epoch):
-            probes += chosen
-            held_back.update(name for name, _ in part.held_back)
-            if limit is not None and len(probes) >= limit:
-                break
-        return probes, len(held_back)
 
     def part(self, source_ids: Iterable[str]) -> Planner:
         """Return a copy that has some of the pages alone."""
         part = Planner(self.settings)
         part.pages = {source_id: self.pages[source_id].copy() for source_id in source_ids}
         part.hosts = self.hosts.part({page.host for page in part.pages.values()})
-        part._dues.week = deepcopy(self.week)
-        part._blocked_s = dict(self._blocked_s)
+        part.blocks = self.blocks.copy()
+        part._due_times.week = deepcopy(self.week)
         part._in_flight = {source_id: at for source_id, at in self._in_flight.items() if source_id in part.pages}
-        for source_id, page in part.pages.items():  # those that are awake, or wait, wake again at once
-            part._sleeping.put(page, 0 if source_id in self._due else page.wake)
+        self.queues.copy_into(part.queues, part.pages)
         return part
+
+    def alone(self, page: PlannedSource, now: Chronon) -> Planner:
+        """Return a planner that has a copy of one page, and its host to itself; it lasts until that is probed."""
+        alone = Planner(self.settings)
+        alone._due_times.week = self.week  # it does not change until a probe ends
+        alone.blocks.block(page.throttle_scope or page.host, self._blocked_until_s(page))
+        alone.put(page.copy(), now)
+        return alone
 
     def play(self, epoch: Epoch) -> Iterator[tuple[Chronon, list[PlannedProbe]]]:
         """Go through an epoch as if every probe ended at once, those in flight too; yields what each chronon chose."""
@@ -287,7 +216,12 @@ class Planner:
             for planned in chosen:
                 self.finished(planned.probe.source_id, planned.start_s, seen=True)
             yield now, chosen
-            now = max(now + 1, self.next_wake(now))
+            now = max(now + 1, self.queues.next_wake(now))
+
+    @property
+    def flying(self) -> Set[str]:
+        """The sources whose probes were chosen and have not finished."""
+        return self._in_flight.keys()
 
     @property
     def in_flight(self) -> int:
@@ -297,30 +231,6 @@ class Planner:
     def is_in_flight(self, source_id: str) -> bool:
         """Return whether a probe of a source was chosen and has not finished."""
         return source_id in self._in_flight
-
-    def preview_source(self, source_id: str, epoch: Epoch) -> PlannedProbe | None:
-        """Return the first probe of one source in ``epoch``, as if it had the budget to itself."""
-        page = self.pages.get(source_id)
-        if page is None:
-            return None
-        alone = Planner(self.settings)
-        alone._dues.week = self.week  # it does not change until a probe ends
-        alone._blocked_s = {page.throttle_scope or page.host: self._blocked_until_s(page)}
-        alone.put(page.copy(), epoch.start)
-        earliest_s = max(page.allowed_s(), self._blocked_until_s(page), 0.0)
-        now = max(epoch.start, self.settings.grid.chronon_at(earliest_s))
-        while now < epoch.stop:
-            if chosen := alone.choose(now):
-                return chosen[0]
-            now = max(now + 1, alone.next_wake(now))
-        return None
-
-    def next_wake(self, now: Chronon) -> Chronon:
-        """Return the next chronon at which a page may be due."""
-        if self._awake or self._unseen or self._due or self.settings.spend:
-            return now + 1
-        wake = self._sleeping.next_wake
-        return now + 10**9 if wake is None else wake
 
     def earliest_s(self, page: PlannedSource) -> float:
         """Return the earliest start that the page and its host allow, in unix seconds."""
@@ -336,84 +246,23 @@ class Planner:
 
     # -- how
 
-    def _wake_up(self, now: Chronon) -> None:
-        """Let the pages whose time has come be candidates: by themselves, or ranked with all that only detect."""
-        for page in self._sleeping.wake_up(now, self.pages):
-            self._rest(page.source_id)
-            if self.settings.spend or not page.demands.only_detects or page.hidden or self._is_pushed(page, now):
-                self._awake.add(page.source_id)
-            elif page.last_seen_s is None:
-                self._unseen.put(page, self.week)
-            elif self._dues.only_detects(page, now):
-                self._wait(page)
-            else:
-                self._awake.add(page.source_id)
-
-    def _wait(self, page: PlannedSource) -> None:
-        """Let a page wait for room, and wake again where items are to be saved from sliding off its feed."""
-        self._due.put(page, self.week)
-        if (overflow_s := self._dues.overflow_s(page)) < inf:
-            self._sleeping.put(page, self.settings.grid.chronon_at(overflow_s))
-
-    def _wake(self, page: PlannedSource, now: Chronon) -> Chronon:
-        """Return the first chronon at which the page could be a candidate."""
-        if not page.demands:
-            return now + 10**9
-        wakes: list[float] = [d.pending(now).start for d in page.demands.fixed]
-        wakes += [d.opened for d in page.demands.once]
-        if page.last_seen_s is None:
-            wakes.append(now)
-        if self._is_pushed(page, now):
-            wakes.append(self.settings.grid.ceil(min(self._dues.safety_s(page), page.pushed_until_s)))
-        else:
-            wakes += [d.pending(now).deadline - LOOKAHEAD_CHRONONS for d in page.demands.intervals if d.rate_per_s > 0]
-            wakes += [self.settings.grid.chronon_at(due.due_s) for due in self._dues.of(page) if due.due_s < inf]
-        allowed_s = max(page.allowed_s(), page.demands.earliest_s)
-        earliest = now if isinf(allowed_s) else self.settings.grid.chronon_at(allowed_s)
-        return int(max(now, earliest, min(wakes, default=now + 10**9)))
-
     @property
     def week(self) -> WeekPlan | None:
         """The plan of the week, once there is one."""
-        return self._dues.week
+        return self._due_times.week
 
     @property
     def price_item_s(self) -> float:
         """What a probe for detection must save, in item-seconds."""
-        return self._dues.price_item_s
-
-    def _waiting(self, now: Chronon, pace: SlotAllocator) -> Iterator[Candidate]:
-        """Yield those that wait for room alone while there is any: first contacts, then detection by its gain."""
-        for _, page in self._unseen.best(self._unseen.soonest):
-            if not pace.has_room:
-                return
-            candidate = self._candidates.contact(page, now)
-            if candidate is not None and page.source_id not in self._in_flight:
-                yield candidate
-        now_s = self.settings.grid.start_s(now)
-        for gain, page in self._due.best(self._gains_at(now_s)):
-            if not pace.has_room:
-                return
-            if page.source_id not in self._in_flight:
-                yield self._candidates.detecting(page, gain)
+        return self._due_times.price_item_s
 
     def postponed(self, source_id: str) -> dict[Constraint, int]:
         """Return how often each constraint held back a page's probes."""
         page = self.pages[source_id]
-        return dict(Counter(page.postponed) + self._unseen.passed_over(source_id) + self._due.passed_over(source_id))
-
-    def _wanted(self, now: Chronon) -> Iterable[Candidate]:
-        """Return the candidates that do not wait for room alone."""
-        ranked = self._candidates.of([self.pages[s] for s in sorted(self._awake) if s not in self._in_flight], now)
-        if self.settings.spend:
-            self._candidates.spend_on((p for s, p in self.pages.items() if s not in self._in_flight), ranked, now)
-        return ranked.values()
-
-    def _is_pushed(self, page: PlannedSource, now: Chronon) -> bool:
-        return page.is_pushed(self.settings.grid.start_s(now))
+        return dict(Counter(page.postponed) + self.queues.passed_over(source_id))
 
     def _blocked_until_s(self, page: PlannedSource) -> float:
-        return self._blocked_s.get(page.throttle_scope or page.host, -inf)
+        return self.blocks.until_s(page.throttle_scope or page.host)
 
     def _take(self, candidate: Candidate, now: Chronon, at_s: float) -> PlannedProbe:
         page = candidate.page
@@ -428,5 +277,4 @@ class Planner:
     def _postpone(self, page: PlannedSource, constraint: Constraint) -> None:
         self.held_back.append((page.source_id, constraint))
         page.postponed[constraint] = page.postponed.get(constraint, 0) + 1
-        self._unseen.looked_at(page.source_id, self.limit)
-        self._due.looked_at(page.source_id, self.limit)
+        self.queues.looked_at(page.source_id, self.limit)

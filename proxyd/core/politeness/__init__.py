@@ -5,7 +5,7 @@ from proxyd.core.politeness.connectivity import Connectivity
 from proxyd.core.politeness.endpoints import EndpointLimits, Endpoints, retry_after_s
 from proxyd.core.politeness.host_budgets import HostBudgets
 from proxyd.core.politeness.spacing import PolitenessBudget, ProbeLog
-from proxyd.core.politeness.throttle import HostThrottle, Throttles, throttled
+from proxyd.core.politeness.throttle import HostThrottle, ScopeBlocks, Throttles, throttled
 
 __all__ = [
     "BackOff",
@@ -16,6 +16,7 @@ __all__ = [
     "HostThrottle",
     "PolitenessBudget",
     "ProbeLog",
+    "ScopeBlocks",
     "Throttles",
     "back_off",
     "fresh_until_s",

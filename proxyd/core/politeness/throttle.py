@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
+from types import MappingProxyType
 
 import numpy as np
 
@@ -68,3 +71,34 @@ class Throttles:
         if outcome.kind.is_success and not outcome.is_push:
             self._known.pop(scope, None)
         return None
+
+
+class ScopeBlocks:
+    """Until when no probe of a throttle scope may start.
+
+    Examples
+    --------
+    >>> blocks = ScopeBlocks()
+    >>> blocks.block("example.org", 60.0)
+    >>> blocks.until_s("example.org"), blocks.until_s("other.example")
+    (60.0, -inf)
+    """
+
+    def __init__(self, until_s: Mapping[str, float] = MappingProxyType({})) -> None:
+        self._until_s = dict(until_s)
+
+    def block(self, scope: str, until_s: float) -> None:
+        """Let no probe of a scope start before ``until_s``."""
+        self._until_s[scope] = max(until_s, self.until_s(scope))
+
+    def until_s(self, scope: str) -> float:
+        """Return until when a scope is blocked, in unix seconds; minus infinity where it is not."""
+        return self._until_s.get(scope, -inf)
+
+    def forget(self, now_s: float) -> None:
+        """Forget the blocks that are over."""
+        self._until_s = {scope: until_s for scope, until_s in self._until_s.items() if until_s > now_s}
+
+    def copy(self) -> ScopeBlocks:
+        """Return blocks that change by themselves."""
+        return ScopeBlocks(self._until_s)

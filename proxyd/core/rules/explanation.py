@@ -14,6 +14,7 @@ from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.model.profile import Source
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.plan_forecast import PlanForecast
+from proxyd.core.planning.plan_preview import preview, preview_source
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
@@ -81,7 +82,7 @@ class Explainer:
     def plan(self, now: Chronon, *, limit: int) -> list[PlannedProbe]:
         """Return the coming probes of the rolling epoch, if every probe finds what is expected."""
         stop = now + self.known.grid.ceil(self.known.settings.epoch_s)
-        return self.planner.preview(Epoch(now, stop), limit=limit)
+        return preview(self.planner, Epoch(now, stop), limit=limit)
 
     def preview_of(self, source_id: str, now: Chronon) -> Iterator[PlannedProbe]:
         """Return the coming probes of one source, from a copy that is taken at once and played as it is asked."""
@@ -115,7 +116,7 @@ class Explainer:
             source_id=source_id,
             url=source.url,
             rate_per_day=rate_per_s * 86400.0,
-            next_probe=self.planner.preview_source(source_id, Epoch(now, stop)) if page else None,
+            next_probe=preview_source(self.planner, source_id, Epoch(now, stop)) if page else None,
             blocked_by=self.planner.blocked_by(page, now_s) if page else "no rule asks for it",
             earliest_s=earliest if earliest > now_s else None,
             rules=tuple(program.rule.name for program in programs),

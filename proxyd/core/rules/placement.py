@@ -95,7 +95,7 @@ class SourcePlacement:
             self._lay(page, outcome.finished_s, is_first=True)
         scope = self._known.settings.throttle_scope(outcome.answered_by or page.host)
         if (until_s := self._throttles.take_in(scope, outcome, self._rng)) is not None:
-            self._planner.block(scope, until_s)
+            self._planner.blocks.block(scope, until_s)
         page.host = host_of(moved_url(state, source) or source.url)
         page.throttle_scope = self._known.settings.throttle_scope(page.host)
         if outcome.crawl_delay_s is not None:
@@ -130,7 +130,7 @@ class SourcePlacement:
                 log.record(state.last_start_s)
             self._planner.hosts.remember(host, state.last_start_s)
             if state.last_outcome == OutcomeKind.THROTTLED.value:
-                self._planner.block(scope, state.not_before_s)
+                self._planner.blocks.block(scope, state.not_before_s)
         return PlannedSource(
             source_id=source.source_id,
             host=host,

@@ -70,6 +70,6 @@ def _reschedule(planner: Planner, week: WeekPlan, pages: Sequence[PlannedSource]
     dues_s = week.dues_s([page.source_id for page in plain]).tolist()
     for page, at_s, due_s in zip(plain, allowed_s, dues_s, strict=True):
         if due_s < inf:
-            planner.sleep(page, max(now, grid.chronon_at(at_s), grid.chronon_at(due_s)))
+            planner.queues.sleep(page, max(now, grid.chronon_at(at_s), grid.chronon_at(due_s)))
         else:  # the plan does not know it, or never wants it
             planner.reschedule(page.source_id, now)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from proxyd.core.model.chronon import Chronon
@@ -11,10 +12,10 @@ from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies import detection
 from proxyd.core.planning.policies.expected_intervals import PlannedInterval
-from proxyd.core.planning.queue.due_times import DueTimes
+from proxyd.core.planning.queue.due_times import LOOKAHEAD_CHRONONS, DueTimes
 from proxyd.core.planning.queue.latest_slots import latest_slots
+from proxyd.core.planning.queue.source_queues import SourceQueues
 
-LOOKAHEAD_CHRONONS = 60
 _GROUPS = {Reason.OVERFLOW: 1, Reason.DOE: 1, Reason.SPEND: 3}  # what must be comes before what is worth it
 _Wanted: TypeAlias = tuple[PlannedSource, Reason, str]
 
@@ -46,6 +47,30 @@ class Candidates:
         overdue = ((page, self._dues.most_overdue(page, now)) for page in others)
         self._rank(ranked, [(page, due.reason, due.rule) for page, due in overdue if due is not None], now_s)
         return ranked
+
+    def wanted(
+        self, awake: Iterable[str], pages: Mapping[str, PlannedSource], in_flight: Container[str], now: Chronon
+    ) -> list[Candidate]:
+        """Return the candidates that do not wait for room alone, hardest first."""
+        ranked = self.of([pages[source_id] for source_id in sorted(awake) if source_id not in in_flight], now)
+        if self._settings.spend:
+            self.spend_on((page for source_id, page in pages.items() if source_id not in in_flight), ranked, now)
+        return sorted(ranked.values(), key=attrgetter("rank"))
+
+    def waiting(
+        self, queues: SourceQueues, now: Chronon, *, has_room: Callable[[], bool], is_alone: bool
+    ) -> Iterator[Candidate]:
+        """Yield those that wait for room alone while there is any: first contacts, then detection by its gain."""
+        for _, page in queues.unseen.best(queues.unseen.soonest):
+            if not has_room():
+                return
+            if (candidate := self.contact(page, now)) is not None:
+                yield candidate
+        gains = queues.gains_at(self._settings.grid.start_s(now), is_alone=is_alone)
+        for gain, page in queues.due.best(gains):
+            if not has_room():
+                return
+            yield self.detecting(page, gain)
 
     def spend_on(self, pages: Iterable[PlannedSource], ranked: dict[str, Candidate], now: Chronon) -> None:
         """Add to ``ranked`` every other page that detects, whatever a probe saves: for a budget that is to be spent."""

@@ -14,6 +14,8 @@ from proxyd.core.planning.policies import detection
 from proxyd.core.planning.policies.demand import DoeDemand
 from proxyd.core.planning.policies.detection import most_items
 
+LOOKAHEAD_CHRONONS = 60
+
 
 class DueTime(NamedTuple):
     """When a rule wants a page, in unix seconds, and why."""
@@ -94,3 +96,21 @@ class DueTimes:
         """Return the start of the first chronon that is wholly due: a number, or a pace, is never gone before."""
         grid = self._settings.grid
         return due_s if isinf(due_s) else grid.start_s(grid.ceil(due_s))
+
+    def wake(self, page: PlannedSource, now: Chronon) -> Chronon:
+        """Return the first chronon from ``now`` on at which a page could be a candidate."""
+        if not page.demands:
+            return now + 10**9
+        grid = self._settings.grid
+        wakes: list[float] = [d.pending(now).start for d in page.demands.fixed]
+        wakes += [d.opened for d in page.demands.once]
+        if page.last_seen_s is None:
+            wakes.append(now)
+        if page.is_pushed(grid.start_s(now)):
+            wakes.append(grid.ceil(min(self.safety_s(page), page.pushed_until_s)))
+        else:
+            wakes += [d.pending(now).deadline - LOOKAHEAD_CHRONONS for d in page.demands.intervals if d.rate_per_s > 0]
+            wakes += [grid.chronon_at(due.due_s) for due in self.of(page) if due.due_s < inf]
+        allowed_s = max(page.allowed_s(), page.demands.earliest_s)
+        earliest = now if isinf(allowed_s) else grid.chronon_at(allowed_s)
+        return int(max(now, earliest, min(wakes, default=now + 10**9)))

@@ -9,6 +9,7 @@ import pytest
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.profile import PolicyName
+from proxyd.core.planning.plan_preview import preview
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.planner_settings import PlannerSettings
@@ -57,7 +58,7 @@ def test_a_preview_has_those_that_wait_for_room_before_those_that_sleep() -> Non
         )
     found.choose(100)
     epoch = Epoch(101, 400)
-    assert found.preview(epoch, limit=5) == found.preview(epoch)[:5]
+    assert preview(found, epoch, limit=5) == preview(found, epoch)[:5]
 
 
 def test_a_short_preview_of_a_long_epoch_looks_no_further_than_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +71,7 @@ def test_a_short_preview_of_a_long_epoch_looks_no_further_than_it_must(monkeypat
         return choose(self, now)
 
     monkeypatch.setattr(Planner, "choose", counted)
-    assert len(found.preview(Epoch(1, 10**6), limit=3)) == 3
+    assert len(preview(found, Epoch(1, 10**6), limit=3)) == 3
     assert len(asked) < 20
 
 

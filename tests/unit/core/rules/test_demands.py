@@ -7,6 +7,7 @@ import pytest
 from proxyd.core.model.chronon import Epoch
 from proxyd.core.model.profile import PolicyName
 from proxyd.core.model.schedule import Reason
+from proxyd.core.planning.plan_preview import preview
 from proxyd.core.planning.policies.demand import Demands
 from proxyd.core.politeness import PolitenessBudget
 from proxyd.core.rules.decider import Decider
@@ -105,5 +106,5 @@ def test_of_two_rules_that_are_due_at_once_the_first_is_served() -> None:
     found.planner.finished("s", T0, seen=True)
     for demand in asked(found).paced:
         demand.own_rate_per_s = None
-    (planned,) = found.planner.preview(Epoch(NOW + 1, NOW + 10**5), limit=1)
+    (planned,) = preview(found.planner, Epoch(NOW + 1, NOW + 10**5), limit=1)
     assert (planned.probe.reason, planned.probe.rule) == (Reason.MEMORYLESS, "MEMORYLESS")

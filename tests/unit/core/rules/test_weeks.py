@@ -13,6 +13,7 @@ from proxyd.api.wire import converters as payloads
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.schedule import Reason
+from proxyd.core.planning.plan_preview import preview
 from proxyd.core.rates.week_bins import WEEK_S, Cycle
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.estimates import Estimates
@@ -169,6 +170,6 @@ async def test_doe_probes_where_its_own_hours_matter(zone: str) -> None:
     clauses = "SET POLICY DOE(1 PROBE PER 1 WEEK) SET IMPORTANCE 0 DURING 'Mon-Fri', 1 OTHERWISE"
     found = await in_zone(zone, clauses)
     last_s = MONDAY_S + 2878 * WEEK_S
-    (planned,) = found.planner.preview(Epoch(int(last_s // 10), int((last_s + WEEK_S) // 10)), limit=1)
+    (planned,) = preview(found.planner, Epoch(int(last_s // 10), int((last_s + WEEK_S) // 10)), limit=1)
     assert planned.probe.reason is Reason.DOE
     assert 4.5 <= (planned.start_s - last_s) / 86400.0 <= 6.5

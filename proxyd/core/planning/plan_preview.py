@@ -1,0 +1,99 @@
+"""Previews: which probes will come if every probe finds what the rates expect. Copies are played, nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from proxyd.core.model.chronon import Chronon, Epoch
+from proxyd.core.planning.planner import Planner
+from proxyd.core.planning.queue.probe_slots import PlannedProbe
+
+_MOST_COPIED = 4000
+
+
+def preview(planner: Planner, epoch: Epoch, *, limit: int | None = None) -> list[PlannedProbe]:
+    """Return the probes of ``epoch`` as they will come if every probe finds what the rates expect.
+
+    ``limit`` stops after that many probes, and then only the pages that may come before all others are copied: those
+    that wake first, and the best of those that wait for room. Where hosts hold back thousands of these, what would be
+    probed in their place may be missing.
+
+    Examples
+    --------
+    >>> from proxyd.core.model.budget import Budget
+    >>> from proxyd.core.model.chronon import ChrononGrid
+    >>> from proxyd.core.planning.planner_settings import PlannerSettings
+    >>> preview(Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0))), Epoch(0, 60))
+    []
+    """
+    if limit is None or planner.settings.spend:
+        return _play(planner, planner.pages, epoch, limit)[0][:limit]
+    room = limit
+    while True:
+        names, until = _first(planner, room, epoch)
+        probes, held_back = _play(planner, names, Epoch(epoch.start, max(epoch.start, until)), limit)
+        is_sure = room > _MOST_COPIED or room >= limit + held_back
+        is_all = len(names) == len(planner.pages) or (until >= epoch.stop and not held_back)
+        if is_all or (is_sure and len(probes) >= limit):
+            return probes[:limit]
+        room = 4 * max(room, held_back)
+
+
+def preview_source(planner: Planner, source_id: str, epoch: Epoch) -> PlannedProbe | None:
+    """Return the first probe of one source in ``epoch``, as if it had the budget to itself.
+
+    Examples
+    --------
+    >>> from proxyd.core.model.budget import Budget
+    >>> from proxyd.core.model.chronon import ChrononGrid
+    >>> from proxyd.core.planning.planner_settings import PlannerSettings
+    >>> planner = Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0)))
+    >>> preview_source(planner, "unknown", Epoch(0, 60)) is None
+    True
+    """
+    page = planner.pages.get(source_id)
+    if page is None:
+        return None
+    alone = planner.alone(page, epoch.start)
+    blocked_s = alone.blocks.until_s(page.throttle_scope or page.host)
+    now = max(epoch.start, planner.settings.grid.chronon_at(max(page.allowed_s(), blocked_s, 0.0)))
+    while now < epoch.stop:
+        if chosen := alone.choose(now):
+            return chosen[0]
+        now = max(now + 1, alone.queues.next_wake(now))
+    return None
+
+
+def _first(planner: Planner, room: int, epoch: Epoch) -> tuple[set[str], Chronon]:
+    """Return the pages of which the first ``room`` probes are, and before when there are no others."""
+    grid, pages = planner.settings.grid, planner.pages
+    until = _when_used(planner, room, epoch)
+    waiting, wakes = planner.queues.first(room, pages, grid.start_s(epoch.start), grid.start_s(until))
+    until = until if wakes is None else min(until, wakes)
+    names = (waiting | planner.flying) & pages.keys()
+    return names, epoch.stop if len(names) >= len(pages) else until
+
+
+def _when_used(planner: Planner, room: int, epoch: Epoch) -> Chronon:
+    """Return the first chronon before which the budget has room for so many probes."""
+    left = room
+    for now in range(epoch.start, epoch.stop):
+        if left <= 0:
+            return now
+        left -= planner.settings.capacity(now)
+    return epoch.stop
+
+
+def _play(
+    planner: Planner, source_ids: Iterable[str], epoch: Epoch, limit: int | None
+) -> tuple[list[PlannedProbe], int]:
+    """Return probes of some pages, ``limit`` at least if there are, and how many pages were held back meanwhile."""
+    probes: list[PlannedProbe] = []
+    held_back: set[str] = set()
+    part = planner.part(source_ids)
+    for _, chosen in part.play(epoch):
+        probes += chosen
+        held_back.update(name for name, _ in part.held_back)
+        if limit is not None and len(probes) >= limit:
+            break
+    return probes, len(held_back)

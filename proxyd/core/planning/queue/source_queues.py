@@ -1,0 +1,134 @@
+"""Where sources wait: asleep until they may be due, awake as candidates, or ranked for room in the budget."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Set
+from functools import partial
+from math import inf
+
+import numpy as np
+
+from proxyd.core.model.chronon import Chronon
+from proxyd.core.model.schedule import Constraint
+from proxyd.core.planning.allocation.week_plan import WeekPlan
+from proxyd.core.planning.planned_source import PlannedSource
+from proxyd.core.planning.planner_settings import PlannerSettings
+from proxyd.core.planning.queue.due_times import DueTimes
+from proxyd.core.planning.queue.ready_queue import Floats, Ints, ReadyQueue
+from proxyd.core.planning.queue.wake_queue import WakeQueue
+
+_NEVER = 10**9  # chronons
+
+
+class SourceQueues:
+    """Each source is in one queue at a time, but for those that wait for room and wake again before items slide off.
+
+    ``unseen`` ranks sources before first contact, ``due`` those that only detect; all others are looked at one by one
+    while they are awake.
+
+    Examples
+    --------
+    >>> from proxyd.core.model.budget import Budget
+    >>> from proxyd.core.model.chronon import ChrononGrid
+    >>> from proxyd.core.politeness import PolitenessBudget, ProbeLog
+    >>> from proxyd.core.planning.policies.demand import Demands
+    >>> settings = PlannerSettings(grid=ChrononGrid(10.0), budget=Budget(1.0))
+    >>> queues = SourceQueues(settings, DueTimes(settings))
+    >>> page = PlannedSource("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
+    >>> queues.sleep(page, 160)
+    >>> queues.next_wake(0)
+    160
+    """
+
+    def __init__(self, settings: PlannerSettings, due_times: DueTimes) -> None:
+        self._settings = settings
+        self._due_times = due_times
+        self._sleeping = WakeQueue()
+        self._awake: set[str] = set()
+        self.unseen, self.due = ReadyQueue(), ReadyQueue()
+
+    @property
+    def awake(self) -> Set[str]:
+        """The sources that are candidates by themselves."""
+        return self._awake
+
+    def sleep(self, page: PlannedSource, wake: Chronon) -> None:
+        """Let a source be no candidate until ``wake``."""
+        self.rest(page.source_id)
+        self._sleeping.put(page, wake)
+
+    def rest(self, source_id: str) -> None:
+        """Let a source be no candidate until it wakes again."""
+        self._awake.discard(source_id)
+        self.unseen.remove(source_id)
+        self.due.remove(source_id)
+
+    def forget(self, page: PlannedSource) -> None:
+        """Take a source out."""
+        self._sleeping.remove(page)
+        self.rest(page.source_id)
+
+    def wake_up(self, now: Chronon, pages: Mapping[str, PlannedSource]) -> None:
+        """Let the sources whose time has come be candidates: by themselves, or ranked with all that only detect."""
+        week, now_s = self._due_times.week, self._settings.grid.start_s(now)
+        for page in self._sleeping.wake_up(now, pages):
+            self.rest(page.source_id)
+            if self._settings.spend or not page.demands.only_detects or page.hidden or page.is_pushed(now_s):
+                self._awake.add(page.source_id)
+            elif page.last_seen_s is None:
+                self.unseen.put(page, week)
+            elif self._due_times.only_detects(page, now):
+                self._wait(page, week)
+            else:
+                self._awake.add(page.source_id)
+
+    def _wait(self, page: PlannedSource, week: WeekPlan | None) -> None:
+        """Let a source wait for room, and wake again where items are to be saved from sliding off its feed."""
+        self.due.put(page, week)
+        if (overflow_s := self._due_times.overflow_s(page)) < inf:
+            self._sleeping.put(page, self._settings.grid.chronon_at(overflow_s))
+
+    def next_wake(self, now: Chronon) -> Chronon:
+        """Return the next chronon after ``now`` at which a source may be due."""
+        if self._awake or self.unseen or self.due or self._settings.spend:
+            return now + 1
+        wake = self._sleeping.next_wake
+        return now + _NEVER if wake is None else wake
+
+    def gains_at(self, now_s: float, *, is_alone: bool) -> Callable[[Ints], Floats]:
+        """Return what says how much a probe of each of ``due`` saves over its price; one alone is not ranked."""
+        if is_alone:
+            return lambda places: np.zeros(len(places))
+        week, price_item_s = self._due_times.week, self._due_times.price_item_s
+        return partial(self.due.gains, now_s=now_s, week=week, price_item_s=price_item_s)
+
+    def first(
+        self, room: int, pages: Mapping[str, PlannedSource], now_s: float, until_s: float
+    ) -> tuple[set[str], Chronon | None]:
+        """Return the sources of which the first ``room`` probes are, and when the next of the others wakes."""
+        is_alone = len(pages) == 1
+        unseen = self.unseen.first(room, self.unseen.soonest, self.unseen.soonest)
+        gains = self.gains_at(now_s, is_alone=is_alone), self.gains_at(until_s, is_alone=is_alone)
+        due = self.due.first(room, *gains)
+        sleeping = self._sleeping.first(room + 1, pages)
+        until = sleeping.pop().wake if len(sleeping) > room else None
+        return self._awake | {page.source_id for page in (*unseen, *due, *sleeping)}, until
+
+    def copy_into(self, other: SourceQueues, pages: Mapping[str, PlannedSource]) -> None:
+        """Let copies of some sources wake elsewhere; those that are awake, or wait, wake again at once."""
+        for source_id, page in pages.items():
+            other._sleeping.put(page, 0 if source_id in self.due else page.wake)
+
+    def pass_over(self, limit: Constraint) -> int:
+        """Count that there was no room for those that still wait, and return how many they are."""
+        return self.unseen.pass_over(limit) + self.due.pass_over(limit)
+
+    def looked_at(self, source_id: str, limit: Constraint) -> None:
+        """Note that a source was looked at, so that it does not count as passed over."""
+        self.unseen.looked_at(source_id, limit)
+        self.due.looked_at(source_id, limit)
+
+    def passed_over(self, source_id: str) -> Counter[Constraint]:
+        """Return how often there was no room for a source."""
+        return self.unseen.passed_over(source_id) + self.due.passed_over(source_id)
