@@ -113,7 +113,9 @@ def _grow(operands: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expressi
     return st.one_of(
         st.builds(Unary, st.sampled_from(["NOT", "-"]), operands),
         st.builds(Binary, binary, operands, operands),
-        st.builds(Like, operands, operands, st.none() | st.characters(codec="utf-8"), st.booleans()),
+        st.builds(
+            Like, operands, operands, st.none() | st.characters(codec="utf-8", exclude_characters="\x00"), st.booleans()
+        ),
         st.builds(InList, operands, tuples_of(operands, least=1), st.booleans()),
         st.builds(Between, operands, operands, operands, st.booleans()),
         st.builds(IsNull, operands, st.booleans()),
