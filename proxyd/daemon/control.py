@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 
 from proxyd.config import SecretStore
-from proxyd.core.language import Statement, no_such
+from proxyd.core.language import Parsed, Statement, no_such
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration, Delivery, WebhookDelivery, shown_endpoint
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
@@ -104,11 +104,11 @@ class DaemonControl:
         """Return the statements of a profile and its rules."""
         return self.declarations.statements_of(profile)
 
-    async def declare(self, *texts: str, only_if: OnlyIf | None = None) -> DeclarationChanges:
+    async def declare(self, *texts: str | Parsed, only_if: OnlyIf | None = None) -> DeclarationChanges:
         """Add texts of the API."""
         return await self.declarations.declare(*texts, only_if=only_if)
 
-    async def try_out(self, *texts: str, only_if: OnlyIf | None = None) -> tuple[DeclarationChanges, PlanCost]:
+    async def try_out(self, *texts: str | Parsed, only_if: OnlyIf | None = None) -> tuple[DeclarationChanges, PlanCost]:
         """Check texts of the API alone."""
         return await self.declarations.try_out(*texts, only_if=only_if)
 

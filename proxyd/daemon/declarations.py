@@ -186,7 +186,7 @@ class Declarations:
         log.info("profiles loaded", added=changes.added, removed=changes.removed, restarted=changes.restarted)
         return ()
 
-    async def declare(self, *texts: str, only_if: OnlyIf | None = None) -> DeclarationChanges:
+    async def declare(self, *texts: str | Parsed, only_if: OnlyIf | None = None) -> DeclarationChanges:
         """Add texts of the API, replacing what it declared before by the same names; ``DROP`` removes.
 
         Raises
@@ -205,7 +205,7 @@ class Declarations:
             self._look(texts, only_if)
             return await self._swap(self._files, await self._with(texts))
 
-    def _look(self, texts: Sequence[str], only_if: OnlyIf | None) -> None:
+    def _look(self, texts: Sequence[str | Parsed], only_if: OnlyIf | None) -> None:
         """Raise where the profile of a text is not as its sender has read it."""
         if only_if is not None:
             name = only_if.profile if only_if.profile is not None else _only_profile(texts[0])
@@ -216,7 +216,7 @@ class Declarations:
         if not takes(self.text_of(name) if name in self.current.profiles else ""):
             raise ChangedError(f"profile {name!r} was changed meanwhile; read it again")
 
-    async def try_out(self, *texts: str, only_if: OnlyIf | None = None) -> tuple[DeclarationChanges, PlanCost]:
+    async def try_out(self, *texts: str | Parsed, only_if: OnlyIf | None = None) -> tuple[DeclarationChanges, PlanCost]:
         """Check texts of the API; return what they would change, and ask of the budget. Raises as ``declare`` does."""
         await self._started.wait()
         async with self._turn:
@@ -226,7 +226,7 @@ class Declarations:
             changes = self._changes(checked.declaration, {})
         return changes, await asyncio.to_thread(trial.cost)
 
-    async def _with(self, texts: Sequence[str]) -> dict[str, str]:
+    async def _with(self, texts: Sequence[str | Parsed]) -> dict[str, str]:
         """Return what the API would have declared with some more texts."""
         parsed, new = await asyncio.to_thread(_read, texts)
         statements = [statement for each in parsed for statement in each.statements]
@@ -381,9 +381,13 @@ class _Sound:
     parsed: Sequence[Parsed]
 
 
-def _read(texts: Sequence[str]) -> tuple[list[Parsed], dict[str, str]]:
+def _parsed(text: str | Parsed) -> Parsed:
+    return text if isinstance(text, Parsed) else parse(text, _API_TEXT)
+
+
+def _read(texts: Sequence[str | Parsed]) -> tuple[list[Parsed], dict[str, str]]:
     """Return texts of the API parsed, and each statement of theirs as a text of its own; raises ``ProfileError``."""
-    parsed = [parse(text, _API_TEXT) for text in texts]
+    parsed = [_parsed(text) for text in texts]
     if errors := [error for each in parsed for error in each.errors]:
         raise ProfileError(errors)
     kept = (s for each in parsed for s in each.statements if not isinstance(s, DropStatement))
@@ -411,7 +415,7 @@ def _kind_of(statement: Statement) -> StatementKind:
     return statement.kind if isinstance(statement, DropStatement) else _KINDS[type(statement)]
 
 
-def _only_profile(text: str) -> str:
+def _only_profile(text: str | Parsed) -> str:
     """Return the name of the one profile that a text declares.
 
     Raises
@@ -426,7 +430,7 @@ def _only_profile(text: str) -> str:
     >>> _only_profile('CREATE PROFILE "P" AS (DOMAIN "D", USER "u");')
     'P'
     """
-    parsed = parse(text, _API_TEXT)
+    parsed = _parsed(text)
     if parsed.errors:
         raise ProfileError(parsed.errors)
     names = [each.name.value for each in parsed.statements if isinstance(each, CreateProfile)]

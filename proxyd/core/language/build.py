@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -25,7 +25,8 @@ from proxyd.core.language.nodes import (
     StatementKind,
     TimeSpec,
 )
-from proxyd.core.language.pieces import Complaint
+from proxyd.core.language.pieces import Complaint, complain, read_piece
+from proxyd.core.language.scanner import RawToken, TokenShape
 from proxyd.core.language.words import did_you_mean, get_keyword
 from proxyd.core.model.expression import Column, Duration, Expression, Select, TextSpan, Unit, children
 from proxyd.core.model.profile import (
@@ -403,6 +404,23 @@ def build(tree: Tree[Token]) -> Any:
     if isinstance(built, Select | Trigger):
         return _refuse_depth(built) or built
     return built
+
+
+def read_whole(tokens: Sequence[RawToken], rule: str) -> Any:
+    """Return the nodes of tokens that are one piece and nothing else, or a :class:`Complaint`."""
+    piece = read_piece(tokens, 0, rule)
+    if piece.tree is None:
+        return piece.complaint
+    if tokens[piece.next].shape is not TokenShape.END:
+        return complain(tokens, piece.next, piece.more() - {"$END"}, ["the end of the text"])
+    return build(piece.tree)
+
+
+def read_text(tokens: Sequence[RawToken], rule: str) -> Any:
+    """Return the query or trigger of a text of its own, which a ';' may end, or a :class:`Complaint`."""
+    if len(tokens) > 1 and tokens[-2].shape is TokenShape.SIGN and tokens[-2].value == ";":
+        tokens = (*tokens[:-2], tokens[-1])
+    return read_whole(tokens, rule)
 
 
 def _refuse_depth(node: Any) -> Complaint | None:
