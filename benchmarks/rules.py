@@ -23,7 +23,7 @@ from time import perf_counter
 from proxyd import log
 from proxyd.app import wiring as app
 from proxyd.config import SecretStore, Settings
-from proxyd.core.model.profile import SecretRef, WebhookDelivery
+from proxyd.core.model.delivery import SecretRef, WebhookDelivery
 from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.state import Notification
 from proxyd.daemon import DaemonControl

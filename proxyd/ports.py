@@ -10,9 +10,10 @@ from enum import Enum
 from typing import Any, Literal, Protocol, TypeAlias
 
 from proxyd.core.language import Parsed, Statement
+from proxyd.core.model.delivery import SecretRef, WebhookDelivery
 from proxyd.core.model.item import Item
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.core.model.profile import Declaration, PageClass, SecretRef, WebhookDelivery
+from proxyd.core.model.profile import Declaration, PageClass
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.advice import Advice
 from proxyd.core.rules.capture_counts import CaptureCounts
@@ -125,7 +126,7 @@ class ParsedItems(Protocol):
 class Message:
     """What goes to one endpoint: ``body`` as every receiver of the standard form gets it.
 
-    ``kind`` is webhook, mail or channel; ``form`` and ``secret`` are those of a webhook. ``message_id`` is the same on
+    ``kind`` is that of its delivery; ``form`` and ``secret`` are those of a webhook. ``message_id`` is the same on
     every attempt, ``attempt_s`` is unix seconds as the machine has them.
     """
 

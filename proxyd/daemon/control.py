@@ -12,8 +12,9 @@ from typing import Any
 
 from proxyd.config import SecretStore
 from proxyd.core.language import Parsed, Statement, no_such
+from proxyd.core.model.delivery import Delivery, WebhookDelivery, shown_endpoint
 from proxyd.core.model.field_values import iso_time
-from proxyd.core.model.profile import Declaration, Delivery, WebhookDelivery, shown_endpoint
+from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.advice import Advice, advise
 from proxyd.core.rules.capture_counts import CaptureCounts

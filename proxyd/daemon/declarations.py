@@ -29,7 +29,8 @@ from proxyd.core.language import (
     no_such,
     parse,
 )
-from proxyd.core.model.profile import Declaration, WebhookDelivery
+from proxyd.core.model.delivery import WebhookDelivery
+from proxyd.core.model.profile import Declaration
 from proxyd.core.rates.siblings import MOST_CHANGES
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.programs.rule_program import RuleProgram

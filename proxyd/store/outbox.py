@@ -23,7 +23,8 @@ from sqlalchemy import (
     update,
 )
 
-from proxyd.core.model.profile import NotificationRule, shown_endpoint
+from proxyd.core.model.delivery import shown_endpoint
+from proxyd.core.model.profile import NotificationRule
 from proxyd.errors import NotFoundError
 from proxyd.ports import Delivery, Gathered
 from proxyd.store import rows

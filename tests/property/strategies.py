@@ -20,6 +20,7 @@ from proxyd.core.language.nodes import (
     StatementKind,
     TimeSpec,
 )
+from proxyd.core.model.delivery import ChannelDelivery, Delivery, MailDelivery, SecretRef, WebhookDelivery, WebhookForm
 from proxyd.core.model.expression import (
     Aggregate,
     Between,
@@ -44,25 +45,19 @@ from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import (
     Anchor,
     Auth,
-    ChannelDelivery,
-    Delivery,
     Digest,
     Expect,
     Extraction,
     FieldType,
     ImportanceTerm,
     Life,
-    MailDelivery,
     PolicyChoice,
     PolicyName,
     Politeness,
     Reader,
-    SecretRef,
     Trigger,
     Utility,
     UtilityKind,
-    WebhookDelivery,
-    WebhookForm,
 )
 
 # ---- words

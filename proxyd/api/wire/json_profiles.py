@@ -37,21 +37,12 @@ from proxyd.core.language import (
     what_is_unfit,
     what_lacks,
 )
+from proxyd.core.language.deliveries import DELIVERY_KINDS, Part
 from proxyd.core.language.nodes import ClassDeclaration, FieldDeclaration
 from proxyd.core.language.parser import MAX_ERRORS
+from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import ClassName, TextSpan
-from proxyd.core.model.profile import (
-    Auth,
-    ChannelDelivery,
-    Delivery,
-    Extraction,
-    FieldType,
-    MailDelivery,
-    Reader,
-    SecretRef,
-    WebhookDelivery,
-    WebhookForm,
-)
+from proxyd.core.model.profile import Auth, Extraction, FieldType, Reader
 from proxyd.errors import ProfileError, RuleError, RuleSyntaxError
 
 Place = tuple[str | int, ...]
@@ -268,11 +259,12 @@ def _secret(secret: SecretWritten) -> SecretRef:
 
 
 def _delivery(delivery: DeliveryWritten) -> Delivery:
-    if delivery.mail is not None:
-        return MailDelivery(delivery.mail)
-    if delivery.channel is not None:
-        return ChannelDelivery(delivery.channel)
-    assert delivery.webhook is not None
-    assert delivery.secret is not None
-    form = WebhookForm.STANDARD if delivery.form is None else WebhookForm(delivery.form)
-    return WebhookDelivery(delivery.webhook, _secret(delivery.secret), form)
+    kind = next(each for each in DELIVERY_KINDS if getattr(delivery, each.kind) is not None)
+    values = {part.name: _value(part, getattr(delivery, member)) for member, part in kind.members.items()}
+    return kind.made(**values)
+
+
+def _value(part: Part, written: Any) -> Any:
+    if written is None:
+        return part.default
+    return _secret(written) if isinstance(written, SecretWritten) else part.read(written)
