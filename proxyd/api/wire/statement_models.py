@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import Field, create_model, model_validator
 
 from proxyd.api.wire.base_models import Text, Wire
 from proxyd.core.language.deliveries import DELIVERY_KINDS, Part
+from proxyd.core.language.readers import READER_KINDS
 from proxyd.core.model.delivery import SecretRef
 
 Clause = Text
 """A clause as the language writes it, without the words before it."""
 Obeys = Literal["OBEY", "IGNORE"]
+if TYPE_CHECKING:
+    ReaderName: TypeAlias = str
+else:
+    ReaderName = Literal[tuple(reader.value for reader in READER_KINDS)]
 
 
 class SecretWritten(Wire):
@@ -70,7 +75,7 @@ class DeliveryWritten(_DeliveryMembers):
 class ReaderWritten(Wire):
     """How a value or a row is found in a page."""
 
-    reader: Literal["JSON", "CSS", "XPATH"]
+    reader: ReaderName
     selector: str
 
 

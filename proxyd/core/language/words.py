@@ -10,6 +10,7 @@ from lark import Lark
 from lark.lexer import PatternStr
 
 from proxyd.core.language.deliveries import delivery_rules
+from proxyd.core.language.readers import reader_rule
 from proxyd.errors import NotFoundError, suggest
 
 START_RULES = ("statement_head", "source_option", "profile_option", "clause", "select", "trigger")
@@ -64,7 +65,7 @@ _OPERATORS = frozenset(
 def grammar_text() -> str:
     """Return the grammar that is executed: the file, and the rules that are made of descriptions."""
     written = files("proxyd.core.language").joinpath("grammar.lark").read_text(encoding="utf-8")
-    return "\n".join([written, *delivery_rules(), ""])
+    return "\n".join([written, *delivery_rules(), reader_rule(), ""])
 
 
 @cache
