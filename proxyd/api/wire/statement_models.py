@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Field, create_model, model_validator
+from pydantic import ConfigDict, Field, create_model, model_validator
 
 from proxyd.api.wire.base_models import Text, Wire
 from proxyd.core.language.deliveries import DELIVERY_KINDS, Part
@@ -54,8 +54,15 @@ else:  # a member for each part of each kind
     )
 
 
+_NOUNS = [kind.noun for kind in DELIVERY_KINDS]
+
+
 class DeliveryWritten(_DeliveryMembers):
-    """Where notifications go: a webhook with its secret, a mail address, or a channel."""
+    """Where notifications go."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"description": f"Where notifications go: {', '.join(_NOUNS[:-1])}, or {_NOUNS[-1]}."}
+    )
 
     @model_validator(mode="after")
     def _one(self) -> Self:

@@ -85,6 +85,8 @@ class DeliveryKind:
     ----------
     made
         Its class; its ``kind`` in capitals is its keyword, and as it is the member of its first part in JSON.
+    noun
+        What people call it, after an article.
     parts
         What is written after the keyword, in order. Each of the others is a member of its own in JSON.
     check
@@ -95,6 +97,7 @@ class DeliveryKind:
 
     made: Callable[..., Delivery]
     kind: str
+    noun: str
     parts: tuple[Part, ...]
     check: Callable[[Any, Values, Reporter, TextSpan], None]
     parts_fault: str = ""
@@ -134,12 +137,13 @@ DELIVERY_KINDS = (
     DeliveryKind(
         WebhookDelivery,
         WebhookDelivery.kind,
+        "a webhook with its secret",
         (Part("url"), Part("secret", SecretRef), Part("form", WebhookForm, "FORM", WebhookForm.STANDARD)),
         _check_webhook,
         "a webhook has a secret, and nothing else has one or a form",
     ),
-    DeliveryKind(MailDelivery, MailDelivery.kind, (Part("address"),), _check_mail),
-    DeliveryKind(ChannelDelivery, ChannelDelivery.kind, (Part("url"),), _check_channel),
+    DeliveryKind(MailDelivery, MailDelivery.kind, "a mail address", (Part("address"),), _check_mail),
+    DeliveryKind(ChannelDelivery, ChannelDelivery.kind, "a channel", (Part("url"),), _check_channel),
 )
 """Every kind, in the order of the model's ``DELIVERIES``."""
 
