@@ -24,7 +24,7 @@ from proxyd import log
 from proxyd.app import wiring as app
 from proxyd.app.wiring import Built
 from proxyd.config import SecretStore, Settings
-from proxyd.core.model.profile import SecretRef, WebhookDelivery
+from proxyd.core.model.delivery import SecretRef, WebhookDelivery
 from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.state import Notification
 from proxyd.store import SqlStore, owner_lock

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from proxyd.core.model.delivery import SecretRef, WebhookDelivery
 from proxyd.core.model.item import Item
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
-from proxyd.core.model.profile import PageClass, SecretRef, WebhookDelivery
+from proxyd.core.model.profile import PageClass
 from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.stages.stored import StoredContext, StoreQuery
 
@@ -116,7 +117,7 @@ class ParsedItems(Protocol):
 class Message:
     """What goes to one endpoint: ``body`` as every receiver of the standard form gets it.
 
-    ``kind`` is webhook, mail or channel; ``form`` and ``secret`` are those of a webhook. ``message_id`` is the same on
+    ``kind`` is that of its delivery; ``form`` and ``secret`` are those of a webhook. ``message_id`` is the same on
     every attempt, ``attempt_s`` is unix seconds as the machine has them.
     """
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-from proxyd.core.language import Statement
+from proxyd.core.language import Parsed, Statement
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.advice import Advice
@@ -62,15 +62,15 @@ class Profiles(Protocol):
     def statements_of(self, profile: str) -> Sequence[Statement]:
         """Return the statements of a profile and its rules."""
 
-    async def declare(self, *texts: str, only_if: OnlyIf | None = None) -> DeclarationChanges:
-        """Add texts, all of them or none.
+    async def declare(self, *texts: str | Parsed, only_if: OnlyIf | None = None) -> DeclarationChanges:
+        """Add texts, or what was read of other forms, all of them or none.
 
         Raises ``ProfileError`` with every error, ``ConflictError`` where a file owns a name, ``NotFoundError`` for a
         DROP of what the API never declared, and ``ChangedError`` where ``only_if`` does not take the text that its
         profile has at that time.
         """
 
-    async def try_out(self, *texts: str, only_if: OnlyIf | None = None) -> tuple[DeclarationChanges, PlanCost]:
+    async def try_out(self, *texts: str | Parsed, only_if: OnlyIf | None = None) -> tuple[DeclarationChanges, PlanCost]:
         """Return what texts would change, and what they would ask of the budget; raises as ``declare`` does."""
 
     async def drop_profile(self, name: str, *, only_if: Callable[[str], bool] | None = None) -> DeclarationChanges:

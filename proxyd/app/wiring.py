@@ -8,7 +8,7 @@ import gc
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from math import ceil
@@ -61,14 +61,12 @@ from proxyd.net import (
     room_for_connections,
 )
 from proxyd.notify import (
-    AppriseChannel,
+    ChannelResources,
     Channels,
     Dispatcher,
     DispatcherSettings,
-    MailChannel,
-    MailSettings,
     Pings,
-    WebhookChannel,
+    make_channels,
 )
 from proxyd.ports import Channel, Clock, Transport
 from proxyd.probing import Fetcher, FetchLimits, HttpProber, HubClient, ParserPool, ProbeTrace, Robots, robots_limits
@@ -291,23 +289,8 @@ async def open_channels(
     settings: Settings, network: Network, clock: Clock, tracer: Tracer = NO_TRACES
 ) -> AsyncIterator[Channels]:
     """Open the ways out; close them at the end."""
-    host, port = settings.smtp_address
-    timeout_s = settings.delivery_timeout
-    mail = MailSettings(
-        host if settings.mail_from else "",
-        port,
-        settings.smtp_tls,
-        settings.mail_from,
-        timeout_s,
-        settings.smtp_user,
-        settings.smtp_password,
-    )
-    other = AppriseChannel(settings.channel_schemes, timeout_s=timeout_s)
-    try:
-        webhook = WebhookChannel(network.session, network.guard, clock, timeout_s=timeout_s, tracer=tracer)
-        yield Channels(webhook, MailChannel(mail), other, tracer)
-    finally:
-        other.close()
+    with ExitStack() as stack:
+        yield make_channels(ChannelResources(settings, network.session, network.guard, clock, stack.callback, tracer))
 
 
 def request_of(settings: Settings, target: str) -> ProbeRequest:

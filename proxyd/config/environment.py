@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxyd.config.settings import Settings
-from proxyd.core.model.profile import SecretRef
+from proxyd.core.model.delivery import SecretRef
 
 
 @dataclass(frozen=True, slots=True)

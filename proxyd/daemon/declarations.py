@@ -29,7 +29,8 @@ from proxyd.core.language import (
     no_such,
     parse,
 )
-from proxyd.core.model.profile import Declaration, WebhookDelivery
+from proxyd.core.model.delivery import WebhookDelivery
+from proxyd.core.model.profile import Declaration
 from proxyd.core.rates.siblings import MOST_CHANGES
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.trial import PlanCost, Trial
@@ -152,7 +153,7 @@ class Declarations:
         log.info("profiles loaded", added=changes.added, removed=changes.removed, restarted=changes.restarted)
         return ()
 
-    async def declare(self, *texts: str, only_if: OnlyIf | None = None) -> DeclarationChanges:
+    async def declare(self, *texts: str | Parsed, only_if: OnlyIf | None = None) -> DeclarationChanges:
         """Add texts of the API, replacing what it declared before by the same names; ``DROP`` removes.
 
         Raises
@@ -171,7 +172,7 @@ class Declarations:
             self._look(texts, only_if)
             return await self._swap(self._files, await self._with(texts))
 
-    def _look(self, texts: Sequence[str], only_if: OnlyIf | None) -> None:
+    def _look(self, texts: Sequence[str | Parsed], only_if: OnlyIf | None) -> None:
         """Raise where the profile of a text is not as its sender has read it."""
         if only_if is not None:
             name = only_if.profile if only_if.profile is not None else _only_profile(texts[0])
@@ -182,7 +183,7 @@ class Declarations:
         if not takes(self.text_of(name) if name in self.declaration.profiles else ""):
             raise ChangedError(f"profile {name!r} was changed meanwhile; read it again")
 
-    async def try_out(self, *texts: str, only_if: OnlyIf | None = None) -> tuple[DeclarationChanges, PlanCost]:
+    async def try_out(self, *texts: str | Parsed, only_if: OnlyIf | None = None) -> tuple[DeclarationChanges, PlanCost]:
         """Check texts of the API; return what they would change, and ask of the budget. Raises as ``declare`` does."""
         await self._started.wait()
         async with self._turn:
@@ -192,7 +193,7 @@ class Declarations:
             changes = self._changes(checked.declaration, {})
         return changes, await asyncio.to_thread(trial.cost)
 
-    async def _with(self, texts: Sequence[str]) -> dict[str, str]:
+    async def _with(self, texts: Sequence[str | Parsed]) -> dict[str, str]:
         """Return what the API would have declared with some more texts."""
         parsed, new = await asyncio.to_thread(_read, texts)
         statements = [statement for each in parsed for statement in each.statements]
@@ -335,9 +336,13 @@ class _Sound:
     parsed: Sequence[Parsed]
 
 
-def _read(texts: Sequence[str]) -> tuple[list[Parsed], dict[str, str]]:
+def _parsed(text: str | Parsed) -> Parsed:
+    return text if isinstance(text, Parsed) else parse(text, _API_TEXT)
+
+
+def _read(texts: Sequence[str | Parsed]) -> tuple[list[Parsed], dict[str, str]]:
     """Return texts of the API parsed, and each statement of theirs as a text of its own; raises ``ProfileError``."""
-    parsed = [parse(text, _API_TEXT) for text in texts]
+    parsed = [_parsed(text) for text in texts]
     if errors := [error for each in parsed for error in each.errors]:
         raise ProfileError(errors)
     kept = (s for each in parsed for s in each.statements if not isinstance(s, DropStatement))
@@ -365,7 +370,7 @@ def _kind_of(statement: Statement) -> StatementKind:
     return statement.kind if isinstance(statement, DropStatement) else _KINDS[type(statement)]
 
 
-def _only_profile(text: str) -> str:
+def _only_profile(text: str | Parsed) -> str:
     """Return the name of the one profile that a text declares.
 
     Raises
@@ -380,7 +385,7 @@ def _only_profile(text: str) -> str:
     >>> _only_profile('CREATE PROFILE "P" AS (DOMAIN "D", USER "u");')
     'P'
     """
-    parsed = parse(text, _API_TEXT)
+    parsed = _parsed(text)
     if parsed.errors:
         raise ProfileError(parsed.errors)
     names = [each.name.value for each in parsed.statements if isinstance(each, CreateProfile)]

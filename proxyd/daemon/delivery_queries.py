@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from proxyd.config import SecretStore
 from proxyd.core.language import no_such
+from proxyd.core.model.delivery import Delivery, WebhookDelivery, shown_endpoint
 from proxyd.core.model.field_values import iso_time
-from proxyd.core.model.profile import Delivery, WebhookDelivery, shown_endpoint
 from proxyd.daemon.notifying import Notifying
 from proxyd.errors import DeliveryError, NotFoundError
 from proxyd.notify import known_secret

@@ -1,14 +1,16 @@
 """From the outbox to where people are."""
 
 from proxyd.notify.channels.apprise_channel import AppriseChannel
-from proxyd.notify.channels.channel_routing import Channels
+from proxyd.notify.channels.channel_resources import ChannelResources
+from proxyd.notify.channels.channel_routing import Channels, make_channels
 from proxyd.notify.channels.mail import MailChannel, MailSettings
-from proxyd.notify.channels.webhook import EndpointGoneError, WebhookChannel, known_secret
+from proxyd.notify.channels.webhook import EndpointGoneError, WebhookChannel, WebhookMessages, known_secret
 from proxyd.notify.dispatcher import Dispatcher, DispatcherSettings
 from proxyd.notify.pings import Pings
 
 __all__ = [
     "AppriseChannel",
+    "ChannelResources",
     "Channels",
     "Dispatcher",
     "DispatcherSettings",
@@ -17,5 +19,7 @@ __all__ = [
     "MailSettings",
     "Pings",
     "WebhookChannel",
+    "WebhookMessages",
     "known_secret",
+    "make_channels",
 ]

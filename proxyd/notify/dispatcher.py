@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import structlog
 
-from proxyd.core.model.profile import SecretRef, shown_endpoint
+from proxyd.core.model.delivery import SecretRef, shown_endpoint
 from proxyd.core.politeness import EndpointLimits, Endpoints, retry_after_s
 from proxyd.errors import DeliveryError
 from proxyd.metrics import Metrics

@@ -11,8 +11,8 @@ from itertools import count
 import numpy as np
 import structlog
 
+from proxyd.core.model.delivery import WebhookDelivery
 from proxyd.core.model.field_values import iso_time
-from proxyd.core.model.profile import WebhookDelivery
 from proxyd.core.politeness import retry_after_s
 from proxyd.errors import DeliveryError
 from proxyd.net import without_path

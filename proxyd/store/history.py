@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlalchemy import Row, Select, Table, func, literal, or_, select, union_all
 
+from proxyd.core.model.delivery import shown_endpoint
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.item import EventKind
-from proxyd.core.model.profile import shown_endpoint
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.queries import (
     DeadDelivery,

@@ -11,9 +11,9 @@ import numpy as np
 from sqlalchemy import Row
 
 from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.delivery import Delivery, WebhookDelivery
 from proxyd.core.model.item import EventKind, Item, UpdateEvent, Value
 from proxyd.core.model.outcome import Validators
-from proxyd.core.model.profile import Delivery, WebhookDelivery
 from proxyd.core.model.schedule import Probe
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit
 from proxyd.core.rates.rate_blend import RateEvidence

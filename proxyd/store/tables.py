@@ -247,7 +247,7 @@ outbox = Table(
     Column("next_s", Float, nullable=False),
     Column("done_s", Float),
     Column("last_error", Text, nullable=False, server_default=""),
-    Column("kind", String, nullable=False, server_default="webhook"),  # webhook, mail or channel
+    Column("kind", String, nullable=False, server_default="webhook"),  # of its delivery: webhook, mail, ...
     Column("form", String, nullable=False, server_default="STANDARD"),
     Column("most_items", Integer),  # of the digest that it is gathered for
     Column("digest_id", String),

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, and_, bindparam, delete, insert, select, update
 
-from proxyd.core.model.profile import NotificationRule, SecretRef, WebhookDelivery, WebhookForm
+from proxyd.core.model.delivery import SecretRef, WebhookDelivery, WebhookForm
+from proxyd.core.model.profile import NotificationRule
 from proxyd.ports import UnconfirmedWebhook, WebhookState
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.delivery import ChannelDelivery, Delivery, MailDelivery, SecretRef, WebhookDelivery, WebhookForm
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.core.model.profile import ChannelDelivery, Delivery, MailDelivery, SecretRef, WebhookDelivery, WebhookForm
 from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.state import Notification
 from proxyd.ports import Gathered, WebhookState

@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import Connection, select, update
 
 from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.delivery import SecretRef, WebhookDelivery
 from proxyd.core.model.item import EventKind, Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, Validators
-from proxyd.core.model.profile import SecretRef, WebhookDelivery
 from proxyd.core.rates.model_fit import ModelFit
 from proxyd.core.rules.observation import Observation
 from proxyd.core.rules.programs.aggregate_values import Total

@@ -18,9 +18,10 @@ from proxyd.app.wiring import Built, Resources, build
 from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, Settings, load
 from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.delivery import MailDelivery
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
-from proxyd.core.model.profile import MailDelivery, PageClass
+from proxyd.core.model.profile import PageClass
 from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.state import Notification
 from proxyd.daemon import PushParts

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.model.profile import MailDelivery
+from proxyd.core.model.delivery import MailDelivery
 from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.state import Notification
 from proxyd.metrics import Metrics

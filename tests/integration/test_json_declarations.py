@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from proxyd.api.wire.json_profiles import compose
+from proxyd.api.wire.json_profiles import Members, read_declaration
 from proxyd.api.wire.statement_models import DeclarationWritten
+from proxyd.core.language import format_statements, parse
 from tests.integration.api_world import Running, running_api
 
 LIFETIMES = itertools.count(9.0)  # tokens are named by them
@@ -121,6 +122,7 @@ def _set(place: str, value: Any) -> Callable[[dict[str, Any]], None]:
         ("/notifications/0/policy", "AUTO SET LIFE OVERWRITE", "'SET' begins another clause"),
         ("/notifications/0/policy", "AUTO; DROP DOMAIN \"Quotes\"", "';' begins another clause"),
         ("/notifications/0/policy", "AUTO /* hidden", "not closed"),
+        ("/notifications/0/policy", "AUTO MATIC", "the end of the text"),
         ("/notifications/0/end", "NOW + 'two moons'", 'such as "30 days"'),
         ("/notifications/0/query", "SELECT sybmol FROM QUOTE", "sybmol"),
         ("/notifications/0/trigger", "ON UPDATE TO QUOTE WHEN", "expected"),
@@ -133,7 +135,7 @@ def _set(place: str, value: Any) -> Callable[[dict[str, Any]], None]:
         ("/profiles/0/domains/0", "Qutoes", "Qutoes"),
         ("/domains/0/classes/0/fields/0/found", {"reader": "JSON", "selector": "$["}, "$["),
         ("/domains/0/classes/0/fields/0/type", "Strnig", "Input should be"),
-        ("/notifications/0/deliveries/1", {"mail": "a", "channel": "b"}, "one of webhook, mail and channel"),
+        ("/notifications/0/deliveries/1", {"mail": "a", "channel": "b"}, "one of webhook, mail"),
     ],
 )  # fmt: skip
 async def test_each_fault_points_to_its_member(running: Running, place: str, value: Any, said: str) -> None:
@@ -182,7 +184,11 @@ def test_names_and_texts_cannot_leave_their_quotes() -> None:
     hostile = 'x"; DROP DOMAIN "Quotes"; -- \' /*'
     declared = copy.deepcopy(DECLARED)
     declared["sources"][0] |= {"name": hostile, "url": hostile, "zone": hostile}
-    text = compose(DeclarationWritten.model_validate(declared)).text
+    there = DeclarationWritten.model_validate(declared)
+    parsed = read_declaration(there, Members(there))
+    assert parsed.errors == ()
+    text = format_statements(parsed.statements)
+    assert parse(text).statements == parsed.statements
     assert text.count('"x""; DROP DOMAIN ""Quotes""; -- \' /*"') == 1
     assert text.count("'x\"; DROP DOMAIN \"Quotes\"; -- '' /*'") == 2
 
@@ -212,3 +218,11 @@ async def test_a_long_profile_has_all_of_itself_as_json(running: Running) -> Non
 async def test_names_that_addresses_lose_are_refused(running: Running) -> None:
     status, problem = await post(running, {"profiles": [{"name": "..", "domains": ["D"]}]})
     assert (status, problem["errors"][0]["pointer"]) == (422, "/profiles/0/name")
+
+
+def test_comments_in_clauses_are_kept_with_their_statement() -> None:
+    declared = copy.deepcopy(DECLARED)
+    declared["notifications"][0] |= {"query": "SELECT symbol -- only\nFROM QUOTE", "policy": "AUTO /* for now */"}
+    there = DeclarationWritten.model_validate(declared)
+    *_, rule = read_declaration(there, Members(there)).statements
+    assert rule.comments == ("-- only", "/* for now */")

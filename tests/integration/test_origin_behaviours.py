@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
-from proxyd.core.model.profile import Auth, SecretRef
+from proxyd.core.model.profile import Auth
 from proxyd.net import Guard, HostTokens, make_session
 from proxyd.probing import Fetcher, FetchLimits, HttpProber, ParserPool, ProbeTrace, Robots, robots_limits
 from tests.fakes import FakeClock, settle

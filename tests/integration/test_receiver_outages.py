@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.model.profile import MailDelivery
+from proxyd.core.model.delivery import MailDelivery
 from proxyd.core.politeness.endpoints import JITTER, LADDER_S
 from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.state import Notification

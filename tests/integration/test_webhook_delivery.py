@@ -17,10 +17,10 @@ from aiohttp import web
 from standardwebhooks import Webhook
 
 from proxyd.clock import SystemClock
-from proxyd.core.model.profile import WebhookForm
+from proxyd.core.model.delivery import WebhookForm
 from proxyd.errors import DeliveryError
 from proxyd.net import Guard, HostTokens, make_session
-from proxyd.notify import AppriseChannel, Channels, MailChannel, MailSettings
+from proxyd.notify import Channels, WebhookMessages
 from proxyd.notify.channels.webhook import EndpointGoneError, WebhookChannel
 from proxyd.ports import Message
 from tests.fakes import FakeClock
@@ -206,8 +206,7 @@ async def sent_in(form: WebhookForm, secret: bytes | str, *, times: int = 1) -> 
     """Return what a receiver gets of one message in a form."""
     receiver = Receiver()
     async with receiving(receiver) as url, channel() as hook:
-        mail = MailChannel(MailSettings("", 0, "none", "", 1.0))
-        ways = Channels(hook, mail, AppriseChannel((), timeout_s=1.0))
+        ways = Channels({"webhook": WebhookMessages(hook)})
         now_s = SystemClock().time_s()
         for _ in range(times):
             message = Message("ntf_1", "a b/ž", url, NOTIFICATION, now_s, form=form.value, secret=secret)

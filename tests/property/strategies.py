@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from proxyd.core.language.deliveries import DELIVERY_KINDS, DeliveryKind
 from proxyd.core.language.nodes import (
     ClassDeclaration,
     CreateDomain,
@@ -20,6 +21,7 @@ from proxyd.core.language.nodes import (
     StatementKind,
     TimeSpec,
 )
+from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import (
     Aggregate,
     Between,
@@ -44,25 +46,19 @@ from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import (
     Anchor,
     Auth,
-    ChannelDelivery,
-    Delivery,
     Digest,
     Expect,
     Extraction,
     FieldType,
     ImportanceTerm,
     Life,
-    MailDelivery,
     PolicyChoice,
     PolicyName,
     Politeness,
     Reader,
-    SecretRef,
     Trigger,
     Utility,
     UtilityKind,
-    WebhookDelivery,
-    WebhookForm,
 )
 
 # ---- words
@@ -174,11 +170,17 @@ _secrets = st.builds(SecretRef, st.sampled_from(["env", "file"]), texts)
 _limits = st.builds(Politeness, st.integers(0, 99), durations, st.none() | durations)
 _spacings = st.builds(lambda spacing: Politeness(spacing=spacing), durations)
 _auths = st.builds(Auth, st.just("bearer"), _secrets) | st.builds(Auth, st.just("basic"), _secrets, texts)
-deliveries: st.SearchStrategy[Delivery] = st.one_of(
-    st.builds(WebhookDelivery, texts, _secrets, st.sampled_from(WebhookForm)),
-    st.builds(MailDelivery, texts),
-    st.builds(ChannelDelivery, texts),
-)
+_shapes: dict[type, st.SearchStrategy[Any]] = {str: texts, SecretRef: _secrets}
+
+
+def _delivery(kind: DeliveryKind) -> st.SearchStrategy[Delivery]:
+    values = [
+        st.sampled_from(part.choices).map(part.read) if part.choices else _shapes[part.shape] for part in kind.parts
+    ]
+    return st.builds(kind.made, *values)
+
+
+deliveries: st.SearchStrategy[Delivery] = st.one_of([_delivery(kind) for kind in DELIVERY_KINDS])
 _domains = st.builds(CreateDomain, located_names(), tuples_of(_classes, least=1))
 _sources = st.builds(
     CreateSource,

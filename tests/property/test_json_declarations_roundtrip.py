@@ -7,10 +7,10 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.api.wire.json_profiles import compose
+from proxyd.api.wire.json_profiles import Members, read_declaration
 from proxyd.api.wire.json_statements import written
 from proxyd.api.wire.statement_models import DeclarationWritten
-from proxyd.core.language import Statement, StatementKind, parse
+from proxyd.core.language import Statement, StatementKind
 from proxyd.core.language.nodes import CreateDomain, CreateProfile, CreateSource, DropStatement
 from tests.property.strategies import statements
 
@@ -26,6 +26,6 @@ def test_statements_survive_json(declared: list[Statement]) -> None:
     wire = json.loads(there.model_dump_json(by_alias=True, exclude_none=True))
     back = DeclarationWritten.model_validate(wire, strict=True)
     assert back == there
-    parsed = parse(compose(back).text)
+    parsed = read_declaration(back, Members(back))
     assert parsed.errors == ()
     assert list(parsed.statements) == sorted(declared, key=_order)

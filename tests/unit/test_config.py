@@ -16,7 +16,7 @@ from proxyd.config import (
     parse_duration,
     socket_address,
 )
-from proxyd.core.model.profile import SecretRef
+from proxyd.core.model.delivery import SecretRef
 from proxyd.errors import ConfigError
 
 

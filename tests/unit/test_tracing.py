@@ -152,8 +152,7 @@ class Refusing:
 
 
 async def test_a_delivery_is_a_trace_that_says_what_failed_and_quotes_nobody(traced: Traced) -> None:
-    refusing = Refusing()
-    channels = Channels(refusing, refusing, refusing, traced.tracer)  # type: ignore[arg-type]
+    channels = Channels({"channel": Refusing()}, traced.tracer)
     with pytest.raises(DeliveryError):
         await channels.deliver(Message("ntf_1", "r", "chat://hunter2", b"{}", T0, kind="channel"))
     (deliver,) = traced.of("deliver")

@@ -30,15 +30,16 @@ from proxyd.api.wire import (
     SourcesWindow,
 )
 from proxyd.api.wire import converters as payloads
-from proxyd.api.wire.json_profiles import compose, faults_of
+from proxyd.api.wire.json_profiles import Members, read_declaration
 from proxyd.api.wire.json_statements import written
-from proxyd.core.language import listing_texts, opml, read_listing
+from proxyd.core.language import Parsed, listing_texts, opml, read_listing
 from proxyd.errors import ProfileError
 from proxyd.net import for_xml
 from proxyd.queries import DeclarationChanges, OnlyIf, Queries
 
 TEXTS = ("text/plain", "application/octet-stream")
 LISTINGS = (*TEXTS, "text/x-opml", "text/xml", "application/xml")
+NOTHING = "nothing is declared; send at least one statement"
 MOST_LISTED = 8 * 1024 * 1024  # bytes of a list of feeds
 
 
@@ -75,24 +76,29 @@ class ProfileHandlers:
         """
         asked = read_query(request, DryRun)
         if request.content_type in TEXTS:
-            return await self._declare(await _text_of(request), request, dry_run=asked.dry_run)
+            text = await _text_of(request)
+            if not text.strip():
+                raise BadRequestError(NOTHING)
+            return await self._declare(text, request, dry_run=asked.dry_run)
         if request.content_type != "application/json":
             return problem(415, "Unsupported media type", "send text/plain in the rule language, or application/json")
-        composed = compose(await read_body(request, DeclarationWritten))
+        declared = await read_body(request, DeclarationWritten)
+        if declared == DeclarationWritten():
+            raise BadRequestError(NOTHING)
+        members = Members(declared)
+        parsed = await asyncio.to_thread(read_declaration, declared, members)
         try:
-            return await self._declare(composed.text, request, dry_run=asked.dry_run)
+            return await self._declare(parsed, request, dry_run=asked.dry_run)
         except ProfileError as error:
-            raise faults_of(composed, error) from error
+            raise members.faults(error) from error
 
-    async def _declare(self, text: str, request: web.Request, *, dry_run: bool) -> ChangesMade | web.Response:
-        if not text.strip():
-            raise BadRequestError("nothing is declared; send at least one statement")
+    async def _declare(self, text: str | Parsed, request: web.Request, *, dry_run: bool) -> ChangesMade | web.Response:
         only_if = _only_if(request)
         if dry_run:
             return await self._try_out(text, only_if=only_if)
         return _made(await self._profiles.declare(text, only_if=only_if))
 
-    async def _try_out(self, *texts: str, only_if: OnlyIf | None = None) -> web.Response:
+    async def _try_out(self, *texts: str | Parsed, only_if: OnlyIf | None = None) -> web.Response:
         changes, cost = await self._profiles.try_out(*texts, only_if=only_if)
         return answered(_made(changes, payloads.cost(cost)))
 

@@ -17,7 +17,7 @@ from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import Found, IntervalOfRule, ItemSeen, ProbeMade, TestResult, Wire
 from proxyd.api.wire import converters as payloads
 from proxyd.core.language import no_such
-from proxyd.core.model.profile import shown_endpoint
+from proxyd.core.model.delivery import shown_endpoint
 from proxyd.queries import Queries
 
 _DAY_S = 86400.0

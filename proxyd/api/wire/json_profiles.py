@@ -1,227 +1,270 @@
-"""Declarations in JSON as text of the rule language, and errors of that text as faults of members."""
+"""Declarations in JSON as statements, and errors of these as faults of members."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from proxyd.api.rest.endpoint import pointer
 from proxyd.api.rest.problems import FaultsError, fault_of_text
 from proxyd.api.wire import Fault
 from proxyd.api.wire.statement_models import (
+    AuthWritten,
     ClassWritten,
     DeclarationWritten,
     DeliveryWritten,
     DomainWritten,
+    DropWritten,
     NotificationWritten,
     ProfileWritten,
     ReaderWritten,
     SecretWritten,
     SourceWritten,
 )
-from proxyd.core.language import SourceText, quote_name, quote_text, stray_words
-from proxyd.errors import ProfileError, RuleError
+from proxyd.core.language import (
+    CreateDomain,
+    CreateProfile,
+    CreateSource,
+    DropStatement,
+    InsertNotification,
+    Located,
+    MemberReader,
+    Parsed,
+    SourceText,
+    Statement,
+    StatementKind,
+    what_is_unfit,
+    what_lacks,
+)
+from proxyd.core.language.deliveries import DELIVERY_KINDS, Part
+from proxyd.core.language.nodes import ClassDeclaration, FieldDeclaration
+from proxyd.core.language.parser import MAX_ERRORS
+from proxyd.core.model.delivery import Delivery, SecretRef
+from proxyd.core.model.expression import ClassName, TextSpan
+from proxyd.core.model.profile import Auth, Extraction, FieldType, Reader
+from proxyd.errors import ProfileError, RuleError, RuleSyntaxError
 
 Place = tuple[str | int, ...]
+_FILE = "api"
+_CLAUSES = {
+    "start": "START",
+    "end": "END",
+    "utility": "SET UTILITY",
+    "life": "SET LIFE",
+    "importance": "SET IMPORTANCE",
+    "policy": "SET POLICY",
+    "digest": "SET DIGEST",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class SourceMap:
-    """A member's place in the text: from where, whose it is, and its own text where errors can be found inside it."""
+class Members:
+    """The members of a declaration, those that hold others too, one after the other in a text: where each stands there.
 
-    start: int
-    place: Place
-    member: str | None = None
-    is_quoted: bool = False
+    A line end stands before and after each of them. An error at the first is of the member, any other at a place in it.
+    """
 
+    def __init__(self, declared: DeclarationWritten) -> None:
+        members = list(_members(declared.model_dump(by_alias=True, exclude_none=True)))
+        self._places = [place for place, _ in members]
+        self._texts = [text for _, text in members]
+        self._starts = [0]
+        for text in self._texts[:-1]:
+            self._starts.append(self._starts[-1] + len(text) + 2)
+        self._number = {place: n for n, place in enumerate(self._places)}
+        self.source = SourceText(_FILE, "".join(f"\n{text}\n" for text in self._texts))
 
-class Composed:
-    """A text, and whose each part of it is."""
+    def at(self, place: Place) -> TextSpan:
+        """Return where a member stands."""
+        start = self._starts[self._number[place]]
+        return TextSpan(start, start + 1)
 
-    def __init__(self) -> None:
-        self._parts: list[str] = []
-        self._spots: list[SourceMap] = []
-        self._length = 0
-        self.faults: list[Fault] = []
+    def inside(self, place: Place) -> TextSpan:
+        """Return where the text of a member stands."""
+        n = self._number[place]
+        start = self._starts[n] + 1
+        return TextSpan(start, start + len(self._texts[n]))
 
-    @property
-    def text(self) -> str:
-        """The text in the rule language."""
-        return "".join(self._parts)
+    def faults(self, error: ProfileError) -> FaultsError:
+        """Return errors of these members as faults."""
+        return FaultsError(422, "The declaration has errors", [self._fault(each) for each in error.errors])
 
-    def add(self, text: str, place: Place, member: str | None = None, *, is_quoted: bool = False) -> None:
-        """Write a part of a member; ``member`` is its own text where the part is that, quoted or plain."""
-        self._spots.append(SourceMap(self._length, place, member, is_quoted))
-        self._parts.append(text)
-        self._length += len(text)
-
-    def clause(self, title: str, value: str | None, place: Place) -> None:
-        """Write a clause that stands as the language writes it; what would be another clause is a fault."""
-        if value is None:
-            return
-        if strays := stray_words(SourceText("", value)):
-            stray = strays[0]
-            self.faults.append(_inside(stray, value, stray.start, place))
-        self.add(f"\n{title} ", place)
-        self.add(value, place, value)
-
-    def fault(self, error: RuleError) -> Fault:
-        """Return whose fault an error of this text is: the member, and where in it."""
-        if error.text != self.text:
+    def _fault(self, error: RuleError) -> Fault:
+        """Return whose fault an error is: the member, and where in it."""
+        if error.text != self.source.text:
             return fault_of_text(error)
-        spot = self._spots[max(0, bisect_right(self._spots, error.start, key=lambda each: each.start) - 1)]
-        if spot.member is None:
-            return Fault(detail=error.message, pointer=pointer(spot.place))
-        before = self.text[spot.start : error.start]
-        inner = before.removeprefix('"').replace('""', '"') if spot.is_quoted else before
-        return _inside(error, spot.member, len(inner), spot.place)
+        n = bisect_right(self._starts, error.start) - 1
+        at = error.start - self._starts[n] - 1
+        if at < 0:
+            return Fault(detail=error.message, pointer=pointer(self._places[n]))
+        own = RuleError(error.message, text=self._texts[n], start=at, stop=at)
+        return Fault(
+            detail=error.message,
+            pointer=pointer(self._places[n]),
+            line=own.line,
+            column=own.column,
+            source_line=own.source_line,
+        )
 
 
-def compose(declared: DeclarationWritten) -> Composed:
-    """Return the text of a declaration; raises ``FaultsError`` where a clause holds more than itself."""
-    composed = Composed()
-    for n, dropped in enumerate(declared.drop):
-        composed.add(f"DROP {dropped.kind} {quote_name(dropped.name)};\n", ("drop", n))
-    for n, domain in enumerate(declared.domains):
-        _domain(composed, domain, ("domains", n))
-    for n, source in enumerate(declared.sources):
-        _source(composed, source, ("sources", n))
-    for n, profile in enumerate(declared.profiles):
-        _profile(composed, profile, ("profiles", n))
-    for n, rule in enumerate(declared.notifications):
-        _notification(composed, rule, ("notifications", n))
-    if composed.faults:
-        raise FaultsError(422, "The declaration has errors", composed.faults)
-    return composed
+def _members(value: Any, at: Place = ()) -> Iterator[tuple[Place, str]]:
+    yield at, value if isinstance(value, str) else ""
+    within = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in within:
+        yield from _members(each, (*at, key))
 
 
-def faults_of(composed: Composed, error: ProfileError) -> FaultsError:
-    """Return the errors of a composed text as faults of the members that it was made of."""
-    return FaultsError(422, "The declaration has errors", [composed.fault(each) for each in error.errors])
+def read_declaration(declared: DeclarationWritten, members: Members) -> Parsed:
+    """Return the statements of a declaration and every error met while reading it; ``members`` are its own."""
+    if (error := what_is_unfit(members.source)) is not None:
+        return Parsed(members.source, (), (error,))
+    return _Reading(members).read(declared)
 
 
-def _inside(error: RuleError, member: str, start: int, place: Place) -> Fault:
-    own = RuleError(error.message, text=member, start=start, stop=start)
-    return Fault(
-        detail=error.message, pointer=pointer(place), line=own.line, column=own.column, source_line=own.source_line
-    )
+class _Reading:
+    """Reads one declaration. Where something cannot be read, its error stands for all of the declaration."""
+
+    def __init__(self, members: Members) -> None:
+        self._members = members
+        self._reader = MemberReader(members.source)
+
+    def read(self, declared: DeclarationWritten) -> Parsed:
+        statements: list[Statement] = [self._drop(each, ("drop", n)) for n, each in enumerate(declared.drop)]
+        statements += [self._domain(each, ("domains", n)) for n, each in enumerate(declared.domains)]
+        statements += [self._source(each, ("sources", n)) for n, each in enumerate(declared.sources)]
+        statements += [self._profile(each, ("profiles", n)) for n, each in enumerate(declared.profiles)]
+        statements += [self._notification(each, ("notifications", n)) for n, each in enumerate(declared.notifications)]
+        errors = sorted(self._reader.errors, key=lambda error: (error.start, error.stop))
+        return Parsed(self._members.source, tuple(statements), tuple(errors[:MAX_ERRORS]))
+
+    # ---- statements
+
+    def _drop(self, dropped: DropWritten, at: Place) -> DropStatement:
+        kind = StatementKind(dropped.kind)
+        return DropStatement(kind, self._name(dropped.name, (*at, "name")), span=self._members.at(at))
+
+    def _domain(self, domain: DomainWritten, at: Place) -> CreateDomain:
+        classes = tuple(self._class(each, (*at, "classes", n)) for n, each in enumerate(domain.classes))
+        return CreateDomain(self._name(domain.name, (*at, "name")), classes, span=self._members.at(at))
+
+    def _class(self, declared: ClassWritten, at: Place) -> ClassDeclaration:
+        fields = []
+        for n, each in enumerate(declared.fields):
+            place = (*at, "fields", n)
+            found = self._extraction(each.found, (*place, "found"))
+            fields.append(FieldDeclaration(self._path(each.path, (*place, "path")), FieldType(each.type), found))
+        return ClassDeclaration(
+            self._name(declared.name, (*at, "name")),
+            tuple(fields),
+            self._extraction(declared.each, (*at, "each")),
+            tuple(self._path(path, (*at, "key")) for path in declared.key),
+        )
+
+    def _source(self, source: SourceWritten, at: Place) -> CreateSource:
+        class_at = self._members.at((*at, "class"))
+        return CreateSource(
+            self._name(source.name, (*at, "name")),
+            ClassName(source.page_class, source.domain, class_at),
+            self._located(source.url, (*at, "url")),
+            politeness=self._option("POLITENESS", source.politeness, at),
+            expect=self._option("EXPECT", source.expect, at),
+            zone=None if source.zone is None else self._located(source.zone, (*at, "zone")),
+            freshness=self._option("FRESHNESS", source.freshness, at),
+            headers=tuple(
+                Located((each.name, each.value), self._members.at((*at, "headers", n)))
+                for n, each in enumerate(source.headers)
+            ),
+            auth=None if source.auth is None else Located(_auth(source.auth), self._members.at((*at, "auth"))),
+            websub=self._option("WEBSUB", source.websub, at),
+            robots=self._option("ROBOTS", source.robots, at),
+            comments=self._reader.take_comments(),
+            span=self._members.at(at),
+        )
+
+    def _profile(self, profile: ProfileWritten, at: Place) -> CreateProfile:
+        return CreateProfile(
+            self._name(profile.name, (*at, "name")),
+            self._names(profile.domains, (*at, "domains")),
+            self._names(profile.languages, (*at, "languages")),
+            self._names(profile.users, (*at, "users")),
+            self._deliveries(profile.deliveries, (*at, "deliveries")),
+            span=self._members.at(at),
+        )
+
+    def _notification(self, rule: NotificationWritten, at: Place) -> InsertNotification:
+        known = len(self._reader.errors)
+        given = {
+            name: self._reader.inner(name, self._members.inside((*at, name)))
+            for name in ("query", "trigger")
+            if getattr(rule, name) is not None
+        }
+        for name, title in _CLAUSES.items():
+            if getattr(rule, name) is not None:
+                given[name] = self._reader.clause(title, self._members.inside((*at, name)))
+        if rule.profiles:
+            given["profiles"] = self._names(rule.profiles, (*at, "profiles"))
+        if (message := what_lacks(rule.name, given)) and len(self._reader.errors) == known:
+            self._refuse(message, at)
+        return InsertNotification(
+            self._name(rule.name, (*at, "name")),
+            sources=self._names(rule.sources, (*at, "sources")),
+            deliveries=self._deliveries(rule.deliveries or (), (*at, "deliveries")),
+            no_delivery=rule.deliveries == [],
+            comments=self._reader.take_comments(),
+            span=self._members.at(at),
+            **given,
+        )
+
+    # ---- members
+
+    def _located(self, value: str, at: Place) -> Located[str]:
+        return Located(value, self._members.at(at))
+
+    def _name(self, name: str, at: Place) -> Located[str]:
+        if not name.strip():
+            self._refuse("a name cannot be empty", at)
+        return self._located(name, at)
+
+    def _names(self, names: Sequence[str], at: Place) -> tuple[Located[str], ...]:
+        return tuple(self._name(name, (*at, n)) for n, name in enumerate(names))
+
+    def _path(self, path: str, at: Place) -> Located[str]:
+        if not all(path.split(".")):
+            self._refuse("a name cannot be empty", at)
+        return self._located(path, at)
+
+    def _extraction(self, found: ReaderWritten | None, at: Place) -> Located[Extraction] | None:
+        if found is None:
+            return None
+        return Located(Extraction(Reader(found.reader), found.selector), self._members.at(at))
+
+    def _option(self, title: str, text: str | None, at: Place) -> Any:
+        return None if text is None else self._reader.option(title, self._members.inside((*at, title.lower())))
+
+    def _deliveries(self, deliveries: Sequence[DeliveryWritten], at: Place) -> tuple[Located[Delivery], ...]:
+        return tuple(Located(_delivery(each), self._members.at((*at, n))) for n, each in enumerate(deliveries))
+
+    def _refuse(self, message: str, at: Place) -> None:
+        span, source = self._members.at(at), self._members.source
+        error = RuleSyntaxError(message, text=source.text, start=span.start, stop=span.stop, file=source.file)
+        self._reader.errors.append(error)
 
 
-def _domain(composed: Composed, domain: DomainWritten, at: Place) -> None:
-    composed.add("CREATE DOMAIN ", at)
-    composed.add(quote_name(domain.name), (*at, "name"))
-    composed.add(" AS", at)
-    for n, declared in enumerate(domain.classes):
-        composed.add(",\n" if n else "\n", at)
-        _class(composed, declared, (*at, "classes", n))
-    composed.add(";\n", at)
+def _auth(auth: AuthWritten) -> Auth:
+    return Auth("bearer" if auth.user is None else "basic", _secret(auth.secret), auth.user)
 
 
-def _class(composed: Composed, declared: ClassWritten, at: Place) -> None:
-    composed.add("CLASS::", at)
-    composed.add(quote_name(declared.name), (*at, "name"))
-    if declared.each is not None:
-        composed.add(f" EACH {_reader(declared.each)}", (*at, "each"))
-    if declared.key:
-        composed.add(f" KEY {', '.join(_path(path) for path in declared.key)}", (*at, "key"))
-    for n, field in enumerate(declared.fields):
-        place = (*at, "fields", n)
-        composed.add(" (\n  " if n == 0 else ",\n  ", at)
-        composed.add(_path(field.path), (*place, "path"))
-        composed.add(f":{field.type}", (*place, "type"))
-        if field.found is not None:
-            composed.add(f" FROM {_reader(field.found)}", (*place, "found"))
-    if declared.fields:
-        composed.add(")", at)
+def _secret(secret: SecretWritten) -> SecretRef:
+    return SecretRef("file", secret.file or "") if secret.env is None else SecretRef("env", secret.env)
 
 
-def _path(path: str) -> str:
-    return ".".join(quote_name(part) for part in path.split("."))
+def _delivery(delivery: DeliveryWritten) -> Delivery:
+    kind = next(each for each in DELIVERY_KINDS if getattr(delivery, each.kind) is not None)
+    values = {part.name: _value(part, getattr(delivery, member)) for member, part in kind.members.items()}
+    return kind.made(**values)
 
 
-def _reader(found: ReaderWritten) -> str:
-    return f"{found.reader} {quote_text(found.selector)}"
-
-
-def _source(composed: Composed, source: SourceWritten, at: Place) -> None:
-    composed.add("CREATE SOURCE ", at)
-    composed.add(quote_name(source.name), (*at, "name"))
-    domain = "" if source.domain is None else f"{quote_name(source.domain)}."
-    composed.add(f" OF {domain}{quote_name(source.page_class)}", (*at, "class"))
-    composed.add(f"\nAT {quote_text(source.url)}", (*at, "url"))
-    composed.clause("POLITENESS", source.politeness, (*at, "politeness"))
-    composed.clause("EXPECT", source.expect, (*at, "expect"))
-    if source.zone is not None:
-        composed.add(f"\nZONE {quote_text(source.zone)}", (*at, "zone"))
-    composed.clause("FRESHNESS", source.freshness, (*at, "freshness"))
-    for n, header in enumerate(source.headers):
-        composed.add(f"\nHEADER {quote_text(header.name)} {quote_text(header.value)}", (*at, "headers", n))
-    if source.auth is not None:
-        scheme = "BEARER" if source.auth.user is None else f"BASIC {quote_text(source.auth.user)}"
-        composed.add(f"\nAUTH {scheme} {_secret(source.auth.secret)}", (*at, "auth"))
-    composed.clause("WEBSUB", source.websub, (*at, "websub"))
-    composed.clause("ROBOTS", source.robots, (*at, "robots"))
-    composed.add(";\n", at)
-
-
-def _secret(secret: SecretWritten) -> str:
-    kind, name = ("FILE", secret.file) if secret.env is None else ("ENV", secret.env)
-    return f"SECRET {kind} {quote_text(name or '')}"
-
-
-def _profile(composed: Composed, profile: ProfileWritten, at: Place) -> None:
-    composed.add("CREATE PROFILE ", at)
-    composed.add(quote_name(profile.name), (*at, "name"))
-    composed.add(" AS", at)
-    items = [("DOMAIN", "domains", profile.domains), ("LANGUAGE", "languages", profile.languages)]
-    mark = " ("
-    for word, member, names in [*items, ("USER", "users", profile.users)]:
-        for n, name in enumerate(names):
-            composed.add(mark, at)
-            composed.add(f"{word} {quote_name(name)}", (*at, member, n))
-            mark = ", "
-    composed.add(")", at)
-    _deliveries(composed, "DELIVER TO", profile.deliveries, (*at, "deliveries"))
-    composed.add(";\n", at)
-
-
-def _deliveries(composed: Composed, title: str, deliveries: Iterable[DeliveryWritten], at: Place) -> None:
-    for n, each in enumerate(deliveries):
-        composed.add(f"\n{title} {_delivery(each)}", (*at, n))
-
-
-def _delivery(delivery: DeliveryWritten) -> str:
-    if delivery.mail is not None:
-        return f"MAIL {quote_text(delivery.mail)}"
-    if delivery.channel is not None:
-        return f"CHANNEL {quote_text(delivery.channel)}"
-    assert delivery.webhook is not None
-    assert delivery.secret is not None
-    form = "" if delivery.form is None else f" FORM {delivery.form}"
-    return f"WEBHOOK {quote_text(delivery.webhook)} {_secret(delivery.secret)}{form}"
-
-
-def _notification(composed: Composed, rule: NotificationWritten, at: Place) -> None:
-    composed.add("INSERT NOTIFICATION ", at)
-    composed.add(quote_name(rule.name), (*at, "name"))
-    _names(composed, "INTO", rule.profiles, (*at, "profiles"))
-    _names(composed, "FROM SOURCES", rule.sources, (*at, "sources"))
-    for title, member, text in (("SET QUERY", "query", rule.query), ("SET TRIGGER", "trigger", rule.trigger)):
-        if text is not None:
-            composed.add(f"\n{title} ", (*at, member))
-            composed.add(quote_name(text), (*at, member), text, is_quoted=True)
-    composed.clause("START", rule.start, (*at, "start"))
-    composed.clause("END", rule.end, (*at, "end"))
-    for member in ("utility", "life", "importance", "policy", "digest"):
-        composed.clause(f"SET {member.upper()}", getattr(rule, member), (*at, member))
-    if rule.deliveries == []:
-        composed.add("\nSET DELIVERY NONE", (*at, "deliveries"))
-    _deliveries(composed, "SET DELIVERY", rule.deliveries or (), (*at, "deliveries"))
-    composed.add(";\n", at)
-
-
-def _names(composed: Composed, title: str, names: Sequence[str], at: Place) -> None:
-    for n, name in enumerate(names):
-        composed.add(", " if n else f"\n{title} ", at)
-        composed.add(quote_name(name), (*at, n))
+def _value(part: Part, written: Any) -> Any:
+    if written is None:
+        return part.default
+    return _secret(written) if isinstance(written, SecretWritten) else part.read(written)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from enum import Enum
 from typing import Any
 
 from proxyd.api.wire.statement_models import (
@@ -32,8 +33,10 @@ from proxyd.core.language import (
     format_settings,
     format_trigger,
 )
+from proxyd.core.language.deliveries import kind_of
 from proxyd.core.language.nodes import ClassDeclaration, FieldDeclaration
-from proxyd.core.model.profile import Delivery, Extraction, MailDelivery, SecretRef, WebhookDelivery
+from proxyd.core.model.delivery import Delivery, SecretRef
+from proxyd.core.model.profile import Extraction
 
 
 def written(statements: Iterable[Statement]) -> DeclarationWritten:
@@ -128,12 +131,14 @@ def _notification(rule: InsertNotification) -> NotificationWritten:
 
 
 def _delivery(delivery: Delivery) -> DeliveryWritten:
-    if isinstance(delivery, WebhookDelivery):
-        secret = _secret(delivery.secret)
-        return DeliveryWritten(webhook=delivery.url, secret=secret, form=delivery.form.value)
-    if isinstance(delivery, MailDelivery):
-        return DeliveryWritten(mail=delivery.address)
-    return DeliveryWritten(channel=delivery.url)
+    members = kind_of(delivery).members.items()
+    return DeliveryWritten(**{member: _member(getattr(delivery, part.name)) for member, part in members})
+
+
+def _member(value: Any) -> Any:
+    if isinstance(value, SecretRef):
+        return _secret(value)
+    return value.value if isinstance(value, Enum) else value
 
 
 def _secret(secret: SecretRef) -> SecretWritten:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, create_model, model_validator
 
 from proxyd.api.wire.base_models import Text, Wire
+from proxyd.core.language.deliveries import DELIVERY_KINDS, Part
+from proxyd.core.language.readers import READER_KINDS
+from proxyd.core.model.delivery import SecretRef
 
 Clause = Text
 """A clause as the language writes it, without the words before it."""
 Obeys = Literal["OBEY", "IGNORE"]
+if TYPE_CHECKING:
+    ReaderName: TypeAlias = str
+else:
+    ReaderName = Literal[tuple(reader.value for reader in READER_KINDS)]
 
 
 class SecretWritten(Wire):
@@ -26,28 +33,56 @@ class SecretWritten(Wire):
         return self
 
 
-class DeliveryWritten(Wire):
-    """Where notifications go: a webhook with its secret, a mail address, or a channel."""
+def _member_type(part: Part) -> Any:
+    """Return what a part of a delivery is in JSON."""
+    if part.choices:
+        return Literal[part.choices]
+    return SecretWritten if part.shape is SecretRef else str
 
-    webhook: str | None = None
-    secret: SecretWritten | None = None
-    form: Literal["STANDARD", "GITHUB", "CLOUDEVENTS"] | None = None
-    mail: str | None = None
-    channel: str | None = None
+
+if TYPE_CHECKING:
+    _DeliveryMembers = Wire
+else:  # a member for each part of each kind
+    _DeliveryMembers = create_model(
+        "_DeliveryMembers",
+        __base__=Wire,
+        **{
+            member: (_member_type(part) | None, None)
+            for kind in DELIVERY_KINDS
+            for member, part in kind.members.items()
+        },
+    )
+
+
+_NOUNS = [kind.noun for kind in DELIVERY_KINDS]
+
+
+class DeliveryWritten(_DeliveryMembers):
+    """Where notifications go."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"description": f"Where notifications go: {', '.join(_NOUNS[:-1])}, or {_NOUNS[-1]}."}
+    )
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if sum(way is not None for way in (self.webhook, self.mail, self.channel)) != 1:
-            raise ValueError("one of webhook, mail and channel is given")
-        if (self.webhook is None) != (self.secret is None) or (self.form is not None and self.webhook is None):
-            raise ValueError("a webhook has a secret, and nothing else has one or a form")
+        kinds = [kind for kind in DELIVERY_KINDS if getattr(self, kind.kind) is not None]
+        if len(kinds) != 1:
+            *first, last = (kind.kind for kind in DELIVERY_KINDS)
+            raise ValueError(f"one of {', '.join(first)} and {last} is given")
+        own = kinds[0].members
+        for kind in DELIVERY_KINDS:
+            for member, part in kind.members.items():
+                is_given = getattr(self, member) is not None
+                if (is_given and member not in own) or (not is_given and part.default is None and kind is kinds[0]):
+                    raise ValueError(kind.parts_fault)
         return self
 
 
 class ReaderWritten(Wire):
     """How a value or a row is found in a page."""
 
-    reader: Literal["JSON", "CSS", "XPATH"]
+    reader: ReaderName
     selector: str
 
 

@@ -6,6 +6,7 @@ from proxyd.core.language.check_context import CheckSettings
 from proxyd.core.language.checker import Checked, check, check_parsed
 from proxyd.core.language.classes import FEED_PATHS
 from proxyd.core.language.functions import FUNCTIONS, Family, Function
+from proxyd.core.language.member_reader import MemberReader
 from proxyd.core.language.nodes import (
     Broken,
     CreateDomain,
@@ -19,7 +20,7 @@ from proxyd.core.language.nodes import (
     Statement,
     StatementKind,
 )
-from proxyd.core.language.parser import parse, stray_words
+from proxyd.core.language.parser import parse, what_is_unfit, what_lacks
 from proxyd.core.language.printer import (
     format_expression,
     format_options,
@@ -29,7 +30,6 @@ from proxyd.core.language.printer import (
     format_statements,
     format_trigger,
 )
-from proxyd.core.language.quoting import quote_name, quote_text
 from proxyd.core.language.source_lists import Listed, listing_texts, opml, read_listing
 from proxyd.core.language.value_reader import During, parse_during
 from proxyd.core.language.words import did_you_mean, no_such
@@ -50,6 +50,7 @@ __all__ = [
     "InsertNotification",
     "Listed",
     "Located",
+    "MemberReader",
     "Parsed",
     "SourceText",
     "Statement",
@@ -69,8 +70,7 @@ __all__ = [
     "opml",
     "parse",
     "parse_during",
-    "quote_name",
-    "quote_text",
     "read_listing",
-    "stray_words",
+    "what_is_unfit",
+    "what_lacks",
 ]

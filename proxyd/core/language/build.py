@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -13,6 +13,7 @@ from lark.exceptions import VisitError
 from lark.tree import Meta
 
 from proxyd.core.language.build_expression import BuildError, ExpressionBuilder, refuse, span_of, token_span, whole
+from proxyd.core.language.deliveries import kind_named
 from proxyd.core.language.nodes import (
     ClassDeclaration,
     CreateDomain,
@@ -25,31 +26,27 @@ from proxyd.core.language.nodes import (
     StatementKind,
     TimeSpec,
 )
-from proxyd.core.language.pieces import Complaint
+from proxyd.core.language.pieces import Complaint, complain, read_piece
+from proxyd.core.language.scanner import RawToken, TokenShape
 from proxyd.core.language.words import did_you_mean, get_keyword
+from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import Column, Duration, Expression, Select, TextSpan, Unit, children
 from proxyd.core.model.profile import (
     Anchor,
     Auth,
-    ChannelDelivery,
-    Delivery,
     Digest,
     Expect,
     Extraction,
     FieldType,
     ImportanceTerm,
     Life,
-    MailDelivery,
     PolicyChoice,
     PolicyName,
     Politeness,
     Reader,
-    SecretRef,
     Trigger,
     Utility,
     UtilityKind,
-    WebhookDelivery,
-    WebhookForm,
 )
 
 MAX_DEPTH = 200
@@ -233,21 +230,10 @@ class Builder(ExpressionBuilder):
         """Return a secret in a file of the secrets folder."""
         return SecretRef("file", str(children[0].value))
 
-    def form(self, meta: Meta, children: list[Token]) -> WebhookForm:
-        """Return how a webhook is signed."""
-        return WebhookForm(children[0].type)
-
-    def webhook(self, meta: Meta, children: list[Any]) -> Located[Delivery]:
-        """Return a delivery by webhook."""
-        return Located(WebhookDelivery(str(children[0].value), *children[1:]), span_of(meta))
-
-    def mail(self, meta: Meta, children: list[Token]) -> Located[Delivery]:
-        """Return a delivery by mail."""
-        return Located(MailDelivery(str(children[0].value)), span_of(meta))
-
-    def channel(self, meta: Meta, children: list[Token]) -> Located[Delivery]:
-        """Return a delivery by channel."""
-        return Located(ChannelDelivery(str(children[0].value)), span_of(meta))
+    def delivery(self, meta: Meta, children: list[Any]) -> Located[Delivery]:
+        """Return a delivery of any kind."""
+        written = [(each.type, str(each.value)) if isinstance(each, Token) else ("", each) for each in children[1:]]
+        return Located(kind_named(children[0].type).build(written), span_of(meta))
 
     # ---- clauses of INSERT NOTIFICATION
 
@@ -403,6 +389,23 @@ def build(tree: Tree[Token]) -> Any:
     if isinstance(built, Select | Trigger):
         return _refuse_depth(built) or built
     return built
+
+
+def read_whole(tokens: Sequence[RawToken], rule: str) -> Any:
+    """Return the nodes of tokens that are one piece and nothing else, or a :class:`Complaint`."""
+    piece = read_piece(tokens, 0, rule)
+    if piece.tree is None:
+        return piece.complaint
+    if tokens[piece.next].shape is not TokenShape.END:
+        return complain(tokens, piece.next, piece.more() - {"$END"}, ["the end of the text"])
+    return build(piece.tree)
+
+
+def read_text(tokens: Sequence[RawToken], rule: str) -> Any:
+    """Return the query or trigger of a text of its own, which a ';' may end, or a :class:`Complaint`."""
+    if len(tokens) > 1 and tokens[-2].shape is TokenShape.SIGN and tokens[-2].value == ";":
+        tokens = (*tokens[:-2], tokens[-1])
+    return read_whole(tokens, rule)
 
 
 def _refuse_depth(node: Any) -> Complaint | None:

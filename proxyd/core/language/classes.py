@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from jsonpath_rfc9535 import JSONPathEnvironment, JSONPathError
-from lxml import etree
-from selectolax.lexbor import LexborHTMLParser, SelectolaxError
-
 from proxyd.core.language.check_context import Reporter
 from proxyd.core.language.nodes import ClassDeclaration, CreateDomain, FieldDeclaration, Located
+from proxyd.core.language.readers import READER_KINDS, readers_of, selector_problem
 from proxyd.core.language.words import did_you_mean
 from proxyd.core.model.expression import ClassName
-from proxyd.core.model.profile import Domain, Extraction, Field, FieldType, PageClass, Reader, css_parts
+from proxyd.core.model.profile import Domain, Extraction, Field, FieldType, PageClass, Reader
 
 FEED_PATHS = (
     "channel.title",
@@ -102,9 +99,10 @@ def _check_feed_fields(declaration: ClassDeclaration, reporter: Reporter) -> Non
 def _check_page_fields(declaration: ClassDeclaration, reporter: Reporter) -> None:
     for each in declaration.fields:
         if each.extraction is None:
+            *first, last = (f"FROM {reader.value}" for reader in READER_KINDS)
             message = (
-                f"the field {each.path.value} does not say where its value is read: expected FROM JSON, FROM CSS or "
-                "FROM XPATH, or a path that starts with channel."
+                f"the field {each.path.value} does not say where its value is read: expected {', '.join(first)} or "
+                f"{last}, or a path that starts with channel."
             )
             if each.path.value.casefold() == "text" and len(declaration.fields) == 1:
                 message = "the text of a whole page takes no fields: declare the class by its name alone, CLASS::PAGE"
@@ -115,8 +113,9 @@ def _check_page_fields(declaration: ClassDeclaration, reporter: Reporter) -> Non
     if declaration.each is not None:
         _check_extraction(declaration.each, reporter)
         readers.add(declaration.each.value.reader)
-    if Reader.JSON in readers and len(readers) > 1:
-        reporter.error("a page is read as JSON or as HTML (CSS, XPATH), not both", declaration.name.span)
+    if len({READER_KINDS[reader].is_of_json for reader in readers}) > 1:
+        html = ", ".join(readers_of(json=False))
+        reporter.error(f"a page is read as JSON or as HTML ({html}), not both", declaration.name.span)
 
 
 def _check_extraction(extraction: Located[Extraction], reporter: Reporter) -> None:
@@ -176,28 +175,3 @@ class ClassIndex:
 
 def _same(one: str, other: str) -> bool:
     return one.casefold() == other.casefold()
-
-
-_JSON = JSONPathEnvironment()
-
-
-def selector_problem(extraction: Extraction) -> str | None:
-    """Return why a selector cannot be read, or ``None``.
-
-    >>> selector_problem(Extraction(Reader.CSS, "h1 >"))
-    'it is not a CSS selector'
-    >>> selector_problem(Extraction(Reader.XPATH, "//h1"))
-    """
-    try:
-        match extraction.reader:
-            case Reader.JSON:
-                _JSON.compile(extraction.selector)
-            case Reader.XPATH:
-                etree.XPath(extraction.selector, regexp=False)(etree.Element("p"))
-            case Reader.CSS:
-                LexborHTMLParser("<p>").css(css_parts(extraction.selector)[0] or "*")
-    except SelectolaxError:
-        return "it is not a CSS selector"
-    except (JSONPathError, etree.XPathError, ValueError, RecursionError) as error:
-        return str(error).splitlines()[0]
-    return None

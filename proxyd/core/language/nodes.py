@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, TypeAlias, TypeVar
 
+from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.expression import NO_SPAN, ClassName, Duration, Select, TextSpan
 from proxyd.core.model.profile import (
     Anchor,
     Auth,
-    Delivery,
     Digest,
     Expect,
     Extraction,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from proxyd.core.language.build import Clause, build
+from proxyd.core.language.build import Clause, build, read_text
 from proxyd.core.language.nodes import (
     Broken,
     CreateProfile,
@@ -43,7 +43,9 @@ _STARTS = {
     "profile_option": ("DELIVER",),
     "clause": ("SET", "START", "END", "INTO", "FROM"),
 }
-_BEGINNINGS = frozenset(_HEADS) | {word for words in _STARTS.values() for word in words}
+BEGINNINGS = frozenset(_HEADS) | {word for words in _STARTS.values() for word in words}
+INNER_RULES = {"query": "select", "trigger": "trigger"}
+"""The rules of the texts in double quotes, by the clause that holds them."""
 _REQUIRED = {
     "profiles": "INTO",
     "query": "SET QUERY",
@@ -157,7 +159,7 @@ class _Reader:
             message = "SET DELIVERY NONE does not go with another SET DELIVERY"
             self._complain(Complaint(message, clause.span.start, clause.span.stop))
 
-    def _read_inner(self, rule: str, quoted: RawToken) -> Any:
+    def _read_inner(self, name: str, quoted: RawToken) -> Any:
         """Return the query or trigger inside a text in double quotes."""
         if quoted.broken:
             return None
@@ -166,14 +168,11 @@ class _Reader:
         if inner.errors:
             self._errors.extend(inner.errors)
             return None
-        tokens = inner.tokens
-        if len(tokens) > 1 and tokens[-2].shape is TokenShape.SIGN and tokens[-2].value == ";":
-            tokens = (*tokens[:-2], tokens[-1])
-        piece = read_piece(tokens, 0, "select" if rule == "query" else "trigger")
-        if piece.complaint is None and tokens[piece.next].shape is not TokenShape.END:
-            complaint = complain(tokens, piece.next, piece.more() - {"$END"}, ["the end of the text"])
-            piece = Piece(None, piece.next, complaint)
-        return self._build(piece, prefix=f"SET {rule.upper()}: ")
+        built = read_text(inner.tokens, INNER_RULES[name])
+        if isinstance(built, Complaint):
+            self._complain(replace(built, message=f"SET {name.upper()}: {built.message}"))
+            return None
+        return built
 
     def _close(self, draft: _Draft, begin: int) -> None:
         """Finish a statement at the token where reading stands."""
@@ -191,9 +190,8 @@ class _Reader:
     def _require(self, draft: _Draft, head: InsertNotification) -> None:
         """Report what is missing, unless an error may be all that hides it."""
         begin, end = head.span.start, self._tokens[self._at].start
-        missing = [title for name, title in _REQUIRED.items() if name not in draft.values]
-        if missing and not any(begin <= error.start <= end for error in self._errors):
-            message = f"the notification {head.name.value!r} lacks {', '.join(missing)}"
+        message = what_lacks(head.name.value, draft.values)
+        if message and not any(begin <= error.start <= end for error in self._errors):
             self._complain(Complaint(message, head.span.start, head.span.stop))
 
     # ---- moving on
@@ -233,14 +231,14 @@ class _Reader:
         second = get_keyword(self._tokens[begin + 1].value) if first == "SET" else None
         return f"{first} {second}" if second else first
 
-    def _build(self, piece: Piece, *, label: bool = False, prefix: str = "") -> Any:
+    def _build(self, piece: Piece, *, label: bool = False) -> Any:
         """Return the nodes of a piece, or report why there are none."""
         built = build(piece.tree) if piece.tree is not None else piece.complaint
         if not isinstance(built, Complaint):
             return built
-        if piece.next > 0 and not prefix and self._tokens[piece.next - 1].broken:
+        if piece.next > 0 and self._tokens[piece.next - 1].broken:
             return None
-        title = prefix or (f"{self._title(self._at)}: " if label else "")
+        title = f"{self._title(self._at)}: " if label else ""
         self._complain(replace(built, message=title + built.message))
         return None
 
@@ -290,33 +288,27 @@ def _belongs(text: str, comment: Comment, statement: Statement, line_stop: int) 
     return comment.start < line_stop and not between.strip(" \t;")
 
 
-def stray_words(source: SourceText) -> list[RuleError]:
-    """Return the errors of a text that is to be the rest of one clause: what would end or follow that clause.
+def what_lacks(name: str, given: Collection[str]) -> str | None:
+    """Return what a notification lacks of which these clauses are given; ``None`` where it is complete."""
+    missing = [title for clause, title in _REQUIRED.items() if clause not in given]
+    return f"the notification {name!r} lacks {', '.join(missing)}" if missing else None
 
-    >>> [str(error).splitlines()[0] for error in stray_words(SourceText("policy", "AUTO SET LIFE OVERWRITE"))]
-    ["policy:1:6: 'SET' begins another clause; give each on its own"]
-    """
-    scanned = scan(source)
-    errors: list[RuleError] = list(scanned.errors)
-    for token in scanned.tokens:
-        word = get_keyword(token.value) if token.shape is TokenShape.WORD else None
-        if word in _BEGINNINGS or (token.shape, token.value) == (TokenShape.SIGN, ";"):
-            message = f"{token.value!r} begins another clause; give each on its own"
-            errors.append(
-                RuleSyntaxError(message, text=source.text, start=token.start, stop=token.stop, file=source.file)
-            )
-    return errors
+
+def what_is_unfit(source: SourceText) -> RuleSyntaxError | None:
+    """Return why a text is not even read: it is too long, or no database can keep it."""
+    text = source.text
+    if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        message = f"a text may have {MAX_BYTES} bytes at most; write what is more into another one"
+        return RuleSyntaxError(message, text=text, start=0, stop=1, file=source.file)
+    if found := _UNSTORABLE.search(text):
+        message = f"no text may hold the character U+{ord(found[0]):04X}: not every database can keep it"
+        return RuleSyntaxError(message, text=text, start=found.start(), stop=found.end(), file=source.file)
+    return None
 
 
 def parse(text: str, file: str = "<text>") -> Parsed:
     """Return the statements and errors of a text; never raises for what is written in it."""
     source = SourceText(file, text)
-    if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        message = f"a text may have {MAX_BYTES} bytes at most; write what is more into another one"
-        error = RuleSyntaxError(message, text=text, start=0, stop=1, file=file)
-        return Parsed(source, (), (error,), broken=tuple(Broken(kind, None) for kind in StatementKind))
-    if found := _UNSTORABLE.search(text):
-        message = f"no text may hold the character U+{ord(found[0]):04X}: not every database can keep it"
-        error = RuleSyntaxError(message, text=text, start=found.start(), stop=found.end(), file=file)
+    if (error := what_is_unfit(source)) is not None:
         return Parsed(source, (), (error,), broken=tuple(Broken(kind, None) for kind in StatementKind))
     return _Reader(source).read()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from proxyd.core.language.deliveries import format_delivery, format_secret
 from proxyd.core.language.expression_printer import format_class, format_expression, format_path, format_select
 from proxyd.core.language.nodes import (
     ClassDeclaration,
@@ -23,20 +24,15 @@ from proxyd.core.model.expression import Duration, Unit
 from proxyd.core.model.profile import (
     Anchor,
     Auth,
-    Delivery,
     Extraction,
     ImportanceTerm,
     Life,
-    MailDelivery,
     PolicyChoice,
     PolicyName,
     Politeness,
-    SecretRef,
     Trigger,
     Utility,
     UtilityKind,
-    WebhookDelivery,
-    WebhookForm,
 )
 
 __all__ = [
@@ -148,7 +144,7 @@ def _obey(obeys: Located[bool]) -> str:
 
 def _auth(auth: Auth) -> str:
     user = "BEARER" if auth.user is None else f"BASIC {quote_text(auth.user)}"
-    return f"{user} {_secret(auth.secret)}"
+    return f"{user} {format_secret(auth.secret)}"
 
 
 def _probe_limit(limit: Politeness) -> str:
@@ -179,20 +175,7 @@ def _profile(profile: CreateProfile) -> list[str]:
         lines[-1] += ","
         lines.append(item)
     lines[-1] += ")"
-    return lines + [f"DELIVER TO {_delivery(each.value)}" for each in profile.deliveries]
-
-
-def _delivery(delivery: Delivery) -> str:
-    if isinstance(delivery, WebhookDelivery):
-        form = "" if delivery.form is WebhookForm.STANDARD else f" FORM {delivery.form.value}"
-        return f"WEBHOOK {quote_text(delivery.url)} {_secret(delivery.secret)}{form}"
-    if isinstance(delivery, MailDelivery):
-        return f"MAIL {quote_text(delivery.address)}"
-    return f"CHANNEL {quote_text(delivery.url)}"
-
-
-def _secret(secret: SecretRef) -> str:
-    return f"SECRET {secret.kind.upper()} {quote_text(secret.name)}"
+    return lines + [f"DELIVER TO {format_delivery(each.value)}" for each in profile.deliveries]
 
 
 # ---- notifications
@@ -227,7 +210,7 @@ def format_settings(rule: InsertNotification) -> list[str]:
         lines.append(f"SET IMPORTANCE {terms}")
     if rule.policy is not None:
         lines.append(f"SET POLICY {_policy(rule.policy.value)}")
-    lines.extend(f"SET DELIVERY {_delivery(each.value)}" for each in rule.deliveries)
+    lines.extend(f"SET DELIVERY {format_delivery(each.value)}" for each in rule.deliveries)
     if rule.no_delivery:
         lines.append("SET DELIVERY NONE")
     if rule.digest is not None:

@@ -14,11 +14,11 @@ from proxyd.core.language.query_checker import EventScope, QueryChecker, check_t
 from proxyd.core.language.source_checker import check_deliveries, once_each, report_repeated
 from proxyd.core.language.value_reader import Values, read_time
 from proxyd.core.language.words import did_you_mean
+from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.expression import Duration, Select
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import (
     Anchor,
-    Delivery,
     Domain,
     ImportanceTerm,
     NotificationRule,

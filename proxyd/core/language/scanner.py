@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from proxyd.core.language.nodes import SourceText
+from proxyd.core.model.expression import TextSpan
 from proxyd.errors import RuleSyntaxError
 
 
@@ -161,6 +162,11 @@ class _Scanner:
 def scan(source: SourceText) -> Scan:
     """Return the tokens of a whole file."""
     return _Scanner(source, source.text, lambda offset: offset).scan()
+
+
+def scan_part(source: SourceText, span: TextSpan) -> Scan:
+    """Return the tokens of a part of a text, placed in the whole."""
+    return _Scanner(source, source.text[span.start : span.stop], lambda offset: span.start + offset).scan()
 
 
 def scan_inner(source: SourceText, quoted: RawToken) -> Scan:

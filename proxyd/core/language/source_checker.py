@@ -6,10 +6,12 @@ from collections.abc import Collection, Iterable
 
 from proxyd.core.language.check_context import Reporter
 from proxyd.core.language.classes import ClassIndex
+from proxyd.core.language.deliveries import kind_of
 from proxyd.core.language.nodes import CreateProfile, CreateSource, Located, StatementKind, Unread
 from proxyd.core.language.value_reader import Values
 from proxyd.core.language.words import did_you_mean
-from proxyd.core.model.profile import Auth, Delivery, MailDelivery, Politeness, Profile, Source, WebhookDelivery
+from proxyd.core.model.delivery import Delivery
+from proxyd.core.model.profile import Auth, Politeness, Profile, Source
 
 
 def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporter, values: Values) -> Source | None:
@@ -119,11 +121,4 @@ def check_deliveries(deliveries: Iterable[Located[Delivery]], reporter: Reporter
         if delivery.endpoint in endpoints:
             reporter.warn("this address is delivered to already; only the first is used", span)
         endpoints.add(delivery.endpoint)
-        if isinstance(delivery, WebhookDelivery):
-            values.url(delivery.url, span)
-            values.secret(delivery.secret, span)
-        elif isinstance(delivery, MailDelivery):
-            values.mail(delivery.address, span)
-            values.can_mail(span)
-        else:
-            values.channel(delivery.url, span)
+        kind_of(delivery).check(delivery, values, reporter, span)

@@ -12,8 +12,8 @@ from zoneinfo import available_timezones
 
 from proxyd.core.language.check_context import CheckSettings, Reporter
 from proxyd.core.language.words import did_you_mean
+from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.expression import Duration, TextSpan, Unit
-from proxyd.core.model.profile import SecretRef
 
 MAX_YEARS = 100
 _YEAR_S = 366 * 86400

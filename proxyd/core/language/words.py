@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from functools import cache
+from importlib.resources import files
 
 from lark import Lark
 from lark.lexer import PatternStr
 
+from proxyd.core.language.deliveries import delivery_rules
+from proxyd.core.language.readers import reader_rule
 from proxyd.errors import NotFoundError, suggest
 
 START_RULES = ("statement_head", "source_option", "profile_option", "clause", "select", "trigger")
@@ -59,12 +62,17 @@ _OPERATORS = frozenset(
 )
 
 
+def grammar_text() -> str:
+    """Return the grammar that is executed: the file, and the rules that are made of descriptions."""
+    written = files("proxyd.core.language").joinpath("grammar.lark").read_text(encoding="utf-8")
+    return "\n".join([written, *delivery_rules(), reader_rule(), ""])
+
+
 @cache
 def load_grammar() -> Lark:
     """Return the compiled grammar; its lexer is not used, pieces feed it words."""
-    return Lark.open_from_package(
-        "proxyd.core.language",
-        "grammar.lark",
+    return Lark(
+        grammar_text(),
         parser="lalr",
         start=list(START_RULES),
         propagate_positions=True,

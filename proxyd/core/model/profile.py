@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import Enum
-from typing import ClassVar, TypeAlias
 
+from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import NO_SPAN, ClassName, Duration, Expression, Select, TextSpan
 from proxyd.core.model.item import EventKind
 
@@ -83,14 +83,6 @@ class Domain:
 
     name: str
     classes: Mapping[str, PageClass]
-
-
-@dataclass(frozen=True, slots=True)
-class SecretRef:
-    """Where a secret is found: an environment variable or a file of the secrets folder. Never its value."""
-
-    kind: str  # "env" or "file"
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,67 +227,6 @@ class ImportanceTerm:
     weight: Decimal
     during: str | None = None
     zone: str | None = None
-
-
-class WebhookForm(Enum):
-    """How a webhook is signed and shaped."""
-
-    STANDARD = "STANDARD"
-    GITHUB = "GITHUB"
-    CLOUDEVENTS = "CLOUDEVENTS"
-
-
-@dataclass(frozen=True, slots=True)
-class WebhookDelivery:
-    """``WEBHOOK 'https://...' SECRET ENV 'NAME' [FORM ...]``."""
-
-    url: str
-    secret: SecretRef
-    form: WebhookForm = WebhookForm.STANDARD
-    kind: ClassVar[str] = "webhook"
-
-    @property
-    def endpoint(self) -> str:
-        """Where it goes."""
-        return self.url
-
-
-@dataclass(frozen=True, slots=True)
-class MailDelivery:
-    """``MAIL 'a@b'``."""
-
-    address: str
-    kind: ClassVar[str] = "mail"
-
-    @property
-    def endpoint(self) -> str:
-        """Where it goes."""
-        return self.address
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelDelivery:
-    """``CHANNEL 'url'``."""
-
-    url: str
-    kind: ClassVar[str] = "channel"
-
-    @property
-    def endpoint(self) -> str:
-        """Where it goes."""
-        return self.url
-
-
-Delivery: TypeAlias = WebhookDelivery | MailDelivery | ChannelDelivery
-
-
-def shown_endpoint(kind: str, endpoint: str) -> str:
-    """Return an endpoint for people: the addresses of channels hold tokens.
-
-    >>> shown_endpoint("channel", "tgram://token/chat")
-    'tgram://[hidden]'
-    """
-    return endpoint.partition("://")[0] + "://[hidden]" if kind == "channel" else endpoint
 
 
 @dataclass(frozen=True, slots=True)

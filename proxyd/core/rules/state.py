@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from proxyd.core.model.chronon import Chronon
+from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.item import EventKind, Item, UpdateEvent
 from proxyd.core.model.outcome import NO_VALIDATORS, OutcomeKind, Validators
-from proxyd.core.model.profile import Delivery
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit
 from proxyd.core.rates.rate_blend import NO_EVIDENCE, RateEvidence
 from proxyd.core.rules.programs.aggregate_values import Total, Window

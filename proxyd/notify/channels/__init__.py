@@ -1,1 +1,1 @@
-"""The channels that deliver messages: webhook, mail and apprise."""
+"""The channels that deliver messages, one module for each kind of delivery."""

@@ -10,6 +10,7 @@ from importlib import import_module
 
 from proxyd.config.profile_files import has_channels
 from proxyd.errors import DeliveryError
+from proxyd.notify.channels.channel_resources import ChannelResources
 from proxyd.notify.message_forms import plain_text, subject
 from proxyd.ports import Message
 
@@ -57,6 +58,14 @@ class AppriseChannel:
             raise DeliveryError(message, retryable=False)
         if not has_channels():
             raise DeliveryError("proxyd[apprise] is not installed: install it, restart and replay", retryable=False)
+
+
+def open_apprise(resources: ChannelResources) -> AppriseChannel:
+    """Return the channel of chats and push services; its threads end with the daemon."""
+    settings = resources.settings
+    channel = AppriseChannel(settings.channel_schemes, timeout_s=settings.delivery_timeout)
+    resources.at_end(channel.close)
+    return channel
 
 
 def _send(url: str, title: str, text: str) -> bool:

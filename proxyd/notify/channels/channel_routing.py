@@ -1,37 +1,42 @@
-"""The ways out: each message goes to the channel of its kind, in its form."""
+"""The ways out: each message goes to the channel of its kind."""
 
 from __future__ import annotations
 
-from proxyd.core.model.profile import WebhookForm
-from proxyd.errors import DeliveryError
-from proxyd.notify.channels.webhook import WebhookChannel
-from proxyd.notify.message_forms import cloudevent
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from proxyd.core.model.delivery import ChannelDelivery, MailDelivery, WebhookDelivery
+from proxyd.notify.channels.apprise_channel import open_apprise
+from proxyd.notify.channels.channel_resources import ChannelResources
+from proxyd.notify.channels.mail import open_mail
+from proxyd.notify.channels.webhook import open_webhooks
 from proxyd.ports import Channel, Message
 from proxyd.tracing import NO_TRACES, Tracer
 
+OPENERS: Mapping[str, Callable[[ChannelResources], Channel]] = MappingProxyType(
+    {
+        WebhookDelivery.kind: open_webhooks,
+        MailDelivery.kind: open_mail,
+        ChannelDelivery.kind: open_apprise,
+    }
+)
+"""How the channel of each kind of delivery is opened."""
+
 
 class Channels:
-    """The Channel port over webhooks, mail and other channels."""
+    """The Channel port over the channels of every kind."""
 
-    def __init__(self, webhook: WebhookChannel, mail: Channel, other: Channel, tracer: Tracer = NO_TRACES) -> None:
+    def __init__(self, channels: Mapping[str, Channel], tracer: Tracer = NO_TRACES) -> None:
+        self._channels = channels
         self._tracer = tracer
-        self._webhook = webhook
-        self._others = {"mail": mail, "channel": other}
 
     async def deliver(self, message: Message) -> str:
         """Return what the receiver said once it accepted the message, else raise ``DeliveryError``."""
         facts = {"notification": message.message_id, "rule": message.rule, "kind": message.kind}
         with self._tracer.span("deliver", facts):
-            if message.kind == "webhook":
-                return await self._post(message)
-            return await self._others[message.kind].deliver(message)
+            return await self._channels[message.kind].deliver(message)
 
-    async def _post(self, message: Message) -> str:
-        if message.secret is None:
-            raise DeliveryError("a webhook needs a secret", retryable=False)
-        form, body = WebhookForm(message.form), message.body
-        if form is WebhookForm.CLOUDEVENTS:
-            body = cloudevent(message.message_id, message.rule, body)
-        return await self._webhook.deliver(
-            message.message_id, message.endpoint, message.secret, body, message.attempt_s, form=form
-        )
+
+def make_channels(resources: ChannelResources) -> Channels:
+    """Return every channel."""
+    return Channels({kind: opened(resources) for kind, opened in OPENERS.items()}, resources.tracer)

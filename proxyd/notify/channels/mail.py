@@ -14,6 +14,7 @@ import aiosmtplib
 
 from proxyd.errors import DeliveryError
 from proxyd.net import one_line
+from proxyd.notify.channels.channel_resources import ChannelResources
 from proxyd.notify.message_forms import plain_text, sent_at, subject
 from proxyd.ports import Message
 
@@ -75,6 +76,23 @@ class MailChannel:
             timeout=settings.timeout_s,
         )
         return one_line(f"the mail server took it: {said}")
+
+
+def open_mail(resources: ChannelResources) -> MailChannel:
+    """Return the channel of mails."""
+    settings = resources.settings
+    host, port = settings.smtp_address
+    return MailChannel(
+        MailSettings(
+            host if settings.mail_from else "",
+            port,
+            settings.smtp_tls,
+            settings.mail_from,
+            settings.delivery_timeout,
+            settings.smtp_user,
+            settings.smtp_password,
+        )
+    )
 
 
 def compose(message: Message, sender: str) -> EmailMessage:

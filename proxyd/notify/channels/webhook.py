@@ -16,18 +16,19 @@ import aiohttp
 from standardwebhooks import Webhook
 from yarl import URL
 
-from proxyd.core.model.profile import WebhookForm
+from proxyd.core.model.delivery import WebhookForm
 from proxyd.errors import BlockedAddressError, DeliveryError
 from proxyd.net import describe, one_line, read_some, refusal_in, retry_after_s
-from proxyd.notify.message_forms import event_type
+from proxyd.notify.message_forms import cloudevent, event_type
 from proxyd.tracing import NO_TRACES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from proxyd.core.model.profile import SecretRef
+    from proxyd.core.model.delivery import SecretRef
     from proxyd.net import Guard, HostTokens
-    from proxyd.ports import Clock, ResolveSecret
+    from proxyd.notify.channels.channel_resources import ChannelResources
+    from proxyd.ports import Channel, Clock, Message, ResolveSecret
     from proxyd.tracing import Tracer
 
 _DETAIL_BYTES = 4096
@@ -146,6 +147,32 @@ class WebhookChannel:
             retryable=True,
             retry_after_s=retry_after_s(response.headers, self._clock.time_s()),
         )
+
+
+class WebhookMessages:
+    """The Channel port over webhooks: each message in its form."""
+
+    def __init__(self, webhook: WebhookChannel) -> None:
+        self._webhook = webhook
+
+    async def deliver(self, message: Message) -> str:
+        """Return what the receiver said once it accepted the message."""
+        if message.secret is None:
+            raise DeliveryError("a webhook needs a secret", retryable=False)
+        form, body = WebhookForm(message.form), message.body
+        if form is WebhookForm.CLOUDEVENTS:
+            body = cloudevent(message.message_id, message.rule, body)
+        return await self._webhook.deliver(
+            message.message_id, message.endpoint, message.secret, body, message.attempt_s, form=form
+        )
+
+
+def open_webhooks(resources: ChannelResources) -> Channel:
+    """Return the channel of webhooks."""
+    timeout_s, tracer = resources.settings.delivery_timeout, resources.tracer
+    return WebhookMessages(
+        WebhookChannel(resources.session, resources.guard, resources.clock, timeout_s=timeout_s, tracer=tracer)
+    )
 
 
 def signing_keys(secret: bytes | str) -> list[bytes]:

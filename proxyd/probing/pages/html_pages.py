@@ -7,10 +7,11 @@ is bounded by the time limit of the process it runs in.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Protocol, TypeAlias
+from types import MappingProxyType
+from typing import TypeAlias
 
 from lxml import etree, html
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
@@ -18,7 +19,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader, css_parts
 from proxyd.probing.document_texts import MOST_ITEMS, capped, clean, words
 from proxyd.probing.pages.page_text import text_blocks
-from proxyd.probing.pages.page_values import ParsedPage, Raw, field_selectors, page_of
+from proxyd.probing.pages.page_values import PageRow, ParsedPage, Raw, field_selectors, page_of
 from proxyd.probing.probe_failures import SelectorError, UnreadableDocumentError
 
 MOST_DEPTH = 3_000
@@ -39,25 +40,12 @@ _INSIDE = {
 _Attributes: TypeAlias = Mapping[str, str | None]
 
 
-class _Row(Protocol):
-    """A page or a row of it, seen by one reader."""
-
-    def rows(self, selector: str) -> list[_Row]:
-        """Return what the selector of EACH finds."""
-
-    def value(self, selector: str, field_type: FieldType) -> Raw:
-        """Return the first value that a selector finds."""
-
-    def outer(self) -> tuple[str, str]:
-        """Return the name of the element and its HTML, for the other reader."""
-
-
 @dataclass(frozen=True, slots=True)
 class _CssRow:
     node: LexborNode
     owner: LexborHTMLParser  # keeps the document alive
 
-    def rows(self, selector: str) -> list[_Row]:
+    def rows(self, selector: str) -> list[PageRow]:
         return [_CssRow(node, self.owner) for node in self._find(selector)[: MOST_ITEMS + 1]]
 
     def value(self, selector: str, field_type: FieldType) -> Raw:
@@ -84,7 +72,7 @@ class _CssRow:
 class _XPathRow:
     element: etree._Element
 
-    def rows(self, selector: str) -> list[_Row]:
+    def rows(self, selector: str) -> list[PageRow]:
         found = self._find(selector)
         elements = [each for each in found if etree.iselement(each)] if isinstance(found, list) else []
         return [_XPathRow(each) for each in elements[: MOST_ITEMS + 1]]
@@ -114,12 +102,12 @@ class _XPathRow:
 class _Views:
     """One element as each reader sees it, made when it is first asked for."""
 
-    views: dict[Reader, _Row] = field(default_factory=dict)
+    views: dict[Reader, PageRow] = field(default_factory=dict)
 
-    def of(self, reader: Reader) -> _Row:
+    def of(self, reader: Reader) -> PageRow:
         if reader not in self.views:
             tag, text = next(iter(self.views.values())).outer()
-            made = css_view(text, tag) if reader is Reader.CSS else xpath_view(text, tag)
+            made = VIEWS[reader](text, tag)
             if made is None:
                 raise UnreadableDocumentError(f"a row of <{tag}> cannot be read by {reader.value}")
             self.views[reader] = made
@@ -153,13 +141,13 @@ def page_blocks(text: str) -> tuple[str | None, list[str]]:
     return named or None, [] if node is None else text_blocks(node)
 
 
-def css_view(text: str, tag: str = "html") -> _Row | None:
+def css_view(text: str, tag: str = "html") -> PageRow | None:
     """Return an element as CSS sees it."""
     node, owner = _parsed(tag, text)
     return None if node is None else _CssRow(node, owner)
 
 
-def xpath_view(text: str, tag: str = "html") -> _Row | None:
+def xpath_view(text: str, tag: str = "html") -> PageRow | None:
     """Return an element as XPath sees it."""
     parser = html.HTMLParser(encoding="utf-8", no_network=True, huge_tree=False, remove_pis=True)
     body = text if tag == "html" else f"<html><body>{text}</body></html>"
@@ -171,14 +159,20 @@ def xpath_view(text: str, tag: str = "html") -> _Row | None:
     return None if found is None else _XPathRow(found)
 
 
+VIEWS: Mapping[Reader, Callable[[str, str], PageRow | None]] = MappingProxyType(
+    {Reader.CSS: css_view, Reader.XPATH: xpath_view}
+)
+"""How each reader of web pages sees an element: of its HTML and its name."""
+
+
 def _page(text: str, page_class: PageClass) -> _Views:
     text = clean(_bounded(text))
     readers = {each.extraction.reader for each in page_class.fields if each.extraction}
     if page_class.each is not None:
         readers.add(page_class.each.reader)
-    views: dict[Reader, _Row] = {}
+    views: dict[Reader, PageRow] = {}
     for reader in readers:
-        view = css_view(text) if reader is Reader.CSS else xpath_view(text)
+        view = VIEWS[reader](text, "html")
         if view is None:
             raise UnreadableDocumentError("the web page cannot be read")
         views[reader] = view

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from proxyd.core.model.field_values import coerce
@@ -28,6 +28,19 @@ THE_PAGE = "page"
 _NO_URL = re.compile(r"[\s<>{}\"\\^`|]")
 _EARLIEST_S, _LATEST_S = -62135596800.0, 253402300799.0  # years 1 to 9999
 _MILLISECONDS, _MICROSECONDS = 1e11, 1e14  # from here on a number cannot be meant as seconds: the year 5138
+
+
+class PageRow(Protocol):
+    """A page or a row of it, seen by one reader."""
+
+    def rows(self, selector: str) -> list[PageRow]:
+        """Return what the selector of EACH finds."""
+
+    def value(self, selector: str, field_type: FieldType) -> Raw:
+        """Return the first value that a selector finds."""
+
+    def outer(self) -> tuple[str, str]:
+        """Return the name of the element and its HTML, for the other reader."""
 
 
 @dataclass(frozen=True, slots=True)

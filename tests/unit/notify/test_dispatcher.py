@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 from structlog.testing import capture_logs
 
-from proxyd.core.model.profile import SecretRef
+from proxyd.core.model.delivery import SecretRef
 from proxyd.core.politeness import EndpointLimits
 from proxyd.errors import DeliveryError
 from proxyd.metrics import Metrics

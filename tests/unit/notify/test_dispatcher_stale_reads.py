@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
-from proxyd.core.model.profile import SecretRef
+from proxyd.core.model.delivery import SecretRef
 from proxyd.metrics import Metrics
 from proxyd.notify import Dispatcher, DispatcherSettings
 from proxyd.ports import Delivery, Gathered, Message

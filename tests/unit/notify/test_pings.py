@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from proxyd.core.model.profile import SecretRef, WebhookDelivery
+from proxyd.core.model.delivery import SecretRef, WebhookDelivery
 from proxyd.errors import DeliveryError
 from proxyd.notify import Pings
 from proxyd.ports import Message, UnconfirmedWebhook, WebhookState

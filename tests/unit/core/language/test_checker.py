@@ -5,8 +5,9 @@ from decimal import Decimal
 import pytest
 
 from proxyd.core.language import CheckSettings, SourceText, check
+from proxyd.core.model.delivery import SecretRef, WebhookDelivery
 from proxyd.core.model.expression import Binary, Column, Literal
-from proxyd.core.model.profile import Anchor, PolicyName, SecretRef, TimePoint, UtilityKind, WebhookDelivery
+from proxyd.core.model.profile import Anchor, PolicyName, TimePoint, UtilityKind
 from tests.unit.core.language.texts import FEEDS, PAPER, check_all, declare, messages, rule, the_rule
 
 

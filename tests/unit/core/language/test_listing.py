@@ -13,10 +13,11 @@ import pytest
 from lark import Lark, Token, Tree
 
 from proxyd.core.language import parse
+from proxyd.core.language.words import grammar_text
 from tests.pages import ROOT, blocks
 
 (LISTING,) = [b.text for b in blocks(ROOT / "docs" / "language.md") if b.language == "ebnf"]
-GRAMMAR = (ROOT / "proxyd" / "core" / "language" / "grammar.lark").read_text(encoding="utf-8")
+GRAMMAR = grammar_text()
 NOTATION = Lark(
     r"""
 start: rule+

@@ -1,0 +1,187 @@
+"""Each kind of delivery as the language knows it: its words, its members in JSON, how it is printed and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from proxyd.core.language.quoting import quote_text
+from proxyd.core.model.delivery import (
+    DELIVERIES,
+    ChannelDelivery,
+    Delivery,
+    MailDelivery,
+    SecretRef,
+    WebhookDelivery,
+    WebhookForm,
+)
+
+if TYPE_CHECKING:
+    from proxyd.core.language.check_context import Reporter
+    from proxyd.core.language.value_reader import Values
+    from proxyd.core.model.expression import TextSpan
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One thing that is written of a delivery.
+
+    Parameters
+    ----------
+    name
+        The attribute that it sets; in JSON, where it is not the first part, also the member.
+    shape
+        ``str`` for a text in single quotes, ``SecretRef``, or an enumeration whose values are keywords.
+    word
+        The keyword before it; a secret has its own.
+    default
+        What it is where it is not written; ``None`` where it must be.
+    """
+
+    name: str
+    shape: type[str] | type[SecretRef] | type[Enum] = str
+    word: str = ""
+    default: Any = None
+
+    @property
+    def grammar(self) -> str:
+        """How it is written, in the grammar's notation."""
+        if self.shape is str:
+            form = "TEXT"
+        elif self.shape is SecretRef:
+            form = "secret"
+        else:
+            form = " | ".join(f'"{value}"' for value in self.choices).join("()")
+        form = f'"{self.word}" {form}' if self.word else form
+        return form if self.default is None else f"({form})?"
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The keywords that it may be, where it is one of some."""
+        return tuple(each.value for each in self.shape) if issubclass(self.shape, Enum) else ()
+
+    def read(self, written: Any) -> Any:
+        """Return the value of what is written: of a keyword, what it stands for."""
+        return self.shape(written) if issubclass(self.shape, Enum) else written
+
+    def format(self, value: Any) -> str:
+        """Return how a value is written, after a space; nothing for the default."""
+        if value == self.default:
+            return ""
+        word = f" {self.word}" if self.word else ""
+        if isinstance(value, SecretRef):
+            return f"{word} {format_secret(value)}"
+        return f"{word} {value.value if isinstance(value, Enum) else quote_text(value)}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryKind:
+    """A kind of delivery.
+
+    Parameters
+    ----------
+    made
+        Its class; its ``kind`` in capitals is its keyword, and as it is the member of its first part in JSON.
+    noun
+        What people call it, after an article.
+    parts
+        What is written after the keyword, in order. Each of the others is a member of its own in JSON.
+    check
+        Reports what is wrong with the values.
+    parts_fault
+        What is said of members in JSON that do not belong together, where there are several.
+    """
+
+    made: Callable[..., Delivery]
+    kind: str
+    noun: str
+    parts: tuple[Part, ...]
+    check: Callable[[Any, Values, Reporter, TextSpan], None]
+    parts_fault: str = ""
+
+    @property
+    def keyword(self) -> str:
+        """The word it begins with."""
+        return self.kind.upper()
+
+    @property
+    def members(self) -> Mapping[str, Part]:
+        """Its parts by their members in JSON."""
+        return {part.name if n else self.kind: part for n, part in enumerate(self.parts)}
+
+    def build(self, written: Sequence[tuple[str, Any]]) -> Delivery:
+        """Return the delivery of what the grammar found after the keyword: terminals and what they hold, in order."""
+        words = {part.word for part in self.parts if part.word}
+        values = [value for terminal, value in written if terminal not in words]
+        return self.made(*(part.read(value) for part, value in zip(self.parts, values, strict=False)))
+
+
+def _check_webhook(delivery: WebhookDelivery, values: Values, _reporter: Reporter, span: TextSpan) -> None:
+    values.url(delivery.url, span)
+    values.secret(delivery.secret, span)
+
+
+def _check_mail(delivery: MailDelivery, values: Values, _reporter: Reporter, span: TextSpan) -> None:
+    values.mail(delivery.address, span)
+    values.can_mail(span)
+
+
+def _check_channel(delivery: ChannelDelivery, values: Values, _reporter: Reporter, span: TextSpan) -> None:
+    values.channel(delivery.url, span)
+
+
+DELIVERY_KINDS = (
+    DeliveryKind(
+        WebhookDelivery,
+        WebhookDelivery.kind,
+        "a webhook with its secret",
+        (Part("url"), Part("secret", SecretRef), Part("form", WebhookForm, "FORM", WebhookForm.STANDARD)),
+        _check_webhook,
+        "a webhook has a secret, and nothing else has one or a form",
+    ),
+    DeliveryKind(MailDelivery, MailDelivery.kind, "a mail address", (Part("address"),), _check_mail),
+    DeliveryKind(ChannelDelivery, ChannelDelivery.kind, "a channel", (Part("url"),), _check_channel),
+)
+"""Every kind, in the order of the model's ``DELIVERIES``."""
+
+_BY_KIND: Mapping[str, DeliveryKind] = MappingProxyType({each.kind: each for each in DELIVERY_KINDS})
+assert list(_BY_KIND) == list(DELIVERIES)
+
+
+def kind_of(delivery: Delivery) -> DeliveryKind:
+    """Return the kind of a delivery."""
+    return _BY_KIND[delivery.kind]
+
+
+def kind_named(keyword: str) -> DeliveryKind:
+    """Return the kind that a keyword begins."""
+    return _BY_KIND[keyword.lower()]
+
+
+def format_delivery(delivery: Delivery) -> str:
+    """Return a delivery as it is written.
+
+    >>> format_delivery(WebhookDelivery("https://a.example/", SecretRef("env", "SECRET_A"), WebhookForm.GITHUB))
+    "WEBHOOK 'https://a.example/' SECRET ENV 'SECRET_A' FORM GITHUB"
+    """
+    kind = kind_of(delivery)
+    return kind.keyword + "".join(part.format(getattr(delivery, part.name)) for part in kind.parts)
+
+
+def format_secret(secret: SecretRef) -> str:
+    """Return where a secret is, as it is written."""
+    return f"SECRET {secret.kind.upper()} {quote_text(secret.name)}"
+
+
+def delivery_rules() -> Iterator[str]:
+    """Yield the grammar of deliveries.
+
+    >>> list(delivery_rules())[1:3]
+    ['         | "MAIL" TEXT', '         | "CHANNEL" TEXT']
+    """
+    for n, kind in enumerate(DELIVERY_KINDS):
+        begin = "         |" if n else "!delivery:"
+        yield " ".join([begin, f'"{kind.keyword}"', *(part.grammar for part in kind.parts)])

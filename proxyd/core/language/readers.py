@@ -1,0 +1,89 @@
+"""Each reader of pages as the language knows it: its word, and why a selector of it cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from jsonpath_rfc9535 import JSONPathEnvironment, JSONPathError
+from lxml import etree
+from selectolax.lexbor import LexborHTMLParser, SelectolaxError
+
+from proxyd.core.model.profile import Extraction, Reader, css_parts
+
+_JSON = JSONPathEnvironment()
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderKind:
+    """A reader: its value is its keyword.
+
+    Parameters
+    ----------
+    compile
+        Reads a selector; raises ``ValueError``, or what its library does, where that is not possible.
+    is_of_json
+        Whether it reads documents of JSON; all others read web pages.
+    """
+
+    reader: Reader
+    compile: Callable[[str], object]
+    is_of_json: bool = False
+
+
+def _compile_css(selector: str) -> object:
+    return LexborHTMLParser("<p>").css(css_parts(selector)[0] or "*")
+
+
+def _compile_xpath(selector: str) -> object:
+    return etree.XPath(selector, regexp=False)(etree.Element("p"))
+
+
+READER_KINDS: Mapping[Reader, ReaderKind] = MappingProxyType(
+    {
+        kind.reader: kind
+        for kind in (
+            ReaderKind(Reader.JSON, _JSON.compile, is_of_json=True),
+            ReaderKind(Reader.CSS, _compile_css),
+            ReaderKind(Reader.XPATH, _compile_xpath),
+        )
+    }
+)
+"""Every reader, in the order in which they are named to users."""
+
+_ERRORS = (JSONPathError, etree.XPathError, ValueError, RecursionError)
+
+
+def selector_problem(extraction: Extraction) -> str | None:
+    """Return why a selector cannot be read, or ``None``.
+
+    >>> selector_problem(Extraction(Reader.CSS, "h1 >"))
+    'it is not a CSS selector'
+    >>> selector_problem(Extraction(Reader.XPATH, "//h1"))
+    """
+    try:
+        READER_KINDS[extraction.reader].compile(extraction.selector)
+    except SelectolaxError:
+        return "it is not a CSS selector"
+    except _ERRORS as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+def readers_of(*, json: bool) -> list[str]:
+    """Return the words of the readers of JSON documents, or of those of web pages.
+
+    >>> readers_of(json=False)
+    ['CSS', 'XPATH']
+    """
+    return [kind.reader.value for kind in READER_KINDS.values() if kind.is_of_json is json]
+
+
+def reader_rule() -> str:
+    """Return the grammar of readers.
+
+    >>> reader_rule()
+    '!reader: "JSON" | "CSS" | "XPATH"'
+    """
+    return "!reader: " + " | ".join(f'"{reader.value}"' for reader in READER_KINDS)

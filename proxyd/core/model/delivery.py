@@ -1,0 +1,97 @@
+"""Where notifications go: one class for each kind of delivery."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class SecretRef:
+    """Where a secret is found: an environment variable or a file of the secrets folder. Never its value."""
+
+    kind: str  # "env" or "file"
+    name: str
+
+
+class Delivery(ABC):
+    """Where notifications go; ``kind`` names the channel, and the outbox stores it."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+    is_secret: ClassVar[bool] = False  # its address holds tokens, and is not shown to people
+
+    @property
+    @abstractmethod
+    def endpoint(self) -> str:
+        """The address, which tells two deliveries of a rule apart."""
+
+
+class WebhookForm(Enum):
+    """How a webhook is signed and shaped."""
+
+    STANDARD = "STANDARD"
+    GITHUB = "GITHUB"
+    CLOUDEVENTS = "CLOUDEVENTS"
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookDelivery(Delivery):
+    """``WEBHOOK 'https://...' SECRET ENV 'NAME' [FORM ...]``."""
+
+    url: str
+    secret: SecretRef
+    form: WebhookForm = WebhookForm.STANDARD
+    kind: ClassVar[str] = "webhook"
+
+    @property
+    def endpoint(self) -> str:
+        """Where it goes."""
+        return self.url
+
+
+@dataclass(frozen=True, slots=True)
+class MailDelivery(Delivery):
+    """``MAIL 'a@b'``."""
+
+    address: str
+    kind: ClassVar[str] = "mail"
+
+    @property
+    def endpoint(self) -> str:
+        """Where it goes."""
+        return self.address
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelDelivery(Delivery):
+    """``CHANNEL 'url'``."""
+
+    url: str
+    kind: ClassVar[str] = "channel"
+    is_secret: ClassVar[bool] = True
+
+    @property
+    def endpoint(self) -> str:
+        """Where it goes."""
+        return self.url
+
+
+DELIVERIES: Mapping[str, type[Delivery]] = MappingProxyType(
+    {made.kind: made for made in (WebhookDelivery, MailDelivery, ChannelDelivery)}
+)
+"""The classes of deliveries by their kind, in the order in which they are named to users."""
+
+
+def shown_endpoint(kind: str, endpoint: str) -> str:
+    """Return an endpoint for people: the addresses of channels hold tokens.
+
+    >>> shown_endpoint("channel", "tgram://token/chat")
+    'tgram://[hidden]'
+    """
+    made = DELIVERIES.get(kind)  # the outbox may hold kinds of a later version
+    return endpoint.partition("://")[0] + "://[hidden]" if made is None or made.is_secret else endpoint

@@ -1,0 +1,29 @@
+"""What channels are opened with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxyd.tracing import NO_TRACES
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from proxyd.config.settings import Settings
+    from proxyd.net import Guard
+    from proxyd.ports import Clock
+    from proxyd.tracing import Tracer
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelResources:
+    """Settings, the guarded way out, and ``at_end``, which takes what is to be called when the daemon stops."""
+
+    settings: Settings
+    session: aiohttp.ClientSession
+    guard: Guard
+    clock: Clock
+    at_end: Callable[[Callable[[], None]], object]
+    tracer: Tracer = NO_TRACES
