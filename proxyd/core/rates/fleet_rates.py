@@ -36,7 +36,7 @@ class FleetRates:
 
     Notes
     -----
-    Source: ALGORITHMS 6.1 (discounting); `docs/decisions/update-rates.md` has the likelihoods.
+    Source: ``docs/decisions/update-rates.md``: discounting and its likelihoods.
 
     Examples
     --------

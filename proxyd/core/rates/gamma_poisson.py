@@ -147,7 +147,7 @@ class GammaRate:
 
     Notes
     -----
-    Source: ALGORITHMS 6.1, with the mixture in place of its one Gamma (figures:
+    Source: ``docs/decisions/update-rates.md``, with the mixture in place of its one Gamma (figures:
     `docs/decisions/update-rates.md`); Cho and Garcia-Molina 2003 for why bits must not be counted as one item each.
 
     Examples

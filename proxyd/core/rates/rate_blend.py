@@ -73,8 +73,8 @@ class Blend:
 
     Notes
     -----
-    Source: ALGORITHMS 6.1; ``FleetRates`` says how the weights are fitted. Cho and Garcia-Molina 2003 for why bits must
-    not be counted as one item each.
+    Source: ``docs/decisions/update-rates.md``; ``FleetRates`` says how the weights are fitted. Cho and Garcia-Molina
+    2003 for why bits must not be counted as one item each.
 
     Examples
     --------

@@ -79,7 +79,7 @@ def siblings_of(changes: Sequence[tuple[int, str]], *, now_s: float, since_s: fl
 
     Notes
     -----
-    Source: ALGORITHMS 6.5, where it is open whether it helps; `docs/decisions/siblings.md` has the figures.
+    Source: ``docs/decisions/siblings.md``, which has the figures.
 
     Examples
     --------

@@ -73,7 +73,7 @@ class WeekBins:
 
     Notes
     -----
-    The estimation of paper 000, section 5. Its tables share a level between all weekdays or the whole weekend.
+    The estimation of Eckstein, Gal and Reiner, section 5. Its tables share a level between all weekdays or the whole weekend.
 
     Examples
     --------

@@ -86,7 +86,8 @@ def week_shape(counts: ArrayLike, passed: ArrayLike, *, dispersion: float = 1.0)
     Notes
     -----
     Counts are Poisson, factors Gamma with mean b: the counts' marginal is negative binomial and the posterior mean
-    ``(k b + N) / (k + M)`` with M the items expected of a flat week. Source: ALGORITHMS 6.1 (shrinkage).
+    ``(k b + N) / (k + M)`` with M the items expected of a flat week. Source: ``docs/decisions/update-rates.md``
+    (shrinkage).
 
     Examples
     --------

@@ -76,7 +76,7 @@ def plan_epoch(
 
     Notes
     -----
-    Source: ALGORITHMS 6.3.
+    Source: ``docs/decisions/planned-intervals.md``.
 
     Examples
     --------

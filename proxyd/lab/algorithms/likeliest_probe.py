@@ -58,7 +58,8 @@ def expected_intervals(
 
     Notes
     -----
-    Source: Roitman et al., section 4; ALGORITHMS 2. At a constant rate these are those of ``expected_interval``.
+    Source: Roitman et al., section 4; ``docs/algorithms.md``. At a constant rate these are those of
+    ``expected_interval``.
 
     Examples
     --------
@@ -106,8 +107,8 @@ def likeliest_probe(
 
     Notes
     -----
-    Source: the last remark of Roitman et al., section 3.1, which leaves this open; ALGORITHMS 2. A probe at chronon j
-    sees what came up to its end t. It is inside under *overwrite* when exactly ``items`` items came by t,
+    Source: the last remark of Roitman et al., section 3.1, which leaves this open; ``docs/algorithms.md``. A probe at
+    chronon j sees what came up to its end t. It is inside under *overwrite* when exactly ``items`` items came by t,
     ``P(N(t) = m)``; under a window of Y chronons when the item came by t and not before chronon j - Y,
     ``P(N(t) >= m) - P(N(start of j - Y) >= m)``. Every chronon is tried.
 

@@ -30,7 +30,7 @@ def improve_exactly(prefix: Prefix, probes: ArrayLike, *, spacing: float = 0.0) 
 
     Notes
     -----
-    Source: ALGORITHMS 1, in place of Algorithm 10. A local optimum: ``exact`` is false.
+    Source: ``docs/algorithms.md``, in place of Algorithm 10. A local optimum: ``exact`` is false.
 
     Examples
     --------

@@ -87,8 +87,8 @@ def parameter_for(
 
     Notes
     -----
-    With the parameter taken without ``step`` the figures of ALGORITHMS 1 come out on the hourly grid and, for first
-    arrival, on the 1-minute grid. A probability may round to 1 where very many items come between probes.
+    With the parameter taken without ``step`` the figures of ``docs/algorithms.md`` come out on the hourly grid and,
+    for first arrival, on the 1-minute grid. A probability may round to 1 where very many items come between probes.
 
     Examples
     --------

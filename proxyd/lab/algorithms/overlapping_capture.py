@@ -50,7 +50,8 @@ def greedy_capture(
 
     Notes
     -----
-    Source: ALGORITHMS 4. The problem is broadcast scheduling with deadlines, NP-complete. O(open intervals) a chronon.
+    Source: ``docs/algorithms.md``. The problem is broadcast scheduling with deadlines, NP-complete. O(open intervals)
+    a chronon.
 
     Examples
     --------
@@ -85,7 +86,8 @@ def lp_bound(intervals: Iterable[ExecutionInterval], capacity: Capacity, weights
 
     Notes
     -----
-    Source: ALGORITHMS 4. The linear program lets probes and captures be fractions: an interval is captured as far as
+    Source: ``docs/algorithms.md``. The linear program lets probes and captures be fractions: an interval is captured
+    as far as
     its source is probed inside it, a chronon's probes sum to at most ``C_j``. The solver (HiGHS) works to a tolerance,
     so the bound is not taken from its solution but from its dual prices, for which it holds whatever their error: with
     price l_i of an interval's capture and m_j of a chronon's probe, the sum of ``C_j m_j``, of ``max(0, w_i - l_i)``
@@ -214,7 +216,8 @@ def most_weight(intervals: Iterable[ExecutionInterval], weights: ArrayLike, capa
 
     Notes
     -----
-    Source: ALGORITHMS 4. The sets that can be captured are the independent sets of a transversal matroid, so taking
+    Source: ``docs/algorithms.md``. The sets that can be captured are the independent sets of a transversal matroid,
+    so taking
     intervals in by falling weight is optimal; a set once tight is never searched again. O(E log E) to sort, and for
     each interval at most the jobs and slots in its reach.
 

@@ -82,7 +82,7 @@ def improved_powers(rates: ArrayLike, c: int = 1) -> NDArray[np.int64]:
 
     Notes
     -----
-    Source: ALGORITHMS 5 (best scale, slack filled).
+    Source: ``docs/algorithms.md`` (best scale, slack filled).
 
     Examples
     --------
@@ -144,7 +144,7 @@ def golden(frequencies: ArrayLike, length: int | None = None) -> NDArray[np.int6
     Notes
     -----
     Source: Coffman, Liu and Weber, section 5, after Itai and Rosberg. j starts at 1: from 0 the paper's own example
-    does not come out. Its Corollary 5.1 promises 5 % of the optimum; 9/8 is what holds (ALGORITHMS 3).
+    does not come out. Its Corollary 5.1 promises 5 % of the optimum; 9/8 is what holds (``docs/algorithms.md``).
 
     Examples
     --------

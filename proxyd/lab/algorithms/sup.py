@@ -49,7 +49,7 @@ def least_delay_sup(intervals: Iterable[ExecutionInterval]) -> CaptureSchedule:
 
     Notes
     -----
-    Source: ALGORITHMS 2 (least delay among minimum-probe schedules). See ``least_delay_arrays``.
+    Source: ``docs/algorithms.md`` (least delay among minimum-probe schedules). See ``least_delay_arrays``.
 
     Examples
     --------

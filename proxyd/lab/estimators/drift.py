@@ -135,7 +135,7 @@ class DriftDetector:
 
     Notes
     -----
-    ALGORITHMS 6.1. Memory and time of an update are about ``4 log2(probes)`` pairs of numbers.
+    ``docs/decisions/update-rates.md``. Memory and time of an update are about ``4 log2(probes)`` pairs of numbers.
 
     The threshold was set by simulation at constant rates of 0.1 to 100 a day: at most 0.10 false alarms a source-year
     with 2 probes a day, 0.19 with 6 and 0.60 with 24. With 6 probes a day a doubling of 10 a day was found in 2.3 days
@@ -208,7 +208,7 @@ def forget_to(rate: GammaRate, events: float = 2.0, *, alarm: Alarm | None = Non
 
     Notes
     -----
-    ALGORITHMS 6.1: on an alarm the old exposure is dropped to about 2 events.
+    ``docs/decisions/update-rates.md``: on an alarm the old exposure is dropped to about 2 events.
 
     Examples
     --------

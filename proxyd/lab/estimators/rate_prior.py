@@ -30,8 +30,8 @@ class RatePrior:
 
     Notes
     -----
-    ALGORITHMS 6.1: a prior worth about 2 events. As a density it is Gamma of shape ``events + 1``, so that the most
-    probable rate is ``(N + events) / (E + events / mean_per_s)``.
+    ``docs/decisions/update-rates.md``: a prior worth about 2 events. As a density it is Gamma of shape ``events +
+    1``, so that the most probable rate is ``(N + events) / (E + events / mean_per_s)``.
 
     Examples
     --------

@@ -29,7 +29,7 @@ def fit_weekly(evidence: Sequence[ItemTimes], bins: WeekBins, *, prior: RatePrio
 
     Notes
     -----
-    ``lambda_k = N_k / exposure_k``: paper 000, section 5, its Tables 2 and 3. The exposure is exact where the
+    ``lambda_k = N_k / exposure_k``: Eckstein, Gal and Reiner, section 5, its Tables 2 and 3. The exposure is exact where the
     observation covers parts of weeks.
 
     Examples
@@ -59,7 +59,8 @@ class WeeklyIntensity:
 
     Notes
     -----
-    Source: paper 000, section 5. Per-source weeks overfit below some hundred events (ALGORITHMS 6.1): shrink them to a
+    Source: Eckstein, Gal and Reiner, section 5. Per-source weeks overfit below some hundred events
+    (``docs/decisions/update-rates.md``): shrink them to a
     shared shape. Counts and bits do not say when in their gap the items came: see ``CountIntensity``.
 
     Examples

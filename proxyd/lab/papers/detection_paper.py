@@ -42,7 +42,7 @@ class DetectionSetting:
 
     @property
     def name(self) -> str:
-        """As ALGORITHMS 5 calls it."""
+        """The name of the setting."""
         return f"Zipf {self.exponent:g}, c = {self.c}"
 
     def rates(self) -> Floats:
@@ -67,7 +67,7 @@ REFERENCE = {
     "next due": (1.001, 1.022, 1.007),
     "index": (1.0001, 1.002, 1.003),
 }
-"""Ratios to the tight bound that ALGORITHMS 5 lists for the three settings."""
+"""Ratios to the tight bound that ``docs/algorithms.md`` lists for the three settings."""
 
 
 def figures(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
@@ -137,7 +137,7 @@ def _ratios(*, quick: bool) -> Figure:
         "Undiscovered items over the tight bound, 1000 sources, 50 items a step",
         ("setting", "policy", "ratio", "reference", "over the paper's bound"),
         tuple(rows),
-        note="Reference: ALGORITHMS 5. Proved: 2 + (c - 1)/c for memoryless and 3 + (c - 1)/c for powers of two,"
+        note="Reference: docs/algorithms.md. Proved: 2 + (c - 1)/c for memoryless and 3 + (c - 1)/c for powers of two,"
         " over its own bound. Greedy at Zipf 2 does not settle: the longer it is played, the worse it is.",
     )
 

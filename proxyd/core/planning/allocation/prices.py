@@ -137,7 +137,8 @@ def allocate(
 
     Notes
     -----
-    Source: ALGORITHMS 6.2. Bisections on frequencies that fall with the price, O(sources) each step: one for the fleet,
+    Source: ``docs/decisions/planner-prices.md``. Bisections on frequencies that fall with the price, O(sources) each
+    step: one for the fleet,
     and where a host would bear too much at that price, one for the hosts and another for the fleet.
 
     Examples

@@ -87,8 +87,8 @@ class Timetable:
 
         Notes
         -----
-        Source: ALGORITHMS 6.2: sources that share a shape share its solutions, and a price per probe allocates
-        exactly. The path is that of ``single.optimal``.
+        Source: ``docs/decisions/planner-prices.md``: sources that share a shape share its solutions, and a price per
+        probe allocates exactly. The path is that of ``single.optimal``.
 
         Examples
         --------

@@ -31,8 +31,8 @@ def edf(intervals: Iterable[ExecutionInterval], capacity: Capacity) -> CaptureSc
 
     Notes
     -----
-    Source: ALGORITHMS 4: unit jobs with windows, O(E log E) and the chronons of the epoch. Where intervals of one
-    source overlap this is broadcast scheduling with deadlines, NP-complete; see ``greedy_capture`` for a bound.
+    Source: ``docs/algorithms.md``: unit jobs with windows, O(E log E) and the chronons of the epoch. Where intervals
+    of one source overlap this is broadcast scheduling with deadlines, NP-complete; see ``greedy_capture`` for a bound.
 
     Examples
     --------

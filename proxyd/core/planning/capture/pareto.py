@@ -90,7 +90,8 @@ def pareto(intervals: Iterable[ExecutionInterval], capacity: Capacity) -> Pareto
     Notes
     -----
     Source: Roitman, Gal and Raschid, problem 1; in place of their enumeration and approximation scheme the exact set
-    by ALGORITHMS 4: a flow of least cost by successive shortest paths. A path costs the slot it newly uses less the
+    by ``docs/algorithms.md``: a flow of least cost by successive shortest paths. A path costs the slot it newly uses
+    less the
     start of the interval it newly captures. In a flow of least cost the slot is the first with room after that start,
     so each such slot has one candidate, the latest start before it that is left; whether the path exists is asked only
     for the cheapest of all. An interval once refused is refused for good. O((E + K) log (E + K)) besides the paths,

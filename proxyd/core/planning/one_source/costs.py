@@ -24,8 +24,8 @@ class Prefix:
 
     Notes
     -----
-    Source: Eckstein, Gal and Reiner, equation (5), in the prefix form of ALGORITHMS 1: O(1) a query on the grid, O(log)
-    elsewhere, and no matrix of costs.
+    Source: Eckstein, Gal and Reiner, equation (5), in the prefix form of ``docs/algorithms.md``: O(1) a query on the
+    grid, O(log) elsewhere, and no matrix of costs.
 
     Examples
     --------

@@ -103,7 +103,7 @@ def all_optimal(prefix: Prefix, grid: Grid, probes: int) -> list[OneSourceSchedu
 
     Notes
     -----
-    Source: Eckstein, Gal and Reiner, Algorithm 1 (same optimum); ALGORITHMS 1.
+    Source: Eckstein, Gal and Reiner, Algorithm 1 (same optimum); ``docs/algorithms.md``.
 
     Examples
     --------
@@ -150,7 +150,7 @@ def optimal(prefix: Prefix, grid: Grid, probes: int) -> OneSourceSchedule:
 
     Notes
     -----
-    Source: ALGORITHMS 1; splicing after Aggarwal, Schieber and Tokuyama 1994.
+    Source: ``docs/algorithms.md``; splicing after Aggarwal, Schieber and Tokuyama 1994.
 
     Examples
     --------
@@ -289,7 +289,8 @@ def optimal_cycle(
 
     Notes
     -----
-    Source: ALGORITHMS 1 (weekly cycle). ``exact`` is false where a start had to be left out because it was closed.
+    Source: ``docs/algorithms.md`` (weekly cycle). ``exact`` is false where a start had to be left out because it was
+    closed.
 
     Examples
     --------

@@ -26,7 +26,8 @@ def most_items(window: int, probability: float, dispersion: float = 1.0) -> floa
 
     Notes
     -----
-    Source: ALGORITHMS 6 (feed-window overflow). The items of a gap are Poisson or, in batches, negative binomial; the
+    Source: ``docs/algorithms.md`` (feed-window overflow). The items of a gap are Poisson or, in batches, negative
+    binomial; the
     probability of more than w is then the regularised incomplete gamma or beta function of ``w + 1``, inverted.
 
     Examples
@@ -62,7 +63,7 @@ def due_after_s(rate_per_s: float, *, price_item_s: float, weight: float = 1.0) 
 
     Notes
     -----
-    Source: ALGORITHMS 5 (the index with a price per probe).
+    Source: ``docs/algorithms.md`` (the index with a price per probe).
 
     Examples
     --------

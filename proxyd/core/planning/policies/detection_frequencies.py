@@ -54,7 +54,7 @@ def tight_bound(rates: ArrayLike, c: float) -> DetectionBound:
 
     Notes
     -----
-    Source: ALGORITHMS 5 (T); never below the bound of Theorem 4.1 of Mahmoody, Riondato and Upfal.
+    Source: ``docs/algorithms.md`` (T); never below the bound of Theorem 4.1 of Mahmoody, Riondato and Upfal.
 
     Examples
     --------

@@ -62,7 +62,8 @@ def expected_interval(
 
     Notes
     -----
-    Source: Roitman et al., section 4; ALGORITHMS 2. Ending *at* the next update would let one probe serve two updates.
+    Source: Roitman et al., section 4; ``docs/algorithms.md``. Ending *at* the next update would let one probe serve
+    two updates.
 
     Examples
     --------

@@ -47,7 +47,7 @@ class IndexPolicy(_KnowsRates):
 
     Notes
     -----
-    Source: ALGORITHMS 5: within 0.3 % of the tight bound on its settings.
+    Source: ``docs/algorithms.md``: within 0.3 % of the tight bound on its settings.
 
     Examples
     --------
@@ -95,8 +95,8 @@ class DuePolicy(_KnowsRates):
 
     Notes
     -----
-    Source: ALGORITHMS 5: within 3 % of the tight bound on its settings. First due times are spread by the golden ratio,
-    so that equal rates do not come in step.
+    Source: ``docs/algorithms.md``: within 3 % of the tight bound on its settings. First due times are spread by the
+    golden ratio, so that equal rates do not come in step.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ class LearningIndexPolicy:
 
     Notes
     -----
-    Source: ALGORITHMS 5 (unknown rates).
+    Source: ``docs/algorithms.md`` (unknown rates).
 
     Examples
     --------
