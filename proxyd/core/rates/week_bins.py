@@ -73,7 +73,8 @@ class WeekBins:
 
     Notes
     -----
-    The estimation of Eckstein, Gal and Reiner, section 5. Its tables share a level between all weekdays or the whole weekend.
+    The estimation of Eckstein, Gal and Reiner, section 5. Its tables share a level between all weekdays or the whole
+    weekend.
 
     Examples
     --------

@@ -29,8 +29,8 @@ def fit_weekly(evidence: Sequence[ItemTimes], bins: WeekBins, *, prior: RatePrio
 
     Notes
     -----
-    ``lambda_k = N_k / exposure_k``: Eckstein, Gal and Reiner, section 5, its Tables 2 and 3. The exposure is exact where the
-    observation covers parts of weeks.
+    ``lambda_k = N_k / exposure_k``: Eckstein, Gal and Reiner, section 5, its Tables 2 and 3. The exposure is exact
+    where the observation covers parts of weeks.
 
     Examples
     --------
