@@ -54,7 +54,7 @@ class BatchProber:
     """Makes the probes of batches until ``stop``.
 
     A batch that another prober began is not made again, for its host may just have been asked: it is reported as lost,
-    and the planner, who knows the host's spacing, plans it anew. A batch whose lease cannot be extended is broken off.
+    and the planner, who knows the host's spacing, plans it again. A batch whose lease cannot be extended is broken off.
     """
 
     def __init__(

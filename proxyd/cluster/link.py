@@ -63,13 +63,13 @@ class ClusterSettings:
 
     @property
     def pull_s(self) -> float:
-        """How long a request for work is open: after a server was away it is made anew within this time."""
+        """How long a request for work is open: after a server was away it is made again within this time."""
         return min(_LONGEST_PULL_S, self.lease_s / 2.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A batch in the queue: its number there, and its bytes, for a server that was restarted counts anew."""
+    """A batch in the queue: its number there, and its bytes, for a server that was restarted counts from the start."""
 
     number: int
     data: bytes
@@ -241,7 +241,7 @@ class NatsConnection:
     async def done(self, taken: Taken) -> None:
         """Acknowledge a message: it is taken away. If that fails it comes again.
 
-        A server that was restarted counts anew: there, what was pulled before would stand for another message.
+        A restarted server counts from the start: what was pulled before would stand for another message there.
         """
         if taken.connection != self.connection:
             return
@@ -321,7 +321,7 @@ class NatsConnection:
 
 
 def partition(host: str) -> int:
-    """Return the partition of a host: the same on every machine, for ever.
+    """Return the partition of a host: the same on every machine, forever.
 
     >>> partition("example.org")
     223

@@ -1,4 +1,4 @@
-"""The plan of the week, made anew every now and then in a thread, and taken over between two chronons."""
+"""The plan of the week, made again every now and then in a thread, and taken over between two chronons."""
 
 from __future__ import annotations
 

@@ -264,7 +264,7 @@ class SqlOutbox:
 
 
 def forget_changed_endpoints(connection: Connection, rules: Iterable[NotificationRule]) -> None:
-    """Enable what was declared anew, or otherwise, since it wanted no more."""
+    """Enable what was declared again, or otherwise, since it wanted no more."""
     stored = (connection.execute(select(t.endpoints.c.lane, t.endpoints.c.declared))).all()
     if not stored:
         return

@@ -62,7 +62,7 @@ class Writer:
         except StoreError as error:
             self._give_up(batch, error)
             raise
-        except asyncio.CancelledError:  # whoever waits would wait for ever
+        except asyncio.CancelledError:  # whoever waits would wait forever
             self._give_up(batch, StoreUnreachableError("the store was closed; whether this was committed is not known"))
             raise
 

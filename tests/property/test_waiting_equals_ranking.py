@@ -16,7 +16,7 @@ from proxyd.core.planning.policies.detection import index
 from proxyd.core.planning.queue.ready_queue import ReadyQueue
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 
-TURN = 8  # gains found anew in a call, in place of thousands
+TURN = 8  # gains found again in a call, in place of thousands
 MOST = 60
 LAG = 2 * (MOST // TURN + 1) + 1  # calls
 PRICE = 3.0

@@ -34,7 +34,7 @@ class Lags:
         self._counts = [0] * (WORST_MS + 1)
 
     async def run(self) -> None:
-        """Look for ever."""
+        """Look forever."""
         while True:
             due_s = time.monotonic() + EVERY_S
             await asyncio.sleep(EVERY_S)
@@ -42,7 +42,7 @@ class Lags:
             self._counts[min(max(late_ms, 0), WORST_MS)] += 1
 
     def take(self) -> list[int]:
-        """Return how many turns were 0, 1, 2 ... ms late, and begin anew."""
+        """Return how many turns were 0, 1, 2 ... ms late, and begin again."""
         taken, self._counts = self._counts, [0] * (WORST_MS + 1)
         return taken
 

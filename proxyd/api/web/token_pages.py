@@ -76,5 +76,5 @@ def seconds_of(days: str) -> float | None:
     if not days.strip():
         return None
     if re.fullmatch(r"\s*\d{1,6}(\.\d{1,6})?\s*", days, re.ASCII) is None:
-        raise BadRequestError("how long it lasts is a number of days, or nothing for ever")
+        raise BadRequestError("how long it lasts is a number of days, or nothing forever")
     return float(days) * _DAY_S

@@ -194,7 +194,7 @@ def _misfit_lines(found: Misfit) -> list[str]:
         way = "more" if fit.found > fit.expected else "fewer"
         counts = f"{fit.found:.3g} items found, {fit.expected:.3g} expected, recent ones weighing most"
         since = iso_time(fit.rate_off_since_s)
-        lines.append(f"its rate was off, {way} than expected ({counts}): learned anew since {since}")
+        lines.append(f"its rate was off, {way} than expected ({counts}): learned again since {since}")
     return lines
 
 

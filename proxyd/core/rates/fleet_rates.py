@@ -106,7 +106,7 @@ class FleetRates:
         return rates
 
     def refresh(self, now_s: float) -> None:
-        """Take the population's means anew from all sources; costs a pass over the fleet."""
+        """Take the population's means again from all sources; costs a pass over the fleet."""
         every = np.arange(self.events.shape[1])
         weight = np.exp(-self._decay * self._age_s(every, np.full(len(every), now_s)))
         events, exposure_s = (self.events * weight).sum(axis=1), (self.exposure_s * weight).sum(axis=1)

@@ -18,7 +18,7 @@ class DeciderSettings:
     Parameters
     ----------
     epoch_s
-        How far the rolling plan looks ahead, and how often planned intervals are laid anew, in seconds.
+        How far the rolling plan looks ahead, and how often planned intervals are laid again, in seconds.
     source_spacing_s
         Least time between two probes of a source that sets no POLITENESS, in seconds.
     freshness_cap_s

@@ -42,7 +42,7 @@ def probe_request(source: Source, declaration: Declaration) -> ProbeRequest:
 def moved_url(state: SourceState, source: Source) -> str | None:
     """Return where to ask instead of the declared address, ``None`` where it did not move for good.
 
-    What a profile adds to requests (HEADER, AUTH) is meant for the declared address: it is asked first for ever.
+    What a profile adds to requests (HEADER, AUTH) is meant for the declared address: it is asked first forever.
     """
     has_secrets = bool(source.headers or source.auth)
     return state.moved_url if state.moved_times >= MOVED_AFTER and not has_secrets else None

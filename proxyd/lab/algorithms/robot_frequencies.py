@@ -141,7 +141,7 @@ def randomised(mu: ArrayLike, access: AccessTime, weights: ArrayLike | None = No
     Notes
     -----
     Source: Coffman, Liu and Weber, Lemma 4.1 and (15); for weights proportional to ``mu`` ``f_i ~ 1/h_i - 1`` (16).
-    Where (15) is negative the page gets nothing and the others are solved anew.
+    Where (15) is negative the page gets nothing and the others are solved again.
 
     Examples
     --------

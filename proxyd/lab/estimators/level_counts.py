@@ -117,7 +117,7 @@ class CountIntensity:
     -----
     See ``fit_counts``. With gaps of half a day over 28 intervals, 5 items a day, 1,500 probes and 128 rows, the mean
     error of a level was 0.88 items a day against 0.79 without a bound for counts, 1.30 against 0.86 for windows of 4
-    items, and the rate was within 2 %. The estimate is fitted anew when it is asked for, from the mean rate, and so
+    items, and the rate was within 2 %. The estimate is fitted again when it is asked for, from the mean rate, and so
     depends only on the evidence, not on when it was asked before.
 
     Examples

@@ -214,7 +214,7 @@ def _learning(rng: np.random.Generator, *, quick: bool) -> Figure:
         tuple(rows),
         note="Reference, Poisson: Adaptive 2.58 and 2.35, index 1.017 and 1.19, with forgetting 1.01 after 3000 to 6000"
         " steps. As the paper has it Adaptive estimates a source only when it probes it, which is better at first; to"
-        " estimate all anew each step gives about 2.7 and 2.3. Bernoulli items come 5 a step in all, so that every rate"
+        " estimate all again each step gives about 2.7 and 2.3. Bernoulli items come 5 a step in all, so every rate"
         " is below 1.",
     )
 

@@ -17,7 +17,7 @@ from proxyd.lab.papers.figure import Figure
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-STATIC, PASSED, CAUGHT, REPLAN = "SUP", "adds as printed", "adds if nothing caught", "counts anew"
+STATIC, PASSED, CAUGHT, REPLAN = "SUP", "adds as printed", "adds if nothing caught", "counts again"
 READINGS = (PASSED, CAUGHT, REPLAN)
 """What a probe leads to under fbSUP; ``STATIC`` is SUP, where it leads to nothing."""
 
@@ -191,5 +191,5 @@ def _verdict(found: Sequence[Feedback]) -> str:
         + ". Algorithm 2 does not say what 'satisfied' means once the count passed a multiple of X unseen, nor whether "
         "intervals planned earlier stay. To the letter it keeps within the printed cost, at less than the greatest "
         "printed gain; asking for an interval wherever nothing was caught gives the printed gain at more than the "
-        "printed cost; counting anew lies between. No reading tried gives the greatest gain and the least cost at once."
+        "printed cost; counting again lies between. No reading gives the greatest gain and the least cost at once."
     )

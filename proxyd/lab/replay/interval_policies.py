@@ -52,7 +52,7 @@ class _Demanding:
         return rates
 
     def renew(self, now: Chronon) -> None:
-        """Lay the intervals anew that came and went, as the daemon does once an epoch."""
+        """Lay the intervals again that came and went, as the daemon does once an epoch."""
         self.learner.refresh(now)
         now_s = self.terms.grid.start_s(now)
         for source, rate in enumerate(self.learner.rates_per_s(now).tolist()):
@@ -146,7 +146,7 @@ class EdfPolicy:
 
 
 class WicPolicy:
-    """WIC on the learned rates, which it takes anew every week."""
+    """WIC on the learned rates, which it takes again every week."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms

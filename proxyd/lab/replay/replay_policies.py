@@ -55,7 +55,7 @@ class Learner:
         return np.maximum(rates, _LEAST_RATE)
 
     def refresh(self, now: Chronon) -> None:
-        """Take the population's mean anew."""
+        """Take the population's mean again."""
         self.model.rates.refresh(self.terms.grid.start_s(now))
 
     def slots(self, now: Chronon, grid: WeekGrid) -> WeekShapes:
@@ -90,7 +90,7 @@ class Hints:
         self.refresh(terms.start_s)
 
     def refresh(self, now_s: float) -> None:
-        """Find out anew who changes together."""
+        """Find out again who changes together."""
         self._siblings = siblings_of(self._changes.snapshot(), now_s=now_s, since_s=self._terms.history_start_s)
 
     def observe(self, now_s: float, probed: Ints, item_of: Ints, times_s: Floats) -> Iterator[tuple[int, float]]:
@@ -110,7 +110,7 @@ class Hints:
 
 
 class AutoPolicy:
-    """The fleet planner on everything learned so far: prices anew every day, week shapes every week."""
+    """The fleet planner on everything learned so far: prices again every day, week shapes every week."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
@@ -139,7 +139,7 @@ class AutoPolicy:
         return chosen
 
     def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
-        """Learn, and plan the probed sources anew."""
+        """Learn, and plan the probed sources again."""
         self._learner.observe(now, probed, item_of, times_s)
         now_s = self._terms.grid.start_s(now)
         self._planner.probed(probed, self._learner.rates_per_s(now, probed), now_s=now_s)
@@ -191,7 +191,7 @@ class StepPolicy:
     make
         Returns the policy for rates in items a chronon.
     anew_s
-        How often it is made anew from the present rates, in seconds.
+        How often it is made again from the present rates, in seconds.
     """
 
     def __init__(self, terms: Terms, make: Callable[[Floats], DetectionPolicy], *, anew_s: float = WEEK_S) -> None:

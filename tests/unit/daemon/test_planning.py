@@ -1,4 +1,4 @@
-"""The plan of the week is made in the background, taken over, and made anew."""
+"""The plan of the week is made in the background, taken over, and made again."""
 
 from __future__ import annotations
 
@@ -138,4 +138,4 @@ async def test_the_loop_runs_between_the_parts_of_the_snapshot_and_of_the_change
     await Planning(found, clock, Metrics(), every_s=60.0, run_beside=at_once).plan()
     beside.cancel()
     assert turns.count(True) >= 3  # while pages are gathered, and while the plan learns what was probed since
-    assert turns.count(False) >= 2  # while they are planned anew
+    assert turns.count(False) >= 2  # while they are planned again

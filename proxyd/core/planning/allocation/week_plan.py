@@ -239,7 +239,7 @@ class WeekPlan:
         return 0.0 if self._zone_s is None else float(self._zone_s[number])
 
     def follow(self, source_id: str, rate_per_s: float, weight: float, last_seen_s: float) -> None:
-        """Plan a source anew after a probe; does nothing where nothing is new, or the plan does not know it."""
+        """Plan a source again after a probe; does nothing where nothing is new, or the plan does not know it."""
         number, told = self._numbers.get(source_id), (rate_per_s, weight, last_seen_s)
         if number is None or tuple(self._told[:, number].tolist()) == told:
             return

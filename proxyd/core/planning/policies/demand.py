@@ -11,14 +11,14 @@ from proxyd.core.planning.policies.expected_intervals import Firing, PlannedInte
 from proxyd.core.planning.policies.frequency_demand import PacedDemand
 from proxyd.core.politeness import ProbeLog
 
-_RATE_CHANGE = 2.0  # planned intervals are laid anew when the rate moved by this factor since
+_RATE_CHANGE = 2.0  # planned intervals are laid again when the rate moved by this factor since
 
 
 @dataclass(slots=True)
 class IntervalDemand:
     """SUP and fbSUP: one probe inside each expected interval of the rule.
 
-    The intervals follow from the rate and the count at the anchor, as in the papers' static plan; they are laid anew by
+    Intervals follow from the rate and the count at the anchor, as in the papers' static plan. They are laid again by
     ``anchor`` at every epoch. With ``feedback`` a probe that found too few items adds an interval for the items still
     to come, unless a planned one already covers it.
 
@@ -62,7 +62,7 @@ class IntervalDemand:
         )
 
     def anchor(self, now_s: float, *, rate_per_s: float, count: int) -> None:
-        """Lay the intervals anew from ``now_s`` with the present rate and count."""
+        """Lay the intervals again from ``now_s`` with the present rate and count."""
         self.anchor_s, self.rate_per_s, self.count = now_s, self._useful(rate_per_s), count
         self.asked_rate_per_s = rate_per_s
         self._k, self._extra = 1, None
@@ -111,14 +111,14 @@ class IntervalDemand:
             self._extra = interval
 
     def follow(self, now_s: float, *, rate_per_s: float, count: int, fired: bool) -> None:
-        """Take in a probe and the rate learned from it; where that has moved far since the anchor, lay anew first."""
+        """Take in a probe and the rate learned from it; where that has moved far since the anchor, lay again first."""
         asked = self.asked_rate_per_s
         if not asked <= rate_per_s * _RATE_CHANGE or not rate_per_s <= asked * _RATE_CHANGE:
             self.anchor(now_s, rate_per_s=rate_per_s, count=count)
         self.observed(now_s, rate_per_s=rate_per_s, count=count, fired=fired)
 
     def renew(self, now_s: float, *, rate_per_s: float, count: int) -> None:
-        """Lay the intervals anew if one came and went since the anchor: one still to come must not be pushed away."""
+        """Lay the intervals again if one came and went since the anchor: one still to come must not be pushed away."""
         if self._k > 1:
             self.anchor(now_s, rate_per_s=rate_per_s, count=count)
 

@@ -102,7 +102,7 @@ def paper_bound(rates: ArrayLike, c: float) -> float:
 def memoryless(rates: ArrayLike, c: float) -> Floats:
     """Return the probability of each source per probe, ``sqrt(lambda)`` normalised.
 
-    With ``c`` probes a step each is drawn anew from these, whatever came before.
+    With ``c`` probes a step each is drawn again from these, whatever came before.
 
     Notes
     -----

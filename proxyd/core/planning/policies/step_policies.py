@@ -148,7 +148,7 @@ class CyclePolicy(_KnowsRates):
 
 
 class MemorylessPolicy(_KnowsRates):
-    """Draws ``c`` different sources anew each step, each with its fixed probability of being drawn first.
+    """Draws ``c`` different sources again each step, each with its fixed probability of being drawn first.
 
     Examples
     --------
@@ -169,7 +169,7 @@ class MemorylessPolicy(_KnowsRates):
 
 
 class AdaptivePolicy:
-    """The paper's Adaptive: memoryless on rates estimated as ``max(1, N) / t``, derived anew after each probe.
+    """The paper's Adaptive: memoryless on rates estimated as ``max(1, N) / t``, derived again after each probe.
 
     Notes
     -----

@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 Gains: TypeAlias = Callable[[Ints], Floats]
 _LIMITS = (Constraint.BUDGET, Constraint.OVERLOAD)
 _UNPLANNED = -1
-_FOUND = 2048  # gains found anew in a call
+_FOUND = 2048  # gains found again in a call
 _SHORT = 4096  # pages on a new short list
 _RUN = 256  # so many are sorted at first, then four times as many
 
@@ -27,9 +27,9 @@ _RUN = 256  # so many are sorted at first, then four times as many
 class ReadyQueue:
     """Pages that are due for detection alone, or for their first contact.
 
-    What the ranking needs of a page is kept when it is put: a page that changes must be removed and put anew.
+    What the ranking needs of a page is kept when it is put: a page that changes must be removed and put again.
 
-    Of more than some thousand pages the gains are found anew by turns. Whenever all had their turn the best make the
+    Of more than some thousand pages the gains are found again by turns. Whenever all had their turn the best make the
     short list, and it alone is ranked in each call, with those put since whose gain is no less than any that was left
     out. So a page is passed over by others at most for what its gain grew in two rounds of turns.
 
@@ -95,7 +95,7 @@ class ReadyQueue:
             self._kept[place] = self._kept[len(self)]
 
     def renumber(self, week: WeekPlan | None) -> None:
-        """Go by a new plan: all gains are found anew at the next ranking."""
+        """Go by a new plan: all gains are found again at the next ranking."""
         self._numbers[: len(self)] = [_number(page, week) for page in self._pages]
         self._gains[: len(self)], self._turn, self._least = np.nan, 0, inf
 
@@ -140,7 +140,7 @@ class ReadyQueue:
             yield from self._ranked(np.flatnonzero(others))
 
     def _rank_short(self, gains_of: Gains) -> None:
-        """Find gains anew, and who is on the short list by them."""
+        """Find gains again, and who is on the short list by them."""
         gains, short = self._gains[: len(self)], self._listed()
         new = np.flatnonzero(np.isnan(gains)) if self._least == inf else short[np.isnan(gains[short])]
         turn = np.arange(self._turn, min(self._turn + _FOUND, len(self)))

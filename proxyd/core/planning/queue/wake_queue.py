@@ -18,7 +18,7 @@ def _order(page: PlannedSource) -> tuple[Chronon, str]:
 class WakeQueue:
     """Wakes pages in order. Those of the span of chronons under way are in a heap, later ones in a set for each span.
 
-    A page that is put anew leaves its old set, so that nothing piles up however often it is planned anew.
+    A page that is put again leaves its old set, so that nothing piles up however often it is planned again.
 
     Examples
     --------

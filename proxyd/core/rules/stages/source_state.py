@@ -98,7 +98,7 @@ def _after_probe(context: SourceContext, outcome: ProbeOutcome, rng: np.random.G
 
 
 def _after_vanishing(state: SourceState, outcome: ProbeOutcome, found: WindowEvents) -> StateChanges:
-    """Remember a page that is not there: it was seen, as nothing, and is read anew if it comes back."""
+    """Remember a page that is not there: it was seen, as nothing, and is read again if it comes back."""
     return {
         "validators": NO_VALIDATORS,
         "body_hash": None,

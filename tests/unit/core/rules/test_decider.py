@@ -278,7 +278,7 @@ def test_what_the_store_remembers_is_taken_up() -> None:
     known, learned = second.explainer.explain("a", NOW), first.explainer.explain("a", NOW)
     assert known is not None
     assert learned is not None
-    assert known.rate_per_day == pytest.approx(learned.rate_per_day, rel=0.02)  # what predicts best is learned anew
+    assert known.rate_per_day == pytest.approx(learned.rate_per_day, rel=0.02)  # what predicts best is learned again
     assert not second.choose(NOW + 1)
 
 

@@ -33,7 +33,7 @@ def test_a_change_is_found_within_days(before: float, after: float, days: float)
 
 
 class ManyDetectors:
-    """The detectors of many sources in step, over arrays; one that alarms starts anew from its suffix."""
+    """The detectors of many sources in step, over arrays; one that alarms starts again from its suffix."""
 
     def __init__(self, sources: int, probes: int) -> None:
         self.sums = np.zeros((2, sources, probes + 2))

@@ -198,9 +198,9 @@ def test_counting_anew_gains_more_for_more_probes(found: dict[str, Figure]) -> N
     rows = {(row[0], row[1], row[2]): row for row in figure.rows}
     gain, extra = figure.columns.index("mean gain [%]"), figure.columns.index("extra probes [%]")
     for kept in (0.8, 0.4):
-        literal, anew, caught = (rows[kind, kept, 5] for kind in (PASSED, REPLAN, CAUGHT))
-        assert float(literal[gain]) < float(anew[gain])
-        assert float(literal[extra]) < float(anew[extra]) < float(caught[extra])
+        literal, again, caught = (rows[kind, kept, 5] for kind in (PASSED, REPLAN, CAUGHT))
+        assert float(literal[gain]) < float(again[gain])
+        assert float(literal[extra]) < float(again[extra]) < float(caught[extra])
     assert float(rows[CAUGHT, 0.8, 5][gain]) > 75.0
     assert len(sup_feedback.READINGS) == 3
 
