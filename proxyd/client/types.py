@@ -445,13 +445,14 @@ class CostShown(TypedDict):
 
 
 class DeliveryWritten(TypedDict):
-    """Where notifications go: a webhook with its secret, a mail address, or a channel."""
+    """Where notifications go: a webhook with its secret, a mail address, a channel, or a name in the log."""
 
     webhook: NotRequired[str | None]
     secret: NotRequired[SecretWritten | None]
     form: NotRequired[Literal["STANDARD", "GITHUB", "CLOUDEVENTS"] | None]
     mail: NotRequired[str | None]
     channel: NotRequired[str | None]
+    log: NotRequired[str | None]
 
 
 class DomainShown(TypedDict):

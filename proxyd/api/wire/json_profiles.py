@@ -85,6 +85,11 @@ class Members:
         start = self._starts[n] + 1
         return TextSpan(start, start + len(self._texts[n]))
 
+    def on_whole(self, error: RuleError) -> RuleError:
+        """Return an error as one of the whole member that it is in: no answer can quote what cannot be stored."""
+        start = self._starts[bisect_right(self._starts, error.start) - 1]
+        return RuleSyntaxError(error.message, text=error.text, start=start, stop=start + 1, file=error.file)
+
     def faults(self, error: ProfileError) -> FaultsError:
         """Return errors of these members as faults."""
         return FaultsError(422, "The declaration has errors", [self._fault(each) for each in error.errors])
@@ -117,7 +122,7 @@ def _members(value: Any, at: Place = ()) -> Iterator[tuple[Place, str]]:
 def read_declaration(declared: DeclarationWritten, members: Members) -> Parsed:
     """Return the statements of a declaration and every error met while reading it; ``members`` are its own."""
     if (error := what_is_unfit(members.source)) is not None:
-        return Parsed(members.source, (), (error,))
+        return Parsed(members.source, (), (members.on_whole(error),))
     return _Reading(members).read(declared)
 
 

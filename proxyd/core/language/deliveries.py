@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -13,6 +14,7 @@ from proxyd.core.model.delivery import (
     DELIVERIES,
     ChannelDelivery,
     Delivery,
+    LogDelivery,
     MailDelivery,
     SecretRef,
     WebhookDelivery,
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from proxyd.core.language.check_context import Reporter
     from proxyd.core.language.value_reader import Values
     from proxyd.core.model.expression import TextSpan
+
+_LOG_NAME = re.compile(r"[\w-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,11 @@ def _check_channel(delivery: ChannelDelivery, values: Values, _reporter: Reporte
     values.channel(delivery.url, span)
 
 
+def _check_log(delivery: LogDelivery, _values: Values, reporter: Reporter, span: TextSpan) -> None:
+    if not _LOG_NAME.fullmatch(delivery.name):
+        reporter.error(f"LOG takes a short name of letters, digits, '-' and '_'; found {delivery.name!r}", span)
+
+
 DELIVERY_KINDS = (
     DeliveryKind(
         WebhookDelivery,
@@ -144,6 +153,7 @@ DELIVERY_KINDS = (
     ),
     DeliveryKind(MailDelivery, MailDelivery.kind, "a mail address", (Part("address"),), _check_mail),
     DeliveryKind(ChannelDelivery, ChannelDelivery.kind, "a channel", (Part("url"),), _check_channel),
+    DeliveryKind(LogDelivery, LogDelivery.kind, "a name in the log", (Part("name"),), _check_log),
 )
 """Every kind, in the order of the model's ``DELIVERIES``."""
 

@@ -81,8 +81,21 @@ class ChannelDelivery(Delivery):
         return self.url
 
 
+@dataclass(frozen=True, slots=True)
+class LogDelivery(Delivery):
+    """``LOG 'name'``."""
+
+    name: str
+    kind: ClassVar[str] = "log"
+
+    @property
+    def endpoint(self) -> str:
+        """The name, told from addresses by what stands before it."""
+        return f"log:{self.name}"
+
+
 DELIVERIES: Mapping[str, type[Delivery]] = MappingProxyType(
-    {made.kind: made for made in (WebhookDelivery, MailDelivery, ChannelDelivery)}
+    {made.kind: made for made in (WebhookDelivery, MailDelivery, ChannelDelivery, LogDelivery)}
 )
 """The classes of deliveries by their kind, in the order in which they are named to users."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from proxyd.core.model.delivery import ChannelDelivery, MailDelivery, WebhookDelivery
+from proxyd.core.model.delivery import ChannelDelivery, LogDelivery, MailDelivery, WebhookDelivery
 from proxyd.notify.channels.apprise_channel import open_apprise
 from proxyd.notify.channels.channel_resources import ChannelResources
+from proxyd.notify.channels.log_channel import open_log
 from proxyd.notify.channels.mail import open_mail
 from proxyd.notify.channels.webhook import open_webhooks
 from proxyd.ports import Channel, Message
@@ -18,6 +19,7 @@ OPENERS: Mapping[str, Callable[[ChannelResources], Channel]] = MappingProxyType(
         WebhookDelivery.kind: open_webhooks,
         MailDelivery.kind: open_mail,
         ChannelDelivery.kind: open_apprise,
+        LogDelivery.kind: open_log,
     }
 )
 """How the channel of each kind of delivery is opened."""

@@ -1,0 +1,38 @@
+"""Notifications in the log, from the clause to the line."""
+
+from __future__ import annotations
+
+import json
+
+from structlog.testing import capture_logs
+
+from proxyd.core.language.deliveries import format_delivery
+from proxyd.core.model.delivery import LogDelivery
+from proxyd.notify.channels.log_channel import LogChannel
+from proxyd.ports import Message
+from tests.unit.core.language.texts import messages
+
+BODY = json.dumps({"type": "proxyd.notification", "data": {"items": [{"title": "6.12\n is out"}, {"title": "b"}]}})
+
+
+async def test_a_notification_is_one_line_of_the_log() -> None:
+    endpoint = LogDelivery("stock").endpoint
+    with capture_logs() as lines:
+        said = await LogChannel().deliver(Message("ntf_1", "kernel", endpoint, BODY.encode(), 0.0, kind="log"))
+    assert said == "it was written to the log"
+    (line,) = lines
+    assert (line["event"], line["to"], line["rule"], line["notification"]) == (
+        "notification",
+        "stock",
+        "kernel",
+        "ntf_1",
+    )
+    assert line["subject"] == "kernel: 6.12 is out (and 1 more)"
+
+
+def test_a_name_in_the_log_is_printed_and_checked() -> None:
+    assert format_delivery(LogDelivery("stock")) == "LOG 'stock'"
+    profile = """CREATE DOMAIN "D" AS CLASS::PAGE;\nCREATE PROFILE "P" AS (DOMAIN "D") DELIVER TO LOG '{}';"""
+    assert messages(profile.format("stock")) == []
+    (error,) = messages(profile.format("two\nlines"))
+    assert "LOG takes a short name" in error
