@@ -101,6 +101,7 @@ class MadeProbe:
     detail: str
     items: int
     delay_s: float | None
+    body_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

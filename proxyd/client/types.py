@@ -235,6 +235,7 @@ class ProbeMade(TypedDict):
     detail: str
     items: int
     delay_s: float | None
+    body_bytes: int
 
 
 class ProbeShown(TypedDict):

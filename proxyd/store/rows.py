@@ -78,6 +78,7 @@ def probe_row(observation: Observation, probe: Probe) -> dict[str, Any]:
         "detail": outcome.detail[:MOST_DETAIL],
         "items": sum(event.kind is EventKind.INSERT and not event.seed for event in found.events),
         "delay_s": sum(delays_s) / len(delays_s) if delays_s else None,
+        "body_bytes": outcome.body_bytes,
     }
 
 

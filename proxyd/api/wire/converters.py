@@ -88,6 +88,7 @@ def probe_made(made: MadeProbe) -> ProbeMade:
         started=iso_time(made.started_s),
         duration_s=round(made.finished_s - made.started_s, 3),
         delay_s=None if made.delay_s is None else round(made.delay_s, 3),
+        body_bytes=made.body_bytes,
     )
 
 

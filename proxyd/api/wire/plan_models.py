@@ -93,6 +93,7 @@ class ProbeMade(Wire):
     detail: str
     items: Count = Field(description="new items that it found")
     delay_s: float | None = Field(description="the mean of those whose own time is known")
+    body_bytes: Count = Field(description="size of the decoded body; 0 if none was sent")
 
 
 class ItemSeen(Wire):
