@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
@@ -31,6 +32,8 @@ _NAMES = {
 }
 
 register_profiles()
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's job in the background; what tests start inherits it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,9 +10,15 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = sorted((Path(__file__).parents[2] / "benchmarks").glob("*.py"))
+WITH_PROCESSES = {"prober", "rules", "interfaces"}  # which serve or probe for some seconds each
 
 
-@pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.stem)
+def benchmark(path: Path) -> object:
+    marks = [pytest.mark.long] if path.stem in WITH_PROCESSES else []
+    return pytest.param(path, id=path.stem, marks=marks)
+
+
+@pytest.mark.parametrize("path", [benchmark(path) for path in BENCHMARKS])
 def test_it_runs(path: Path) -> None:
     command = [sys.executable, str(path), "--quick", "--json"]
     ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=240)
