@@ -10,12 +10,12 @@ from typing import Literal, Protocol, TypeAlias
 from proxyd.core.language import Parsed, Statement
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
-from proxyd.core.rules.advice import Advice
+from proxyd.core.rules.answers.advice import Advice
+from proxyd.core.rules.answers.explanation import Explanation
+from proxyd.core.rules.answers.trial import PlanCost
 from proxyd.core.rules.capture_counts import CaptureCounts
 from proxyd.core.rules.estimates import Misfit
-from proxyd.core.rules.explanation import Explanation
 from proxyd.core.rules.stages.calibration import Calibration
-from proxyd.core.rules.trial import PlanCost
 from proxyd.metrics import Samples
 from proxyd.ports import Clock
 

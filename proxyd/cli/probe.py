@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from proxyd.app.wiring import probe_once, request_of
 from proxyd.cli.printing import print_json, print_lines
 from proxyd.config import load
-from proxyd.core.language.quoting import quote_name, quote_text
+from proxyd.core.language.printing.quoting import quote_name, quote_text
 from proxyd.core.model.item import Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.net import visible, visible_line

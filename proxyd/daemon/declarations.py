@@ -32,8 +32,8 @@ from proxyd.core.language import (
 from proxyd.core.model.delivery import WebhookDelivery
 from proxyd.core.model.profile import Declaration
 from proxyd.core.rates.siblings import MOST_CHANGES
+from proxyd.core.rules.answers.trial import PlanCost, Trial
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.trial import PlanCost, Trial
 from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.errors import ChangedError, ConfigError, ConflictError, NotFoundError, ProfileError, RuleError
 from proxyd.metrics import Metrics

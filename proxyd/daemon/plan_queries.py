@@ -9,10 +9,10 @@ from itertools import islice
 from proxyd.core.language import no_such
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
-from proxyd.core.rules.advice import Advice, advise
+from proxyd.core.rules.answers.advice import Advice, advise
+from proxyd.core.rules.answers.explanation import Explanation
 from proxyd.core.rules.capture_counts import CaptureCounts
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.explanation import Explanation
 from proxyd.errors import BusyError
 from proxyd.ports import Clock
 from proxyd.queries import DecidedInterval, MadeProbe, Profiles, Report, SeenItem

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from proxyd.core.rules.explanation import Explainer
+from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.knowledge import Knowledge
 from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.errors import StoreError

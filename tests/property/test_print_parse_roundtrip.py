@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from proxyd.core.language import SourceText, check, format_parsed, format_statements, parse
 from proxyd.core.language.nodes import InsertNotification, Statement
-from proxyd.core.language.printer import format_expression
+from proxyd.core.language.printing.printer import format_expression
 from proxyd.core.model.expression import Expression
 from tests.examples import examples
 from tests.property.strategies import expressions, statements

@@ -35,12 +35,12 @@ from proxyd.api.wire import (
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration, Domain, NotificationRule, PageClass, Profile
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
-from proxyd.core.rules.advice import Advice, RuleOutlook
+from proxyd.core.rules.answers.advice import Advice, RuleOutlook
+from proxyd.core.rules.answers.explanation import Explanation
+from proxyd.core.rules.answers.trial import PlanCost
 from proxyd.core.rules.capture_counts import CaptureCounts
 from proxyd.core.rules.estimates import Misfit
-from proxyd.core.rules.explanation import Explanation
 from proxyd.core.rules.stages.calibration import Calibration
-from proxyd.core.rules.trial import PlanCost
 from proxyd.queries import (
     DeadDelivery,
     DecidedInterval,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from proxyd.core.language.check_context import CheckSettings
-from proxyd.core.language.checker import Checked, check, check_parsed
-from proxyd.core.language.classes import FEED_PATHS
+from proxyd.core.language.checking.check_context import CheckSettings
+from proxyd.core.language.checking.checker import Checked, check, check_parsed
+from proxyd.core.language.checking.classes import FEED_PATHS
+from proxyd.core.language.checking.value_reader import During, parse_during
 from proxyd.core.language.functions import FUNCTIONS, Family, Function
-from proxyd.core.language.member_reader import MemberReader
 from proxyd.core.language.nodes import (
     Broken,
     CreateDomain,
@@ -20,8 +20,7 @@ from proxyd.core.language.nodes import (
     Statement,
     StatementKind,
 )
-from proxyd.core.language.parser import parse, what_is_unfit, what_lacks
-from proxyd.core.language.printer import (
+from proxyd.core.language.printing.printer import (
     format_expression,
     format_options,
     format_parsed,
@@ -30,8 +29,9 @@ from proxyd.core.language.printer import (
     format_statements,
     format_trigger,
 )
+from proxyd.core.language.reading.member_reader import MemberReader
+from proxyd.core.language.reading.parser import parse, what_is_unfit, what_lacks
 from proxyd.core.language.source_lists import Listed, listing_texts, opml, read_listing
-from proxyd.core.language.value_reader import During, parse_during
 from proxyd.core.language.words import did_you_mean, no_such
 
 __all__ = [

@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 
 from lxml import etree
 
-from proxyd.core.language.parser import MAX_BYTES, parse
-from proxyd.core.language.printer import format_parsed
-from proxyd.core.language.quoting import quote_name, quote_text
+from proxyd.core.language.printing.printer import format_parsed
+from proxyd.core.language.printing.quoting import quote_name, quote_text
+from proxyd.core.language.reading.parser import MAX_BYTES, parse
 from proxyd.errors import ListingError
 
 _RULE = """CREATE PROFILE {domain} AS (DOMAIN {domain}, USER "me");

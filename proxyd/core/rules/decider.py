@@ -25,10 +25,10 @@ from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.politeness import Connectivity
 from proxyd.core.rates.evidence import Evidence
 from proxyd.core.rates.week_counts import WeekCounts
+from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.compiled import Compiled
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.estimates import Fleet
-from proxyd.core.rules.explanation import Explainer
 from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.placement import SourcePlacement, host_of

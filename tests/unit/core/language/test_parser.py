@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from proxyd.core.language import CreateDomain, CreateSource, DropStatement, InsertNotification, StatementKind, parse
-from proxyd.core.language.parser import MAX_BYTES
+from proxyd.core.language.reading.parser import MAX_BYTES
 from proxyd.core.model.expression import Aggregate, Binary, Column, Literal
 from proxyd.errors import ProfileError, RuleError
 from tests.unit.core.language.texts import FEEDS, PAPER, rule

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxyd.core.language.value_reader import parse_during, read_time
+from proxyd.core.language.checking.value_reader import parse_during, read_time
 
 
 @pytest.mark.parametrize(

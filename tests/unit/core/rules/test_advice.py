@@ -9,7 +9,7 @@ from proxyd.core.model.chronon import Epoch
 from proxyd.core.planning.capture.capacity import Capacity
 from proxyd.core.planning.capture.earliest_deadline import edf
 from proxyd.core.planning.plan_forecast import forecast_intervals
-from proxyd.core.rules.advice import Advice, advise
+from proxyd.core.rules.answers.advice import Advice, advise
 from tests.fleets import decider, declaration, rule, source
 
 T0 = 1_000_000_000.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from proxyd.core.model.budget import Budget
+from proxyd.core.rules.answers.trial import Trial, asked_per_s
 from proxyd.core.rules.decider import Decider
-from proxyd.core.rules.trial import Trial, asked_per_s
 from tests.fleets import decider, declaration, rule, source
 
 T0 = 1_700_000_000.0

@@ -11,7 +11,7 @@ import numpy as np
 from proxyd.core.model.profile import Declaration
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.policies.detection import due_after_s
-from proxyd.core.rules.advice import RuleOutlook, outlook_of_rules
+from proxyd.core.rules.answers.advice import RuleOutlook, outlook_of_rules
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.state import SourceState, StreamState

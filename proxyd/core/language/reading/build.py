@@ -12,7 +12,6 @@ from lark import Token, Tree, v_args
 from lark.exceptions import VisitError
 from lark.tree import Meta
 
-from proxyd.core.language.build_expression import BuildError, ExpressionBuilder, refuse, span_of, token_span, whole
 from proxyd.core.language.deliveries import kind_named
 from proxyd.core.language.nodes import (
     ClassDeclaration,
@@ -26,8 +25,16 @@ from proxyd.core.language.nodes import (
     StatementKind,
     TimeSpec,
 )
-from proxyd.core.language.pieces import Complaint, complain, read_piece
-from proxyd.core.language.scanner import RawToken, TokenShape
+from proxyd.core.language.reading.build_expression import (
+    BuildError,
+    ExpressionBuilder,
+    refuse,
+    span_of,
+    token_span,
+    whole,
+)
+from proxyd.core.language.reading.pieces import Complaint, complain, read_piece
+from proxyd.core.language.reading.scanner import RawToken, TokenShape
 from proxyd.core.language.words import did_you_mean, get_keyword
 from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import Column, Duration, Expression, Select, TextSpan, Unit, children

@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from proxyd.core.language.build import Clause, build, read_text
 from proxyd.core.language.nodes import (
     Broken,
     CreateProfile,
@@ -18,8 +17,9 @@ from proxyd.core.language.nodes import (
     Statement,
     StatementKind,
 )
-from proxyd.core.language.pieces import Complaint, More, Piece, complain, read_piece
-from proxyd.core.language.scanner import Comment, RawToken, TokenShape, scan, scan_inner
+from proxyd.core.language.reading.build import Clause, build, read_text
+from proxyd.core.language.reading.pieces import Complaint, More, Piece, complain, read_piece
+from proxyd.core.language.reading.scanner import Comment, RawToken, TokenShape, scan, scan_inner
 from proxyd.core.language.words import get_keyword
 from proxyd.core.model.expression import TextSpan
 from proxyd.errors import RuleError, RuleSyntaxError, suggest

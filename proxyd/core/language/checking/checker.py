@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from proxyd.core.language.check_context import CheckSettings, Reporter
-from proxyd.core.language.classes import ClassIndex, check_domain
+from proxyd.core.language.checking.check_context import CheckSettings, Reporter
+from proxyd.core.language.checking.classes import ClassIndex, check_domain
+from proxyd.core.language.checking.rule_checker import KnownNames, RuleChecker
+from proxyd.core.language.checking.source_checker import check_profile, check_source
+from proxyd.core.language.checking.value_reader import Values
 from proxyd.core.language.nodes import (
     CreateDomain,
     CreateProfile,
@@ -19,10 +22,7 @@ from proxyd.core.language.nodes import (
     StatementKind,
     Unread,
 )
-from proxyd.core.language.parser import parse
-from proxyd.core.language.rule_checker import KnownNames, RuleChecker
-from proxyd.core.language.source_checker import check_profile, check_source
-from proxyd.core.language.value_reader import Values
+from proxyd.core.language.reading.parser import parse
 from proxyd.core.model.profile import Declaration, Domain, NotificationRule, Profile, Source
 from proxyd.errors import RuleError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proxyd.core.language.nodes import SourceText
-from proxyd.core.language.parser import MAX_ERRORS
+from proxyd.core.language.reading.parser import MAX_ERRORS
 from proxyd.core.model.expression import TextSpan
 from proxyd.errors import RuleCheckError
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable
 
 from proxyd.core.language.deliveries import format_delivery, format_secret
-from proxyd.core.language.expression_printer import format_class, format_expression, format_path, format_select
 from proxyd.core.language.nodes import (
     ClassDeclaration,
     CreateDomain,
@@ -19,7 +18,8 @@ from proxyd.core.language.nodes import (
     Statement,
     TimeSpec,
 )
-from proxyd.core.language.quoting import format_duration, format_number, quote_name, quote_text
+from proxyd.core.language.printing.expression_printer import format_class, format_expression, format_path, format_select
+from proxyd.core.language.printing.quoting import format_duration, format_number, quote_name, quote_text
 from proxyd.core.model.expression import Duration, Unit
 from proxyd.core.model.profile import (
     Anchor,

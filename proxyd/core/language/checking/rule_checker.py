@@ -6,13 +6,13 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from proxyd.core.language.check_context import CheckSettings, Reporter
-from proxyd.core.language.classes import ClassIndex
+from proxyd.core.language.checking.check_context import CheckSettings, Reporter
+from proxyd.core.language.checking.classes import ClassIndex
+from proxyd.core.language.checking.query_checker import EventScope, QueryChecker, check_trigger
+from proxyd.core.language.checking.source_checker import check_deliveries, once_each, report_repeated
+from proxyd.core.language.checking.value_reader import Values, read_time
 from proxyd.core.language.nodes import InsertNotification, Located, StatementKind, TimeSpec, Unread
-from proxyd.core.language.printer import format_trigger
-from proxyd.core.language.query_checker import EventScope, QueryChecker, check_trigger
-from proxyd.core.language.source_checker import check_deliveries, once_each, report_repeated
-from proxyd.core.language.value_reader import Values, read_time
+from proxyd.core.language.printing.printer import format_trigger
 from proxyd.core.language.words import did_you_mean
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.expression import Duration, Select

@@ -11,7 +11,7 @@ from lark import Token, v_args
 from lark.tree import Meta
 from lark.visitors import Transformer_NonRecursive
 
-from proxyd.core.language.pieces import Complaint
+from proxyd.core.language.reading.pieces import Complaint
 from proxyd.core.model.expression import (
     Aggregate,
     Between,

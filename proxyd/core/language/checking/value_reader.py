@@ -10,7 +10,7 @@ from functools import cache
 from urllib.parse import urlsplit
 from zoneinfo import available_timezones
 
-from proxyd.core.language.check_context import CheckSettings, Reporter
+from proxyd.core.language.checking.check_context import CheckSettings, Reporter
 from proxyd.core.language.words import did_you_mean
 from proxyd.core.model.delivery import SecretRef
 from proxyd.core.model.expression import Duration, TextSpan, Unit

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from proxyd.core.language.check_context import Reporter
-from proxyd.core.language.classes import ClassIndex
-from proxyd.core.language.expression_checker import ExpressionChecker
-from proxyd.core.language.scope import Binding, Scope
-from proxyd.core.language.value_reader import Values
+from proxyd.core.language.checking.check_context import Reporter
+from proxyd.core.language.checking.classes import ClassIndex
+from proxyd.core.language.checking.expression_checker import ExpressionChecker
+from proxyd.core.language.checking.scope import Binding, Scope
+from proxyd.core.language.checking.value_reader import Values
 from proxyd.core.model.expression import (
     Aggregate,
     ClassName,

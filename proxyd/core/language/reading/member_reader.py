@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from proxyd.core.language.build import Clause, read_text, read_whole
 from proxyd.core.language.nodes import SourceText
-from proxyd.core.language.parser import BEGINNINGS, INNER_RULES
-from proxyd.core.language.pieces import Complaint
-from proxyd.core.language.scanner import RawToken, Scan, TokenShape, scan_part
+from proxyd.core.language.reading.build import Clause, read_text, read_whole
+from proxyd.core.language.reading.parser import BEGINNINGS, INNER_RULES
+from proxyd.core.language.reading.pieces import Complaint
+from proxyd.core.language.reading.scanner import RawToken, Scan, TokenShape, scan_part
 from proxyd.core.language.words import get_keyword
 from proxyd.core.model.expression import TextSpan
 from proxyd.errors import RuleError, RuleSyntaxError

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from proxyd.core.language.check_context import Reporter
-from proxyd.core.language.classes import ClassIndex
+from proxyd.core.language.checking.check_context import Reporter
+from proxyd.core.language.checking.classes import ClassIndex
+from proxyd.core.language.checking.value_reader import Values
 from proxyd.core.language.deliveries import kind_of
 from proxyd.core.language.nodes import CreateProfile, CreateSource, Located, StatementKind, Unread
-from proxyd.core.language.value_reader import Values
 from proxyd.core.language.words import did_you_mean
 from proxyd.core.model.delivery import Delivery
 from proxyd.core.model.profile import Auth, Politeness, Profile, Source

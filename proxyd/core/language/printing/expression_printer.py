@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-from proxyd.core.language.quoting import format_duration, format_number, quote_name, quote_text
+from proxyd.core.language.printing.quoting import format_duration, format_number, quote_name, quote_text
 from proxyd.core.language.words import RESERVED
 from proxyd.core.model.expression import (
     Aggregate,

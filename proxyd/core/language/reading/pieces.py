@@ -17,7 +17,7 @@ from lark.exceptions import UnexpectedToken
 from lark.parsers.lalr_analysis import Shift
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 
-from proxyd.core.language.scanner import RawToken, TokenShape
+from proxyd.core.language.reading.scanner import RawToken, TokenShape
 from proxyd.core.language.words import AGGREGATES, expected, get_keyword, get_terminal, load_grammar, suggest_keyword
 
 MAX_NESTING = 64

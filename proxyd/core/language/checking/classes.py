@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from proxyd.core.language.check_context import Reporter
+from proxyd.core.language.checking.check_context import Reporter
 from proxyd.core.language.nodes import ClassDeclaration, CreateDomain, FieldDeclaration, Located
 from proxyd.core.language.readers import READER_KINDS, readers_of, selector_problem
 from proxyd.core.language.words import did_you_mean

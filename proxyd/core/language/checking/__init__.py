@@ -1,0 +1,1 @@
+"""From statements to one declaration: names, types and units."""

@@ -1,0 +1,1 @@
+"""From statements and expressions to text in one canonical layout."""

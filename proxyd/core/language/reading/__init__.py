@@ -1,0 +1,1 @@
+"""From texts, and from members of JSON, to statements."""
