@@ -146,7 +146,7 @@ class ResolveSecret(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class DueDelivery:
     """One notification, or one digest of several, on its way to one endpoint.
 
     Its lane is its rule's way to that endpoint. ``position`` orders deliveries; times are unix seconds. Where
@@ -188,7 +188,7 @@ class Outbox(Protocol):
 
     async def due_deliveries(
         self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str], shut: Collection[str]
-    ) -> Sequence[Delivery]:
+    ) -> Sequence[DueDelivery]:
         """Return what may be sent now, oldest first, at most one for each lane.
 
         None of the ``busy`` lanes and of the ``shut`` endpoints. A failing delivery holds back the later ones of its
@@ -198,12 +198,12 @@ class Outbox(Protocol):
     async def next_delivery_s(self, *, busy: Collection[str], shut: Collection[str]) -> float | None:
         """Return when the next pending delivery of another lane and endpoint is due, ``None`` where there is none."""
 
-    async def delivered(self, delivery: Delivery, now_s: float, *, duration_s: float, detail: str) -> None:
+    async def delivered(self, delivery: DueDelivery, now_s: float, *, duration_s: float, detail: str) -> None:
         """Note that the receiver accepted it."""
 
     async def failed(
         self,
-        delivery: Delivery,
+        delivery: DueDelivery,
         now_s: float,
         *,
         next_s: float | None,

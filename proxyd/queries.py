@@ -215,7 +215,7 @@ class StoredNotification:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FoundEvent:
     """An event that the probe behind a notification found."""
 
     kind: str
@@ -241,7 +241,7 @@ class NotificationTrace:
 
     notification: StoredNotification
     intervals: tuple[DecidedInterval, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[FoundEvent, ...]
     attempts: tuple[DeliveryAttempt, ...]
 
 

@@ -16,7 +16,7 @@ from proxyd.metrics import Metrics
 from proxyd.net import without_path
 from proxyd.notify.channels.webhook import EndpointGoneError, MissingSecretError, known_secret
 from proxyd.notify.message_forms import digest
-from proxyd.ports import Channel, Clock, Delivery, Message, Outbox, ResolveSecret
+from proxyd.ports import Channel, Clock, DueDelivery, Message, Outbox, ResolveSecret
 from proxyd.signals import Signal
 
 _IDLE_S = 3600.0
@@ -130,7 +130,7 @@ class Dispatcher:
                 return await self._pause_s(shut) if len(due) <= room else _IDLE_S
         return _IDLE_S
 
-    def _start(self, delivery: Delivery, start: Callable[..., asyncio.Task[None]]) -> bool:
+    def _start(self, delivery: DueDelivery, start: Callable[..., asyncio.Task[None]]) -> bool:
         """Start a delivery unless its endpoint has become shut; return whether it was started."""
         if not self._endpoints.enter(delivery.endpoint, self._clock.time_s()):
             return False
@@ -148,7 +148,7 @@ class Dispatcher:
             wait_s = min(wait_s, opens_s - now_s)
         return max(_SHORTEST_S, wait_s)
 
-    async def _deliver(self, delivery: Delivery) -> None:
+    async def _deliver(self, delivery: DueDelivery) -> None:
         """See one attempt through; the endpoint's turn is over with the answer, the lane's once that is recorded."""
         try:
             answer = await self._attempt(delivery)
@@ -158,7 +158,7 @@ class Dispatcher:
             del self._busy[delivery.lane]
             self._wake.notify()
 
-    async def _attempt(self, delivery: Delivery) -> _Answer:
+    async def _attempt(self, delivery: DueDelivery) -> _Answer:
         started_s = self._clock.monotonic_s()
         try:
             said = await self._send(delivery)
@@ -171,7 +171,7 @@ class Dispatcher:
             if self._endpoints.leave(delivery.endpoint, self._clock.time_s()):
                 self._wake.notify()
 
-    async def _send(self, delivery: Delivery) -> str:
+    async def _send(self, delivery: DueDelivery) -> str:
         if delivery.is_disabled:
             raise DeliveryError("the receiver answered 410 before; `proxyd webhook replay` asks again", retryable=False)
         secret = None
@@ -189,7 +189,7 @@ class Dispatcher:
         )
         return await self._channel.deliver(message)
 
-    def _failed(self, delivery: Delivery, error: DeliveryError, duration_s: float) -> _Answer:
+    def _failed(self, delivery: DueDelivery, error: DeliveryError, duration_s: float) -> _Answer:
         now_s = self._clock.time_s()
         wait_s = None
         if error.retryable:
@@ -197,7 +197,7 @@ class Dispatcher:
             self._note_failure(delivery, error, now_s)
         return _Answer(now_s, duration_s, error=error, next_s=None if wait_s is None else now_s + wait_s)
 
-    async def _record(self, delivery: Delivery, answer: _Answer) -> None:
+    async def _record(self, delivery: DueDelivery, answer: _Answer) -> None:
         """Record what came of an attempt; returns once that cannot be lost."""
         error, at_s = answer.error, answer.at_s
         if error is None:
@@ -217,7 +217,7 @@ class Dispatcher:
         if disables:
             self._metrics.endpoints_gone.inc()
 
-    def _note_failure(self, delivery: Delivery, error: DeliveryError, now_s: float) -> None:
+    def _note_failure(self, delivery: DueDelivery, error: DeliveryError, now_s: float) -> None:
         """Note a failure that speaks of the endpoint: its other lanes may have to wait."""
         if isinstance(error, MissingSecretError):
             return
@@ -227,7 +227,7 @@ class Dispatcher:
             log.warning("an endpoint fails for several rules; it is tried less often", endpoint=_shown(delivery))
 
     @staticmethod
-    def _log(delivery: Delivery, error: str, wait_s: float | None, *, disables: bool) -> None:
+    def _log(delivery: DueDelivery, error: str, wait_s: float | None, *, disables: bool) -> None:
         fields = {"notification": delivery.notification_id, "rule": delivery.rule, "endpoint": _shown(delivery)}
         fields["error"] = error
         if disables:
@@ -238,7 +238,7 @@ class Dispatcher:
             log.warning("delivery failed", retry_in_s=round(wait_s, 1), **fields)
 
 
-def _shown(delivery: Delivery) -> str:
+def _shown(delivery: DueDelivery) -> str:
     """Return an endpoint for the log."""
     is_webhook = delivery.kind == "webhook"
     return without_path(delivery.endpoint) if is_webhook else shown_endpoint(delivery.kind, delivery.endpoint)

@@ -18,7 +18,7 @@ from proxyd.queries import (
     DecidedInterval,
     DeliveryAttempt,
     DeliveryStatus,
-    Finding,
+    FoundEvent,
     MadeProbe,
     NotificationTrace,
     SeenItem,
@@ -101,7 +101,7 @@ class SqlHistory:
         return NotificationTrace(
             notification,
             latest_of_each(rows.typed(DecidedInterval, row) for row in intervals),
-            tuple(rows.typed(Finding, row) for row in findings),
+            tuple(rows.typed(FoundEvent, row) for row in findings),
             tuple(await self.delivery_attempts(notification_id)),
         )
 

@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from proxyd.core.model.profile import NotificationRule
 from proxyd.errors import NotFoundError
-from proxyd.ports import Delivery, Gathered
+from proxyd.ports import DueDelivery, Gathered
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
@@ -75,11 +75,11 @@ class SqlOutbox:
         self._read = read
         self._read_for_people = read_for_people
         self.webhooks = SqlWebhooks(writer, read)
-        self._accepted: deque[tuple[Delivery, float, dict[str, Any]]] = deque()
+        self._accepted: deque[tuple[DueDelivery, float, dict[str, Any]]] = deque()
 
     async def due_deliveries(
         self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = (), shut: Collection[str] = ()
-    ) -> list[Delivery]:
+    ) -> list[DueDelivery]:
         """Return what may be sent now, oldest first, at most one for each lane (rule and endpoint) that is not busy.
 
         A failing notification holds back the later ones of its lane until ``hold_s`` after its first attempt.
@@ -112,7 +112,9 @@ class SqlOutbox:
         found: float | None = (await self._read(select(func.min(t.outbox.c.next_s)).where(_open(busy, shut))))[0][0]
         return found
 
-    async def delivered(self, delivery: Delivery, now_s: float, *, duration_s: float = 0.0, detail: str = "") -> None:
+    async def delivered(
+        self, delivery: DueDelivery, now_s: float, *, duration_s: float = 0.0, detail: str = ""
+    ) -> None:
         """Note that the receiver accepted it; those that wait for the same commit share its statements."""
         attempt = _attempt(delivery, now_s, duration_s, "accepted", detail)
         self._accepted.append((delivery, now_s, attempt))
@@ -130,7 +132,7 @@ class SqlOutbox:
 
     async def failed(
         self,
-        delivery: Delivery,
+        delivery: DueDelivery,
         now_s: float,
         *,
         next_s: float | None,
@@ -311,27 +313,27 @@ _REPLAY_LEADER = update(t.outbox).where(_OF_DIGEST, t.outbox.c.digest.is_not(Non
 _REPLAY_ONE = update(t.outbox).where(t.outbox.c.position == bindparam("of_position")).values(state="pending")
 
 
-def _delivery(row: Any) -> Delivery:
-    return Delivery(**{name: getattr(row, name) for name in Delivery.__dataclass_fields__})
+def _delivery(row: Any) -> DueDelivery:
+    return DueDelivery(**{name: getattr(row, name) for name in DueDelivery.__dataclass_fields__})
 
 
-def _update(connection: Connection, delivery: Delivery, **values: Any) -> None:
+def _update(connection: Connection, delivery: DueDelivery, **values: Any) -> None:
     connection.execute(update(t.outbox).where(t.outbox.c.position == delivery.position).values(**values))
 
 
-def _update_members(connection: Connection, delivery: Delivery, **values: Any) -> None:
+def _update_members(connection: Connection, delivery: DueDelivery, **values: Any) -> None:
     """Update those that a digest gathers, but its first, which stands for it."""
     if delivery.is_digest:
         of_digest = and_(t.outbox.c.digest_id == delivery.notification_id, t.outbox.c.position != delivery.position)
         connection.execute(update(t.outbox).where(t.outbox.c.lane == delivery.lane, of_digest).values(**values))
 
 
-def _attempt(delivery: Delivery, now_s: float, duration_s: float, result: str, detail: str) -> dict[str, Any]:
+def _attempt(delivery: DueDelivery, now_s: float, duration_s: float, result: str, detail: str) -> dict[str, Any]:
     row = {"position": delivery.position, "attempted_s": now_s - duration_s, "duration_s": duration_s}
     return row | {"result": result, "detail": detail[: rows.MOST_DETAIL]}
 
 
-def _disable(connection: Connection, delivery: Delivery, now_s: float, detail: str) -> None:
+def _disable(connection: Connection, delivery: DueDelivery, now_s: float, detail: str) -> None:
     """Note that an endpoint wants no more, and give up what is pending for it; what is gathered follows when due."""
     o = t.outbox.c
     waiting = and_(o.lane == delivery.lane, o.state.in_(("pending", "gathered")))

@@ -12,11 +12,11 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from proxyd.api.rest.problems import BadRequestError, FaultsError
-from proxyd.api.wire import Fault, Wire
+from proxyd.api.wire import Fault, WireModel
 from proxyd.queries import Scope
 
-Answer: TypeAlias = Wire | web.StreamResponse
-Read = TypeVar("Read", bound=Wire)
+Answer: TypeAlias = WireModel | web.StreamResponse
+Read = TypeVar("Read", bound=WireModel)
 
 
 MOST_BYTES = 256 * 1024
@@ -50,8 +50,8 @@ class Endpoint:
     Examples
     --------
     >>> async def health(request: web.Request) -> Answer:
-    ...     return Wire()
-    >>> Endpoint("GET", "/healthz", None, health, Wire).status
+    ...     return WireModel()
+    >>> Endpoint("GET", "/healthz", None, health, WireModel).status
     200
     """
 
@@ -59,9 +59,9 @@ class Endpoint:
     path: str
     scope: Scope | None
     handler: Callable[[web.Request], Awaitable[Answer]]
-    answer: type[Wire] | str
-    query: type[Wire] | None = None
-    body: type[Wire] | None = None
+    answer: type[WireModel] | str
+    query: type[WireModel] | None = None
+    body: type[WireModel] | None = None
     texts: tuple[str, ...] = ()
     status: int = 200
     also: tuple[int, ...] = ()
@@ -77,15 +77,15 @@ class Endpoint:
         if self.query is None and request.query and self.scope is not None:  # monitors add queries of their own
             raise BadRequestError(f"this takes no query; {', '.join(sorted(request.query))} is not known")
         answer = await self.handler(request)
-        if not isinstance(answer, Wire):
+        if not isinstance(answer, WireModel):
             return answer
         return answered(answer, self.status)
 
 
-def answered(model: Wire, status: int = 200) -> web.Response:
+def answered(model: WireModel, status: int = 200) -> web.Response:
     """Return a model as a JSON answer.
 
-    >>> answered(Wire()).body
+    >>> answered(WireModel()).body
     b'{}'
     """
     body = model.model_dump_json(by_alias=True).encode()

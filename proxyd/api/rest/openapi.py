@@ -12,7 +12,7 @@ from pydantic.json_schema import models_json_schema
 
 from proxyd.api.rest.endpoint import Endpoint
 from proxyd.api.rest.idempotency import HEADER
-from proxyd.api.wire import Problem, Wire
+from proxyd.api.wire import Problem, WireModel
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _REF = "#/components/schemas/{model}"
@@ -54,12 +54,12 @@ def document(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
     }
 
 
-def _models(endpoint: Endpoint) -> Iterable[type[Wire]]:
+def _models(endpoint: Endpoint) -> Iterable[type[WireModel]]:
     yield Problem
     yield from (each for each in (endpoint.answer, endpoint.body) if isinstance(each, type))
 
 
-def _asked(endpoints: Sequence[Endpoint]) -> set[type[Wire]]:
+def _asked(endpoints: Sequence[Endpoint]) -> set[type[WireModel]]:
     return {endpoint.body for endpoint in endpoints if endpoint.body is not None}
 
 

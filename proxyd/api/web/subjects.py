@@ -14,7 +14,7 @@ from proxyd.api.web.charts.line_charts import heat_map
 from proxyd.api.web.charts.timelines import histogram, lanes, probe_kind, time_line
 from proxyd.api.web.pages import titles_of
 from proxyd.api.web.rendering import Renderer
-from proxyd.api.wire import Found, IntervalOfRule, ItemSeen, ProbeMade, TestResult, Wire
+from proxyd.api.wire import Found, IntervalOfRule, ItemSeen, ProbeMade, TestResult, WireModel
 from proxyd.api.wire import converters as payloads
 from proxyd.core.language import no_such
 from proxyd.core.model.delivery import shown_endpoint
@@ -26,13 +26,13 @@ _MOST_PLANNED = 1000
 _MOST_PROBES, _MOST_ITEMS, _MOST_INTERVALS = 2500, 500, 500
 
 
-class _Back(Wire):
+class _Back(WireModel):
     """How many days back the pictures go."""
 
     days: Annotated[int, Field(ge=1, le=7)] = 7
 
 
-class _FarBack(Wire):
+class _FarBack(WireModel):
     """Likewise; intervals are kept longer than probes."""
 
     days: Annotated[int, Field(ge=1, le=30)] = 7

@@ -1,6 +1,6 @@
 """What goes over the wire, both ways: the models from which answers are written and the OpenAPI document is made."""
 
-from proxyd.api.wire.base_models import Fault, Health, Items, Page, Problem, Readiness, Wire
+from proxyd.api.wire.base_models import Fault, Health, Items, Page, Problem, Readiness, WireModel
 from proxyd.api.wire.delivery_models import (
     Attempt,
     DeadLetter,
@@ -125,5 +125,5 @@ __all__ = [
     "TradeShown",
     "WebhookShown",
     "Which",
-    "Wire",
+    "WireModel",
 ]

@@ -13,29 +13,29 @@ Seconds = Annotated[float, Field(ge=0.0)]
 Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 
 
-class Wire(BaseModel):
+class WireModel(BaseModel):
     """Anything on the wire: what it does not know it refuses."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-Each = TypeVar("Each", bound=Wire)
+Each = TypeVar("Each", bound=WireModel)
 
 
-class Page(Wire, Generic[Each]):
+class Page(WireModel, Generic[Each]):
     """A part of a list."""
 
     items: list[Each]
     next_cursor: str | None = Field(default=None, description="pass it on as `cursor`; null at the end")
 
 
-class Items(Wire, Generic[Each]):
+class Items(WireModel, Generic[Each]):
     """A whole list."""
 
     items: list[Each]
 
 
-class Fault(Wire):
+class Fault(WireModel):
     """One thing that is wrong: at a line of a text, a member of a body, or a parameter."""
 
     detail: str
@@ -47,7 +47,7 @@ class Fault(Wire):
     parameter: str | None = None
 
 
-class Problem(Wire):
+class Problem(WireModel):
     """Why a request was refused (RFC 9457)."""
 
     type: str = "about:blank"
@@ -57,13 +57,13 @@ class Problem(Wire):
     errors: list[Fault] | None = None
 
 
-class Health(Wire):
+class Health(WireModel):
     """The loop is alive."""
 
     alive: Literal[True] = True
 
 
-class Readiness(Wire):
+class Readiness(WireModel):
     """Whether traffic may come."""
 
     ready: bool

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from proxyd.api.wire.base_models import Count, Seconds, Text, Time, Wire
+from proxyd.api.wire.base_models import Count, Seconds, Text, Time, WireModel
 from proxyd.queries import Scope
 
 
-class DeliveryState(Wire):
+class DeliveryState(WireModel):
     """A notification on its way to one endpoint."""
 
     endpoint: str
@@ -21,7 +21,7 @@ class DeliveryState(Wire):
     last_error: str | None
 
 
-class NotificationListed(Wire):
+class NotificationListed(WireModel):
     """A notification and its deliveries."""
 
     id: str
@@ -35,7 +35,7 @@ class NotificationListed(Wire):
     deliveries: list[DeliveryState]
 
 
-class IntervalShown(Wire):
+class IntervalShown(WireModel):
     """An execution interval on one page, and whether it was captured."""
 
     source: str
@@ -48,7 +48,7 @@ class IntervalShown(Wire):
     utility: float
 
 
-class Finding(Wire):
+class Finding(WireModel):
     """What a probe found."""
 
     kind: str
@@ -56,7 +56,7 @@ class Finding(Wire):
     event: Time
 
 
-class ProbeShown(Wire):
+class ProbeShown(WireModel):
     """The probe, or push, that found an event."""
 
     source: str
@@ -66,7 +66,7 @@ class ProbeShown(Wire):
     found: list[Finding]
 
 
-class Attempt(Wire):
+class Attempt(WireModel):
     """One attempt to deliver."""
 
     at: Time
@@ -87,7 +87,7 @@ class NotificationTraced(NotificationListed):
     summary: list[str]
 
 
-class DeadLetter(Wire):
+class DeadLetter(WireModel):
     """A delivery that was given up; a replay sends it again."""
 
     position: int
@@ -99,13 +99,13 @@ class DeadLetter(Wire):
     last_error: str | None
 
 
-class Replayed(Wire):
+class Replayed(WireModel):
     """How many deliveries are due again."""
 
     deliveries: Count
 
 
-class WebhookShown(Wire):
+class WebhookShown(WireModel):
     """A webhook and whether it has shown that it is there."""
 
     endpoint: str
@@ -117,20 +117,20 @@ class WebhookShown(Wire):
     refused: list[str]
 
 
-class TestWanted(Wire):
+class TestWanted(WireModel):
     """The rule whose receivers get a test message."""
 
     rule: Text
 
 
-class TestResult(Wire):
+class TestResult(WireModel):
     """How a receiver answered a test message; `error` is null where it accepted."""
 
     endpoint: str
     error: str | None
 
 
-class TokenWanted(Wire):
+class TokenWanted(WireModel):
     """A token to be made."""
 
     name: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]+$")]
@@ -138,7 +138,7 @@ class TokenWanted(Wire):
     expires_in_s: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] | None = None
 
 
-class TokenMade(Wire):
+class TokenMade(WireModel):
     """A new token; its text is in this answer alone."""
 
     name: str
@@ -146,13 +146,13 @@ class TokenMade(Wire):
     token: str
 
 
-class Dropped(Wire):
+class Dropped(WireModel):
     """It is gone."""
 
     dropped: Literal[True] = True
 
 
-class TokenShown(Wire):
+class TokenShown(WireModel):
     """A token without its secret."""
 
     id: str

@@ -37,7 +37,7 @@ from proxyd.core.language import (
     what_is_unfit,
     what_lacks,
 )
-from proxyd.core.language.deliveries import DELIVERY_KINDS, Part
+from proxyd.core.language.deliveries import DELIVERY_KINDS, DeliveryPart
 from proxyd.core.language.nodes import ClassDeclaration, FieldDeclaration
 from proxyd.core.language.reading.parser import MAX_ERRORS
 from proxyd.core.model.delivery import Delivery, SecretRef
@@ -269,7 +269,7 @@ def _delivery(delivery: DeliveryWritten) -> Delivery:
     return kind.made(**values)
 
 
-def _value(part: Part, written: Any) -> Any:
+def _value(part: DeliveryPart, written: Any) -> Any:
     if written is None:
         return part.default
     return _secret(written) if isinstance(written, SecretWritten) else part.read(written)

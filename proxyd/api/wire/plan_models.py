@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from proxyd.api.wire.base_models import Count, Share, Time, Wire
+from proxyd.api.wire.base_models import Count, Share, Time, WireModel
 
 
-class ComingProbe(Wire):
+class ComingProbe(WireModel):
     """A probe that is planned."""
 
     source: str
@@ -19,14 +19,14 @@ class ComingProbe(Wire):
     rate_per_day: float
 
 
-class PolicyUsed(Wire):
+class PolicyUsed(WireModel):
     """A rule's policy on a source, and why it is that one."""
 
     policy: str
     because: str
 
 
-class ModelOff(Wire):
+class ModelOff(WireModel):
     """What is off with a source's model, and what is done about it."""
 
     source: str
@@ -38,7 +38,7 @@ class ModelOff(Wire):
     summary: list[str]
 
 
-class SourceState(Wire):
+class SourceState(WireModel):
     """What is known of a source, and what is planned for it."""
 
     source: str
@@ -80,7 +80,7 @@ class Explained(SourceState):
     summary: list[str]
 
 
-class ProbeMade(Wire):
+class ProbeMade(WireModel):
     """A probe of the last days: why it was made, and what came of it."""
 
     position: int
@@ -96,7 +96,7 @@ class ProbeMade(Wire):
     body_bytes: Count = Field(description="size of the decoded body; 0 if none was sent")
 
 
-class ItemSeen(Wire):
+class ItemSeen(WireModel):
     """When an item came, as it says itself, and when it was seen."""
 
     came: Time
@@ -104,7 +104,7 @@ class ItemSeen(Wire):
     delay_s: float
 
 
-class IntervalOfRule(Wire):
+class IntervalOfRule(WireModel):
     """An execution interval of a rule on one page, and its fate."""
 
     source: str
@@ -119,7 +119,7 @@ class IntervalOfRule(Wire):
     utility: float
 
 
-class TradeShown(Wire):
+class TradeShown(WireModel):
     """What a number of detection probes would buy."""
 
     probes_per_hour: float
@@ -128,7 +128,7 @@ class TradeShown(Wire):
     price_item_hours: float
 
 
-class RuleOutlookShown(Wire):
+class RuleOutlookShown(WireModel):
     """How many of a rule's intervals are not met, by constraint."""
 
     rule: str
@@ -136,14 +136,14 @@ class RuleOutlookShown(Wire):
     unmet: dict[str, int]
 
 
-class ParetoPoint(Wire):
+class ParetoPoint(WireModel):
     """So many intervals can be captured, and then with this mean delay at the least."""
 
     captured: Count
     delay_s: float
 
 
-class AdviceShown(Wire):
+class AdviceShown(WireModel):
     """What other budgets would buy, and what the present one does not."""
 
     budget_per_hour: float
@@ -155,7 +155,7 @@ class AdviceShown(Wire):
     needed_per_hour: float | None
 
 
-class Day(Wire):
+class Day(WireModel):
     """What was found beside what was predicted, on a day of UTC."""
 
     day: str
@@ -170,7 +170,7 @@ class Day(Wire):
     predicted_completeness: Share | None
 
 
-class ReportShown(Wire):
+class ReportShown(WireModel):
     """Day by day, and whose models are off now."""
 
     days: list[Day]

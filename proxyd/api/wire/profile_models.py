@@ -6,12 +6,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from proxyd.api.wire.base_models import Count, Share, Wire
+from proxyd.api.wire.base_models import Count, Share, WireModel
 from proxyd.api.wire.plan_models import RuleOutlookShown
 from proxyd.api.wire.statement_models import DeclarationWritten
 
 
-class Achieved(Wire):
+class Achieved(WireModel):
     """What became of execution intervals; shares are null where there was none."""
 
     captured: Count
@@ -49,14 +49,14 @@ class ProfileShown(ProfileListed):
     declared: DeclarationWritten
 
 
-class DomainField(Wire):
+class DomainField(WireModel):
     """A field of a page class."""
 
     path: str
     type: str
 
 
-class PageClassShown(Wire):
+class PageClassShown(WireModel):
     """A kind of page."""
 
     name: str
@@ -65,14 +65,14 @@ class PageClassShown(Wire):
     key: list[str]
 
 
-class DomainShown(Wire):
+class DomainShown(WireModel):
     """A named set of page classes."""
 
     name: str
     classes: list[PageClassShown]
 
 
-class CostShown(Wire):
+class CostShown(WireModel):
     """What a declaration asks of the budget, in probes an hour over all sources, at the present price."""
 
     budget_per_hour: float
@@ -83,7 +83,7 @@ class CostShown(Wire):
     unmet: list[RuleOutlookShown] = Field(description="rules whose intervals the budget does not let be met")
 
 
-class ChangesMade(Wire):
+class ChangesMade(WireModel):
     """What a text changed, by rule; a restarted rule lost its counters and got a new NOW."""
 
     added: list[str]
@@ -93,7 +93,7 @@ class ChangesMade(Wire):
     cost: CostShown | None = Field(default=None, description="with `dry_run`")
 
 
-class Reloaded(Wire):
+class Reloaded(WireModel):
     """The files were swapped in."""
 
     reloaded: Literal[True] = True

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from proxyd.api.wire.base_models import Time, Wire
+from proxyd.api.wire.base_models import Time, WireModel
 
 
-class ListWindow(Wire):
+class ListWindow(WireModel):
     """Which part of a list."""
 
     limit: Annotated[int, Field(ge=1, le=500)] = 50
@@ -22,33 +22,33 @@ class SourcesWindow(ListWindow):
     failing: bool = False
 
 
-class PlanWindow(Wire):
+class PlanWindow(WireModel):
     """How many of the coming probes."""
 
     limit: Annotated[int, Field(ge=1, le=500)] = 50
 
 
-class Days(Wire):
+class Days(WireModel):
     """How many days back, today included."""
 
     days: Annotated[int, Field(ge=1, le=3660)] = 14
 
 
-class DaysOfItems(Wire):
+class DaysOfItems(WireModel):
     """How many days back, and how many items at most."""
 
     days: Annotated[float, Field(gt=0, le=366)] = 7.0
     limit: Annotated[int, Field(ge=1, le=10_000)] = 1_000
 
 
-class DaysOfIntervals(Wire):
+class DaysOfIntervals(WireModel):
     """How many days back, and how many intervals at most."""
 
     days: Annotated[float, Field(gt=0, le=366)] = 7.0
     limit: Annotated[int, Field(ge=1, le=500)] = 500
 
 
-class Listing(Wire):
+class Listing(WireModel):
     """What the domain and the profile of a list are called, how it is read, and whether to check alone."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)] = "Imported"
@@ -56,13 +56,13 @@ class Listing(Wire):
     dry_run: bool = False
 
 
-class DryRun(Wire):
+class DryRun(WireModel):
     """Whether to check alone."""
 
     dry_run: bool = False
 
 
-class Which(Wire):
+class Which(WireModel):
     """Which notifications: of a rule, of the rules that a profile has now, of a source, made since a time."""
 
     rule: str | None = None
@@ -84,7 +84,7 @@ class Followed(Which):
     last_event_id: str | None = None
 
 
-class FeedOf(Wire):
+class FeedOf(WireModel):
     """Of one rule alone; a token where headers cannot be sent."""
 
     rule: str | None = None

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
 
 from pydantic import ConfigDict, Field, create_model, model_validator
 
-from proxyd.api.wire.base_models import Text, Wire
-from proxyd.core.language.deliveries import DELIVERY_KINDS, Part
+from proxyd.api.wire.base_models import Text, WireModel
+from proxyd.core.language.deliveries import DELIVERY_KINDS, DeliveryPart
 from proxyd.core.language.readers import READER_KINDS
 from proxyd.core.model.delivery import SecretRef
 
@@ -20,7 +20,7 @@ else:
     ReaderName = Literal[tuple(reader.value for reader in READER_KINDS)]
 
 
-class SecretWritten(Wire):
+class SecretWritten(WireModel):
     """Where a secret is: a variable of the environment or a file of the secrets folder."""
 
     env: str | None = None
@@ -33,7 +33,7 @@ class SecretWritten(Wire):
         return self
 
 
-def _member_type(part: Part) -> Any:
+def _member_type(part: DeliveryPart) -> Any:
     """Return what a part of a delivery is in JSON."""
     if part.choices:
         return Literal[part.choices]
@@ -41,11 +41,11 @@ def _member_type(part: Part) -> Any:
 
 
 if TYPE_CHECKING:
-    _DeliveryMembers = Wire
+    _DeliveryMembers = WireModel
 else:  # a member for each part of each kind
     _DeliveryMembers = create_model(
         "_DeliveryMembers",
-        __base__=Wire,
+        __base__=WireModel,
         **{
             member: (_member_type(part) | None, None)
             for kind in DELIVERY_KINDS
@@ -79,14 +79,14 @@ class DeliveryWritten(_DeliveryMembers):
         return self
 
 
-class ReaderWritten(Wire):
+class ReaderWritten(WireModel):
     """How a value or a row is found in a page."""
 
     reader: ReaderName
     selector: str
 
 
-class FieldWritten(Wire):
+class FieldWritten(WireModel):
     """A field of a class; where it is no feed's, with how it is found."""
 
     path: Text
@@ -94,7 +94,7 @@ class FieldWritten(Wire):
     found: ReaderWritten | None = None
 
 
-class ClassWritten(Wire):
+class ClassWritten(WireModel):
     """A class of pages."""
 
     name: Text
@@ -111,28 +111,28 @@ class ClassWritten(Wire):
         return self
 
 
-class DomainWritten(Wire):
+class DomainWritten(WireModel):
     """``CREATE DOMAIN``."""
 
     name: Text
     classes: Annotated[list[ClassWritten], Field(min_length=1)]
 
 
-class AuthWritten(Wire):
+class AuthWritten(WireModel):
     """``AUTH``: Basic where there is a user, else Bearer."""
 
     user: str | None = None
     secret: SecretWritten
 
 
-class HeaderWritten(Wire):
+class HeaderWritten(WireModel):
     """``HEADER``."""
 
     name: str
     value: str
 
 
-class SourceWritten(Wire):
+class SourceWritten(WireModel):
     """``CREATE SOURCE``."""
 
     name: Text
@@ -149,7 +149,7 @@ class SourceWritten(Wire):
     robots: Obeys | None = None
 
 
-class ProfileWritten(Wire):
+class ProfileWritten(WireModel):
     """``CREATE PROFILE``."""
 
     name: Text
@@ -165,7 +165,7 @@ class ProfileWritten(Wire):
         return self
 
 
-class NotificationWritten(Wire):
+class NotificationWritten(WireModel):
     """``INSERT NOTIFICATION``; an empty list of deliveries is ``SET DELIVERY NONE``."""
 
     name: Text
@@ -183,14 +183,14 @@ class NotificationWritten(Wire):
     digest: Clause | None = Field(default=None, examples=["EVERY 1 HOUR AT MOST 20 ITEMS"])
 
 
-class DropWritten(Wire):
+class DropWritten(WireModel):
     """``DROP``."""
 
     kind: Literal["PROFILE", "NOTIFICATION", "SOURCE", "DOMAIN"]
     name: Text
 
 
-class DeclarationWritten(Wire):
+class DeclarationWritten(WireModel):
     """A declaration as JSON."""
 
     drop: list[DropWritten] = Field(default_factory=list)

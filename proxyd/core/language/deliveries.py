@@ -30,7 +30,7 @@ _LOG_NAME = re.compile(r"[\w-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class DeliveryPart:
     """One thing that is written of a delivery.
 
     Parameters
@@ -102,7 +102,7 @@ class DeliveryKind:
     made: Callable[..., Delivery]
     kind: str
     noun: str
-    parts: tuple[Part, ...]
+    parts: tuple[DeliveryPart, ...]
     check: Callable[[Any, Values, Reporter, TextSpan], None]
     parts_fault: str = ""
 
@@ -112,7 +112,7 @@ class DeliveryKind:
         return self.kind.upper()
 
     @property
-    def members(self) -> Mapping[str, Part]:
+    def members(self) -> Mapping[str, DeliveryPart]:
         """Its parts by their members in JSON."""
         return {part.name if n else self.kind: part for n, part in enumerate(self.parts)}
 
@@ -147,13 +147,17 @@ DELIVERY_KINDS = (
         WebhookDelivery,
         WebhookDelivery.kind,
         "a webhook with its secret",
-        (Part("url"), Part("secret", SecretRef), Part("form", WebhookForm, "FORM", WebhookForm.STANDARD)),
+        (
+            DeliveryPart("url"),
+            DeliveryPart("secret", SecretRef),
+            DeliveryPart("form", WebhookForm, "FORM", WebhookForm.STANDARD),
+        ),
         _check_webhook,
         "a webhook has a secret, and nothing else has one or a form",
     ),
-    DeliveryKind(MailDelivery, MailDelivery.kind, "a mail address", (Part("address"),), _check_mail),
-    DeliveryKind(ChannelDelivery, ChannelDelivery.kind, "a channel", (Part("url"),), _check_channel),
-    DeliveryKind(LogDelivery, LogDelivery.kind, "a name in the log", (Part("name"),), _check_log),
+    DeliveryKind(MailDelivery, MailDelivery.kind, "a mail address", (DeliveryPart("address"),), _check_mail),
+    DeliveryKind(ChannelDelivery, ChannelDelivery.kind, "a channel", (DeliveryPart("url"),), _check_channel),
+    DeliveryKind(LogDelivery, LogDelivery.kind, "a name in the log", (DeliveryPart("name"),), _check_log),
 )
 """Every kind, in the order of the model's ``DELIVERIES``."""
 

@@ -13,7 +13,7 @@ import numpy as np
 from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.capture.spans import Ints
-from proxyd.core.planning.policies.expected_intervals import Firing, PlannedInterval
+from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval
 from proxyd.lab.algorithms.likeliest_probe import expected_items, reached_s
 
 Ahead: TypeAlias = Callable[[int, float], PlannedInterval | None]
@@ -29,7 +29,7 @@ class Demand(Protocol):
     Examples
     --------
     >>> from proxyd.core.planning.policies.demand import IntervalDemand
-    >>> demand: Demand = IntervalDemand("r", Firing(), None, feedback=True, grid=ChrononGrid(1.0))
+    >>> demand: Demand = IntervalDemand("r", FiringPattern(), None, feedback=True, grid=ChrononGrid(1.0))
     >>> demand.rule
     'r'
     """
@@ -39,7 +39,7 @@ class Demand(Protocol):
         """The rule's name."""
 
     @property
-    def firing(self) -> Firing:
+    def firing(self) -> FiringPattern:
         """When the rule fires."""
 
     @property
@@ -81,13 +81,13 @@ class ModelDemand:
     --------
     >>> grid = ChrononGrid(1.0)
     >>> ahead = known_updates(np.array([2, 5]), life=None, last=9, grid=grid)
-    >>> demand = ModelDemand("r", Firing(), ahead, feedback=False, grid=grid)
+    >>> demand = ModelDemand("r", FiringPattern(), ahead, feedback=False, grid=grid)
     >>> demand.pending(0), demand.probed(4), demand.pending(5)
     (PlannedInterval(start=2, deadline=4), None, PlannedInterval(start=5, deadline=9))
     """
 
     rule: str
-    firing: Firing
+    firing: FiringPattern
     ahead: Ahead
     feedback: bool
     grid: ChrononGrid
@@ -216,7 +216,7 @@ class FeedbackSup:
     --------
     >>> from proxyd.core.planning.policies.demand import IntervalDemand
     >>> grid = ChrononGrid(1.0)
-    >>> demand = IntervalDemand("r", Firing(2), None, feedback=True, grid=grid)
+    >>> demand = IntervalDemand("r", FiringPattern(2), None, feedback=True, grid=grid)
     >>> demand.anchor(0.0, rate_per_s=0.1, count=0)
     >>> policy = FeedbackSup({("page", "r"): demand}, grid)
     >>> [chronon for chronon in range(40) if policy.choose(chronon)]

@@ -12,7 +12,7 @@ from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.capture.spans import Floats, Ints
-from proxyd.core.planning.policies.expected_intervals import Firing
+from proxyd.core.planning.policies.expected_intervals import FiringPattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class LikeliestProbe:
 
 def expected_intervals(
     intensity: PiecewiseConstant,
-    firing: Firing,
+    firing: FiringPattern,
     *,
     source_id: str,
     rule: str,
@@ -65,7 +65,7 @@ def expected_intervals(
     --------
     >>> day = PiecewiseConstant([0.0, 100.0, 200.0], [0.05, 0.02])
     >>> found = expected_intervals(
-    ...     day, Firing(2), source_id="a", rule="r", life_s=None, grid=ChrononGrid(10.0), epoch=Epoch(0, 20)
+    ...     day, FiringPattern(2), source_id="a", rule="r", life_s=None, grid=ChrononGrid(10.0), epoch=Epoch(0, 20)
     ... )
     >>> [(interval.start, interval.deadline) for interval in found]
     [(4, 5), (8, 9), (15, 19)]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.planning.policies.expected_intervals import Firing
+from proxyd.core.planning.policies.expected_intervals import FiringPattern
 from proxyd.lab.algorithms.feedback_sup import ModelDemand, known_updates
 from proxyd.lab.papers.datasets import RSS, Probes, Updates
 from proxyd.lab.papers.figure import Figure
@@ -69,7 +69,7 @@ def follow(plan: Updates, actual: Updates, every: int, reading: str) -> Probes:
 def _page(expected: Ints, came: Ints, every: int, chronons: int, reading: str) -> list[int]:
     ahead = known_updates(expected, life=None, last=chronons - 1, grid=_GRID)
     is_added = reading in (PASSED, CAUGHT)
-    demand = ModelDemand("rule", Firing(every), ahead, is_added, _GRID)
+    demand = ModelDemand("rule", FiringPattern(every), ahead, is_added, _GRID)
     probes: list[int] = []
     now = before = 0
     while (due := demand.pending(now)) is not None:
@@ -78,7 +78,7 @@ def _page(expected: Ints, came: Ints, every: int, chronons: int, reading: str) -
         probes.append(now)
         count = int(np.searchsorted(came, now, side="right"))
         if reading == REPLAN:
-            firing = Firing(every, -count % every)
+            firing = FiringPattern(every, -count % every)
             demand = ModelDemand("rule", firing, ahead, False, _GRID, anchor_s=now + _LATE)
         else:
             fired = _fired(before, count, every, reading)

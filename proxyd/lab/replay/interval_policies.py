@@ -13,7 +13,7 @@ from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies.demand import Demands, IntervalDemand
-from proxyd.core.planning.policies.expected_intervals import Firing
+from proxyd.core.planning.policies.expected_intervals import FiringPattern
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.lab.algorithms.wic import Wic
@@ -33,7 +33,7 @@ class _Demanding:
         self.terms = terms
         self.learner = Learner(terms)
         self.demands = [
-            IntervalDemand(_RULE, Firing(), terms.life_s, feedback, terms.grid) for _ in range(terms.sources)
+            IntervalDemand(_RULE, FiringPattern(), terms.life_s, feedback, terms.grid) for _ in range(terms.sources)
         ]
         for demand, rate in zip(self.demands, self.learner.rates_per_s(terms.epoch.start).tolist(), strict=True):
             demand.anchor(terms.start_s, rate_per_s=rate, count=0)

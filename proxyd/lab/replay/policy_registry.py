@@ -14,7 +14,7 @@ from proxyd.lab.replay.decider_policy import DeciderPolicy
 from proxyd.lab.replay.interval_policies import EdfPolicy, SupPolicy, WicPolicy
 from proxyd.lab.replay.peers import PEERS, WaitingPolicy, factor_for
 from proxyd.lab.replay.reference_schedules import clairvoyant_probes
-from proxyd.lab.replay.replay import Achieved, ProbesMade, ReplayPolicy, Terms, achieved, replay
+from proxyd.lab.replay.replay import MeasuredDelays, ProbesMade, ReplayPolicy, Terms, achieved, replay
 from proxyd.lab.replay.replay_policies import (
     AutoPolicy,
     RankingPolicy,
@@ -68,12 +68,12 @@ class PolicyRow:
 
     Examples
     --------
-    >>> PolicyRow("auto", Achieved(3, 14.0, 14.0, 22.1, 1.0, 0.47, 1)).factor is None
+    >>> PolicyRow("auto", MeasuredDelays(3, 14.0, 14.0, 22.1, 1.0, 0.47, 1)).factor is None
     True
     """
 
     policy: str
-    achieved: Achieved
+    achieved: MeasuredDelays
     factor: float | None = None
 
 

@@ -259,7 +259,7 @@ class _Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Achieved:
+class MeasuredDelays:
     """What a policy achieved; delays of events that were never found run to the end of the epoch.
 
     Parameters
@@ -273,7 +273,7 @@ class Achieved:
 
     Examples
     --------
-    >>> Achieved(3, 14.0, 14.0, 22.1, 1.0, 0.47, 1).mean_delay_s
+    >>> MeasuredDelays(3, 14.0, 14.0, 22.1, 1.0, 0.47, 1).mean_delay_s
     14.0
     """
 
@@ -286,7 +286,7 @@ class Achieved:
     peak_probes_per_slot: int
 
 
-def achieved(events_s: Sequence[Floats], made: ProbesMade, terms: Terms) -> Achieved:
+def achieved(events_s: Sequence[Floats], made: ProbesMade, terms: Terms) -> MeasuredDelays:
     """Return the measures of the probes made against the events of the epoch.
 
     Examples
@@ -309,7 +309,7 @@ def achieved(events_s: Sequence[Floats], made: ProbesMade, terms: Terms) -> Achi
         caught = waits <= terms.life_s
     slots = np.unique(np.floor(made.chronons * (terms.grid.length_s / terms.slot_s) + 1e-9), return_counts=True)[1]
     some = delays.size > 0
-    return Achieved(
+    return MeasuredDelays(
         probes=made.count,
         mean_delay_s=float(delays.mean()) if some else 0.0,
         median_delay_s=float(np.median(delays)) if some else 0.0,

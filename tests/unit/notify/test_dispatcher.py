@@ -15,21 +15,23 @@ from proxyd.core.politeness import EndpointLimits
 from proxyd.errors import DeliveryError
 from proxyd.metrics import Metrics
 from proxyd.notify import Dispatcher, DispatcherSettings, EndpointGoneError
-from proxyd.ports import Channel, Delivery, Gathered, Message
+from proxyd.ports import Channel, DueDelivery, Gathered, Message
 from tests.fakes import FakeClock, settle
 
 T0 = 1000.0
 FOUR = DispatcherSettings(600.0, 4)
 
 
-def delivery(position: int, *, lane: str = "lane") -> Delivery:
-    return Delivery(position, f"n{position}", "r", f"https://{lane}/", "env", "SECRET_A", lane, 0, None, T0, T0, b"{}")
+def delivery(position: int, *, lane: str = "lane") -> DueDelivery:
+    return DueDelivery(
+        position, f"n{position}", "r", f"https://{lane}/", "env", "SECRET_A", lane, 0, None, T0, T0, b"{}"
+    )
 
 
 class MemoryOutbox:
     """The Outbox port in a list, with the hold-back rule of its contract."""
 
-    def __init__(self, *deliveries: Delivery) -> None:
+    def __init__(self, *deliveries: DueDelivery) -> None:
         self.pending = {d.position: (d, d.created_s) for d in deliveries}
         self.accepted: list[str] = []
         self.dead: list[str] = []
@@ -38,8 +40,8 @@ class MemoryOutbox:
 
     async def due_deliveries(
         self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = (), shut: Collection[str] = ()
-    ) -> Sequence[Delivery]:
-        found: dict[str, Delivery] = {}
+    ) -> Sequence[DueDelivery]:
+        found: dict[str, DueDelivery] = {}
         held: set[str] = set()
         for position in sorted(self.pending):
             one, next_s = self.pending[position]
@@ -64,13 +66,13 @@ class MemoryOutbox:
             made = replace(delivery(100), notification_id=each.digest_id, body=compose(each))
             self.pending[100] = (made, now_s)
 
-    async def delivered(self, delivery: Delivery, now_s: float, *, duration_s: float, detail: str) -> None:
+    async def delivered(self, delivery: DueDelivery, now_s: float, *, duration_s: float, detail: str) -> None:
         del self.pending[delivery.position]
         self.accepted.append(delivery.notification_id)
 
     async def failed(
         self,
-        delivery: Delivery,
+        delivery: DueDelivery,
         now_s: float,
         *,
         next_s: float | None,
@@ -219,7 +221,7 @@ async def test_nothing_is_started_once_a_drain_has_begun_while_the_outbox_was_re
     class DrainedWhileRead(MemoryOutbox):
         async def due_deliveries(
             self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = (), shut: Collection[str] = ()
-        ) -> Sequence[Delivery]:
+        ) -> Sequence[DueDelivery]:
             await dispatcher.drain(1.0)
             return await super().due_deliveries(now_s, hold_s=hold_s, limit=limit, busy=busy, shut=shut)
 
@@ -237,7 +239,7 @@ async def test_nothing_is_started_once_a_drain_has_begun_while_the_outbox_was_re
     assert (channel.attempts, outbox.accepted) == ([], [])
 
 
-def to_one_endpoint(*positions: int) -> list[Delivery]:
+def to_one_endpoint(*positions: int) -> list[DueDelivery]:
     """Return deliveries of as many rules, all to one endpoint."""
     return [replace(delivery(n, lane=f"lane {n}"), endpoint="https://one/") for n in positions]
 

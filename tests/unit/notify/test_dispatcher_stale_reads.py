@@ -10,12 +10,14 @@ import numpy as np
 from proxyd.core.model.delivery import SecretRef
 from proxyd.metrics import Metrics
 from proxyd.notify import Dispatcher, DispatcherSettings
-from proxyd.ports import Delivery, Gathered, Message
+from proxyd.ports import DueDelivery, Gathered, Message
 from tests.fakes import FakeClock, settle
 
 
-def delivery(position: int) -> Delivery:
-    return Delivery(position, f"ntf_{position}", "R", "http://h", "env", "SECRET_X", "lane", 0, None, 0.0, 0.0, b"{}")
+def delivery(position: int) -> DueDelivery:
+    return DueDelivery(
+        position, f"ntf_{position}", "R", "http://h", "env", "SECRET_X", "lane", 0, None, 0.0, 0.0, b"{}"
+    )
 
 
 def secret(_ref: SecretRef, /) -> bytes:
@@ -32,7 +34,7 @@ class SlowOutbox:
 
     async def due_deliveries(
         self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = (), shut: Collection[str] = ()
-    ) -> Sequence[Delivery]:
+    ) -> Sequence[DueDelivery]:
         asked = [one for one in self.pending[:1] if one.lane not in busy]
         await self.answering.wait()
         return asked
@@ -46,12 +48,12 @@ class SlowOutbox:
     async def make_digests(self, now_s: float, compose: Callable[[Gathered], bytes]) -> None:
         raise AssertionError(now_s)
 
-    async def delivered(self, done: Delivery, now_s: float, *, duration_s: float, detail: str) -> None:
+    async def delivered(self, done: DueDelivery, now_s: float, *, duration_s: float, detail: str) -> None:
         self.pending.remove(done)
 
     async def failed(
         self,
-        done: Delivery,
+        done: DueDelivery,
         now_s: float,
         *,
         next_s: float | None,

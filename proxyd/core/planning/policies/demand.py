@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 
 from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
-from proxyd.core.planning.policies.expected_intervals import Firing, PlannedInterval, expected_interval
+from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval, expected_interval
 from proxyd.core.planning.policies.frequency_demand import PacedDemand
 from proxyd.core.politeness import ProbeLog
 
@@ -30,7 +30,7 @@ class IntervalDemand:
     --------
     An item every 100 s, life *overwrite*: the first interval ends one chronon before the second item.
 
-    >>> demand = IntervalDemand("r", Firing(), None, feedback=False, grid=ChrononGrid(10.0))
+    >>> demand = IntervalDemand("r", FiringPattern(), None, feedback=False, grid=ChrononGrid(10.0))
     >>> demand.anchor(0.0, rate_per_s=0.01, count=0)
     >>> demand.pending(0)
     PlannedInterval(start=10, deadline=19)
@@ -40,7 +40,7 @@ class IntervalDemand:
     """
 
     rule: str
-    firing: Firing
+    firing: FiringPattern
     life_s: float | None
     feedback: bool
     grid: ChrononGrid

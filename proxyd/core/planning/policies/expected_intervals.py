@@ -8,14 +8,14 @@ from proxyd.core.model.chronon import Chronon, ChrononGrid
 
 
 @dataclass(frozen=True, slots=True)
-class Firing:
+class FiringPattern:
     """When a rule fires, counted in items of its page: at counts ``remainder`` modulo ``every``.
 
-    ``COUNT(*) % 3 = 1`` is ``Firing(3, 1)``; a rule that does not count is ``Firing(1, 0)``.
+    ``COUNT(*) % 3 = 1`` is ``FiringPattern(3, 1)``; a rule that does not count is ``FiringPattern(1, 0)``.
 
     Examples
     --------
-    >>> Firing(every=3, remainder=1).items_to_next(1)
+    >>> FiringPattern(every=3, remainder=1).items_to_next(1)
     3
     """
 
@@ -25,7 +25,8 @@ class Firing:
     def items_to_next(self, count: int, k: int = 1) -> int:
         """Return how many more items there are from ``count`` to the k-th firing (k from 1).
 
-        >>> Firing(3, 0).items_to_next(4), Firing(3, 0).items_to_next(3), Firing(3, 0).items_to_next(3, k=2)
+        >>> third = FiringPattern(3, 0)
+        >>> third.items_to_next(4), third.items_to_next(3), third.items_to_next(3, k=2)
         (2, 3, 6)
         """
         return (self.remainder - count - 1) % self.every + 1 + (k - 1) * self.every

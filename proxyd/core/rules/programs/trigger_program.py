@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from proxyd.core.model.expression import Aggregate, Binary, Expression, Literal
 from proxyd.core.model.item import UpdateEvent, Value
 from proxyd.core.model.profile import PageClass, Trigger
-from proxyd.core.planning.policies.expected_intervals import Firing
+from proxyd.core.planning.policies.expected_intervals import FiringPattern
 from proxyd.core.rules.programs.aggregate_values import Total, Window, aggregate_of
 from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Row, is_true
 from proxyd.core.rules.programs.query_program import conjuncts
@@ -61,7 +61,7 @@ class TriggerProgram:
     condition: Closure | None
     counters: tuple[Counter, ...]
     across: tuple[bool, ...]
-    firing: Firing
+    firing: FiringPattern
 
     @property
     def zero(self) -> Tally:
@@ -135,7 +135,7 @@ def _counter(aggregate: Aggregate, page_class: PageClass, chronon_s: float) -> C
     )
 
 
-def firing_of(condition: Expression | None) -> Firing:
+def firing_of(condition: Expression | None) -> FiringPattern:
     """Return how often a condition fires, for planning: the cycle of ``COUNT(*) % X = r`` where it demands one.
 
     Other conditions are planned for as if every item could fire.
@@ -148,5 +148,5 @@ def firing_of(condition: Expression | None) -> Firing:
                 Literal(int() as r),
             ):
                 if every > 0 and 0 <= r < every:
-                    return Firing(every, r)
-    return Firing()
+                    return FiringPattern(every, r)
+    return FiringPattern()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
-from proxyd.core.planning.policies.expected_intervals import Firing, expected_interval
+from proxyd.core.planning.policies.expected_intervals import FiringPattern, expected_interval
 from proxyd.lab.algorithms.likeliest_probe import capture_probabilities, expected_intervals, likeliest_probe
 
 GRID = ChrononGrid(10.0)
@@ -18,12 +18,12 @@ DAY = PiecewiseConstant([0.0, 100.0, 250.0, 400.0], [0.02, 0.1, 0.005])
 
 @given(
     st.floats(1e-4, 0.5),
-    st.sampled_from([Firing(1), Firing(2), Firing(3, 1), Firing(5)]),
+    st.sampled_from([FiringPattern(1), FiringPattern(2), FiringPattern(3, 1), FiringPattern(5)]),
     st.sampled_from([None, 0.0, 25.0, 90.0]),
     st.floats(0.0, 5000.0),
 )
 def test_a_constant_rate_gives_the_intervals_the_daemon_expects(
-    rate: float, firing: Firing, life_s: float | None, anchor_s: float
+    rate: float, firing: FiringPattern, life_s: float | None, anchor_s: float
 ) -> None:
     intensity = PiecewiseConstant.constant(rate, anchor_s + 3000.0, anchor_s)
     epoch = Epoch(0, 10_000)
@@ -40,13 +40,17 @@ def test_a_constant_rate_gives_the_intervals_the_daemon_expects(
 
 def test_no_interval_opens_while_nothing_is_expected() -> None:
     night = PiecewiseConstant([0.0, 100.0, 300.0, 400.0], [0.02, 0.0, 0.02])
-    found = expected_intervals(night, Firing(1), source_id="a", rule="r", life_s=None, grid=GRID, epoch=Epoch(0, 40))
+    found = expected_intervals(
+        night, FiringPattern(1), source_id="a", rule="r", life_s=None, grid=GRID, epoch=Epoch(0, 40)
+    )
     assert [(interval.start, interval.deadline) for interval in found] == [(5, 9), (10, 34), (35, 39)]
 
 
 def test_only_intervals_that_start_inside_the_epoch_are_given() -> None:
     steady = PiecewiseConstant.constant(0.02, 1000.0)
-    found = expected_intervals(steady, Firing(1), source_id="a", rule="r", life_s=20.0, grid=GRID, epoch=Epoch(10, 20))
+    found = expected_intervals(
+        steady, FiringPattern(1), source_id="a", rule="r", life_s=20.0, grid=GRID, epoch=Epoch(10, 20)
+    )
     assert [(interval.start, interval.deadline) for interval in found] == [(10, 12), (15, 17)]
 
 

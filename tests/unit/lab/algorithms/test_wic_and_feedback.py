@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.policies.demand import IntervalDemand
-from proxyd.core.planning.policies.expected_intervals import Firing
+from proxyd.core.planning.policies.expected_intervals import FiringPattern
 from proxyd.core.planning.policies.step_policies import AdaptivePolicy
 from proxyd.lab.algorithms.feedback_sup import Demand, FeedbackSup, ModelDemand, known_intensity, known_updates
 from proxyd.lab.algorithms.wic import Wic
@@ -83,7 +83,7 @@ def issued(policy: FeedbackSup, updates: dict[str, list[int]], chronons: int) ->
 
 def modelled(every: int, updates: list[int], *, feedback: bool, last: int = 40) -> ModelDemand:
     ahead = known_updates(np.array(updates), life=None, last=last, grid=GRID)
-    return ModelDemand("r", Firing(every), ahead, feedback, GRID)
+    return ModelDemand("r", FiringPattern(every), ahead, feedback, GRID)
 
 
 def test_sup_probes_at_the_end_of_each_planned_interval() -> None:
@@ -138,10 +138,10 @@ def test_one_probe_serves_all_rules_of_a_page_and_none_of_another() -> None:
 def test_at_a_constant_rate_the_varying_demand_is_the_daemons(
     rate: float, every: int, feedback: bool, updates: list[int]
 ) -> None:
-    daemons = IntervalDemand("r", Firing(every), None, feedback=feedback, grid=GRID)
+    daemons = IntervalDemand("r", FiringPattern(every), None, feedback=feedback, grid=GRID)
     daemons.anchor(0.0, rate_per_s=rate, count=0)
     ahead = known_intensity(PiecewiseConstant.constant(rate, 4000.0), life_s=None, grid=GRID)
-    own = ModelDemand("r", Firing(every), ahead, feedback, GRID)
+    own = ModelDemand("r", FiringPattern(every), ahead, feedback, GRID)
     found = []
     for demand in (daemons, own):
         demands: dict[tuple[str, str], Demand] = {("a", "r"): demand}
@@ -162,6 +162,6 @@ def test_adaptive_may_have_no_probe_in_a_step() -> None:
 
 
 def test_a_demand_that_was_never_anchored_follows_the_first_rate() -> None:
-    demand = IntervalDemand("r", Firing(1), None, feedback=False, grid=ChrononGrid(1.0))
+    demand = IntervalDemand("r", FiringPattern(1), None, feedback=False, grid=ChrononGrid(1.0))
     demand.follow(0.0, rate_per_s=0.1, count=0, fired=False)
     assert demand.pending(0).start == 10

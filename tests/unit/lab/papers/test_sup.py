@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.planning.policies.expected_intervals import Firing
+from proxyd.core.planning.policies.expected_intervals import FiringPattern
 from proxyd.lab.algorithms.feedback_sup import FeedbackSup, ModelDemand, known_updates
 from proxyd.lab.papers import sup_feedback, sup_wic
 from proxyd.lab.papers import sup_paper as sup
@@ -89,7 +89,7 @@ def by_policy(plan: Updates, actual: Updates, every: int, feedback: bool) -> lis
     grid = ChrononGrid(1.0)
     demands = {
         (str(page), "r"): ModelDemand(
-            "r", Firing(every), known_updates(own, life=None, last=59, grid=grid), feedback, grid
+            "r", FiringPattern(every), known_updates(own, life=None, last=59, grid=grid), feedback, grid
         )
         for page, own in enumerate(plan.of_page)
     }
