@@ -60,7 +60,7 @@ async def fired(folder: Path, *, jump_s: float, restart: bool) -> dict[str, list
         told = {}
         for name in ("each", "third"):
             rows = await store.history.find_notifications(Wanted(rules=frozenset({name})), before=None, limit=99)
-            data = [json.loads(row.body).data for row in reversed(rows)]
+            data = [json.loads(row.body)["data"] for row in reversed(rows)]
             told[name] = [(each["id"], [" ".join(shown.values()) for shown in each["items"]]) for each in data]
     return told
 
