@@ -183,7 +183,7 @@ class FetchResponse:
 
     @property
     def validators(self) -> Validators:
-        """Return the validators for the next request, exactly as received; those that cannot be sent are left out."""
+        """Validators for the next request, exactly as received; those that cannot be sent are left out."""
         return Validators(
             etag=_sendable(self.headers.get("ETag")), last_modified=_sendable(self.headers.get("Last-Modified"))
         )

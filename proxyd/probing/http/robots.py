@@ -58,7 +58,7 @@ class RobotsRules:
 
     @property
     def crawl_delay_s(self) -> float | None:
-        """Return the minimum seconds between two requests that it asks for, if any."""
+        """Minimum seconds between two requests that it asks for, if any."""
         return None if self.parsed is None else self.parsed.crawl_delay(AGENT)
 
 
