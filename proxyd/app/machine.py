@@ -302,7 +302,7 @@ def _fleet_settings(settings: Settings) -> ClusterSettings:
 
 
 def _raise_others(error: Exception) -> None:
-    """Raise an error unless it is one of the database."""
+    """Raise the errors of a group other than those of an unreachable database."""
     if isinstance(error, ExceptionGroup):
         others = error.split(StoreUnreachableError)[1]
         if others is not None:

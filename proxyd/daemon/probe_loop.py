@@ -174,7 +174,7 @@ class ProbeLoop:
         self._planner.finished(planned.probe.source_id, self._clock.time_s(), seen=False)
 
     def _start_due(self, now_s: float, tasks: asyncio.TaskGroup) -> None:
-        """Start due probes, but not so many at once that other tasks wait for long."""
+        """Start due probes, a limited number at once, so that other tasks do not wait."""
         for _ in range(_MOST_STARTED):
             if not self._heap or self._heap[0].start_s > now_s:
                 return

@@ -158,7 +158,7 @@ def _stop_s(seen: Sequence[SeenSource], name: str) -> float:
 
 
 def _known_from_s(source: SeenSource, expired_s: float, oldest_s: float) -> float:
-    """Return the time since which nothing is missing: that of the first item that the feed showed."""
+    """Return the start of the complete events: at the earliest, that of the oldest item seen at first contact."""
     begun_s = source.first_contact_s
     shown = source.events_s[source.seed & source.exact]
     if shown.size > 1:

@@ -52,7 +52,7 @@ class _Demanding:
         return rates
 
     def renew(self, now: Chronon) -> None:
-        """Plan the past intervals again, as the daemon does once an epoch."""
+        """Plan the demands again from the current rates, as the daemon does once an epoch."""
         self.learner.refresh(now)
         now_s = self.terms.grid.start_s(now)
         for source, rate in enumerate(self.learner.rates_per_s(now).tolist()):

@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 _MINUTE_S, _HOUR_S, _DAY_S = 60.0, 3600.0, 86400.0
 _LOG_FACTORS = (-40.0, 40.0)
 _NEAR_ENOUGH = 0.002
-_FINEST = 1e-3  # if the number of probes jumps between chronons, no factor comes closer
+_FINEST = 1e-3  # the number of probes may jump with the factor: then a finer one comes no closer
 
 
 class Formula(Protocol):

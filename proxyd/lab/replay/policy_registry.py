@@ -54,7 +54,7 @@ LEARNING: dict[str, Callable[[Terms], ReplayPolicy]] = {
 POLICIES: tuple[str, ...] = (*LEARNING, *PEERS, CLAIRVOYANT)
 """All names, in the order of listings."""
 
-_SCALING_ROOM = 2  # a formula that would make twice the budget's probes is stopped early
+_SCALING_ROOM = 2  # times the budget while scaling: a formula that uses all of it makes too many probes
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from proxyd.core.model.chronon import ChrononGrid, Epoch
 def uniform_probes(sources: int, probes: int, *, start_s: float, stop_s: float) -> list[NDArray[np.float64]]:
     """Return the times of exactly ``probes`` probes, distributed as evenly as possible over sources and time.
 
-    The sources take turns, so that their phases are staggered and the load is even. Their order should be random.
+    The sources take turns, so that their phases are staggered and the load is even. Their order must not depend on
+    their events.
 
     Examples
     --------

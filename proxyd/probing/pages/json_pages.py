@@ -1,7 +1,7 @@
 """JSON pages, read with JSONPath (RFC 9535). Pure.
 
 ``match()`` and ``search()`` use re2, so every pattern takes linear time. The time limit of the process bounds the
-cost of other selectors.
+other costs of a selector.
 """
 
 from __future__ import annotations
