@@ -1,4 +1,4 @@
-"""Every error proxyd raises.
+"""All errors that proxyd raises.
 
 ::
 
@@ -61,7 +61,7 @@ class RuleError(ProxydError, ValueError):
     Parameters
     ----------
     message
-        What is wrong, what was expected and, where one is close, the nearest known name.
+        What is wrong, what was expected and, if one is close, the nearest known name.
     text
         The whole text of the file.
     start, stop
@@ -104,7 +104,7 @@ class RuleError(ProxydError, ValueError):
 
     @property
     def without_texts(self) -> str:
-        """Where and what is wrong, without what is written there: it may be a secret."""
+        """The position and the message without quoted text, which may be secret."""
         message = re.sub(r"""'[^']*'|"[^"]*\"""", "[...]", self.message)
         return f"{self.file}:{self.line}:{self.column}: {message}"
 
@@ -130,7 +130,7 @@ class ProfileError(ProxydError, ValueError):
 
     @property
     def without_texts(self) -> str:
-        """Every error for the log, a line each."""
+        """Every error for the log, one per line."""
         return "\n".join(error.without_texts for error in self.errors)
 
 
@@ -243,12 +243,12 @@ class ChangedError(ConflictError):
     """It is not any more as it was read."""
 
 
-_CUTOFF, _SHORT_CUTOFF = 0.75, 0.6  # one wrong letter of three is two thirds alike
+_CUTOFF, _SHORT_CUTOFF = 0.75, 0.6  # with one of three letters wrong, names are two thirds alike
 _SHORT = 4
 
 
 def suggest(written: str, known: Iterable[str]) -> str | None:
-    """Return the known name closest to what was written, whatever their cases, or ``None``.
+    """Return the known name closest to ``written``, ignoring case, or ``None``.
 
     >>> suggest("channel.item.titel", ["channel.item.title", "channel.item.link"])
     'channel.item.title'

@@ -1,4 +1,4 @@
-"""The contracts between the loops of the daemon and the world. Their docstrings are what every implementation keeps."""
+"""The contracts between the daemon's loops and the world; every implementation keeps to their docstrings."""
 
 from __future__ import annotations
 
@@ -20,47 +20,47 @@ class Clock(Protocol):
     """Reads time and waits for it."""
 
     def time_s(self) -> float:
-        """Return unix seconds, on which all that is planned and kept depends; they never go back while we run."""
+        """Return unix seconds for everything that is planned and stored; they never go back during a run."""
 
     def wall_s(self) -> float:
-        """Return unix seconds as the machine has them, for others who compare them with their own."""
+        """Return unix seconds by the machine's clock, for others to compare with their own."""
 
     def monotonic_s(self) -> float:
-        """Return seconds that never go back; only differences mean something."""
+        """Return seconds that never go back; only their differences are meaningful."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait; returns at once where ``seconds`` is not positive."""
+        """Wait; returns at once if ``seconds`` is not positive."""
 
 
 class Prober(Protocol):
-    """Turns a request into an outcome; whatever the origin does, it returns and never raises for it."""
+    """Turns a request into an outcome; it never raises for anything that the origin does."""
 
     async def probe(self, request: ProbeRequest) -> ProbeOutcome:
         """Fetch and read one source once, within the prober's limits of time and size."""
 
 
 class Unmade(Enum):
-    """Why there is no outcome of a probe."""
+    """Why a probe has no outcome."""
 
     NOT_BEGUN = "not_begun"  # no machine took it
-    LOST = "lost"  # a machine took it, which is not heard of any more
+    LOST = "lost"  # a machine took it, but is no longer heard of
 
 
 class TakeStray(Protocol):
-    """Takes in an outcome that nobody waits for any more: who asked for it is gone."""
+    """Records an outcome that nobody waits for any more, because its requester is gone."""
 
     async def __call__(self, outcome: ProbeOutcome, *, reading: str) -> None:
-        """Return once it is recorded, or found to be known already."""
+        """Return once it is recorded, or known already."""
 
 
 class Transport(Protocol):
-    """Brings requests to a prober: here, or on another machine."""
+    """Brings requests to a prober in this process or on another machine."""
 
     def probe(self, request: ProbeRequest) -> AbstractAsyncContextManager[ProbeOutcome | Unmade]:
-        """Yield how a probe ended, or why nobody knows; what the world does is never raised.
+        """Yield the outcome of a probe, or why it is unknown; never raises for events outside.
 
-        The outcome may come again, to another process even, unless the context ends without an error: by then it is
-        recorded. Of one host no machine begins a request while another one makes one.
+        The outcome may come again, even to another process, unless the context ends without an error: by then it is
+        recorded. Two machines never make requests to the same host at once.
         """
 
     async def run(self, take_stray: TakeStray) -> None:
@@ -71,31 +71,31 @@ class Transport(Protocol):
 
     @property
     def is_up(self) -> bool:
-        """Whether requests can be brought to anybody now."""
+        """Whether a prober can be reached now."""
 
 
 class Memory(Protocol):
-    """What outlives a probe."""
+    """The storage that probes use."""
 
     async def known(self, source_id: str, needed: StoreQuery) -> StoredContext:
-        """Return what is stored and needed: items of a source, and histories for queries."""
+        """Return the stored items of a source and the histories that a query needs."""
 
     async def record_results(self, results: RuleResults) -> None:
-        """Store what rules made of events without a probe, whole or not at all."""
+        """Store the results of rules from events without a probe, completely or not at all."""
 
     async def record(self, observation: Observation) -> None:
-        """Store all that one probe changed, whole or not at all; returns once it cannot be lost."""
+        """Store everything that one probe changed, completely or not at all; returns once it cannot be lost."""
 
 
 class Hub(Protocol):
-    """Asks a WebSub hub for what it can do."""
+    """Sends requests to a WebSub hub."""
 
     async def request(self, url: str, form: Mapping[str, str]) -> None:
-        """Send a request; return once the hub accepted it, else raise ``ProbeError``."""
+        """Send a request; return once the hub accepted it, or raise ``ProbeError``."""
 
 
 class PushParser(Protocol):
-    """Reads what a hub pushed."""
+    """Reads documents that hubs push."""
 
     async def parse(self, body: bytes, content_type: str | None, url: str, page_class: PageClass | None) -> ParsedItems:
         """Return its items or raise ``ProbeError``."""
@@ -106,19 +106,19 @@ class ParsedItems(Protocol):
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """In page order."""
+        """The items, in page order."""
 
     @property
     def truncated(self) -> bool:
-        """Whether there were more."""
+        """Whether the document had more items."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What goes to one endpoint: ``body`` as every receiver of the standard form gets it.
+    """A message to one endpoint; ``body`` is in the standard form.
 
-    ``kind`` is that of its delivery; ``form`` and ``secret`` are those of a webhook. ``message_id`` is the same on
-    every attempt, ``attempt_s`` is unix seconds as the machine has them.
+    ``kind`` is its delivery's; ``form`` and ``secret`` are a webhook's. ``message_id`` is the same on every attempt,
+    ``attempt_s`` is unix seconds by the machine's clock.
     """
 
     message_id: str
@@ -135,11 +135,11 @@ class Channel(Protocol):
     """Sends a message to a receiver, once."""
 
     async def deliver(self, message: Message) -> str:
-        """Return what the receiver said once it accepted it, else raise ``DeliveryError``."""
+        """Return the receiver's answer once it accepted the message, or raise ``DeliveryError``."""
 
 
 class ResolveSecret(Protocol):
-    """Finds a secret; ``None`` where it is not set."""
+    """Finds a secret; returns ``None`` if it is not set."""
 
     def __call__(self, ref: SecretRef, /) -> bytes | None:
         """Return the secret."""
@@ -149,8 +149,8 @@ class ResolveSecret(Protocol):
 class DueDelivery:
     """One notification, or one digest of several, on its way to one endpoint.
 
-    Its lane is its rule's way to that endpoint. ``position`` orders deliveries; times are unix seconds. Where
-    ``is_disabled``, the endpoint said that it wants no more.
+    Its lane is the pair of its rule and that endpoint. ``position`` orders deliveries; times are unix seconds. If
+    ``is_disabled``, the endpoint has asked for no more.
     """
 
     position: int
@@ -173,7 +173,7 @@ class DueDelivery:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What a rule gathered for an endpoint in a period that is over: the ids and the bodies, in their order."""
+    """A rule's gathered notifications for an endpoint in a period that is over: ids and bodies, in order."""
 
     digest_id: str
     rule: str
@@ -184,22 +184,22 @@ class Gathered:
 
 
 class Outbox(Protocol):
-    """Deliveries that survive a crash; what is not noted as delivered or given up is due again."""
+    """Deliveries that survive a crash; one that is not recorded as delivered or given up is due again."""
 
     async def due_deliveries(
         self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str], shut: Collection[str]
-    ) -> Sequence[DueDelivery]:
-        """Return what may be sent now, oldest first, at most one for each lane.
+    ) -> Sequence[Delivery]:
+        """Return what may be sent now, oldest first, at most one delivery for each lane.
 
-        None of the ``busy`` lanes and of the ``shut`` endpoints. A failing delivery holds back the later ones of its
+        It leaves out the ``busy`` lanes and the ``shut`` endpoints. A failing delivery holds back later ones of its
         lane until ``hold_s`` after its first attempt.
         """
 
     async def next_delivery_s(self, *, busy: Collection[str], shut: Collection[str]) -> float | None:
-        """Return when the next pending delivery of another lane and endpoint is due, ``None`` where there is none."""
+        """Return when the next pending delivery of another lane and endpoint is due, or ``None`` if there is none."""
 
-    async def delivered(self, delivery: DueDelivery, now_s: float, *, duration_s: float, detail: str) -> None:
-        """Note that the receiver accepted it."""
+    async def delivered(self, delivery: Delivery, now_s: float, *, duration_s: float, detail: str) -> None:
+        """Record that the receiver accepted the delivery."""
 
     async def failed(
         self,
@@ -211,20 +211,20 @@ class Outbox(Protocol):
         duration_s: float,
         disables: bool = False,
     ) -> None:
-        """Note a failed attempt; without ``next_s`` it is given up.
+        """Record a failed attempt; without ``next_s`` the delivery is given up.
 
-        ``disables`` gives up what else waits in its lane, and what will come, until the endpoint is enabled again.
+        ``disables`` also gives up the other deliveries of its lane, until the endpoint is enabled again.
         """
 
     async def next_digest_s(self) -> float | None:
-        """Return when the next period ends for which something is gathered, ``None`` where nothing is."""
+        """Return when the next period with gathered notifications ends, or ``None`` if there are none."""
 
     async def make_digests(self, now_s: float, compose: Callable[[Gathered], bytes]) -> None:
-        """Make what was gathered in periods that are over due, each as one delivery of the body that is composed."""
+        """Make a digest of the notifications of each period that is over: one delivery with the composed body."""
 
 
 class WebhookState(Enum):
-    """Whether a webhook has shown that it is there; what waits for one that is unconfirmed is not sent."""
+    """Whether a webhook has answered its ping; deliveries to an unconfirmed one are held."""
 
     UNCONFIRMED = "unconfirmed"
     CONFIRMED = "confirmed"
@@ -241,13 +241,13 @@ class UnconfirmedWebhook:
 
 
 class Webhooks(Protocol):
-    """Remembers which webhooks have answered, over restarts."""
+    """Stores which webhooks have answered, across restarts."""
 
     async def unconfirmed(self) -> Sequence[UnconfirmedWebhook]:
-        """Return those that were declared and have not answered yet."""
+        """Return the declared webhooks that have not answered yet."""
 
     async def answered(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:
-        """Note what came of asking; of a webhook that has answered only that it accepts again.
+        """Record the result of a ping; for a webhook that has answered before, only that it accepts again.
 
-        An unconfirmed one that stays so keeps since when it is.
+        A webhook that stays unconfirmed keeps the time since which it is.
         """

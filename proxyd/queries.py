@@ -1,4 +1,4 @@
-"""What the REST API and the dashboard ask of a daemon: small ports, each kept by the object that owns the matter."""
+"""The daemon's ports for the REST API and the dashboard: each is implemented by the object that owns the data."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.metrics import Samples
 from proxyd.ports import Clock
 
-# -- what is declared
+# -- the declaration
 
 
 @dataclass(frozen=True, slots=True)
 class DeclarationChanges:
-    """What a new declaration changed, by rule name; a restarted rule lost its counters and got a new NOW."""
+    """The changes made by a new declaration, by rule name; a restarted rule lost its counters and got a new NOW."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
@@ -33,9 +33,9 @@ class DeclarationChanges:
 
 @dataclass(frozen=True, slots=True)
 class OnlyIf:
-    """What must be so for a declaration: ``takes`` says whether the text of a profile is the expected one.
+    """The precondition of a declaration: ``takes`` decides whether the text of a profile is the expected one.
 
-    The text is empty where there is no such profile. ``profile`` is ``None`` for the one profile that is declared.
+    The text is empty if the profile does not exist. ``profile`` is ``None`` for the only profile that is declared.
     """
 
     takes: Callable[[str], bool]
@@ -47,48 +47,48 @@ class Profiles(Protocol):
 
     @property
     def has_started(self) -> bool:
-        """Whether the declaration is loaded; before that the listeners are up, and every name is unknown."""
+        """Whether the declaration is loaded; until then the listeners are up, and every name is unknown."""
 
     @property
     def declaration(self) -> Declaration:
         """The running declaration."""
 
     def origin(self, file: str) -> str:
-        """Return ``api``, or the file, of something whose ``file`` is given."""
+        """Return ``api`` or the file of a declaration, given its ``file``."""
 
     def text_of(self, profile: str) -> str:
-        """Return a profile and its rules as text in the canonical layout."""
+        """Return a profile and its rules as text in canonical layout."""
 
     def statements_of(self, profile: str) -> Sequence[Statement]:
         """Return the statements of a profile and its rules."""
 
     async def declare(self, *texts: str | Parsed, only_if: OnlyIf | None = None) -> DeclarationChanges:
-        """Add texts, or what was read of other forms, all of them or none.
+        """Add texts or parsed declarations, all of them or none.
 
-        Raises ``ProfileError`` with every error, ``ConflictError`` where a file owns a name, ``NotFoundError`` for a
-        DROP of what the API never declared, and ``ChangedError`` where ``only_if`` does not take the text that its
-        profile has at that time.
+        Raises ``ProfileError`` with every error, ``ConflictError`` if a file owns a name, ``NotFoundError`` for a
+        DROP of a name that the API never declared, and ``ChangedError`` if ``only_if`` rejects the profile's current
+        text.
         """
 
     async def try_out(self, *texts: str | Parsed, only_if: OnlyIf | None = None) -> tuple[DeclarationChanges, PlanCost]:
-        """Return what texts would change, and what they would ask of the budget; raises as ``declare`` does."""
+        """Return what texts would change, and their demand on the budget; raises as ``declare`` does."""
 
     async def drop_profile(self, name: str, *, only_if: Callable[[str], bool] | None = None) -> DeclarationChanges:
-        """Remove a profile of the API and the rules in no other.
+        """Remove a profile of the API and its rules that are in no other profile.
 
-        Raises as ``declare`` does, and ``ChangedError`` where ``only_if`` does not take its text.
+        Raises as ``declare`` does, and ``ChangedError`` if ``only_if`` rejects its text.
         """
 
     async def reload(self) -> tuple[str, ...]:
-        """Check the files and swap them in; return what is wrong with them, nothing where they are in."""
+        """Check the files and swap them in; return their errors, or nothing once they are in."""
 
 
-# -- what is planned, and what came of it
+# -- the plan, and its results
 
 
 @dataclass(frozen=True, slots=True)
 class MadeProbe:
-    """A probe that was made; times in unix seconds, ``delay_s`` the mean of the new items that tell their time."""
+    """A probe that was made; times in unix seconds, ``delay_s`` the mean over new items that give their own time."""
 
     position: int
     source_id: str
@@ -106,7 +106,7 @@ class MadeProbe:
 
 @dataclass(frozen=True, slots=True)
 class SeenItem:
-    """When an item came, by its own time, and when it was seen; unix seconds."""
+    """When an item was published, by its own time, and when it was seen; unix seconds."""
 
     came_s: float
     seen_s: float
@@ -114,9 +114,9 @@ class SeenItem:
 
 @dataclass(frozen=True, slots=True)
 class DecidedInterval:
-    """An execution interval that was decided; times in unix seconds, ``deadline_s`` ``None`` where nothing ended it.
+    """A decided execution interval; times in unix seconds, ``deadline_s`` is ``None`` if nothing ended it.
 
-    Where not ``seen``, no probe saw the source before the interval was given up.
+    If not ``seen``, no probe saw the source before the interval was given up.
     """
 
     source_id: str
@@ -132,47 +132,47 @@ class DecidedInterval:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found and predicted on the days that have any (since 1970-01-01, UTC), and whose models are off now."""
+    """What was found and predicted on each day with data (since 1970-01-01, UTC), and models that now fit badly."""
 
     days: tuple[tuple[int, Calibration], ...]
     off: tuple[Misfit, ...]
 
 
 class Plans(Protocol):
-    """The plan, why it is so, and what became of it."""
+    """The plan, its reasons and its results."""
 
     def plan(self, *, limit: int) -> list[PlannedProbe]:
-        """Return the coming probes, in order."""
+        """Return the planned probes, in order."""
 
     async def plan_of(self, source_id: str, *, limit: int) -> list[PlannedProbe]:
-        """Return the coming probes of one source, in order, as if it had the budget to itself."""
+        """Return the planned probes of one source, in order, as if it had the whole budget."""
 
     async def advise(self) -> Advice:
-        """Return what other budgets would buy, and which rules the present one does not let be met."""
+        """Return what other budgets would capture, and which rules cannot be met within the current one."""
 
     async def report(self, *, days: int) -> Report:
-        """Return what was found and predicted on each of the last ``days``, today included."""
+        """Return what was found and predicted on each of the last ``days``, including today."""
 
     def explain(self, source_id: str) -> Explanation | None:
-        """Return why and when a source is probed next, ``None`` where it is not declared."""
+        """Return why and when a source is probed next, or ``None`` if it is not declared."""
 
     def failing(self) -> list[str]:
         """Return the declared sources whose last probe failed."""
 
     async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[MadeProbe]:
-        """Return the probes of a source in the last days, newest first; ``before`` is a position of one."""
+        """Return the probes of a source in the last days, newest first; ``before`` is the position of a probe."""
 
     async def seen_items(self, source_id: str, *, days: float, limit: int) -> list[SeenItem]:
-        """Return the items of a source that tell their own time, newest first."""
+        """Return the items of a source that give their own time, newest first."""
 
     async def intervals(self, rule: str, *, days: float, limit: int) -> list[DecidedInterval]:
         """Return the execution intervals of a rule that were decided in the last days, newest first.
 
-        Raises ``NotFoundError`` where it is not declared. An event that no probe ever showed has none.
+        Raises ``NotFoundError`` if the rule is not declared. An event that no probe ever showed has no interval.
         """
 
     def capture_counts(self, rules: Iterable[str]) -> CaptureCounts:
-        """Return what became of the execution intervals of declared rules since their START, added up."""
+        """Return how the execution intervals of declared rules since their START ended, added up."""
 
 
 # -- notifications and deliveries
@@ -180,7 +180,7 @@ class Plans(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which notifications are asked for; ``rules`` are the only ones whose notifications count, ``None`` all."""
+    """A filter of notifications; only those of ``rules`` are wanted, or all if it is ``None``."""
 
     rules: frozenset[str] | None = None
     source_id: str | None = None
@@ -189,7 +189,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryStatus:
-    """Where a delivery stands; ``endpoint`` is as people may see it, times are unix seconds."""
+    """The status of a delivery; ``endpoint`` is safe to show, times are unix seconds."""
 
     endpoint: str
     state: str
@@ -201,7 +201,7 @@ class DeliveryStatus:
 
 @dataclass(frozen=True, slots=True)
 class StoredNotification:
-    """A notification as it is stored; times in unix seconds. Where many are read, deliveries may be left out."""
+    """A stored notification; times in unix seconds. Lists may leave out the deliveries."""
 
     position: int
     notification_id: str
@@ -215,8 +215,8 @@ class StoredNotification:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundEvent:
-    """An event that the probe behind a notification found."""
+class Finding:
+    """An event found by the probe that led to a notification."""
 
     kind: str
     item_id: str
@@ -237,7 +237,7 @@ class DeliveryAttempt:
 
 @dataclass(frozen=True, slots=True)
 class NotificationTrace:
-    """All that led to a notification, and what became of it."""
+    """Everything that led to a notification, and its deliveries."""
 
     notification: StoredNotification
     intervals: tuple[DecidedInterval, ...]
@@ -247,7 +247,7 @@ class NotificationTrace:
 
 @dataclass(frozen=True, slots=True)
 class WebhookStatus:
-    """A webhook: whether it answered its ping, and which rules it ``refused`` for good."""
+    """A webhook, whether it answered its ping, and the rules that it permanently ``refused``."""
 
     endpoint: str
     form: str
@@ -260,7 +260,7 @@ class WebhookStatus:
 
 @dataclass(frozen=True, slots=True)
 class DeadDelivery:
-    """A delivery that was given up."""
+    """A dead delivery, which was given up."""
 
     position: int
     notification_id: str
@@ -273,14 +273,14 @@ class DeadDelivery:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryTest:
-    """How a receiver answered a test message; ``error`` is ``None`` where it accepted."""
+    """A receiver's answer to a test message; ``error`` is ``None`` if it accepted."""
 
     endpoint: str
     error: str | None
 
 
 class Deliveries(Protocol):
-    """Notifications and what becomes of them."""
+    """Notifications and their deliveries."""
 
     async def notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> list[StoredNotification]:
         """Return notifications, newest first, each with its deliveries; ``before`` is a position."""
@@ -291,13 +291,13 @@ class Deliveries(Protocol):
         """Return the oldest notifications after a position, up to and with another, in order, without deliveries."""
 
     async def newest_position(self) -> int:
-        """Return the position of the newest notification, 0 where there is none; positions only grow."""
+        """Return the position of the newest notification, or 0 if there is none; positions only grow."""
 
     def next_news(self) -> asyncio.Event:
-        """Return what will be set when notifications were recorded after this call; read the store after it."""
+        """Return an event that is set when notifications are recorded after this call; read the store after it."""
 
     async def trace(self, notification_id: str) -> NotificationTrace:
-        """Return all that led to a notification and what became of it; raises ``NotFoundError``."""
+        """Return everything that led to a notification, and its deliveries; raises ``NotFoundError``."""
 
     async def test_deliveries(self, rule: str) -> list[DeliveryTest]:
         """Send a test message to every endpoint of a rule; raises ``NotFoundError``."""
@@ -306,13 +306,13 @@ class Deliveries(Protocol):
         """Return every webhook."""
 
     async def dead_letters(self, *, before: int | None, limit: int) -> list[DeadDelivery]:
-        """Return the deliveries that were given up, newest first; ``before`` is a position of a delivery."""
+        """Return the dead deliveries, newest first; ``before`` is the position of a delivery."""
 
     async def replay(self, notification_id: str | None) -> int:
-        """Send a notification again, or every one that was given up; return how many deliveries that are."""
+        """Send a notification again, or every dead delivery; return the number of deliveries."""
 
 
-# -- who may ask
+# -- access
 
 
 Scope: TypeAlias = Literal["read", "write", "admin"]
@@ -320,7 +320,7 @@ Scope: TypeAlias = Literal["read", "write", "admin"]
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token of the API: only the hash of its secret is kept. A wider scope holds the narrower."""
+    """An API token, of which only the secret's hash is stored. A wider scope includes the narrower ones."""
 
     token_id: str
     name: str
@@ -332,7 +332,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """What was answered to a bearer's request with a key; ``request`` tells it from others with the same key."""
+    """The answer to a bearer's request with a key; ``request`` distinguishes it from others with the same key."""
 
     bearer: str
     key: str
@@ -344,59 +344,59 @@ class StoredAnswer:
 
 
 class Access(Protocol):
-    """Tokens, and answers to requests that may come again."""
+    """API tokens, and stored answers to requests that may be repeated."""
 
     async def add_token(self, token: Token) -> None:
-        """Store a token; raises ``ConflictError`` where its name is taken."""
+        """Store a token; raises ``ConflictError`` if its name is taken."""
 
     async def find_token(self, token_id: str) -> Token | None:
-        """Return the token of that id, or ``None``."""
+        """Return the token with that id, or ``None``."""
 
     async def tokens(self) -> Sequence[Token]:
         """Return every token, by name."""
 
     async def drop_token(self, name: str) -> None:
-        """Let a token open nothing any more; raises ``NotFoundError``."""
+        """Revoke a token; raises ``NotFoundError``."""
 
     async def find_answer(self, bearer: str, key: str, *, now_s: float) -> StoredAnswer | None:
-        """Return what was answered to a key, ``None`` where nothing was, or longer than a day ago."""
+        """Return the answer to a key from the last day, or ``None``."""
 
     async def keep_answer(self, answer: StoredAnswer) -> None:
         """Store an answer; returns once it cannot be lost."""
 
 
-# -- what hubs push, and how the daemon does
+# -- pushes from hubs, and the daemon's health
 
 
 class HubCallbacks(Protocol):
-    """What WebSub hubs call."""
+    """Callbacks for WebSub hubs."""
 
     async def verify(self, callback_id: str, query: Mapping[str, str]) -> str | None:
-        """Return the challenge where a hub asks rightly whether it may push, ``None`` where it may not."""
+        """Return the challenge if a hub's request is valid, ``None`` if it does not match a subscription."""
 
     def is_subscribed(self, callback_id: str) -> bool:
-        """Return whether a hub that calls there is subscribed to."""
+        """Return whether a subscription has this callback."""
 
     async def push(self, callback_id: str, content_type: str | None, signature: str | None, body: bytes) -> None:
-        """Take in what a hub pushed; raises ``BusyError`` where it should come again later."""
+        """Observe a pushed document; raises ``BusyError`` if the hub should try again later."""
 
 
 class Vitals(Protocol):
-    """How the daemon itself does."""
+    """The daemon's own health."""
 
     async def metrics(self) -> bytes:
-        """Return the metrics in Prometheus' text format, gauges fresh."""
+        """Return the metrics in Prometheus' text format, with fresh gauges."""
 
     async def samples(self) -> Samples:
-        """Return the figures of the metrics, gauges fresh."""
+        """Return the metrics' samples, with fresh gauges."""
 
     async def readiness(self) -> dict[str, bool]:
-        """Return what must hold before traffic may come, by name."""
+        """Return the conditions of readiness, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """The ports together, as a listener gets them."""
+    """All ports together, for a listener."""
 
     profiles: Profiles
     plans: Plans

@@ -1,1 +1,1 @@
-"""Composition: what is built for each role of a machine."""
+"""Composition of the parts for each role of a machine."""

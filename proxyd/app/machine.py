@@ -1,4 +1,4 @@
-"""What one machine of several does: plans, probes, notifies, or all of it; and stands by where another one leads."""
+"""The roles of one machine: planner, prober, notifier, or all; it stands by where another machine leads."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ try:
     from proxyd.cluster.link import OUTBOX, ClusterSettings, NatsConnection, open_link
     from proxyd.cluster.nats_transport import NatsTransport
     from proxyd.store.databases.leading import hold, leading
-except ModuleNotFoundError as error:  # the extra is not installed
+except ModuleNotFoundError as error:  # the optional dependency is not installed
     raise ConfigError(
         [f"this needs {error.name}: pip install '.[cluster]' in proxyd's folder (docs/scaling.md)"]
     ) from error
 
-_LOOK_S = 2.0  # how often the notifier looks by itself
+_LOOK_S = 2.0  # how often the notifier polls
 _QUEUE_S = 30.0
 _PROBER_LEASES = 0.5  # of the planner's: both must be over before work goes on, within two of them
 log = structlog.get_logger("roles")
@@ -49,7 +49,7 @@ class _StoppedError(Exception):
 
 @dataclass(slots=True)
 class Machine:
-    """The roles of a process, over the one network that they share."""
+    """The roles of a process, over a shared network."""
 
     settings: Settings
     clock: SystemClock
@@ -60,14 +60,14 @@ class Machine:
     tracer: Tracer = NO_TRACES
     name: str = field(default_factory=lambda: f"{socket.gethostname()}:{os.getpid()}")
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    stores: dict[str, SqlStore] = field(default_factory=dict)  # by the role that this machine leads in
+    stores: dict[str, SqlStore] = field(default_factory=dict)  # by each role in which this machine leads
     active: set[str] = field(default_factory=set)
-    standby: AsyncExitStack = field(default_factory=AsyncExitStack)  # what answers while nobody plans here
+    standby: AsyncExitStack = field(default_factory=AsyncExitStack)  # for health checks while not planning
     is_standing_by: bool = False
     daemon: Daemon | None = None
 
     async def run(self) -> None:
-        """Do the roles of the settings until ``stop``: who plans ends before those do who work for the plan."""
+        """Do the roles of the settings until ``stop``; the planner ends before the prober and the notifier."""
         role, works_on = self.settings.role, asyncio.Event()
         async with self.standby, asyncio.TaskGroup() as tasks:
             await self._stand_by()
@@ -96,7 +96,7 @@ class Machine:
             self.daemon.stop()
 
     def reload(self) -> None:
-        """Reload the profiles where this machine plans; returns at once."""
+        """Reload the profiles if this machine plans; returns at once."""
         if self.daemon is not None:
             self.daemon.reload_soon()
 
@@ -145,7 +145,7 @@ class Machine:
             await self._lead("notifier", connections, store, deliver)
 
     async def _wake_often(self, *wakers: Callable[[], None]) -> None:
-        """Wake whenever the planner says so, and every now and then because that may not be heard."""
+        """Wake whenever the planner sends a message, and regularly in case one is lost."""
         assert self.link is not None
 
         def heard(_data: bytes) -> None:
@@ -176,7 +176,7 @@ class Machine:
     # -- leading
 
     async def _attend(self, role: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Do a role's work whenever this machine leads, until ``stop``; what keeps it from that is said once."""
+        """Do a role's work whenever this machine leads, until ``stop``; log each obstacle once."""
         said = ""
         while not self.stopping.is_set():
             try:
@@ -198,13 +198,13 @@ class Machine:
                 await self._wait(min(1.0, self.settings.lease / 5.0))
 
     async def _stand_by(self) -> None:
-        """Answer who asks how we do, while the API is not served here."""
+        """Answer health checks while the API is not served here."""
         if not self.is_standing_by:
             await self.standby.enter_async_context(self._health())
             self.is_standing_by = True
 
     async def _step_up(self) -> None:
-        """Make room for the API."""
+        """Stop answering, to make room for the API."""
         await self.standby.aclose()
         self.is_standing_by = False
 
@@ -217,7 +217,7 @@ class Machine:
     async def _lead(
         self, role: str, connections: StoreConnections, store: SqlStore, work: Callable[[], Awaitable[None]]
     ) -> None:
-        """Do a role's work while the session lives that makes this machine its leader."""
+        """Do a role's work as its leader, while the session that holds its lock lives."""
         log.info("leading", role=role)
         self._note(role, active=True)
         self.stores[role] = store
@@ -228,13 +228,13 @@ class Machine:
             keeper.cancel()
 
     def _note(self, role: str, *, active: bool) -> None:
-        """Show whether this machine does a role's work; who plans without others does all of it."""
+        """Report whether this machine does a role's work; a planner without other machines does all of it."""
         roles = set(ROLES) if self.link is None else {role}
         self.active = self.active | roles if active else self.active - roles
         self.metrics.take_roles(*self.active)
 
     async def _prove_alive(self) -> None:
-        """Return once everything that this machine leads in has committed something."""
+        """Return once every store in which this machine leads has committed something."""
         for store in tuple(self.stores.values()):
             await store.ping()
 
@@ -302,7 +302,7 @@ def _fleet_settings(settings: Settings) -> ClusterSettings:
 
 
 def _raise_others(error: Exception) -> None:
-    """Raise what is no trouble with the database."""
+    """Raise the errors of a group other than those of an unreachable database."""
     if isinstance(error, ExceptionGroup):
         others = error.split(StoreUnreachableError)[1]
         if others is not None:

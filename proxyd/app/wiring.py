@@ -1,4 +1,4 @@
-"""The composition root: settings in, a running daemon out. The only module that knows every package."""
+"""The composition root: builds a daemon from settings. It is the only module that knows every package."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ log = structlog.get_logger("app")
 
 
 def decider_settings(settings: Settings) -> DeciderSettings:
-    """Return what every decision depends on."""
+    """Return the decider's settings."""
     host_probes, host_window_s = settings.host_window
     planner = PlannerSettings(
         grid=ChrononGrid(settings.chronon),
@@ -108,14 +108,14 @@ def decider_settings(settings: Settings) -> DeciderSettings:
 
 
 def dispatcher_settings(settings: Settings) -> DispatcherSettings:
-    """Return how deliveries are paced."""
+    """Return the dispatcher's settings."""
     limits = EndpointLimits(settings.endpoint_concurrency, *settings.endpoint_window)
     return DispatcherSettings(settings.delivery_hold, settings.delivery_concurrency, limits)
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """The edges a daemon acts through; tests put their own in."""
+    """The daemon's connections to the outside; tests supply their own."""
 
     clock: Clock
     store: SqlStore
@@ -129,7 +129,7 @@ class Resources:
 
 
 def make_notifier(settings: Settings, parts: Resources, metrics: Metrics) -> Notifier:
-    """Return what delivers, and asks new webhooks first."""
+    """Return the notifier, which pings new webhooks first."""
     dispatcher = Dispatcher(
         parts.store,
         parts.channel,
@@ -153,7 +153,7 @@ def make_notifier(settings: Settings, parts: Resources, metrics: Metrics) -> Not
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A daemon, what the API asks of it, and the parts that they are made of."""
+    """A daemon, its queries for the API, and the parts that they are made of."""
 
     daemon: Daemon
     queries: Queries
@@ -170,7 +170,7 @@ class Built:
 def build(
     settings: Settings, parts: Resources, *, metrics: Metrics | None = None, notifying: Notifying | None = None
 ) -> Built:
-    """Return a daemon over ``parts``; it delivers itself unless told who does."""
+    """Return a daemon over ``parts``; it delivers in this process unless another notifier is given."""
     metrics = metrics or Metrics()
     decider = Decider(decider_settings(settings), parts.rng)
     declarations = Declarations(
@@ -214,7 +214,7 @@ def build(
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What speaks to the world: the guarded session, and the prober over it."""
+    """The outgoing network: the guarded session, and the prober over it."""
 
     guard: Guard
     session: ClientSession
@@ -224,9 +224,9 @@ class Network:
 
 
 def session_limits(settings: Settings, open_files: int) -> SessionLimits:
-    """Return what the session may use at once: all open files but a few, for slow origins must not hold up others.
+    """Return the session's limits: it may use all open files but a few, so that slow origins do not hold up others.
 
-    Warns where origins that answer nothing could use them up: what comes next would be taken for unreachable.
+    Warns if silent origins could use them all: later ones would then seem unreachable.
     """
     limits = SessionLimits(room_for_connections(open_files), connections_per_host=max(8, settings.host_concurrency))
     most_per_s = max([settings.budget.per_s, *(hours.per_s for hours in settings.budget.hours)])
@@ -239,7 +239,7 @@ def session_limits(settings: Settings, open_files: int) -> SessionLimits:
 
 @asynccontextmanager
 async def open_tracer(settings: Settings) -> AsyncIterator[Tracer]:
-    """Open what traces are sent with; nothing of it is loaded where there are to be none."""
+    """Open the trace exporter; nothing is imported if traces are off."""
     if not settings.traces:
         yield NO_TRACES
         return
@@ -253,7 +253,7 @@ async def open_tracer(settings: Settings) -> AsyncIterator[Tracer]:
 
 @asynccontextmanager
 async def open_network(settings: Settings, clock: Clock, tracer: Tracer = NO_TRACES) -> AsyncIterator[Network]:
-    """Open the network session and the parsers; close them in the reverse order."""
+    """Open the network session and the parsers; close them in reverse order."""
     guard = Guard(settings.networks, settings.allow_ports)
     allowed = session_limits(settings, raise_open_files())
     async with (
@@ -288,13 +288,13 @@ async def open_network(settings: Settings, clock: Clock, tracer: Tracer = NO_TRA
 async def open_channels(
     settings: Settings, network: Network, clock: Clock, tracer: Tracer = NO_TRACES
 ) -> AsyncIterator[Channels]:
-    """Open the ways out; close them at the end."""
+    """Open the channels; close them at the end."""
     with ExitStack() as stack:
         yield make_channels(ChannelResources(settings, network.session, network.guard, clock, stack.callback, tracer))
 
 
 def request_of(settings: Settings, target: str) -> ProbeRequest:
-    """Return what probes an address as a feed, or a source of the profiles as it is declared.
+    """Return a request that probes an address as a feed, or a source as its profile declares it.
 
     Raises
     ------
@@ -318,14 +318,14 @@ def request_of(settings: Settings, target: str) -> ProbeRequest:
 
 
 async def probe_once(settings: Settings, request: ProbeRequest, trip: ProbeTrace) -> ProbeOutcome:
-    """Return how one probe ends, without a daemon and without a store."""
+    """Return the outcome of one probe, without a daemon or a store."""
     async with open_network(settings, SystemClock()) as network:
         return await network.prober.probe(request, trip)
 
 
 @asynccontextmanager
 async def open_parts(settings: Settings) -> AsyncIterator[Resources]:
-    """Open the store and the network; close them in the reverse order."""
+    """Open the store and the network; close them in reverse order."""
     clock = SystemClock()
     async with (
         open_store(settings.database, ChrononGrid(settings.chronon)) as store,
@@ -347,11 +347,11 @@ async def open_parts(settings: Settings) -> AsyncIterator[Resources]:
 
 
 def tune_interpreter() -> None:
-    """Let the garbage collector look less often, threads take turns more often, and freed arrays go at once.
+    """Make garbage collection rarer and thread switches more frequent, and return freed arrays to the system at once.
 
-    Each look of the collector stops the event loop, and probes leave few cycles. SQLite gives up the interpreter's lock
-    with every row; with the usual 5 ms a commit of 64 rows behind a busy event loop took 200 ms. Plans are made in
-    threads, out of arrays of megabytes; glibc keeps what each thread freed, and the process grew by that. The figures
+    Each collection stops the event loop, and probes leave few cycles. SQLite releases the interpreter's lock with
+    every row: with the usual 5 ms, a commit of 64 rows took 200 ms next to a busy event loop. Plans are made in
+    threads from arrays of megabytes; glibc keeps what each thread freed, and the process grew by that. The figures
     are in docs/decisions/large-fleets.md.
     """
     gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
@@ -363,7 +363,7 @@ def tune_interpreter() -> None:
 
 
 async def serve(settings: Settings, *, started: Callable[[Daemon], None] | None = None) -> None:
-    """Run the daemon until SIGTERM or SIGINT; ``started`` is called with it before it runs."""
+    """Run the daemon until SIGTERM or SIGINT; call ``started`` with it before it runs."""
     tune_interpreter()
     with owner_lock(settings.database):
         async with open_parts(settings) as parts:
@@ -378,7 +378,7 @@ async def serve(settings: Settings, *, started: Callable[[Daemon], None] | None 
 
 
 async def create_token(settings: Settings, name: str, scope: Scope, *, expires_in_s: float | None) -> str:
-    """Make a token in a database that no daemon holds, and return its text."""
+    """Create a token in a database that no daemon holds, and return its text."""
     token, shown = new_token(name, scope, now_s=SystemClock().time_s(), expires_in_s=expires_in_s)
     with owner_lock(settings.database):
         async with open_store(settings.database, ChrononGrid(settings.chronon)) as store, store.writer.running():
@@ -387,7 +387,7 @@ async def create_token(settings: Settings, name: str, scope: Scope, *, expires_i
 
 
 def api_settings(settings: Settings) -> ApiSettings:
-    """Return where the API listens."""
+    """Return the API's settings."""
     host, port = settings.listen_address
     requests, window_s = settings.api_window
     quota = None if requests is None else Quota(requests, window_s)

@@ -1,1 +1,1 @@
-"""The command line: parses arguments, calls the application, prints; it decides nothing."""
+"""The command line: parses arguments, calls the application and prints; it makes no decisions."""

@@ -1,4 +1,4 @@
-"""The verb that says what other budgets would buy."""
+"""The verbs about budgets: what other budgets would capture, and how predictions compare with what was found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxyd.terminal.tables import print_table
 
 
 def advise(options: argparse.Namespace) -> int:
-    """Print what other budgets would buy, and which rules the present one does not let be met."""
+    """Print what other budgets would capture, and which rules cannot be met within the current one."""
     answer = ask(options, lambda client: client.advice())
     if options.json:
         print_json(answer)
@@ -64,7 +64,7 @@ _HEAD = ["day", "probes", "items", "predicted", "mean delay", "predicted", "comp
 
 
 def report(options: argparse.Namespace) -> int:
-    """Print delay and completeness beside what was predicted, day by day, and the sources whose models are off."""
+    """Print each day's delay and completeness next to the predictions, and the sources whose models fit badly."""
     answer = ask(options, lambda client: client.report(days=options.days))
     if options.json:
         print_json(answer)

@@ -1,4 +1,4 @@
-"""How verbs ask a running daemon: the one here through its Unix socket, or with --url another one."""
+"""Connects verbs to a running daemon: through the local Unix socket, or another daemon with --url."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_TOKEN = f"--url needs a token: put what `proxyd token create` printed on the
 
 
 def ask(options: argparse.Namespace, question: Callable[[Client], Awaitable[T]], *, timeout_s: float = 30.0) -> T:
-    """Return what the daemon answers to a question."""
+    """Return the daemon's answer to a question."""
 
     async def asked() -> T:
         async with client_of(options, timeout_s=timeout_s) as client:
@@ -27,7 +27,7 @@ def ask(options: argparse.Namespace, question: Callable[[Client], Awaitable[T]],
 
 
 def client_of(options: argparse.Namespace, *, timeout_s: float = 30.0) -> Client:
-    """Return a client of the daemon that the options name."""
+    """Return a client for the daemon that the options name."""
     if options.url is None:
         return Client.over_socket(socket_of(load(options.config)), timeout_s=timeout_s)
     token = api_token()
@@ -37,7 +37,7 @@ def client_of(options: argparse.Namespace, *, timeout_s: float = 30.0) -> Client
 
 
 def socket_of(settings: Settings) -> str:
-    """Return the address of the daemon's Unix socket; raises where its folder is not even there."""
+    """Return the address of the daemon's Unix socket; raises if its folder does not exist."""
     try:
         return socket_address(settings.socket_path)
     except OSError as error:

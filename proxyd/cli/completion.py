@@ -1,4 +1,4 @@
-"""The verb that prints completion scripts for shells."""
+"""The verb that prints shell completion scripts."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def completion(options: argparse.Namespace) -> int:
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Yield a parser and those of its verbs, all the way down."""
+    """Yield a parser and, recursively, those of its verbs."""
     yield parser
-    for action in parser._actions:  # noqa: SLF001 - argparse shows its tree in no other way
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - likewise
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public access to its tree
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
             for each in action.choices.values():
                 yield from parsers(each)
 
 
 def _complete_paths(parser: argparse.ArgumentParser) -> None:
-    for action in parser._actions:  # noqa: SLF001 - likewise
+    for action in parser._actions:  # noqa: SLF001 - as above
         if action.type is Path:
             vars(action)["complete"] = shtab.DIRECTORY if action.metavar == "DIR" else shtab.FILE

@@ -81,7 +81,7 @@ def _add_notification_verbs(verbs: Verbs) -> None:
     )  # fmt: skip
     show.add_argument("id", help="id of the notification")
     add_asking(show)
-    for action in show._actions:  # noqa: SLF001 - what is given before `show` holds, unless given again
+    for action in show._actions:  # noqa: SLF001 - options before `show` apply unless given again
         if action.dest in {"url", "json"}:
             action.default = argparse.SUPPRESS
 

@@ -1,4 +1,4 @@
-"""Verbs that look after the database itself, beside the daemon or while none runs."""
+"""Verbs that maintain the database, with or without a running daemon."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proxyd.store import back_up, copy_database, migrate_database, restore, vacu
 
 
 def migrate(options: argparse.Namespace) -> int:
-    """Bring the database to the newest schema."""
+    """Migrate the database to the newest schema."""
     settings = load(options.config)
     asyncio.run(migrate_database(settings.database))
     print(f"{settings.database_shown} is at the newest schema")
@@ -22,7 +22,7 @@ def migrate(options: argparse.Namespace) -> int:
 
 
 def write_backup(options: argparse.Namespace) -> int:
-    """Write a copy of the database and check it; the daemon goes on."""
+    """Write a copy of the database and check it; the daemon keeps running."""
     settings = load(options.config)
     asyncio.run(back_up(settings.database, options.file))
     size = options.file.stat().st_size
@@ -34,7 +34,7 @@ def write_backup(options: argparse.Namespace) -> int:
 
 
 def put_back(options: argparse.Namespace) -> int:
-    """Put a backup in place of the database."""
+    """Replace the database with a backup."""
     settings = load(options.config)
     stamp = datetime.fromtimestamp(SystemClock().wall_s(), UTC).strftime("%Y%m%dT%H%M%SZ")
     aside = asyncio.run(restore(settings.database, options.file, stamp=stamp, replaces=options.replace))
@@ -47,7 +47,7 @@ def put_back(options: argparse.Namespace) -> int:
 
 
 def copy(options: argparse.Namespace) -> int:
-    """Copy the whole database to another one, which is empty."""
+    """Copy the whole database to an empty one."""
     settings = load(options.config)
     target = load(options.config, database=options.target)
     counts = asyncio.run(copy_database(settings.database, target.database))
@@ -60,7 +60,7 @@ def copy(options: argparse.Namespace) -> int:
 
 
 def tidy(options: argparse.Namespace) -> int:
-    """Give the space of what was deleted back."""
+    """Free the space of deleted rows."""
     settings = load(options.config)
     path = settings.database_path
     before = _size(path)

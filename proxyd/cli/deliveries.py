@@ -1,4 +1,4 @@
-"""Verbs about webhooks and other ways to deliver."""
+"""Verbs about webhooks and other deliveries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from proxyd.terminal.tables import print_table
 
 
 def webhooks(options: argparse.Namespace) -> int:
-    """List the webhooks, and whether they have shown that they are there."""
+    """List the webhooks, and whether they have answered their ping."""
     found = ask(options, lambda client: client.webhooks())
     if options.json:
         print_json(found)
@@ -24,7 +24,7 @@ def webhooks(options: argparse.Namespace) -> int:
 
 
 def test(options: argparse.Namespace) -> int:
-    """Send a test message wherever a rule delivers; exit 1 if one was not accepted."""
+    """Send a test message to every endpoint of a rule; exit 1 if one was not accepted."""
     results = ask(options, lambda client: client.test_deliveries(options.rule))
     if options.json:
         print_json(results)
@@ -36,7 +36,7 @@ def test(options: argparse.Namespace) -> int:
 
 
 def dead(options: argparse.Namespace) -> int:
-    """List the deliveries that were given up."""
+    """List the dead deliveries."""
     found = ask(options, lambda client: client.dead_letters(limit=options.limit))
     if options.json:
         print_json(found)
@@ -53,7 +53,7 @@ def dead(options: argparse.Namespace) -> int:
 
 
 def replay(options: argparse.Namespace) -> int:
-    """Send a notification again, or all that were given up."""
+    """Send a notification again, or every dead delivery."""
     answer = ask(options, lambda client: client.replay_dead() if options.dead else client.replay(options.id))
     if options.json:
         print_json(answer)

@@ -1,4 +1,4 @@
-"""Verbs that bring sources in from other programs and take them out again: OPML, and lists of addresses."""
+"""Verbs that import and export sources: OPML, and lists of addresses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from proxyd.net import for_xml
 
 
 def import_feeds(options: argparse.Namespace) -> int:
-    """Print, or write, a profile with the feeds, or pages, of an OPML file or of a list of addresses."""
+    """Print or write a profile with the feeds or pages of an OPML file or of a list of addresses."""
     try:
         body = options.file.read_bytes()
     except OSError as error:
@@ -42,7 +42,7 @@ def import_feeds(options: argparse.Namespace) -> int:
 
 
 def export(options: argparse.Namespace) -> int:
-    """Print the sources of the profiles as OPML."""
+    """Print the profiles' sources as OPML."""
     settings = load(options.config)
     checked = check(read_directory(settings.profiles), check_settings(settings))
     if checked.declaration is None:
@@ -52,7 +52,7 @@ def export(options: argparse.Namespace) -> int:
 
 
 def _paths(first: Path, count: int) -> Sequence[Path]:
-    """Return the files that texts go to: feeds.profile, feeds-2.profile and so on."""
+    """Return the files for the texts: feeds.profile, feeds-2.profile and so on."""
     others = [first.with_name(f"{first.stem}-{number}{first.suffix}") for number in range(2, count + 1)]
     if there := next((path for path in (first, *others) if path.exists()), None):
         raise ConfigError([f"{there} is there already; choose another --out"])

@@ -1,4 +1,4 @@
-"""Errors out of task groups, for the command line."""
+"""Extracts errors from task groups for the command line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from proxyd.errors import ProxydError
 
 
 def leaves(group: BaseExceptionGroup[ProxydError]) -> list[ProxydError]:
-    """Return the different errors of a group, each once."""
+    """Return the distinct errors of a group."""
     found: dict[str, ProxydError] = {}
     for error in group.exceptions:
         for leaf in leaves(error) if isinstance(error, BaseExceptionGroup) else [error]:
@@ -19,7 +19,7 @@ def leaves(group: BaseExceptionGroup[ProxydError]) -> list[ProxydError]:
 
 @contextmanager
 def proxyd_errors() -> Iterator[None]:
-    """Raise the first error of a group of ``ProxydError`` by itself; bugs pass as they are."""
+    """Raise the first error of a group of ``ProxydError`` on its own; other errors pass unchanged."""
     errors: list[ProxydError] = []
     try:
         yield

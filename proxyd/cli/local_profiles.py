@@ -19,7 +19,7 @@ from proxyd.net import visible
 
 
 def check(options: argparse.Namespace) -> int:
-    """Check profiles as one declaration and print every error with its place."""
+    """Check profiles as one declaration and print every error with its position."""
     texts, settings = _texts(options.paths), load(options.config)
     checked = check_texts(texts, check_settings(settings))
     declared = checked.declaration
@@ -67,7 +67,7 @@ def _counts(declared: Declaration, files: int) -> dict[str, int]:
 
 
 async def _restarting(declared: Declaration, settings: Settings) -> list[str]:
-    """Return the rules that would lose their counters and get a new NOW in the running daemon, if there is one."""
+    """Return the rules that would lose their counters and get a new NOW in a running daemon."""
     try:
         async with Client.over_socket(socket_of(settings), timeout_s=2.0) as client:
             running = {rule["name"]: rule["fingerprint"] for rule in await client.rules()}
@@ -79,7 +79,7 @@ async def _restarting(declared: Declaration, settings: Settings) -> list[str]:
 
 
 def fmt(options: argparse.Namespace) -> int:
-    """Print, or rewrite, profiles in the canonical layout."""
+    """Print or rewrite profiles in canonical layout."""
     for index, text in enumerate(_texts(options.paths)):
         parsed = parse(text.text, text.file)
         if parsed.errors:

@@ -1,4 +1,4 @@
-"""The command line: runs a verb and says how it ended."""
+"""The command line: runs a verb and reports how it ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from proxyd.terminal.arguments import Parser
 
 Run: TypeAlias = Callable[[argparse.Namespace], int]
 FAILED, UNREACHABLE, INTERRUPTED = 1, 3, 130
-"""Exit codes beside 0 and argparse's 2; ``docs/cli.md`` says what they mean."""
+"""Exit codes other than 0 and argparse's 2; ``docs/cli.md`` explains them."""
 _EPILOG = """Settings come from proxyd.toml (or --config) and PROXYD_* variables; `proxyd config` prints them.
 exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 no daemon answers, 130 interrupted"""
 
@@ -27,16 +27,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code."""
     options = make_parser().parse_args(arguments)
     if sys.stdout is None:
-        return FAILED  # there is nowhere to write to, and nobody to tell
+        return FAILED  # there is no stream to report the error on
     try:
         return _run(options)
     except ProxydError as error:
         _complain(str(error))
         return UNREACHABLE if isinstance(error, UnreachableError) else FAILED
-    except BrokenPipeError:  # the reader of a pipe, such as head, had enough
-        sys.stdout = None  # or Python fails once more to flush it
+    except BrokenPipeError:  # the reader of a pipe, such as head, has closed it
+        sys.stdout = None  # otherwise Python fails again when it flushes the stream
         return 0
-    except OSError as error:  # a verb names its own files; what is left is the output
+    except OSError as error:  # verbs name their own files; the rest concern the output
         print(f"proxyd: {error.filename or 'the output'}: {error.strerror or error}", file=sys.stderr)
         sys.stdout = None
         return FAILED
@@ -63,7 +63,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace) -> int:
     code = _load(options.run)(options)
-    sys.stdout.flush()  # here, where a closed pipe or a full disk is met
+    sys.stdout.flush()  # a closed pipe or a full disk shows here
     return code
 
 
@@ -74,7 +74,7 @@ def _complain(said: str) -> None:
 
 
 def _load(name: str) -> Run:
-    """Return the function of a verb, importing its module now: each verb loads what it needs and no more."""
+    """Return the function of a verb; its module is imported only now, so that each verb loads only what it needs."""
     module, _, function = name.rpartition(".")
     run: Run = getattr(import_module(f"proxyd.{module}"), function)
     return run

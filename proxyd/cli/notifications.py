@@ -14,7 +14,7 @@ from proxyd.terminal.tables import print_table
 
 
 def notifications(options: argparse.Namespace) -> int:
-    """List notifications, newest first, or print them as they come."""
+    """List notifications, newest first, or print them as they arrive."""
     if options.follow:
         return _follow(options)
     o = options
@@ -52,14 +52,14 @@ def _follow(options: argparse.Namespace) -> int:
 
 
 def _line(event: StreamEvent) -> str:
-    """Return what a notification is about in a line."""
+    """Return one line about a notification."""
     data = event.body["data"]
     late = "  late" if data["late"] else ""
     return f"{event.body['timestamp']}  {data['id']}  {data['rule']}  {data['source']}{late}  {first_row(event.body)}"
 
 
 def show(options: argparse.Namespace) -> int:
-    """Print all that led to a notification, and what became of it."""
+    """Print everything that led to a notification, and its deliveries."""
     found = ask(options, lambda client: client.notification(options.id))
     if options.json:
         print_json(found)

@@ -1,4 +1,4 @@
-"""How verbs print: JSON as it came, texts from outside with what is invisible in them spelt out."""
+"""Printing for verbs: JSON unchanged, and texts from outside with invisible characters spelt out."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ _LINE = 2000
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON; all but ASCII is escaped."""
+    """Print a value as JSON with non-ASCII characters escaped."""
     print(json.dumps(value, indent=2))
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print texts, a line for each."""
+    """Print texts, one per line."""
     for line in lines:
         print(visible_line(line, _LINE), flush=True)
 
 
 def print_text(text: str) -> None:
-    """Print a text that is for files too: as it is, but on a terminal with what is invisible in it spelt out."""
+    """Print a text unchanged, but on a terminal with invisible characters spelt out."""
     print(visible(text) if sys.stdout.isatty() else text, end="")
 
 
 def first_row(body: Mapping[str, Any]) -> str:
-    """Return the first row of what a rule found in a few words."""
+    """Return the first row of a rule's result in a few words."""
     values = [str(value) for row in body["data"].get("items", ())[:1] for value in row.values() if value is not None]
     return visible_line(", ".join(value[: _SHOWN + 1] for value in values), _SHOWN)
 
 
 def about(seconds: float) -> str:
-    """Return a length of time for people.
+    """Return a duration for people.
 
     >>> about(90.0), about(5400.0), about(0.5), about(172_800.0)
     ('1.5 min', '1.5 h', '0.5 s', '2 d')
@@ -48,7 +48,7 @@ def about(seconds: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a number of things.
+    """Return a count with its noun.
 
     >>> counted(1, "rule"), counted(2, "rule")
     ('1 rule', '2 rules')

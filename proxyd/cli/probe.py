@@ -1,4 +1,4 @@
-"""The verb that probes an address once: for writing a profile, and for finding out what is wrong with a source."""
+"""The verb that probes an address once: for writing a profile, and for diagnosing a source."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SECRET_HEADERS = frozenset({"set-cookie"})
 
 
 def probe(options: argparse.Namespace) -> int:
-    """Probe once; exit 0 where the probe saw the source."""
+    """Probe once; exit 0 if the probe saw the source."""
     settings, trip = load(options.config), ProbeTrace()
     request = request_of(settings, options.target)
     outcome = asyncio.run(probe_once(settings, request, trip))
@@ -93,7 +93,7 @@ def _print(request: ProbeRequest, outcome: ProbeOutcome, trip: ProbeTrace, *, de
 
 
 def _line(item: Item) -> str:
-    """Return an item in one line: of a feed its time and title, of a page its fields."""
+    """Return an item in one line: a feed item's time and title, or a page item's fields."""
     if "channel.item.title" in item.fields:
         return f"{_time(item.published_s) or 'no time':20}  {item.fields['channel.item.title'] or item.item_id}"
     return visible_line(", ".join(f"{path}={value}" for path, value in item.fields.items()), _LINE)
@@ -120,12 +120,12 @@ def _print_exchange(exchange: Exchange) -> None:
 
 
 def _shown(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return headers of a response without what is secret in them; those sent come without."""
+    """Return a response's headers without secrets; those of the request have none."""
     return [(name, HIDDEN if name.lower() in _SECRET_HEADERS else value) for name, value in headers]
 
 
 def _statement(outcome: ProbeOutcome) -> str:
-    """Return the statement that declares this source, with the rate that its items show."""
+    """Return a statement that declares this source, with the rate of its items."""
     title = str(outcome.items[0].fields.get("channel.title") or urlsplit(outcome.source_id).hostname or "source")
     name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:40] or "source"
     times = sorted(item.published_s for item in outcome.items if item.published_s is not None)

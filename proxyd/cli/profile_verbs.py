@@ -1,4 +1,4 @@
-"""Verbs about what the running daemon has declared, and how that is changed."""
+"""Verbs that show and change the running daemon's declaration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from proxyd.terminal.tables import print_table
 
 
 def rules(options: argparse.Namespace) -> int:
-    """List the rules and what became of their execution intervals."""
+    """List the rules and how their execution intervals ended."""
     found = ask(options, lambda client: client.rules())
     if options.json:
         print_json(found)
@@ -45,7 +45,7 @@ def profiles(options: argparse.Namespace) -> int:
 
 
 def show(options: argparse.Namespace) -> int:
-    """Print a profile in the canonical layout."""
+    """Print a profile in canonical layout."""
     profile, etag = ask(options, lambda client: client.profile(options.name))
     if options.json:
         print_json({**profile, "etag": etag})
@@ -55,7 +55,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def declare(options: argparse.Namespace) -> int:
-    """Declare what a file holds, or say what that would change and cost."""
+    """Declare the contents of a file, or print what that would change and cost."""
     text = read_text(options.file).text
     try:
         changes = ask(options, lambda client: client.declare(text, dry_run=options.dry_run))
@@ -71,7 +71,7 @@ def declare(options: argparse.Namespace) -> int:
 
 
 def _of_file(said: str, file: Path) -> str:
-    r"""Return what the daemon said of a text, with the places in it by its file; the daemon knows it as api.
+    r"""Return the daemon's message about a text with positions in its file; the daemon calls the text api.
 
     >>> _of_file("1 error\napi:2:1: expected FROM", Path("my.profile"))
     '1 error\nmy.profile:2:1: expected FROM'
@@ -80,7 +80,7 @@ def _of_file(said: str, file: Path) -> str:
 
 
 def drop(options: argparse.Namespace) -> int:
-    """Remove a profile that the API declared."""
+    """Remove a profile that was declared over the API."""
     changes = ask(options, lambda client: client.drop_profile(options.name))
     if options.json:
         print_json(changes)
@@ -112,7 +112,7 @@ def _cost_lines(cost: CostShown) -> Iterator[str]:
 
 
 def reload(options: argparse.Namespace) -> int:
-    """Check the files of the daemon and swap them in."""
+    """Check the daemon's files and swap them in."""
     try:
         ask(options, lambda client: client.reload())
     except ApiError as error:

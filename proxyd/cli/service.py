@@ -1,4 +1,4 @@
-"""Verbs that run or look after the daemon itself."""
+"""The verb that runs the daemon."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def serve(options: argparse.Namespace) -> int:
 
 
 def _said(error: ProxydError) -> str:
-    """Return what went wrong; a journal gets none of what profiles say, for secrets may stand there."""
+    """Return what went wrong; the journal gets no text of profiles, which may hold secrets."""
     if isinstance(error, ProfileError) and not sys.stderr.isatty():
         return f"{error.without_texts}\n`proxyd check` shows the lines"
     return str(error)
 
 
 def _served(settings: Settings) -> Coroutine[None, None, None]:
-    """Return what runs the daemon: alone on its file, or as one of several machines."""
+    """Return the coroutine that runs the daemon: on its own file, or as one of several machines."""
     if settings.database_path is not None and not settings.nats:
         return app.serve(settings)
-    from proxyd.app import machine as roles  # it needs drivers that are extras
+    from proxyd.app import machine as roles  # it needs drivers that are optional dependencies
 
     return roles.serve(settings)

@@ -11,7 +11,7 @@ from proxyd.terminal.tables import print_table
 
 
 def plan(options: argparse.Namespace) -> int:
-    """Print the coming probes."""
+    """Print the planned probes."""
     probes = ask(options, lambda client: client.plan(limit=options.limit))
     if options.json:
         print_json(probes)
@@ -22,7 +22,7 @@ def plan(options: argparse.Namespace) -> int:
 
 
 def sources(options: argparse.Namespace) -> int:
-    """List the sources and how their last probe ended."""
+    """List the sources and the results of their last probes."""
     found = ask(options, lambda client: client.sources(failing=options.failing))
     if options.json:
         print_json(found)
@@ -60,7 +60,7 @@ def _probe_row(probe: ProbeMade) -> list[str]:
 
 
 def explain(options: argparse.Namespace) -> int:
-    """Say when a source is probed next, and why."""
+    """Print when a source is probed next, and why."""
     answer = ask(options, lambda client: client.explain(options.source))
     if options.json:
         print_json(answer)

@@ -1,4 +1,4 @@
-"""Verbs that say how things stand."""
+"""Status commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxyd.config import load
 
 
 def config(options: argparse.Namespace) -> int:
-    """Print the settings in force."""
+    """Print the effective settings."""
     values = load(options.config).describe()
     if options.json:
         print_json(values)
@@ -23,7 +23,7 @@ def config(options: argparse.Namespace) -> int:
 
 
 def healthcheck(options: argparse.Namespace) -> int:
-    """Exit 0 if the daemon is ready, or stands by."""
+    """Exit 0 if the daemon is ready or stands by."""
     answer = ask(options, lambda client: client.ready(), timeout_s=options.timeout)
     failed = [name for name, holds in answer["checks"].items() if not holds]
     if options.json:

@@ -15,11 +15,11 @@ from proxyd.terminal.tables import print_table
 
 
 def create(options: argparse.Namespace) -> int:
-    """Make a token and print it alone, through the daemon where one runs, else in the database it left."""
+    """Create a token and print only its text, through a running daemon or else directly in the database."""
     try:
         made = ask(options, lambda c: c.create_token(options.name, options.scope, expires_s=options.expires))
     except UnreachableError as error:
-        if options.url is not None or isinstance(error, SilentError):  # a slow daemon may have made it
+        if options.url is not None or isinstance(error, SilentError):  # a slow daemon may have created it
             raise
         made = _made_in_database(options)
     if options.json:
@@ -49,7 +49,7 @@ def tokens(options: argparse.Namespace) -> int:
 
 
 def drop(options: argparse.Namespace) -> int:
-    """Let a token open nothing any more."""
+    """Revoke a token."""
     answer = ask(options, lambda client: client.drop_token(options.name))
     if options.json:
         print_json(answer)

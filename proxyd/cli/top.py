@@ -1,4 +1,4 @@
-"""The verb that shows live how the daemon does."""
+"""The verb that shows the daemon's live status."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ from proxyd.net import visible_line
 REFRESH_S = 2.0
 _MOST_SHARE = 0.05
 _MOST = 20
-_TITLE_LINES = 14  # all but the rows of the three lists
+_TITLE_LINES = 14  # all lines except the rows of the three lists
 
 
 @dataclass(frozen=True, slots=True)
 class TopPart:
-    """A part of what is shown, how it is asked for, and when that is due again on the loop's clock."""
+    """A part of the screen, its query, and when it is due again on the loop's clock."""
 
     name: str
     ask: Callable[[], Awaitable[Any]]
     due_s: float = 0.0
 
     def again(self, now_s: float, took_s: float) -> TopPart:
-        """Return it with its next time: what takes the daemon long is asked for seldom, a twentieth of the time."""
+        """Return the part with its next time: slow queries are repeated rarely, for a twentieth of the time."""
         return replace(self, due_s=now_s + max(REFRESH_S, took_s / _MOST_SHARE))
 
 
 def top(options: argparse.Namespace) -> int:
-    """Show how the daemon does until q or Ctrl-C, or once."""
+    """Show the daemon's status until q or Ctrl-C, or once."""
     console = Console()
     if options.once or not (console.is_terminal and sys.stdin.isatty()):
         asyncio.run(_once(options, console))
@@ -78,7 +78,7 @@ async def _live(options: argparse.Namespace, console: Console) -> None:
 
 
 def _read_key(quit_asked: asyncio.Event) -> None:
-    if os.read(sys.stdin.fileno(), 1) in {b"q", b"Q", b""}:  # or nobody is there any more
+    if os.read(sys.stdin.fileno(), 1) in {b"q", b"Q", b""}:  # or the input has closed
         quit_asked.set()
 
 
@@ -90,7 +90,7 @@ async def _elapsed(quit_asked: asyncio.Event) -> None:
 
 
 class TopView:
-    """What was last heard of each part."""
+    """The last answer for each part."""
 
     def __init__(self, client: Client, where: str) -> None:
         self._client = client
@@ -107,7 +107,7 @@ class TopView:
         return Samples.read(await self._client.metrics())
 
     async def refresh(self) -> None:
-        """Ask for the parts that are due."""
+        """Query the parts that are due."""
         loop = asyncio.get_running_loop()
         for number, part in enumerate(self._parts):
             began_s = loop.time()
@@ -117,7 +117,7 @@ class TopView:
                 self._parts[number] = part.again(loop.time(), loop.time() - began_s)
 
     async def retry(self) -> None:
-        """Do so, and say where the daemon does not answer any more: it may come again."""
+        """Refresh; keep polling while the daemon is unreachable, and show why."""
         try:
             await self.refresh()
         except (UnreachableError, ApiError) as error:
@@ -130,7 +130,7 @@ def _where(options: argparse.Namespace) -> str:
 
 @contextmanager
 def _single_keys() -> Iterator[None]:
-    """Let keys be read as they are pressed; Ctrl-C still interrupts."""
+    """Read keys as they are pressed; Ctrl-C still interrupts."""
     before = termios.tcgetattr(sys.stdin)
     tty.setcbreak(sys.stdin)
     try:
@@ -144,7 +144,7 @@ _CELL = 120
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the daemon said; ``trouble`` is why it says nothing any more."""
+    """The daemon's answers; ``trouble`` is why it no longer answers."""
 
     where: str
     ready: Readiness
@@ -156,7 +156,7 @@ class Seen:
 
 
 def frame(seen: Seen, *, most: int = 10) -> RenderableType:
-    """Return all of it, at most ``most`` rows of each list."""
+    """Return the whole screen, with at most ``most`` rows in each list."""
     return Group(
         _head(seen),
         *(Text(line) for line in health_lines(seen.samples)),
@@ -181,7 +181,7 @@ def _head(seen: Seen) -> Text:
 
 
 def health_lines(samples: Samples) -> list[str]:
-    """Return how the daemon does, in a few lines."""
+    """Return the daemon's health in a few lines."""
     value = samples.values.get
     completeness, utility, used = (
         _share(value(f"proxyd_{name}_ratio")) for name in ("completeness", "utility", "budget_used")
@@ -220,7 +220,7 @@ def _delays(samples: Samples, name: str) -> str:
 
 
 def _listed(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[RenderableType]:
-    """Return a list under its title, each row on one line."""
+    """Return a list under its title, one line per row."""
     found = list(rows)
     if not found:
         return [Text(f"\nno {title}", style="dim")]

@@ -1,4 +1,4 @@
-"""Brings probes to whoever makes them: this process; ``proxyd.cluster`` brings them to other machines."""
+"""Brings probe requests to the prober: in this process, or over NATS on other machines."""
 
 from proxyd.cluster.local_transport import LocalTransport
 

@@ -1,4 +1,4 @@
-"""A prober's side: takes batches of hosts, makes their requests one after the other, and reports each."""
+"""The prober's side: takes batches of hosts, makes their requests one after the other, and reports each."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from proxyd.metrics import Metrics
 from proxyd.ports import Clock, Prober
 
 _GLANCE_S = 0.02
-_HELD = 0.8  # of the lease: what is not extended by then is given up, before the server gives it to another one
+_HELD = 0.8  # of the lease: a batch not extended by then is given up, before the server gives it to another prober
 log = structlog.get_logger("fleet")
 
 
 @dataclass(frozen=True, slots=True)
 class ProberSettings:
-    """The prober's name, most hosts at once, and how long ``stop`` waits for those under way."""
+    """The prober's name, the most hosts at once, and how long ``stop`` waits for unfinished ones."""
 
     name: str
     hosts: int
@@ -33,19 +33,19 @@ class ProberSettings:
 
 @dataclass(slots=True)
 class _Room:
-    """The place of a batch among those that are worked on at once."""
+    """A batch's slot among those that run at once."""
 
     places: asyncio.Semaphore
     is_ours: bool
 
     async def enter(self) -> None:
-        """Wait for the place, where there is none yet."""
+        """Wait for a slot, unless the batch has one."""
         if not self.is_ours:
             await self.places.acquire()
             self.is_ours = True
 
     def leave(self) -> None:
-        """Give the place back."""
+        """Give the slot back."""
         if self.is_ours:
             self.places.release()
 
@@ -53,8 +53,9 @@ class _Room:
 class BatchProber:
     """Makes the probes of batches until ``stop``.
 
-    A batch that another prober began is not made again, for its host may just have been asked: it is reported as lost,
-    and the planner, who knows the host's spacing, plans it again. A batch whose lease cannot be extended is broken off.
+    A batch that another prober began is not repeated, because its host may just have been asked. It is reported as
+    lost, and the planner, which knows the host's spacing, plans it again. A batch whose lease cannot be extended is
+    cancelled.
     """
 
     def __init__(
@@ -72,11 +73,11 @@ class BatchProber:
 
     @property
     def is_up(self) -> bool:
-        """Whether work can come."""
+        """Whether work can arrive."""
         return self._link.is_up and not self._stopping.is_set()
 
     def stop(self) -> None:
-        """Take no more batches and finish those under way; returns at once."""
+        """Take no more batches and finish the current ones; returns at once."""
         self._stopping.set()
 
     async def run(self) -> None:
@@ -96,7 +97,7 @@ class BatchProber:
                     task.cancel()
 
     async def _heed_terms(self) -> None:
-        """Learn at once that another planner leads; whoever misses it learns it from the first batch."""
+        """Learn at once that another planner leads; a prober that misses this learns it from the next batch."""
 
         def heard(data: bytes) -> None:
             if data.isdigit():
@@ -114,9 +115,9 @@ class BatchProber:
     async def _serve(self, number: int, tasks: asyncio.TaskGroup) -> None:
         """Take the batches of a partition, one after the other.
 
-        Whoever has room looks whether there is one, and else waits for one without holding room. So a prober that is
-        busy takes nothing that another could begin, but for what comes just where it waited: that is held until there
-        is room.
+        With a free slot, it checks for a batch; otherwise it waits for one without holding a slot. So a busy prober
+        takes no batch that another could begin, except one that arrives while it waits: it holds that until a slot is
+        free.
         """
         while True:
             await self._link.until_up()
@@ -149,7 +150,7 @@ class BatchProber:
         return task
 
     async def _work(self, taken: Taken, *, has_room: bool) -> None:
-        """See one batch through, and give its room back."""
+        """Complete one batch and give its slot back."""
         room = _Room(self._room, is_ours=has_room)
         try:
             await self._see_through(taken, room)
@@ -160,7 +161,7 @@ class BatchProber:
         try:
             batch = BATCHES.read(taken.message.data)
         except ClusterError as error:
-            log.error("a batch cannot be read and is dropped", error=error.message)  # noqa: TRY400 - it says all
+            log.error("a batch cannot be read and is dropped", error=error.message)  # noqa: TRY400 - the message says everything
             await self._link.done(taken)
             return
         if batch.term < self._term:
@@ -173,10 +174,10 @@ class BatchProber:
             await self._link.done(taken)
 
     async def _make(self, batch: Batch, taken: Taken, room: _Room) -> bool:
-        """Make the requests of a batch; return whether all were made while the batch was ours."""
+        """Make the requests of a batch; return whether all were made while we held the batch."""
         self._term, asked_s = max(self._term, batch.term), asyncio.get_running_loop().time()
         try:
-            await self._link.extend(taken)  # it may have lain here, and have been given to another meanwhile
+            await self._link.extend(taken)  # it may have waited here, and been given to another prober
             async with self._holding(taken, asked_s):
                 await room.enter()
                 with self._metrics.prober_hosts.track_inprogress():
@@ -197,7 +198,7 @@ class BatchProber:
     async def _holding(self, taken: Taken, asked_s: float) -> AsyncIterator[None]:
         """Hold a batch, last extended at ``asked_s``, while the context is open.
 
-        Where it cannot be held, the context ends with ``TimeoutError`` in time.
+        If it cannot be held, the context ends with ``TimeoutError`` in time.
         """
         until_s, is_over = asked_s + _HELD * self._link.settings.lease_s, asyncio.Event()
         async with asyncio.timeout_at(until_s) as limit, asyncio.TaskGroup() as tasks:
@@ -205,7 +206,7 @@ class BatchProber:
             try:
                 yield
             finally:
-                is_over.set()  # what NATS answers at this very moment hides the cancellation
+                is_over.set()  # an answer from NATS at this moment hides the cancellation
                 keeper.cancel()
 
     async def _extend(self, taken: Taken, limit: asyncio.Timeout, is_over: asyncio.Event) -> None:
@@ -228,7 +229,7 @@ class BatchProber:
                 limit.reschedule(until_s)
 
     async def _report(self, batch: Batch, number: int, outcome: ProbeOutcome | None) -> None:
-        """Report what became of a request, as often as it takes: the lease ends it."""
+        """Report the result of a request, repeatedly if necessary, until the lease ends."""
         reading = batch.requests[number].reading
         report = ProbeReport(batch.batch_id, number, self._settings.name, reading, batch.sent_s, outcome)
         while True:
@@ -241,9 +242,9 @@ class BatchProber:
                 return
 
     async def _report_lost(self, batch: Batch, result: str) -> bool:
-        """Report what another prober began and did not end, or what is not made for who leads no more.
+        """Report a batch that another prober left unfinished, or one of a planner that no longer leads.
 
-        Returns whether that arrived.
+        Returns whether the report arrived.
         """
         try:
             async with asyncio.timeout(_HELD * self._link.settings.lease_s):

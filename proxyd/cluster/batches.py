@@ -1,4 +1,4 @@
-"""What planner and probers send each other, and its form on the wire: JSON, checked when it is read."""
+"""The messages between planner and probers, and their JSON form on the wire, checked when it is read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
 from proxyd.errors import UnreadableError
 
 T = TypeVar("T")
-_MOST_BYTES = 256 * 2**20  # of a message that was decompressed
+_MOST_BYTES = 256 * 2**20  # in a decompressed message
 _CONFIG = ConfigDict(ser_json_inf_nan="constants")
 
 
@@ -20,8 +20,8 @@ _CONFIG = ConfigDict(ser_json_inf_nan="constants")
 class Batch:
     """Requests to one host, in the order in which they are to be made.
 
-    ``term`` counts the planners: what an earlier one than the newest asks for is not done. ``sent_s`` is unix seconds
-    by the planner's clock.
+    ``term`` counts the planners: requests of any but the newest are not made. ``sent_s`` is unix seconds by the
+    planner's clock.
     """
 
     __pydantic_config__ = _CONFIG
@@ -35,9 +35,9 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
-    """What became of one request of a batch; ``outcome`` is ``None`` where nobody knows what the last prober did.
+    """The result of one request of a batch; ``outcome`` is ``None`` if it is unknown what the last prober did.
 
-    ``number`` is the request's place in the batch, ``reading`` what its outcome speaks of; ``sent_s`` is the batch's.
+    ``number`` is the request's place in the batch, ``reading`` what its outcome is about; ``sent_s`` is the batch's.
     """
 
     __pydantic_config__ = _CONFIG
@@ -57,11 +57,11 @@ class Form(Generic[T]):
         self._adapter = TypeAdapter(kind)
 
     def write(self, message: T) -> bytes:
-        """Return a message as it is sent."""
+        """Return a message in the form in which it is sent."""
         return zlib.compress(self._adapter.dump_json(message), 1)
 
     def read(self, data: bytes) -> T:
-        """Return the message; raises ``UnreadableError`` where it is none."""
+        """Return the message; raises ``UnreadableError`` if ``data`` is not one."""
         unpacker = zlib.decompressobj()
         try:
             text = unpacker.decompress(data, _MOST_BYTES)
@@ -76,9 +76,9 @@ BATCHES, REPORTS = Form(Batch), Form(ProbeReport)
 
 
 def by_our_clock(outcome: ProbeOutcome, *, sent_s: float, arrived_s: float) -> ProbeOutcome:
-    """Return an outcome whose times lie after its request was sent and before it arrived, by our clock.
+    """Return an outcome with times between its request's sending and its own arrival, by our clock.
 
-    Its duration stays. Clocks that agree better than messages travel change nothing.
+    Its duration stays. Nothing changes if the clocks differ by less than a message's travel time.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""The connection to NATS: its streams, and what goes through them.
+"""The connection to NATS and its streams.
 
-Two streams of JetStream, both in memory, for PostgreSQL alone is the record: what is lost on its way is planned again.
-``PROXYD_PROBES`` is a work queue with a consumer for each of 512 partitions of the hosts, and one unacknowledged batch
-at a time: so a host is never on two machines. ``PROXYD_REPORTS`` brings the outcomes back, which the planner
-acknowledges once they are recorded.
+It has two JetStream streams, both in memory, because only PostgreSQL is the record: lost messages are planned again.
+``PROXYD_PROBES`` is a work queue with a consumer for each of 512 partitions of the hosts, and at most one
+unacknowledged batch in each, so a host is never on two machines. ``PROXYD_REPORTS`` returns the outcomes, which the
+planner acknowledges once they are recorded.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OBJECT = "Proxyd-Object"
 _HEADERS_BYTES = 1024
 _LONGEST_PULL_S = 30.0
 _SHORTEST_WAIT_S = 2.0
-_FORGOTTEN_S = 3600.0  # whoever sent it is long gone
+_FORGOTTEN_S = 3600.0  # its sender is long gone
 log = structlog.get_logger("fleet")
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ T = TypeVar("T")
 class ClusterSettings:
     """Servers, and times in seconds.
 
-    ``lease_s`` is how long a prober holds a batch without being heard of, ``queue_s`` how long a batch waits for one.
+    ``lease_s`` is how long a silent prober keeps a batch, ``queue_s`` how long a batch waits for a prober.
     """
 
     servers: Sequence[str]
@@ -63,13 +63,13 @@ class ClusterSettings:
 
     @property
     def pull_s(self) -> float:
-        """How long a request for work is open: after a server was away it is made again within this time."""
+        """How long a request for work stays open: after an outage of the server it is repeated within this time."""
         return min(_LONGEST_PULL_S, self.lease_s / 2.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A batch in the queue: its number there, and its bytes, for a server that was restarted counts from the start."""
+    """A batch in the queue: its number, and its bytes, because a restarted server counts from the start."""
 
     number: int
     data: bytes
@@ -77,19 +77,19 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A message that was pulled, and the number of the connection it came over."""
+    """A pulled message, and the number of the connection that it came over."""
 
     message: Msg
     connection: int
 
     @property
     def is_first(self) -> bool:
-        """Whether nobody was given it before."""
+        """Whether this is its first delivery."""
         return self.message.metadata.num_delivered == 1
 
 
 class NatsConnection:
-    """What planner and probers ask of NATS; its errors are ``ClusterError``."""
+    """The NATS operations of planner and probers; errors are ``ClusterError``."""
 
     def __init__(self, client: Client, settings: ClusterSettings) -> None:
         self.connection = 0
@@ -99,7 +99,7 @@ class NatsConnection:
         self._troubles: set[str] = set()
         self._client = client
         self._streams = client.jetstream(timeout=max(_SHORTEST_WAIT_S, settings.lease_s / 2.0))
-        self._leases = client.jetstream(timeout=settings.lease_s / 4.0)  # a lost answer leaves time to ask again
+        self._leases = client.jetstream(timeout=settings.lease_s / 4.0)  # leaves time to ask again
         self._found = asyncio.Event()
         self._made: datetime | None = None
         self.settings = settings
@@ -114,7 +114,7 @@ class NatsConnection:
         await self._found.wait()
 
     async def fail_if_refused(self) -> None:
-        """Raise ``ClusterError`` once the server does not want us any more; nothing else ends this."""
+        """Raise ``ClusterError`` once the server rejects us; nothing else ends this."""
         await self.refused.wait()
         why = f" ({self._trouble})" if self._trouble else ""
         raise ClusterError(
@@ -122,29 +122,29 @@ class NatsConnection:
         )
 
     def note(self, error: Exception) -> None:
-        """Say what is wrong with the connection, each trouble once until a server is there again."""
+        """Log a problem of the connection, once until a server is connected again."""
         self._trouble = repr(error)
         if self._trouble not in self._troubles:
             log.warning("NATS cannot be used", error=self._trouble)
         self._troubles.add(self._trouble)
 
     def note_found(self) -> None:
-        """Note that a server is there, maybe again: numbers of before mean nothing there."""
+        """Note that a server is connected, perhaps again: earlier numbers are invalid."""
         self.connection += 1
         self._trouble = ""
         self._troubles.clear()
         self._found.set()
 
     def note_lost(self) -> None:
-        """Note that no server is there."""
+        """Note that no server is connected."""
         self._found.clear()
         if not self.is_closing:
             log.warning("NATS is away")
 
     async def ensure(self) -> bool:
-        """Make the streams and consumers that are not there, for a server that was restarted has none.
+        """Create missing streams and consumers: a restarted server has none.
 
-        Returns whether the queue is another one than before: whatever was in it is gone.
+        Returns whether the queue is a new one, which means that its batches are lost.
         """
         streams = (
             StreamConfig(_PROBES, subjects=["proxyd.probe.*"], max_age=_FORGOTTEN_S),
@@ -171,32 +171,32 @@ class NatsConnection:
     # -- batches
 
     async def send(self, batch: Batch) -> Sent:
-        """Put a batch in the queue of its host's partition."""
+        """Put a batch into the queue of its host's partition."""
         subject, data = _subject(partition(batch.host)), BATCHES.write(batch)
         return Sent((await self._checked(self._streams.publish(subject, data, stream=_PROBES))).seq, data)
 
     async def withdraw(self, sent: Sent) -> None:
-        """Take a batch out of the queue; a prober that has begun it sees within a lease that it is gone."""
+        """Remove a batch from the queue; a prober that has begun it notices within a lease."""
         found = await self._checked(self._streams.get_msg(_PROBES, sent.number))
         if found.data == sent.data:
             await self._checked(self._streams.delete_msg(_PROBES, sent.number))
 
     async def count_batches(self) -> int:
-        """Return how many batches wait or are being made."""
+        """Return how many batches wait or run."""
         return (await self._checked(self._streams.stream_info(_PROBES))).state.messages
 
     def pulling_batches(self, number: int) -> AbstractAsyncContextManager[JetStreamContext.PullSubscription]:
-        """Yield what the batches of a partition are pulled with."""
+        """Yield the subscription that pulls the batches of a partition."""
         return self._pulling(f"p{number}", _PROBES)
 
     async def extend(self, taken: Taken) -> None:
-        """Hold a batch for another ``lease_s``; raises ``ClusterError`` where nobody answers.
+        """Hold a batch for another ``lease_s``; raises ``ClusterError`` if the server does not answer.
 
         Raises
         ------
         LostLeaseError
-            The batch is not in the queue any more. The server says yes to whoever extends, also to one that was taken
-            for dead, so the queue itself is looked at.
+            The batch is no longer in the queue. The server confirms every extension, even of a prober that it took
+            for dead, so this looks at the queue itself.
         """
         message, wait_s = taken.message, self.settings.lease_s / 4.0
         await self._checked(self._client.request(message.reply, b"+WPI", timeout=wait_s))
@@ -213,7 +213,7 @@ class NatsConnection:
     # -- reports
 
     async def report(self, report: ProbeReport) -> None:
-        """Send a report; one that is too large for a message goes as an object beside it."""
+        """Send a report; one that is too large for a message is stored as an object."""
         data, headers = REPORTS.write(report), {"Nats-Msg-Id": f"{report.batch_id} {report.number}"}
         if len(data) > self._client.max_payload - _HEADERS_BYTES:
             name = uuid.uuid4().hex
@@ -222,11 +222,11 @@ class NatsConnection:
         await self._checked(self._streams.publish("proxyd.report", data, stream=_REPORTS, headers=headers))
 
     def pulling_reports(self) -> AbstractAsyncContextManager[JetStreamContext.PullSubscription]:
-        """Yield what reports are pulled with."""
+        """Yield the subscription that pulls reports."""
         return self._pulling("planner", _REPORTS)
 
     async def read_report(self, taken: Taken) -> ProbeReport:
-        """Return the report of a message; raises ``UnreadableError`` where there is none in it."""
+        """Return the report in a message; raises ``UnreadableError`` if it has none."""
         name = (taken.message.headers or {}).get(_OBJECT)
         if name is None:
             return REPORTS.read(taken.message.data)
@@ -239,9 +239,9 @@ class NatsConnection:
         return REPORTS.read(found.data or b"")
 
     async def done(self, taken: Taken) -> None:
-        """Acknowledge a message: it is taken away. If that fails it comes again.
+        """Acknowledge a message, which removes it; if that fails it is delivered again.
 
-        A restarted server counts from the start: what was pulled before would stand for another message there.
+        A restarted server counts from the start, so an earlier message's number would name another one.
         """
         if taken.connection != self.connection:
             return
@@ -262,7 +262,7 @@ class NatsConnection:
 
     @asynccontextmanager
     async def _pulling(self, consumer: str, stream: str) -> AsyncIterator[JetStreamContext.PullSubscription]:
-        """Take back at the end what was asked for and has not come: else it would be given to nobody, for a lease."""
+        """Cancel unanswered pulls at the end: otherwise a message could go to nobody, for a lease."""
         subscription = await self._checked(self._streams.pull_subscribe_bind(consumer, stream))
         try:
             yield subscription
@@ -270,7 +270,7 @@ class NatsConnection:
             await _forget(subscription)
 
     async def pull(self, subscription: JetStreamContext.PullSubscription, wait_s: float, most: int = 1) -> list[Taken]:
-        """Return the next messages, none where none came within ``wait_s``."""
+        """Return the next messages, or none if none arrives within ``wait_s``."""
         if not self.is_up:
             raise ClusterError("NATS is away")
         connection = self.connection
@@ -284,7 +284,7 @@ class NatsConnection:
         return [Taken(message, connection) for message in found]
 
     async def _checked(self, asked: Coroutine[Any, Any, T]) -> T:
-        """Return the answer, or raise ``ClusterError`` when there is none: at once while no server is connected."""
+        """Return the answer or raise ``ClusterError``: at once while no server is connected."""
         if not self.is_up:
             asked.close()
             raise ClusterError("NATS is away")
@@ -298,13 +298,13 @@ class NatsConnection:
     # -- hints
 
     async def ring(self) -> None:
-        """Tell the notifier that there is something in the outbox; nothing is lost where it does not hear that."""
+        """Tell the notifier that the outbox has new deliveries; nothing is lost if it does not hear this."""
         if self.is_up:
             await self._checked(self._client.publish(OUTBOX))
 
     @asynccontextmanager
     async def heeding(self, subject: str, heard: Callable[[bytes], None]) -> AsyncIterator[None]:
-        """Call ``heard`` with whatever is said while the context is open."""
+        """Call ``heard`` with each message while the context is open."""
 
         async def take(message: Msg) -> None:
             heard(message.data)
@@ -321,7 +321,7 @@ class NatsConnection:
 
 
 def partition(host: str) -> int:
-    """Return the partition of a host: the same on every machine, forever.
+    """Return the partition of a host, which is the same on every machine, forever.
 
     >>> partition("example.org")
     223
@@ -334,14 +334,14 @@ def _subject(number: int) -> str:
 
 
 async def _forget(subscription: Subscription | JetStreamContext.PullSubscription) -> None:
-    """End a subscription, also without a server: the client would take it up again with the next one."""
+    """End a subscription, even without a server: the client would renew it with the next one."""
     with suppress(NatsError):
         await subscription.unsubscribe()
     _end_if_cancelled()
 
 
 def _end_if_cancelled() -> None:
-    """Let a cancelled task end: where an answer comes at the same moment, ``wait_for`` of Python 3.11 hides that."""
+    """Let a cancelled task end: in Python 3.11, ``wait_for`` hides a cancellation when an answer arrives with it."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
@@ -349,7 +349,7 @@ def _end_if_cancelled() -> None:
 
 @asynccontextmanager
 async def open_link(settings: ClusterSettings) -> AsyncIterator[NatsConnection]:
-    """Yield a link at once, and keep it connected, however long that takes, until the context ends."""
+    """Yield a link at once, and keep it connected until the context ends, retrying forever."""
     client = Client()
     link = NatsConnection(client, settings)
     connecting = asyncio.create_task(_connect(client, link), name="connect to NATS")

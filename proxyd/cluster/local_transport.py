@@ -1,4 +1,4 @@
-"""The transport of a single machine: the prober is here."""
+"""The transport of a single machine: the prober runs in this process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proxyd.ports import Prober, TakeStray, Unmade
 
 
 class LocalTransport:
-    """The Transport port over the prober of this process, which keeps the turns of hosts itself."""
+    """The Transport port over this process's prober, which itself keeps the hosts' turns."""
 
     def __init__(self, prober: Prober) -> None:
         self._prober = prober
@@ -19,11 +19,11 @@ class LocalTransport:
 
     @asynccontextmanager
     async def probe(self, request: ProbeRequest) -> AsyncIterator[ProbeOutcome | Unmade]:
-        """Yield how a probe ended."""
+        """Yield the outcome of a probe."""
         yield await self._prober.probe(request)
 
     async def run(self, take_stray: TakeStray) -> None:
-        """Wait for ``stop``: nothing comes that was not waited for."""
+        """Wait for ``stop``: there are no stray outcomes here."""
         await self._stopped.wait()
 
     def stop(self) -> None:

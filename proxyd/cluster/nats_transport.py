@@ -1,4 +1,4 @@
-"""The planner's side: requests go out in batches, one host's at a time, and reports come back."""
+"""The planner's side: sends requests in batches, one for each host at a time, and receives reports."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from proxyd.errors import ClusterError, UnreadableError
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock, TakeStray, Unmade
 
-_MOST_REQUESTS = 8  # of a batch: the host's partition waits for all of them
+_MOST_REQUESTS = 8  # in a batch: the host's partition waits for all of them
 _MOST_REPORTS = 64
-_REMEMBERED = 1000  # reports; more are never on their way
+_REMEMBERED = 1000  # reports; there are never more on their way
 log = structlog.get_logger("fleet")
 
 
 @dataclass(eq=False, slots=True)
 class _Asked:
-    """A request on its way, and who waits for what becomes of it; ``message`` is that of its report."""
+    """A request on its way, and the future of its result; ``message`` is that of its report."""
 
     request: ProbeRequest
     answer: asyncio.Future[ProbeOutcome | Unmade]
@@ -36,7 +36,7 @@ class _Asked:
 
 @dataclass(slots=True)
 class _Lane:
-    """One host: what waits, and the task that sends it while anything does."""
+    """One host: its waiting requests, and the task that sends them."""
 
     waiting: deque[_Asked] = field(default_factory=deque)
     driver: asyncio.Task[None] | None = None
@@ -45,9 +45,9 @@ class _Lane:
 class NatsTransport:
     """The Transport port over NATS.
 
-    The next batch of a host is sent once every request of the last one was reported, or once its prober must have given
-    it up: then ``spacing_s`` after the last request began. ``patience_s`` is how long a report may take, waiting in the
-    queue included. What is sent says which ``term`` it is of, so that a planner that was taken for dead asks in vain.
+    The next batch of a host is sent ``spacing_s`` after the last request began, once every request of the last batch
+    was reported or its prober must have given it up. ``patience_s`` is how long a report may take, including the wait
+    in the queue. Batches carry their ``term``, so those of a planner that was taken for dead are not made.
     """
 
     def __init__(
@@ -71,15 +71,15 @@ class NatsTransport:
 
     @property
     def is_up(self) -> bool:
-        """Whether NATS is there."""
+        """Whether NATS is connected."""
         return self._link.is_up
 
     def stop(self) -> None:
-        """End ``run``; returns at once. What was sent is taken in by the next planner."""
+        """End ``run``; returns at once. The next planner receives the outstanding reports."""
         self._stopped.set()
 
     async def run(self, take_stray: TakeStray) -> None:
-        """Send batches and take in reports until ``stop``.
+        """Send batches and receive reports until ``stop``.
 
         Begins once the batches of an earlier planner are over, or after a lease.
         """
@@ -111,15 +111,15 @@ class NatsTransport:
             self._drive(host, lane)
 
     def _warn(self, what: str, error: ClusterError) -> None:
-        """Say what cannot be done; that NATS is away was said already."""
+        """Log what cannot be done, unless NATS is down, which was logged already."""
         if self._link.is_up:
             log.warning(what, error=error.message)
 
     async def _wait_for_batches(self, until_s: float) -> None:
-        """Wait until the batches of an earlier planner are made or refused, or it has been long.
+        """Wait until the batches of an earlier planner are made or refused, but only until ``until_s``.
 
-        One that takes longer keeps its partition to itself: a host is asked by one machine, but may be asked sooner
-        than its spacing says.
+        A batch that takes longer keeps its partition: only one machine asks a host, but perhaps sooner than its
+        spacing allows.
         """
         while await self._link.count_batches() and self._clock.monotonic_s() < until_s:
             await self._clock.sleep(self._link.settings.lease_s / 16.0)
@@ -128,7 +128,7 @@ class NatsTransport:
 
     @asynccontextmanager
     async def probe(self, request: ProbeRequest) -> AsyncIterator[ProbeOutcome | Unmade]:
-        """Yield how a probe ended on whichever machine; its report is acknowledged when the context ends."""
+        """Yield the outcome of a probe on any machine; its report is acknowledged when the context ends."""
         asked = _Asked(request, asyncio.get_running_loop().create_future())
         lane = self._lanes.setdefault(request.host, _Lane())
         lane.waiting.append(asked)
@@ -138,7 +138,7 @@ class NatsTransport:
             await self._acknowledge(asked.key, asked.message)
 
     def _drive(self, host: str, lane: _Lane) -> None:
-        """Let somebody see to a host's requests."""
+        """Start a task for a host's requests, unless one runs."""
         if lane.driver is None and self._tasks is not None:
             lane.driver = self._tasks.create_task(self._see_to(host, lane), name=f"batches of {host}")
 
@@ -153,7 +153,7 @@ class NatsTransport:
         del self._lanes[host]
 
     async def _make(self, host: str, asked: list[_Asked]) -> float:
-        """Send a batch and wait until all is known of it; return when its last request began, at the latest."""
+        """Send a batch and wait for all its results; return when its last request began, at the latest."""
         if not self._link.is_up:
             return self._end(asked, Unmade.NOT_BEGUN)
         sent_s = self._clock.time_s()
@@ -171,7 +171,7 @@ class NatsTransport:
             if sent is not None:
                 with suppress(ClusterError):
                     await self._link.withdraw(sent)
-            return self._end(asked, Unmade.LOST) + self._link.settings.lease_s  # so long its prober may not know
+            return self._end(asked, Unmade.LOST) + self._link.settings.lease_s  # its prober may notice only then
         finally:
             self._limits.discard(limit)
             for each in asked:
@@ -187,7 +187,7 @@ class NatsTransport:
         return began_s
 
     async def _send(self, batch: Batch) -> Sent | None:
-        """Send a batch and return where it is; one of which nobody says that it arrived is waited for: it may have."""
+        """Send a batch and return its place, or ``None`` if it may not have arrived; its reports are awaited anyway."""
         try:
             return await self._link.send(batch)
         except ClusterError as error:
@@ -196,7 +196,7 @@ class NatsTransport:
             return None
 
     def _end(self, asked: list[_Asked], why: Unmade) -> float:
-        """End the requests that nothing is known of."""
+        """End the requests whose results are unknown."""
         for each in asked:
             if not each.answer.done():
                 each.answer.set_result(why)
@@ -220,8 +220,8 @@ class NatsTransport:
                     await self._mend()
 
     async def _mend(self) -> None:
-        """Make the streams again where a server lost them: of what was in them only its prober can still report."""
-        if self._mending.locked():  # somebody does
+        """Recreate the streams if a server lost them: only its prober can still report a batch that was in them."""
+        if self._mending.locked():  # another task is at it
             return
         try:
             async with self._mending:
@@ -239,14 +239,14 @@ class NatsTransport:
         try:
             report = await self._link.read_report(message)
         except UnreadableError as error:
-            log.error("a report cannot be read and is dropped", error=error.message)  # noqa: TRY400 - it says all
+            log.error("a report cannot be read and is dropped", error=error.message)  # noqa: TRY400 - the message says everything
             await self._link.done(message)
             return
         except ClusterError as error:
             log.warning("a report cannot be had yet; it comes again", error=error.message)
             return
         key = (report.batch_id, report.number)
-        if key in self._taking:  # it comes again because recording it takes long
+        if key in self._taking:  # delivered again because recording it takes long
             return
         if key in self._recorded:  # its acknowledgement was lost
             await self._link.done(message)
@@ -262,7 +262,7 @@ class NatsTransport:
         await self._acknowledge(key, message)
 
     async def _acknowledge(self, key: tuple[str, int], message: Taken) -> None:
-        """Acknowledge a report of which all is recorded, and remember that for as long as it may come again."""
+        """Acknowledge a fully recorded report, and remember it for as long as it may be delivered again."""
         self._taking.discard(key)
         self._recorded.append(key)
         await self._link.done(message)

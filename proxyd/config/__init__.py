@@ -1,7 +1,7 @@
-"""The settings, and the only place that reads settings files, secrets and environment variables.
+"""The settings; only this package reads settings files, secrets and environment variables.
 
-Values are looked for in this order: keyword arguments (the command line), ``PROXYD_<KEY>``, ``PROXYD_<KEY>_FILE`` (the
-value is the content of that file), the TOML file, the default. An unknown key or ``PROXYD_`` variable is an error.
+Values come from, in this order: keyword arguments (the command line), ``PROXYD_<KEY>``, ``PROXYD_<KEY>_FILE`` (a file
+that contains the value), the TOML file, the default. An unknown key or ``PROXYD_`` variable is an error.
 """
 
 from proxyd.config.environment import SecretStore, Supervision, socket_address, supervision

@@ -1,4 +1,4 @@
-"""What else is read of the environment: who supervises us, where secrets are, how a socket is spelled."""
+"""Other values from the environment: the supervisor, secrets, and socket addresses."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from proxyd.core.model.delivery import SecretRef
 
 @dataclass(frozen=True, slots=True)
 class Supervision:
-    """Where the supervisor that started us listens, and within what time it must hear of us, where it must."""
+    """The supervisor's address, and the interval within which its watchdog must be fed, if it has one."""
 
     address: str
     watchdog_s: float | None
 
 
 def supervision(environ: Mapping[str, str] | None = None) -> Supervision | None:
-    """Return what systemd says of itself in the environment of a service, ``None`` where nobody listens.
+    """Return systemd's settings in a service's environment, or ``None`` without a supervisor.
 
     >>> supervision({"NOTIFY_SOCKET": "/run/systemd/notify", "WATCHDOG_USEC": "30000000"})
     Supervision(address='/run/systemd/notify', watchdog_s=30.0)
@@ -35,9 +35,9 @@ def supervision(environ: Mapping[str, str] | None = None) -> Supervision | None:
 
 
 def socket_address(path: Path) -> str:
-    """Return a spelling of a Unix socket's path that the kernel takes, which allows 107 bytes.
+    """Return a spelling of a Unix socket's path within the kernel's limit of 107 bytes.
 
-    A longer path is spelled through its open folder, which stays open for the life of the process.
+    A longer path goes through its open folder, which stays open for the life of the process.
     """
     if len(os.fsencode(path)) < 104:
         return str(path)
@@ -54,7 +54,7 @@ class SecretStore:
         self._env = os.environ if environ is None else environ  # noqa: TID251 - this is the one place
 
     def resolve(self, ref: SecretRef) -> bytes | None:
-        """Return the secret, or ``None`` where it is not set, empty or may not be read."""
+        """Return the secret, or ``None`` if it is not set, empty or unreadable."""
         if ref.kind == "env":
             value = self._env.get(ref.name) if ref.name.startswith(self._prefix) else None
             return os.fsencode(value) if value else None

@@ -17,7 +17,7 @@ from proxyd.errors import ConfigError, suggest
 PREFIX = "PROXYD_"
 TOKEN = PREFIX + "TOKEN"
 _NO_SETTINGS = frozenset({PREFIX + "CONFIG", TOKEN, TOKEN + "_FILE"})
-_SECRETS_OF = {"proxy": "@", "nats": "@", "database": "//[^@?]*:[^@?]*@"}  # who the database knows us as is no secret
+_SECRETS_OF = {"proxy": "@", "nats": "@", "database": "//[^@?]*:[^@?]*@"}  # the database user's name is not secret
 _PLAIN = {
     "bool_parsing": "must be true or false",
     "int_parsing": "must be a whole number",
@@ -33,7 +33,7 @@ def load(file: Path | None = None, *, environ: Mapping[str, str] | None = None, 
     Raises
     ------
     ConfigError
-        With every problem at once, each with its key.
+        Lists every problem, each with its key.
     """
     env = os.environ if environ is None else environ  # noqa: TID251 - this is the one place
     problems: list[str] = []
@@ -60,7 +60,7 @@ def _variable(key: str, env: Mapping[str, str]) -> str:
 
 
 def _describe(item: Mapping[str, Any], places: Mapping[str, str]) -> str:
-    """Return where a value was given and what is wrong with it, without the value: it may be secret."""
+    """Return where a value was given and what is wrong with it, without the value, which may be secret."""
     key, *within = (str(part) for part in item["loc"]) if item["loc"] else ("settings",)
     where = ".".join([places.get(key, key), *within])
     if item["type"] == "extra_forbidden":
@@ -75,7 +75,7 @@ def _unknown(name: str, known: Iterable[str]) -> str:
 
 
 def _from_file(path: Path, problems: list[str], *, is_named: bool) -> dict[str, Any]:
-    """Return what a settings file says; durations as texts, as variables have them: they must name their unit."""
+    """Return a settings file's values; durations as texts, so that they need a unit, as in variables."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -121,7 +121,7 @@ def _from_environment(env: Mapping[str, str], problems: list[str]) -> dict[str, 
 
 
 def api_token(environ: Mapping[str, str] | None = None) -> str | None:
-    """Return the token with which the command line asks a daemon elsewhere: ``PROXYD_TOKEN``, or what its file holds.
+    """Return the token for asking a daemon elsewhere, from ``PROXYD_TOKEN`` or its file.
 
     >>> api_token({"PROXYD_TOKEN": "pxd_1_2"}), api_token({})
     ('pxd_1_2', None)

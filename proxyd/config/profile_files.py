@@ -1,4 +1,4 @@
-"""The profiles' files, and what their texts are checked by."""
+"""Reads profile files, and prepares the settings for checking their texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proxyd.errors import ConfigError, ProfileError, RuleSyntaxError
 
 
 def check_settings(settings: Settings) -> CheckSettings:
-    """Return what the language's checker needs of the settings."""
+    """Return the settings that the language's checker needs."""
     return CheckSettings(
         secret_env_prefix=settings.secret_env_prefix,
         chronon_s=settings.chronon,
@@ -23,21 +23,21 @@ def check_settings(settings: Settings) -> CheckSettings:
 
 
 def has_channels() -> bool:
-    """Return whether what sends messages to channels is installed."""
+    """Return whether the package that sends messages to channels is installed."""
     return find_spec("apprise") is not None
 
 
 def read_directory(folder: Path) -> list[SourceText]:
-    """Return the ``*.profile`` texts of a directory in name order.
+    """Return the ``*.profile`` texts of a directory, in order of name.
 
     Raises
     ------
     ConfigError
-        There is no such directory, or it or a file of it cannot be read.
+        The directory does not exist, or it or one of its files cannot be read.
     ProfileError
         A file is not UTF-8.
     """
-    try:  # glob says that a folder which may not be read is empty
+    try:  # glob treats an unreadable folder as empty
         if not folder.is_dir():
             raise ConfigError([f"profiles: there is no directory {folder}; make it, or name another one"])
         return [read_text(path) for path in sorted(each for each in folder.iterdir() if each.match("*.profile"))]
@@ -46,7 +46,7 @@ def read_directory(folder: Path) -> list[SourceText]:
 
 
 def read_text(path: Path) -> SourceText:
-    """Return one profile text, named by its path."""
+    """Return a profile text, named by its path."""
     try:
         return SourceText(str(path), path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""How values of settings are spelled: durations, rates, budgets, addresses; each reader says what would be right."""
+"""Parsers of setting values: durations, rates, budgets, addresses; each error says what is valid."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _RATE_PERIODS = {
 }
 Network: TypeAlias = IPv4Network | IPv6Network
 POSTGRESQL = ("postgresql://", "postgresql+asyncpg://")
-_DATABASE_USER = re.compile("^([^/]*//)[^:/]*(?::[^@]*)?@")  # a password may hold what ends a host elsewhere
+_DATABASE_USER = re.compile("^([^/]*//)[^:/]*(?::[^@]*)?@")  # a password may hold characters that end the host
 _SECRETS_IN_QUERIES = {"password", "passfile", "dsn"}
 
 
 def parse_duration(value: object) -> float:
-    """Return seconds of ``200ms``, ``10s``, ``5m``, ``1h30m`` or ``4w``; a number that is no text has seconds already.
+    """Return the seconds of ``200ms``, ``10s``, ``5m``, ``1h30m`` or ``4w``; a plain number is in seconds already.
 
-    A text without a unit is refused, but for 0: ``90`` may be meant as days.
+    A text without a unit is refused, except 0: ``90`` could mean days.
 
     >>> parse_duration("200ms"), parse_duration("1h30m"), parse_duration("0"), parse_duration(5)
     (0.2, 5400.0, 0.0, 5.0)
@@ -81,7 +81,7 @@ def parse_rate(text: str) -> float:
 
 
 def parse_window(text: str) -> tuple[int, float]:
-    """Return the number and the seconds of ``30/min``: at most so many in any such time.
+    """Return the number and the seconds of ``30/min``: a limit for any period of that length.
 
     >>> parse_window("30/min")
     (30, 60.0)
@@ -93,7 +93,7 @@ def parse_window(text: str) -> tuple[int, float]:
 
 
 def parse_budget(value: object) -> Budget:
-    """Return a budget from ``60/min`` or by hour of day from ``08-18 30/min, 60/min``.
+    """Return a budget from ``60/min``, or by hour of day from ``08-18 30/min, 60/min``.
 
     >>> parse_budget("08-18 30/min, 60/min").rate_per_s(9 * 3600.0)
     0.5
@@ -123,12 +123,12 @@ def format_budget(budget: Budget) -> str:
 
 
 def read_list(value: object) -> object:
-    """Return the parts of a text with commas; a list as it is."""
+    """Return the parts of a comma-separated text; return a list unchanged."""
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 def check_networks(values: list[str]) -> list[str]:
-    """Return networks; raise where one is none."""
+    """Return the networks; raise if one is invalid."""
     for value in values:
         try:
             ip_network(value)
@@ -138,7 +138,7 @@ def check_networks(values: list[str]) -> list[str]:
 
 
 def _network_of(value: str) -> str:
-    """Return the network that an address with a mask lies in, else two for an example.
+    """Return the network that an address with a mask lies in, otherwise two examples.
 
     >>> _network_of("10.1.2.3/8"), _network_of("home")
     ('10.0.0.0/8', '10.0.0.0/8 or ::1/128')
@@ -150,9 +150,9 @@ def _network_of(value: str) -> str:
 
 
 def _address(value: str, schemes: set[str]) -> SplitResult | None:
-    """Return the parts of an address of a host, without a query; ``None`` where it is none.
+    """Return the parts of a host's URL without a query, or ``None`` if it is invalid.
 
-    Whoever calls this raises without the value: it may hold a secret, and so may what the library says of it.
+    Callers raise without the value: it may hold a secret, and so may the library's message.
     """
     parts = _split(value)
     if parts is None or parts.scheme not in schemes or not parts.hostname or parts.query or parts.fragment:
@@ -161,7 +161,7 @@ def _address(value: str, schemes: set[str]) -> SplitResult | None:
 
 
 def _split(value: str) -> SplitResult | None:
-    """Return the parts of an address; ``None`` where it is none, or its port is no number from 1 to 65535."""
+    """Return the parts of a URL, or ``None`` if it is invalid or its port is not a number from 1 to 65535."""
     try:
         parts = urlsplit(value)
         is_right = parts.port != 0
@@ -171,7 +171,7 @@ def _split(value: str) -> SplitResult | None:
 
 
 def check_proxy(value: str) -> str:
-    """Return the address of a proxy; raise where it is none."""
+    """Return the URL of a proxy; raise if it is invalid."""
     if not value:
         return value
     parts = _address(value, {"http"})
@@ -181,7 +181,7 @@ def check_proxy(value: str) -> str:
 
 
 def without_credentials(url: str) -> str:
-    """Return an address for people.
+    """Return a URL for people, without credentials.
 
     >>> without_credentials("http://me:secret@proxy.example:3128")
     'http://[hidden]@proxy.example:3128'
@@ -190,7 +190,7 @@ def without_credentials(url: str) -> str:
 
 
 def check_collector(value: str) -> str:
-    """Return the address of a collector; raise where it is none."""
+    """Return the URL of a collector; raise if it is invalid."""
     return _check_plain(value, "http://collector.example:4318")
 
 
@@ -202,43 +202,43 @@ def _check_plain(value: str, example: str) -> str:
 
 
 def check_window(value: str) -> str:
-    """Return a number in a time, or nothing; raise where it is none."""
+    """Return a number per time, or an empty text; raise if it is invalid."""
     if value:
         parse_window(value)
     return value
 
 
 def check_public_url(value: str) -> str:
-    """Return an address that others reach, or nothing; raise where it is none."""
+    """Return a URL that others can reach, or an empty text; raise if it is invalid."""
     return _check_plain(value, "https://proxyd.example.org")
 
 
 def check_server(value: str) -> str:
-    """Return host:port, or nothing; raise where it is none."""
+    """Return host:port, or an empty text; raise if it is invalid."""
     return _check_host_and_port(value, "mail.example.org:587") if value else value
 
 
 def check_mail_address(value: str) -> str:
-    """Return an address of mail, or nothing; raise where it is none."""
+    """Return a mail address, or an empty text; raise if it is invalid."""
     if value and not re.fullmatch(r"[^@\s<>]+@[^@\s<>]+", value):
         raise ValueError(f"{value!r} is no address such as proxyd@example.org")
     return value
 
 
 def hidden(value: str) -> str:
-    """Return that there is a secret."""
+    """Return a placeholder for a secret."""
     return "[hidden]" if value else value
 
 
 def check_zone(value: str) -> str:
-    """Return a time zone; raise where there is none of that name."""
+    """Return a time zone; raise if it does not exist."""
     if value not in available_timezones():
         raise ValueError(f"{value!r} is not a time zone such as Europe/Berlin")
     return value
 
 
 def check_listen(value: str) -> str:
-    """Return host:port; raise where it is none."""
+    """Return host:port; raise if it is invalid."""
     return _check_host_and_port(value, "127.0.0.1:8080")
 
 
@@ -250,7 +250,7 @@ def _check_host_and_port(value: str, example: str) -> str:
 
 
 def read_database(value: str) -> str:
-    """Return the path of a file, or the address of a database; raise where it is neither."""
+    """Return the path of a file or the URL of a database; raise if it is neither."""
     path = value.removeprefix("sqlite+aiosqlite:///").removeprefix("sqlite:///")
     if "://" not in path:
         return path
@@ -264,7 +264,7 @@ def read_database(value: str) -> str:
 
 
 def check_servers(value: list[str]) -> list[str]:
-    """Return addresses of NATS; raise where one is none."""
+    """Return NATS URLs; raise if one is invalid."""
     for each in value:
         if _address(each, {"nats", "tls"}) is None:
             raise ValueError("not all are addresses such as nats://nats.example:4222")  # they may hold secrets

@@ -1,4 +1,4 @@
-"""The settings: every one with its default, and what it means."""
+"""The settings, each with its default and its meaning."""
 
 from __future__ import annotations
 
@@ -223,12 +223,12 @@ class Settings(BaseModel):
 
     @property
     def database_path(self) -> Path | None:
-        """Path of the database file; ``None`` where it is no file."""
+        """Path of the database file; ``None`` if the database is not a file."""
         return None if self.database.startswith(POSTGRESQL) else Path(self.database)
 
     @property
     def database_shown(self) -> str:
-        """The database for people: without a password."""
+        """The database for people, without its password."""
         return without_credentials(self.database)
 
     @property
@@ -238,7 +238,7 @@ class Settings(BaseModel):
         return self.socket or beside.with_suffix(".sock")
 
     def check_roles(self) -> None:
-        """Raise ``ConfigError`` where no daemon can run so; who asks one that runs may name less."""
+        """Raise ``ConfigError`` if a daemon cannot run with these roles; its clients may leave settings out."""
         if self.nats and self.database_path is not None and self.role != "prober":
             raise ConfigError(["several machines (nats) need a database that all reach: set database to PostgreSQL's"])
         if not self.nats and self.role != "all":
@@ -266,13 +266,13 @@ class Settings(BaseModel):
 
     @property
     def smtp_address(self) -> tuple[str, int]:
-        """Host and port of ``smtp``; an empty host where there is none."""
+        """Host and port of ``smtp``; the host is empty if it is not set."""
         host, _, port = self.smtp.rpartition(":")
         return host.strip("[]"), int(port or 0)
 
     @property
     def groups(self) -> list[list[str]]:
-        """``throttle_groups``, each as its hosts."""
+        """``throttle_groups``, each as a list of hosts."""
         return [[host.strip().lower() for host in group.split("|") if host.strip()] for group in self.throttle_groups]
 
     @property

@@ -1,4 +1,4 @@
-"""The loops of the daemon: read the clock, ask the core, do the effects, record."""
+"""The daemon's loops: read the clock, ask the core, act, and record the results."""
 
 from proxyd.daemon.daemon import Daemon, DaemonSettings, Loops
 from proxyd.daemon.declarations import Declarations

@@ -1,4 +1,4 @@
-"""The daemon: every loop under one task group. A loop that fails ends them all, and the process."""
+"""The daemon: every loop under one task group. If a loop fails, it ends the others and the process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = structlog.get_logger("daemon")
 
 @dataclass(frozen=True, slots=True)
 class DaemonSettings:
-    """How the daemon looks after itself; times in seconds. It shows ``roles`` as its own while it runs."""
+    """Settings of the daemon itself; times in seconds. While it runs, it reports ``roles`` as its own."""
 
     reload_interval_s: float
     drain_timeout_s: float
@@ -34,7 +34,7 @@ class DaemonSettings:
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """What runs while the daemon does, beside the store's writer and the watch over the profiles."""
+    """The loops that run with the daemon, apart from the store's writer and the watch over the profiles."""
 
     probes: ProbeLoop
     pushes: Pushes
@@ -69,12 +69,12 @@ class Daemon:
         self._forced = False
 
     def stop(self) -> None:
-        """Begin to drain; returns at once."""
+        """Start to drain; returns at once."""
         self._stopping.set()
         self._look.notify()
 
     def reload_soon(self) -> None:
-        """Reload the profiles whether or not a file changed; returns at once."""
+        """Reload the profiles even if no file changed; returns at once."""
         self._forced = True
         self._look.notify()
 
@@ -83,7 +83,7 @@ class Daemon:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._store.writer.run(), name="writer")
             await self._declarations.start()
-            async with asyncio.TaskGroup() as running:  # all that writes; the writer outlives it
+            async with asyncio.TaskGroup() as running:  # everything that writes; the writer outlives it
                 running.create_task(self._watch_profiles(), name="profiles")
                 running.create_task(self._loops.probes.run(), name="probes")
                 running.create_task(self._loops.pushes.run(), name="pushes")
@@ -116,7 +116,7 @@ class Daemon:
         await asyncio.gather(self._end_probes(timeout_s), loops.notifying.drain(timeout_s), keeping)
 
     async def _end_probes(self, timeout_s: float) -> None:
-        """Wait for the probes under way, where anybody makes them; what is reported later is the next planner's."""
+        """Wait for running probes if a prober is up; the next planner records later reports."""
         await self._loops.probes.drain(timeout_s if self._loops.transport.is_up else 0.0)
         self._loops.transport.stop()
 

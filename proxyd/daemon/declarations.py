@@ -1,4 +1,4 @@
-"""The declaration: the files of the profiles directory and the texts sent over the API, swapped in as one."""
+"""The declaration: the files of the profiles directory and the texts sent over the API, swapped in together."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _NOTHING: Mapping[SourceText, Parsed] = MappingProxyType({})
 
 
 class Declarations:
-    """Keeps the running declaration in step with the files and the API; with an error anywhere nothing changes."""
+    """Keeps the running declaration in step with the files and the API; after any error nothing changes."""
 
     def __init__(
         self,
@@ -70,12 +70,12 @@ class Declarations:
         self._settings = settings
         self._metrics = metrics
         self._secrets = secrets
-        self.declared = Signal()  # notified whenever a declaration was swapped in
+        self.declared = Signal()  # notified whenever a declaration has been swapped in
         self._files: list[SourceText] = []
         self._api: dict[str, str] = {}
         self._statements: list[tuple[str, Statement]] = []
         self._declared_in: dict[tuple[StatementKind, str], str] = {}
-        self._parsed: dict[SourceText, Parsed] = {}  # of the running declaration: most of the next one is the same
+        self._parsed: dict[SourceText, Parsed] = {}  # of the running declaration; most texts of the next are the same
         self._turn = asyncio.Lock()  # one declaration at a time, from its check to its swap
         self._started = asyncio.Event()
         self._changed: tuple[tuple[str, int, int], ...] | None = None
@@ -88,20 +88,20 @@ class Declarations:
 
     @property
     def has_started(self) -> bool:
-        """Whether what the store remembers was taken over."""
+        """Whether the store's state has been loaded."""
         return self._started.is_set()
 
     def origin(self, file: str) -> str:
-        """Return ``api`` or the file that declares something."""
+        """Return ``api`` or the file that holds a declaration."""
         return _API_TEXT if file.startswith(f"{_API_TEXT}:") else file
 
     async def start(self) -> None:
-        """Load the directory; with errors there, run on the last good declaration if the store has one.
+        """Load the directory; if it has errors, run on the last good declaration in the store.
 
         Raises
         ------
         ConfigError, ProfileError
-            The directory is faulty and there is nothing to fall back to.
+            The directory has errors, and the store has no declaration.
         """
         async with self._turn:
             await self._load()
@@ -119,16 +119,16 @@ class Declarations:
             self._metrics.reload_ok.set(0)
             if not stored:
                 raise
-            log.error(  # noqa: TRY400 - the errors are the users', not ours: no traceback
+            log.error(  # noqa: TRY400 - a user's errors, not ours: no traceback
                 "profiles have errors; running on the last good declaration", errors=_without_texts(error)
             )
             await self._swap([SourceText(x.name, x.text) for x in stored if x.origin == "file"], self._api)
         await self._recall.pending(self._clock.time_s())
 
     async def reload_if_changed(self) -> None:
-        """Reload where a file was added, changed or removed, and nothing has changed since the look before.
+        """Reload if a file was added, changed or removed, and nothing has changed since the last check.
 
-        Editors empty a file and then write it: what still changes is not a declaration yet.
+        Editors empty a file before they write it, so a file that still changes is not read yet.
         """
         found = self._snapshot()
         if found == self._seen:
@@ -138,7 +138,7 @@ class Declarations:
         self._changed = found
 
     async def reload(self) -> tuple[str, ...]:
-        """Check the files and swap them in whole; return the errors for which that was not possible, also logged."""
+        """Check the files and swap all of them in; return the errors that prevented it, which are also logged."""
         await self._started.wait()
         self._seen = self._snapshot()
         try:
@@ -147,25 +147,25 @@ class Declarations:
         except (ConfigError, ProfileError) as error:
             self._metrics.reload_ok.set(0)
             said = "profiles have errors; nothing was changed: `proxyd check` shows them"
-            log.error(said, errors=_without_texts(error))  # noqa: TRY400 - likewise
+            log.error(said, errors=_without_texts(error))  # noqa: TRY400 - as above
             return tuple(_without_texts(error).splitlines())
         self._metrics.reload_ok.set(1)
         log.info("profiles loaded", added=changes.added, removed=changes.removed, restarted=changes.restarted)
         return ()
 
     async def declare(self, *texts: str | Parsed, only_if: OnlyIf | None = None) -> DeclarationChanges:
-        """Add texts of the API, replacing what it declared before by the same names; ``DROP`` removes.
+        """Add texts to the API's declaration, replacing those with the same names; ``DROP`` removes.
 
         Raises
         ------
         ProfileError
-            With every error, positions in their text.
+            Every error, with its position in the texts.
         ConflictError
-            A name belongs to a file.
+            A file declares the name.
         NotFoundError
-            ``DROP`` of what the API never declared.
+            ``DROP`` of a name that the API never declared.
         ChangedError
-            ``only_if`` does not take the text that its profile has.
+            ``only_if`` rejects the profile's current text.
         """
         await self._started.wait()
         async with self._turn:
@@ -173,18 +173,18 @@ class Declarations:
             return await self._swap(self._files, await self._with(texts))
 
     def _look(self, texts: Sequence[str | Parsed], only_if: OnlyIf | None) -> None:
-        """Raise where the profile of a text is not as its sender has read it."""
+        """Raise ``ChangedError`` if a text's profile has changed since its sender read it."""
         if only_if is not None:
             name = only_if.profile if only_if.profile is not None else _only_profile(texts[0])
             self._must_take(name, only_if.takes)
 
     def _must_take(self, name: str, takes: Callable[[str], bool]) -> None:
-        """Raise where the text that a profile has, empty where there is none, is not the expected one."""
+        """Raise ``ChangedError`` unless ``takes`` accepts a profile's text, which is empty if it does not exist."""
         if not takes(self.text_of(name) if name in self.declaration.profiles else ""):
             raise ChangedError(f"profile {name!r} was changed meanwhile; read it again")
 
     async def try_out(self, *texts: str | Parsed, only_if: OnlyIf | None = None) -> tuple[DeclarationChanges, PlanCost]:
-        """Check texts of the API; return what they would change, and ask of the budget. Raises as ``declare`` does."""
+        """Check texts for the API; return their changes and their demand on the budget. Raises as ``declare`` does."""
         await self._started.wait()
         async with self._turn:
             self._look(texts, only_if)
@@ -194,7 +194,7 @@ class Declarations:
         return changes, await asyncio.to_thread(trial.cost)
 
     async def _with(self, texts: Sequence[str | Parsed]) -> dict[str, str]:
-        """Return what the API would have declared with some more texts."""
+        """Return the API's declaration with more texts added."""
         parsed, new = await asyncio.to_thread(_read, texts)
         statements = [statement for each in parsed for statement in each.statements]
         api = dict(self._api)
@@ -209,9 +209,9 @@ class Declarations:
         return api | new
 
     async def drop_profile(self, name: str, *, only_if: Callable[[str], bool] | None = None) -> DeclarationChanges:
-        """Remove a profile of the API and the rules that are in no other profile.
+        """Remove a profile of the API and its rules that are in no other profile.
 
-        Raises ``ChangedError`` where ``only_if`` does not take its text.
+        Raises ``ChangedError`` if ``only_if`` rejects its text.
         """
         await self._started.wait()
         async with self._turn:
@@ -230,7 +230,7 @@ class Declarations:
         return await self._swap(self._files, {key: text for key, text in self._api.items() if key not in gone})
 
     def text_of(self, profile: str) -> str:
-        """Return the text of a profile and its rules in the canonical layout."""
+        """Return the text of a profile and its rules in canonical layout."""
         return format_statements(self.statements_of(profile))
 
     def statements_of(self, profile: str) -> list[Statement]:
@@ -293,7 +293,7 @@ class Declarations:
     async def _check(
         self, texts: Sequence[SourceText], parsed: Mapping[SourceText, Parsed] = _NOTHING, *, from_api: bool = False
     ) -> _Sound:
-        """Check in a thread: large declarations take seconds, and probes must go on."""
+        """Check in a thread: a large declaration takes seconds, and probes must go on."""
         known = ChainMap(dict(parsed), self._parsed)
         return await asyncio.to_thread(_check, texts, known, replace(self._settings, from_api=from_api))
 
@@ -314,7 +314,7 @@ class Declarations:
 
     def _snapshot(self) -> tuple[tuple[str, int, int], ...]:
         found = []
-        with suppress(OSError):  # reading the folder says why
+        with suppress(OSError):  # reading the folder reports the reason
             for path in sorted(self._folder.glob("*.profile")):
                 with suppress(OSError):
                     stat = path.stat()
@@ -323,7 +323,7 @@ class Declarations:
 
 
 def _without_texts(error: ConfigError | ProfileError) -> str:
-    """Return errors for the log: nothing of what profiles say, for secrets may stand there."""
+    """Return errors for the log, without the profiles' texts: they may hold secrets."""
     return error.without_texts if isinstance(error, ProfileError) else str(error)
 
 
@@ -341,7 +341,7 @@ def _parsed(text: str | Parsed) -> Parsed:
 
 
 def _read(texts: Sequence[str | Parsed]) -> tuple[list[Parsed], dict[str, str]]:
-    """Return texts of the API parsed, and each statement of theirs as a text of its own; raises ``ProfileError``."""
+    """Return the API's texts parsed, and the text of each of their statements; raises ``ProfileError``."""
     parsed = [_parsed(text) for text in texts]
     if errors := [error for each in parsed for error in each.errors]:
         raise ProfileError(errors)
@@ -350,7 +350,7 @@ def _read(texts: Sequence[str | Parsed]) -> tuple[list[Parsed], dict[str, str]]:
 
 
 def _check(texts: Sequence[SourceText], known: Mapping[SourceText, Parsed], settings: CheckSettings) -> _Sound:
-    """Return the declaration of all texts together, of which some were parsed before; raises ``ProfileError``."""
+    """Return the declaration of all texts together, some parsed before; raises ``ProfileError``."""
     parsed = [known.get(text) or parse(text.text, text.file) for text in texts]
     checked = check_parsed(parsed, settings)
     if checked.declaration is None:
@@ -371,14 +371,14 @@ def _kind_of(statement: Statement) -> StatementKind:
 
 
 def _only_profile(text: str | Parsed) -> str:
-    """Return the name of the one profile that a text declares.
+    """Return the name of the only profile that a text declares.
 
     Raises
     ------
     ProfileError
         The text cannot be read.
     ConflictError
-        It declares none, or several.
+        It declares no profile, or several.
 
     Examples
     --------

@@ -30,7 +30,7 @@ from proxyd.store import SqlStore
 
 @dataclass(frozen=True, slots=True)
 class DeliveryQueries:
-    """Answers from the store; ``news`` is notified whenever notifications were recorded."""
+    """Answers from the store; ``news`` is notified whenever notifications are recorded."""
 
     profiles: Profiles
     store: SqlStore
@@ -55,11 +55,11 @@ class DeliveryQueries:
         return await self.store.history.newest_position()
 
     def next_news(self) -> asyncio.Event:
-        """Return what will be set when notifications were recorded."""
+        """Return an event that is set when notifications are recorded."""
         return self.news.next
 
     async def trace(self, notification_id: str) -> NotificationTrace:
-        """Return all that led to a notification, and what became of it."""
+        """Return everything that led to a notification, and its deliveries."""
         found = await self.store.history.trace(notification_id)
         if found is None:
             raise NotFoundError(f"there is no notification {notification_id!r}")
@@ -73,7 +73,7 @@ class DeliveryQueries:
         return [await self._test(delivery, rule) for delivery in declared.deliveries]
 
     async def _test(self, delivery: Delivery, rule: str) -> DeliveryTest:
-        """Send a test message; an endpoint that accepts it gets notifications again, whatever it answered before."""
+        """Send a test message; an endpoint that accepts it gets notifications again, even if it was disabled."""
         shown = shown_endpoint(delivery.kind, delivery.endpoint)
         try:
             said = await self.channel.deliver(self._test_message(delivery, rule))
@@ -96,7 +96,7 @@ class DeliveryQueries:
         return replace(message, form=delivery.form.value, secret=secret)
 
     async def webhooks(self) -> list[WebhookStatus]:
-        """Return every webhook, whether it answered its ping, and which rules it wants nothing of any more."""
+        """Return every webhook, whether it answered its ping, and the rules that it accepts no more."""
         refused: dict[tuple[str, str], list[str]] = defaultdict(list)
         for disabled in await self.store.disabled_endpoints():
             refused[disabled.endpoint, disabled.declared].append(disabled.rule)
@@ -114,11 +114,11 @@ class DeliveryQueries:
         ]
 
     async def dead_letters(self, *, before: int | None, limit: int) -> list[DeadDelivery]:
-        """Return the deliveries that were given up, newest first."""
+        """Return the dead deliveries, newest first."""
         return await self.store.history.dead_letters(before=before, limit=limit)
 
     async def replay(self, notification_id: str | None) -> int:
-        """Send a notification again, or every one that was given up."""
+        """Send a notification again, or every dead delivery."""
         count = await self.store.replay(notification_id, self.clock.time_s())
         self.notifying.wake()
         return count

@@ -1,4 +1,4 @@
-"""Wall-clock chores under APScheduler: retention, checkpoints, backup, disk. Nothing here decides about probes."""
+"""Wall-clock chores under APScheduler: retention, checkpoints, backups, disk space. They do not affect probes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ log = structlog.get_logger("housekeeping")
 
 @dataclass(frozen=True, slots=True)
 class Chores:
-    """What is looked after: ``backup`` is where copies go, ``data`` lies on the disk that must not fill up."""
+    """What the chores work on: copies go to ``backup``; ``data`` is on the disk that must not fill up."""
 
     retention_s: float
     backup: Path | None = None
@@ -36,7 +36,7 @@ class Chores:
 
 
 class Housekeeping:
-    """The chores, one at a time."""
+    """Runs the chores, one at a time."""
 
     def __init__(self, store: SqlStore, clock: Clock, metrics: Metrics, chores: Chores) -> None:
         self._store = store
@@ -49,7 +49,7 @@ class Housekeeping:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run the chores while the context is open; leaving cancels the one under way: ``drain`` before."""
+        """Run the chores while the context is open; leaving it cancels the current one, so ``drain`` first."""
         await self._look()
         await self._note_newest()
         scheduler = self._scheduler
@@ -65,7 +65,7 @@ class Housekeeping:
             scheduler.shutdown(wait=False)
 
     async def drain(self, timeout_s: float) -> None:
-        """Begin nothing more; break off a copy, and wait a while for any other chore."""
+        """Start no more chores; cancel a copy, and wait a while for any other chore."""
         self._scheduler.pause()
         self._ending.set()
         with suppress(TimeoutError):
@@ -105,13 +105,13 @@ class Housekeeping:
 
 
 def make_scheduler() -> AsyncIOScheduler:
-    """Return a scheduler whose late jobs still run, once; its default would skip them after one second."""
+    """Return a scheduler that runs late jobs once; the default skips them after one second."""
     defaults = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
     return AsyncIOScheduler(timezone=UTC, job_defaults=defaults)
 
 
 async def _unless(ending: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
-    """Return whether some work was done before ``ending`` was set; else it was broken off."""
+    """Return whether ``work`` ended before ``ending`` was set; otherwise it is cancelled."""
     working = asyncio.create_task(work, name="chore")
     waiting = asyncio.create_task(ending.wait(), name="end of chores")
     try:
@@ -124,13 +124,13 @@ async def _unless(ending: asyncio.Event, work: Coroutine[Any, Any, object]) -> b
 
 
 async def back_up(store: SqlStore, folder: Path, now_s: float) -> Path:
-    """Write a copy of the database to ``folder``, keep the newest few and return its path.
+    """Write a copy of the database to ``folder``, keep only the newest few and return its path.
 
-    Where that fails, or is broken off, nothing is left of it.
+    If that fails or is cancelled, no partial copy remains.
     """
     target = folder / datetime.fromtimestamp(now_s, UTC).strftime(_STAMP)
     await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-    unchecked = target.with_suffix(".part")  # a copy that was broken off must not count as one
+    unchecked = target.with_suffix(".part")  # an unfinished copy must not count as one
     await asyncio.to_thread(unchecked.unlink, missing_ok=True)
     with whole_or_nothing(unchecked):
         await store.upkeep.backup(unchecked)
@@ -143,7 +143,7 @@ async def back_up(store: SqlStore, folder: Path, now_s: float) -> Path:
 
 
 def newest_backup_s(folder: Path) -> float | None:
-    """Return when the newest copy in a folder was made, as its name says; ``None`` where there is none."""
+    """Return when the newest copy in a folder was made, according to its name, or ``None`` if there is no copy."""
     copies = _copies(folder)
     return datetime.strptime(copies[-1].name, _STAMP).replace(tzinfo=UTC).timestamp() if copies else None
 
@@ -164,7 +164,7 @@ _SLEPT_S = 0.5
 
 
 async def measure_lag(clock: Clock, metrics: Metrics) -> NoReturn:
-    """Measure how late the event loop wakes who sleeps, until it is cancelled."""
+    """Measure how late the event loop wakes sleeping tasks, until cancelled."""
     while True:
         asked_s = clock.monotonic_s() + _SLEPT_S
         await clock.sleep(_SLEPT_S)
@@ -172,7 +172,7 @@ async def measure_lag(clock: Clock, metrics: Metrics) -> NoReturn:
 
 
 async def measure_disk(folder: Path, metrics: Metrics) -> None:
-    """Measure the room on the disk of a folder; one that cannot be looked at has none."""
+    """Measure the free space on a folder's disk; an unreadable disk counts as full."""
     try:
         found = await asyncio.to_thread(shutil.disk_usage, folder)
     except OSError:

@@ -1,4 +1,4 @@
-"""Who delivers: this process, or another one, which is told that there is something."""
+"""Delivery of the outbox: by this process, or by another one that is told of new deliveries."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ log = structlog.get_logger("notify")
 
 
 class Notifying(Protocol):
-    """Sees what is in the outbox through, and asks new webhooks first."""
+    """Delivers what is in the outbox, and pings new webhooks first."""
 
     def wake(self) -> None:
-        """Look at the outbox now: something was put in."""
+        """Look at the outbox now: it has new deliveries."""
 
     def wake_pings(self) -> None:
-        """Look for new webhooks now: something was declared."""
+        """Look for new webhooks now: some were declared."""
 
     async def run(self) -> None:
         """Deliver until ``drain``."""
 
     async def drain(self, timeout_s: float) -> None:
-        """Begin nothing more, and wait for what is under way."""
+        """Start no more deliveries, and wait for the running ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notifier:
-    """Delivers itself."""
+    """Delivers in this process."""
 
     dispatcher: Dispatcher
     pings: Pings
@@ -55,13 +55,13 @@ class Notifier:
             tasks.create_task(self.pings.run(), name="pings")
 
     async def drain(self, timeout_s: float) -> None:
-        """Begin nothing more, and wait for what is under way."""
+        """Start no more deliveries, and wait for the running ones."""
         self.pings.stop()
         await self.dispatcher.drain(timeout_s)
 
 
 class DistantNotifier:
-    """Tells the notifier elsewhere; one that does not hear it looks by itself a little later."""
+    """Wakes the notifier on another machine, which also polls in case it misses a message."""
 
     def __init__(self, ring: Callable[[], Awaitable[None]], clock: Clock) -> None:
         self._ring = ring
@@ -70,15 +70,15 @@ class DistantNotifier:
         self._draining = False
 
     def wake(self) -> None:
-        """Tell it."""
+        """Wake it."""
         self._wake.notify()
 
     def wake_pings(self) -> None:
-        """Tell it."""
+        """Wake it."""
         self._wake.notify()
 
     async def run(self) -> None:
-        """Tell it whenever there is something, until ``drain``."""
+        """Wake it whenever there are new deliveries, until ``drain``."""
         while not self._draining:
             await self._wake.sleep(self._clock)
             try:
@@ -87,6 +87,6 @@ class DistantNotifier:
                 log.debug("the notifier could not be told", error=error.message)
 
     async def drain(self, timeout_s: float) -> None:
-        """Tell nothing more; what is under way elsewhere is not waited for."""
+        """Send no more messages; deliveries on the other machine are not awaited."""
         self._draining = True
         self._wake.notify()

@@ -1,4 +1,4 @@
-"""The plan of the week, made again every now and then in a thread, and taken over between two chronons."""
+"""The plan of the week: made again at intervals in a thread, and put into use between two chronons."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 
 class Planning:
-    """Makes the plan of the week every ``every_s``, at first more often; probes go on by the old one meanwhile.
+    """Makes the plan of the week every ``every_s``, at first more often; probes follow the old plan until then.
 
-    The first comes at once where weeks were learned before this start, else once there was time to learn something.
-    ``run_beside`` makes a plan beside the event loop; tests make it at once.
+    The first plan comes at once if weeks were learned before this start, otherwise after some time to learn.
+    ``run_beside`` makes a plan while the event loop runs; tests make it at once.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Planning:
             await self._rest(self._clock.time_s() - begun_s)
 
     def stop(self) -> None:
-        """Plan nothing more."""
+        """Make no more plans."""
         self._stopped = True
         self._wake.notify()
 
@@ -64,7 +64,7 @@ class Planning:
         await self._wake.sleep(self._clock, until_next_plan_s(passed_s, self._every_s))
 
     async def plan(self) -> None:
-        """Make a plan of what is known now and take it over."""
+        """Make a plan from the current knowledge and put it into use."""
         fleet = await in_parts(self._decider.snapshot(self._clock.time_s()))
         began_s = self._clock.monotonic_s()
         week = await self._run_beside(fleet.plan)
@@ -79,7 +79,7 @@ class Planning:
 
 
 async def in_parts(work: Chunked[T]) -> T:
-    """Do work part by part, the other tasks between any two, and return what it made."""
+    """Return the result of work done in parts; other tasks run between them."""
     steps = Steps(work)
     for _ in steps:
         await asyncio.sleep(0)

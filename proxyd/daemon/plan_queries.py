@@ -1,4 +1,4 @@
-"""Answers about the plan: which probes come, why, and what became of intervals."""
+"""Answers about the plan: which probes come and why, and how intervals ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DAY_S = 86400.0
 
 
 class PlanQueries:
-    """Answers from the decider's plan and from what is stored of probes."""
+    """Answers from the decider's plan and the stored probes."""
 
     def __init__(self, decider: Decider, profiles: Profiles, store: SqlStore, clock: Clock) -> None:
         self._explainer = decider.explainer
@@ -33,21 +33,21 @@ class PlanQueries:
         self._clock = clock
 
     def plan(self, *, limit: int) -> list[PlannedProbe]:
-        """Return the coming probes."""
+        """Return the planned probes."""
         return self._explainer.plan(self._next_chronon(), limit=limit)
 
     async def plan_of(self, source_id: str, *, limit: int) -> list[PlannedProbe]:
-        """Return the coming probes of one source: found in a thread, from a copy of its page."""
+        """Return the planned probes of one source, computed in a thread from a copy of its page."""
         preview = self._explainer.preview_of(source_id, self._next_chronon())
         return await asyncio.to_thread(lambda: list(islice(preview, limit)))
 
     async def advise(self) -> Advice:
-        """Return what other budgets would buy: found in a thread, from a copy of what rules want in time."""
+        """Return what other budgets would capture, computed in a thread from a copy of the rules' demands."""
         ahead, week = self._explainer.ahead(self._next_chronon()), self._planner.week
         return await asyncio.to_thread(lambda: advise(self._planner.settings, week, ahead.forecast()))
 
     async def report(self, *, days: int) -> Report:
-        """Return what was found and predicted day by day, and which sources' models are off."""
+        """Return what was found and predicted on each day, and the sources whose models fit badly."""
         since_s = self._clock.time_s() - (days - 1) * _DAY_S
         return Report(tuple(await self._store.history.accounts(since_s)), tuple(self._explainer.misfits()))
 
@@ -81,7 +81,7 @@ class PlanQueries:
         return await self._store.history.intervals(rule, self._clock.time_s() - days * _DAY_S, limit=limit)
 
     def capture_counts(self, rules: Iterable[str]) -> CaptureCounts:
-        """Return what became of the execution intervals of some rules."""
+        """Return how the execution intervals of some rules ended."""
         return self._known.capture_counts(rules)
 
     def _declaration(self) -> Declaration:

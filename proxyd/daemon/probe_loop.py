@@ -1,4 +1,4 @@
-"""The probe loop: asks the decider every chronon, starts probes from one heap, records what they found."""
+"""The probe loop: asks the decider every chronon, starts probes from one heap, and records their findings."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class _Due:
 
 
 class _BudgetUse:
-    """Probes planned over probes allowed in the last hour."""
+    """Planned probes as a share of allowed probes, over the last hour."""
 
     def __init__(self) -> None:
         self._entries: deque[tuple[float, int, int]] = deque()
         self._planned = self._allowed = 0
 
     def add(self, now_s: float, planned: int, allowed: int) -> float:
-        """Count one chronon and return the ratio, 0 where nothing was allowed."""
+        """Count one chronon and return the share, or 0 if no probes were allowed."""
         self._entries.append((now_s, planned, allowed))
         self._planned += planned
         self._allowed += allowed
@@ -59,7 +59,7 @@ class _BudgetUse:
 class ProbeLoop:
     """Owns time for the decider: reads the clock, asks, acts, records.
 
-    A chronon that passed while the loop was stalled is not made up for: probes planned for it are given back.
+    A chronon that passes while the loop is stalled is lost: its planned probes are given back.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ProbeLoop:
         self._transport = transport
         self._tracer = tracer
         self._memory = memory
-        self.news = Signal()  # notified whenever notifications were recorded
+        self.news = Signal()  # notified whenever notifications are recorded
         self._clock = clock
         self._metrics = metrics
         self._heap: list[_Due] = []
@@ -112,7 +112,7 @@ class ProbeLoop:
                 await self._wake.sleep(self._clock, next_s - self._clock.time_s())
 
     async def drain(self, timeout_s: float) -> None:
-        """Start nothing more; wait for the probes under way, then give them up: nothing of them was recorded."""
+        """Start no more probes; wait for the running ones, then give them up: nothing of them is recorded."""
         self._draining = True
         self._wake.notify()
         if self._tasks:
@@ -126,7 +126,7 @@ class ProbeLoop:
         return self._draining
 
     def _choose(self, now: Chronon) -> None:
-        """Choose once in each chronon; give back what an earlier one did not start."""
+        """Choose once in each chronon; give back the probes that an earlier one did not start."""
         if self._chosen is not None and now <= self._chosen:
             return
         if self._chosen == now - 1:
@@ -142,7 +142,7 @@ class ProbeLoop:
         self._note_clock()
 
     def _note_clock(self) -> None:
-        """Say once that the machine's clock was put back, and once that it has caught up."""
+        """Log once that the machine's clock was set back, and once that it has caught up."""
         ahead_s = self._clock.time_s() - self._clock.wall_s()
         is_ahead = ahead_s > _NOTED_JUMP_S
         self._metrics.clock_ahead.set(ahead_s if is_ahead else 0.0)
@@ -174,14 +174,14 @@ class ProbeLoop:
         self._planner.finished(planned.probe.source_id, self._clock.time_s(), seen=False)
 
     def _start_due(self, now_s: float, tasks: asyncio.TaskGroup) -> None:
-        """Start what is due, though not so much that everything else waits for it."""
+        """Start due probes, a limited number at once, so that other tasks do not wait."""
         for _ in range(_MOST_STARTED):
             if not self._heap or self._heap[0].start_s > now_s:
                 return
             self._start(heappop(self._heap).planned, now_s, tasks)
 
     def _start(self, planned: PlannedProbe, now_s: float, tasks: asyncio.TaskGroup) -> None:
-        """Start a probe, or put it off while its host was asked later than planned, or drop it."""
+        """Start a probe; postpone it if its host was asked later than planned, or drop it."""
         at_s = self._planner.start(planned, now_s)
         if at_s >= self._known.grid.start_s(planned.probe.chronon + 1):
             self._drop(planned)
@@ -196,7 +196,7 @@ class ProbeLoop:
 
     async def _probe(self, planned: PlannedProbe) -> None:
         request = self._decider.request(planned.probe.source_id, self._clock.time_s())
-        if request is None:  # the source was taken out after its probe was planned
+        if request is None:  # the source was removed after its probe was planned
             self._drop(planned)
             return
         facts = {"source": planned.probe.source_id, "reason": planned.probe.reason.value}
@@ -213,9 +213,9 @@ class ProbeLoop:
                 await self.take_in(outcome, reading=request.reading, probe=planned.probe)
 
     async def take_stray(self, outcome: ProbeOutcome, *, reading: str) -> None:
-        """Take in the outcome of a probe that an earlier process planned.
+        """Observe the outcome of a probe that an earlier process planned.
 
-        Not where it or a later one was recorded, nor where a probe is under way, which sees what it saw.
+        It is ignored if it or a later one was recorded, or if a probe is running, which sees the same.
         """
         state = self._known.states.get(outcome.source_id)
         is_known = state is None or (state.last_start_s is not None and state.last_start_s >= outcome.started_s)
@@ -223,14 +223,14 @@ class ProbeLoop:
             await self.take_in(outcome, reading=reading)
 
     def _traced(self, request: ProbeRequest) -> ProbeRequest:
-        """Return a request that says which step it belongs to, for whoever makes the probe."""
+        """Return the request with its trace step, for the prober."""
         trace = self._tracer.context()
         return replace(request, trace=trace) if trace else request
 
     async def take_in(self, outcome: ProbeOutcome, *, reading: str | None = None, probe: Probe | None = None) -> bool:
-        """Observe an outcome and record it; one of a source after the other, for a push may come during a probe.
+        """Observe an outcome and record it, one at a time for each source, because a push may come during a probe.
 
-        Returns whether the source is still there, and read as ``reading`` says if that is given.
+        Returns whether the source still exists, and is read as ``reading`` says if that is given.
         """
         facts: dict[str, Fact] = {"source": outcome.source_id, "is_push": outcome.is_push}
         async with self._turns.setdefault(outcome.source_id, asyncio.Lock()):
@@ -248,7 +248,7 @@ class ProbeLoop:
         return observation is not None
 
     async def _end_overdue(self, now_s: float) -> None:
-        """End the intervals whose time is over though some of their pages were not obtained."""
+        """End the overdue intervals, even if some of their pages were not obtained."""
         for interval, needed in self._captures.overdue(now_s):
             known = await self._memory.known(interval.event.source_id, needed) if needed.histories else NO_CONTEXT
             results = self._decider.give_up(interval, known, now_s)

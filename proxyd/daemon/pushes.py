@@ -1,4 +1,4 @@
-"""Subscriptions at hubs (WebSub): asked for, verified, renewed; and what hubs push, taken in like a probe."""
+"""Subscriptions at WebSub hubs: requested, verified and renewed; pushed documents are observed like probes."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from proxyd.store import SqlStore
 log = structlog.get_logger("hubs")
 _LOOK_S = 10.0
 _METHODS = frozenset({"sha1", "sha256", "sha384", "sha512"})
-_MOST_PUSHES = 4  # read at once: the parsers are there for probes as well
+_MOST_PUSHES = 4  # read at once: probes need the parsers too
 _MOST_LEAVING = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class PushParts:
-    """What pushes need beside the daemon's own parts; ``public_url`` is empty where hubs cannot reach the daemon."""
+    """The parts that only pushes need; ``public_url`` is empty if hubs cannot reach the daemon."""
 
     hub: Hub
     parser: PushParser
@@ -40,7 +40,7 @@ class PushParts:
 
 
 class Pushes:
-    """Keeps the subscriptions of the declared sources, and takes in what their hubs push."""
+    """Keeps the subscriptions of the declared sources, and observes what their hubs push."""
 
     def __init__(
         self, decider: Decider, probes: ProbeLoop, store: SqlStore, clock: Clock, metrics: Metrics, parts: PushParts
@@ -53,14 +53,14 @@ class Pushes:
         self._clock = clock
         self._metrics = metrics
         self._parts = parts
-        self._leaving: OrderedDict[str, str] = OrderedDict()  # callback id and topic of what was unsubscribed from
+        self._leaving: OrderedDict[str, str] = OrderedDict()  # callback id and topic of cancelled subscriptions
         self._reading: set[str] = set()
         self._wake = Signal()
         self._looking: asyncio.Task[None] | None = None
         self._stopped = False
 
     async def run(self) -> None:
-        """Look after the subscriptions until ``stop``."""
+        """Maintain the subscriptions until ``stop``."""
         async with asyncio.TaskGroup() as tasks:
             while not self._stopped:
                 self._looking = tasks.create_task(self.look(), name="look after hubs")
@@ -69,19 +69,19 @@ class Pushes:
                     await self._wake.sleep(self._clock, _LOOK_S)
 
     def stop(self) -> None:
-        """Ask hubs for nothing more, and break off what is asked now; returns at once."""
+        """Ask hubs for nothing more, and cancel the current request; returns at once."""
         self._stopped = True
         self._wake.notify()
         if self._looking is not None:
             self._looking.cancel()
 
     async def look(self) -> None:
-        """Ask the hubs for all that is due; of a hub that fails, nothing more this time."""
+        """Send all due requests to the hubs; after a failure, no more to that hub this time."""
         for subscription in self._hubs.take_left():
             await self._leave(subscription)
         failed: set[str | None] = set()
         for due in self._hubs.due(self._clock.time_s()):
-            now = self._hubs.of(due.source_id)  # it may have changed while others were asked for
+            now = self._hubs.of(due.source_id)  # it may have changed during the earlier requests
             if now is None or not now.is_due(self._clock.time_s()):
                 continue
             if urlsplit(now.hub).hostname in failed:
@@ -90,10 +90,10 @@ class Pushes:
                 failed.add(urlsplit(now.hub).hostname)
         self._metrics.subscriptions.set(self._hubs.count_active(self._clock.time_s()))
 
-    # -- what hubs ask
+    # -- requests from hubs
 
     async def verify(self, callback_id: str, query: Mapping[str, str]) -> str | None:
-        """Return the challenge to echo where a hub asks rightly, ``None`` where its request is none of ours."""
+        """Return the challenge to echo if a hub's request is valid, ``None`` if it does not match a subscription."""
         if query.get("hub.mode") == "unsubscribe":
             if callback_id not in self._leaving or self._leaving[callback_id] != query.get("hub.topic"):
                 return None
@@ -114,16 +114,16 @@ class Pushes:
         return answered.challenge
 
     def is_subscribed(self, callback_id: str) -> bool:
-        """Return whether there is a subscription of that callback."""
+        """Return whether a subscription has this callback."""
         return self._hubs.called(callback_id) is not None
 
     async def push(self, callback_id: str, content_type: str | None, signature: str | None, body: bytes) -> None:
-        """Take in what a hub pushed; what is not signed rightly is ignored.
+        """Observe a pushed document; one without a valid signature is ignored.
 
         Raises
         ------
         BusyError
-            Other pushes, or one of this source, are being read: the hub is to try again.
+            Other pushes, or one of this source, are being read: the hub should try again.
         """
         known = self._hubs.called(callback_id)
         if known is None:
@@ -141,7 +141,7 @@ class Pushes:
             self._reading.discard(known.source_id)
 
     async def _take_in(self, known: Subscription, content_type: str | None, body: bytes) -> str:
-        """Read a document and observe it; return how ``proxyd_pushes_total`` counts it."""
+        """Read a document and observe it; return its label in ``proxyd_pushes_total``."""
         request = self._decider.request(known.source_id, self._clock.time_s())
         state = self._known.states.get(known.source_id)
         if request is None or state is None or state.first_contact_s is None:
@@ -168,10 +168,10 @@ class Pushes:
     def _count(self, result: str) -> None:
         self._metrics.pushes.labels(result).inc()
 
-    # -- what is asked of hubs
+    # -- requests to hubs
 
     async def _subscribe(self, wanted: Subscription) -> bool:
-        """Ask a hub and return whether it accepts; it may verify before it answers, so its callback is known first."""
+        """Return whether a hub accepts a request; it may verify before it answers, so its callback is stored first."""
         if not wanted.callback_id:
             wanted = replace(wanted, callback_id=secrets.token_urlsafe(24), secret=secrets.token_urlsafe(32))
         asked = self._hubs.asking(wanted, self._clock.time_s())
@@ -188,7 +188,7 @@ class Pushes:
         return True
 
     def _unanswered(self, asked: Subscription) -> Subscription | None:
-        """Return the subscription as it is now, unless the hub has called back, or it was left, since it was asked."""
+        """Return the current subscription, unless the hub has called back or it was cancelled since the request."""
         now = self._hubs.of(asked.source_id)
         return now if now is not None and now.callback_id == asked.callback_id and now.is_asked else None
 

@@ -1,4 +1,4 @@
-"""Gives the decider back what its streams have seen, from the stored events."""
+"""Restores the decider's streams from stored events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proxyd.store import SqlStore
 
 
 class StreamRecall:
-    """Reads stored events for streams; ``news`` is notified whenever replayed events made notifications."""
+    """Reads stored events for streams; ``news`` is notified whenever replayed events make notifications."""
 
     def __init__(self, decider: Decider, store: SqlStore) -> None:
         self._decider = decider
@@ -20,18 +20,18 @@ class StreamRecall:
         self.news = Signal()
 
     async def pending(self, now_s: float) -> None:
-        """Give streams back their events since they last fired, and their windows."""
+        """Restore the streams' events since they last fired, and their windows."""
         for program, stream in self._decider.to_recall():
             self._decider.recall(stream, await self._events_of(program, stream, now_s), now_s)
 
     async def rows_of_queries(self) -> None:
-        """Tell joint intervals what the pages of queries showed last, and forget those that nobody waits for."""
+        """Tell joint intervals what their queries' pages showed last, and delete those that are no longer awaited."""
         for page in self._captures.unseen():
             self._captures.see(page, await self._store.present_items(page))
         await self._store.forget_joint_intervals(self._captures.take_orphans())
 
     async def _events_of(self, program: RuleProgram, stream: StreamState, now_s: float) -> dict[str, list[StoredEvent]]:
-        """Return the stored events that a stream must be told of again, by source."""
+        """Return the stored events that a stream must see again, by source."""
         kind, windows_s = program.rule.trigger.kind, now_s - program.trigger.longest_s
         if not stream.source_id:
             since_s = min(stream.fired_s, windows_s)
@@ -45,7 +45,7 @@ class StreamRecall:
         return {page: events}
 
     async def replay(self, entry: Backlog, now_s: float) -> None:
-        """Run what a source showed before through a new stream; what comes in meanwhile is not its business."""
+        """Run a source's earlier events through a new stream; events that arrive during this are left out."""
         source_id = entry.source.source_id
         kind = entry.program.rule.trigger.kind
         events = await self._store.load_events(source_id, entry.program.start_s, kind=kind)

@@ -1,4 +1,4 @@
-"""What the daemon tells the supervisor that started it, in the datagrams of systemd's ``sd_notify``."""
+"""The daemon's messages to its supervisor, in the datagrams of systemd's ``sd_notify``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from proxyd.config import Supervision
 from proxyd.errors import StoreError
 from proxyd.ports import Clock
 
-_FEEDS = 3  # in each time within which the watchdog must be fed
+_FEEDS = 3  # in each watchdog interval
 log = structlog.get_logger("supervision")
 
 
 class Supervisor:
-    """Says when the daemon runs, reloads and stops, and feeds the watchdog; says nothing where nobody listens.
+    """Reports when the daemon runs, reloads and stops, and feeds the watchdog; does nothing without a supervisor.
 
     ``commit`` returns once the store has committed something, so the watchdog is fed only while the event loop turns
     and the writer commits.
@@ -29,23 +29,23 @@ class Supervisor:
         self._commit = commit
 
     def ready(self, status: str) -> None:
-        """Say that the daemon runs, or has reloaded; ``status`` is one line for people."""
+        """Report that the daemon runs, or has reloaded; ``status`` is one line for people."""
         self._send("READY=1", f"STATUS={status}")
 
     def reloading(self) -> None:
-        """Say that the daemon takes new profiles, until ``ready`` is said again."""
+        """Report that the daemon reloads its profiles, until ``ready`` is reported again."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={self._clock.monotonic_s() * 1e6:.0f}")
 
     def stopping(self) -> None:
-        """Say that the daemon drains."""
+        """Report that the daemon drains."""
         self._send("STOPPING=1", "STATUS=draining")
 
     async def run(self) -> None:
-        """Feed the watchdog until cancelled; return at once where there is none."""
+        """Feed the watchdog until cancelled; return at once if there is no watchdog."""
         if self._told is None or self._told.watchdog_s is None:
             return
         while True:
-            with suppress(StoreError):  # the writer says so itself; a store that does not commit is not fed for
+            with suppress(StoreError):  # the writer reports it; without a commit the watchdog is not fed
                 await self._commit()
                 self._send("WATCHDOG=1")
             await self._clock.sleep(self._told.watchdog_s / _FEEDS)

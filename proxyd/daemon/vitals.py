@@ -1,4 +1,4 @@
-"""How the daemon itself does: its metrics, and whether it is ready for traffic."""
+"""The daemon's own health: its metrics, and whether it is ready for traffic."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class DaemonVitals:
         return self.registry.render()
 
     async def samples(self) -> Samples:
-        """Return the figures of the metrics, with fresh gauges."""
+        """Return the metrics' samples, with fresh gauges."""
         await self._refresh()
         return self.registry.samples()
 

@@ -1,1 +1,1 @@
-"""The laboratory: simulator, the papers' experiments, and algorithms and estimators that no daemon runs."""
+"""The laboratory: the simulator, the papers' experiments, and algorithms and estimators that no daemon runs."""

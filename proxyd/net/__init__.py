@@ -1,4 +1,4 @@
-"""What every connection to the outside goes through: the guard, the session and the host tokens."""
+"""The path of every outgoing connection: the guard, the session and the host tokens."""
 
 from proxyd.net.guard import Guard, GuardedResolver, RefusedConnectionError, refusal, refusal_in
 from proxyd.net.host_turns import HostTokens, Turn

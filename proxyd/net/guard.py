@@ -1,12 +1,12 @@
 """The network guard: which addresses and URLs proxyd may talk to, for probes and webhooks alike.
 
-It decides three times. Of a URL it reads an address in every form that some resolver might take for one; a host that
-ends in a number and is none, or that holds odd characters, is refused. The resolver drops refused addresses of a name,
-so that the allowed ones are tried. The socket factory looks at the address actually connected, whatever produced it: an
-IP literal, a redirect, a rebound name.
+It checks three times. In a URL it reads an address in every form that some resolver might accept; it refuses a host
+that ends in a number but is not an address, or that holds odd characters. The resolver drops a name's refused
+addresses, so that the allowed ones are tried. The socket factory checks the address actually connected, whether it
+comes from an IP literal, a redirect or a rebound name.
 
-Behind an outbound proxy it sees only the proxy's address. Then ``check_target`` looks a name up before each request and
-refuses it if any of its addresses is refused; that the proxy resolves it to the same addresses cannot be made sure.
+Behind an outbound proxy it sees only the proxy's address. Then ``check_target`` resolves a name before each request
+and refuses it if any of its addresses is refused; the proxy may still resolve it to other addresses.
 """
 
 from __future__ import annotations
@@ -104,16 +104,16 @@ _REFUSED_PORTS = frozenset({
 class RefusedConnectionError(BlockedAddressError, OSError):
     """The network guard refuses this address.
 
-    It is an OSError because aiohappyeyeballs goes on to the next address only for those; anything else raised by a
-    socket factory is either swallowed (and ends as an IndexError) or hides the addresses that are allowed.
+    It is an OSError because aiohappyeyeballs goes on to the next address only for those; any other error of a socket
+    factory is either swallowed (and ends as an IndexError) or hides the allowed addresses.
     """
 
 
 def refusal(address: Address, allow: Sequence[Network] = ()) -> str | None:
     """Return why an address is refused, or ``None``.
 
-    Forms that carry an IPv4 address inside an IPv6 one are refused unless the form is allowed and the inner address
-    would be reached by itself.
+    A form that carries an IPv4 address inside an IPv6 one is refused unless both the form and the inner address are
+    allowed.
 
     >>> refusal(ip_address("127.0.0.1"))
     'loopback'
@@ -134,7 +134,7 @@ def refusal(address: Address, allow: Sequence[Network] = ()) -> str | None:
 
 
 def _unwrap(address: Address) -> tuple[str, IPv4Address] | None:
-    """Return the form and the IPv4 address inside an IPv6 one."""
+    """Return the form and the IPv4 address inside an IPv6 address."""
     if isinstance(address, IPv4Address) or int(address) <= 1:
         return None
     for network, form in _WRAPPERS:
@@ -161,9 +161,9 @@ def _listed_reason(address: Address) -> str | None:
 
 
 def written_address(host: str) -> Address | None:
-    """Return the address that a host is written as, ``None`` for a name; raise BlockedAddressError for neither.
+    """Return the address that a host spells, or ``None`` for a name; raise BlockedAddressError if it is neither.
 
-    IPv4 is read as browsers read it: one to four numbers, each decimal, octal or hexadecimal.
+    IPv4 is read as browsers do: one to four numbers, each decimal, octal or hexadecimal.
 
     >>> written_address("2130706433"), written_address("0x7f.1"), written_address("0177.0.0.1.")
     (IPv4Address('127.0.0.1'), IPv4Address('127.0.0.1'), IPv4Address('127.0.0.1'))
@@ -190,7 +190,7 @@ def _number(label: str) -> int:
 
 
 def _short_form(numbers: Sequence[int]) -> IPv4Address:
-    """Return the address of one to four numbers, of which the last fills the bytes that are left."""
+    """Return the address of one to four numbers; the last fills the remaining bytes."""
     *leading, last = numbers
     if len(leading) > 3 or any(number > 255 for number in leading) or last >= 256 ** (4 - len(leading)):
         raise ValueError("out of range")
@@ -198,14 +198,14 @@ def _short_form(numbers: Sequence[int]) -> IPv4Address:
 
 
 class Guard:
-    """Refuses URLs and addresses that are none of proxyd's business.
+    """Refuses URLs and addresses that proxyd must not reach.
 
     Parameters
     ----------
     allow
-        Networks that are reachable whatever they are.
+        Networks that are always reachable.
     allow_ports
-        The only ports that may be asked; empty: all but those of other protocols.
+        The only allowed ports; if empty, all except those of other protocols.
     """
 
     def __init__(self, allow: Sequence[Network] = (), allow_ports: Collection[int] = ()) -> None:
@@ -218,7 +218,7 @@ class Guard:
         return refusal(address, self._allow)
 
     def check_url(self, url: URL) -> None:
-        """Raise BlockedAddressError for a URL that is refused before any name is resolved."""
+        """Raise BlockedAddressError for a URL that can be refused without resolving its name."""
         if url.scheme not in {"http", "https"}:
             raise BlockedAddressError(f"only http and https are allowed, not {url.scheme or 'a relative URL'}")
         if url.raw_user is not None or url.raw_password is not None:
@@ -234,7 +234,7 @@ class Guard:
             raise BlockedAddressError(f"port {url.port} belongs to another protocol (allow_ports can allow it)")
 
     async def check_target(self, url: URL, resolver: AbstractResolver) -> None:
-        """Raise RefusedConnectionError where the host of a URL is, or has among its addresses, a refused one."""
+        """Raise RefusedConnectionError if a URL's host is, or resolves to, a refused address."""
         host = url.raw_host or ""
         written = written_address(host)
         if written is not None:
@@ -244,7 +244,7 @@ class Guard:
             self._check_address(ip_address(found["host"]))
 
     def _refusal_of_host(self, host: str) -> str | None:
-        """Return why a host that is written as an address is refused; ``None`` for a name."""
+        """Return why a host that spells an address is refused; ``None`` for a name."""
         address = written_address(host)
         reason = None if address is None else self.refusal(address)
         return None if reason is None else _refused(address, reason)
@@ -272,7 +272,7 @@ def _refused(address: Address | str | None, reason: str) -> str:
 
 
 class GuardedResolver(AbstractResolver):
-    """Resolves names to their allowed addresses only; IP literals never come here."""
+    """Resolves names to their allowed addresses only; it never gets IP literals."""
 
     def __init__(self, guard: Guard, inner: AbstractResolver) -> None:
         self._guard = guard
@@ -281,7 +281,7 @@ class GuardedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """Return the allowed addresses; raise RefusedConnectionError where none is left."""
+        """Return the allowed addresses; raise RefusedConnectionError if none is left."""
         found = await self._inner.resolve(host, port, family)
         reasons = [self._guard.refusal(ip_address(result["host"])) for result in found]
         allowed = [result for result, reason in zip(found, reasons, strict=True) if reason is None]
@@ -291,12 +291,12 @@ class GuardedResolver(AbstractResolver):
         return allowed
 
     async def close(self) -> None:
-        """Close the resolver inside."""
+        """Close the wrapped resolver."""
         await self._inner.close()
 
 
 def refusal_in(error: BaseException) -> BlockedAddressError | None:
-    """Return the guard's error that made the HTTP client raise this one, if it did."""
+    """Return the guard's error that caused the HTTP client's, if any."""
     for cause in _causes(error):
         if isinstance(cause, BlockedAddressError):
             return cause

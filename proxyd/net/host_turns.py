@@ -1,4 +1,4 @@
-"""Tokens that space the requests to a host, and turns that let few of them run at once."""
+"""Tokens that space the requests to a host, and turns that limit how many run at once."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _SWEEP_AT = 1024
 
 @dataclass(slots=True)
 class _Lane:
-    """One host: who holds the lock is next, and ``leaving`` until its request was sent.
+    """One host: the holder of ``lock`` is next, and keeps ``leaving`` until its request was sent.
 
-    ``users`` counts who runs, the holder and the queue.
+    ``users`` counts the running requests, the holder and the queue.
     """
 
     slots: asyncio.Semaphore
@@ -37,23 +37,23 @@ class _Lane:
         return self.log.starts_s[-1] if self.log.starts_s else None
 
     def leave(self) -> None:
-        """Give the place back."""
+        """Release the slot."""
         self.slots.release()
         self.users -= 1
 
 
 @dataclass(slots=True)
 class Turn:
-    """A place at a host, given back when its ``with`` block ends."""
+    """A slot at a host, released when its ``with`` block ends."""
 
     lane: _Lane
     clock: Clock
     is_leaving: bool = False
 
     def sent(self) -> None:
-        """Note that the request left now: the next one's spacing counts from here, however long connecting took.
+        """Note that the request left now; the next one's spacing counts from here, however long connecting took.
 
-        Until then no other turn gets its token. Where a request is sent again, the token of the newest is moved.
+        Until then no other turn gets its token. If a request is sent again, the newest token is moved.
         """
         self.lane.log.move_last(self.clock.monotonic_s())
         self.let_next()
@@ -65,12 +65,12 @@ class Turn:
             self.lane.leaving.release()
 
     def leave(self) -> None:
-        """Give the place back."""
+        """Release the slot."""
         self.let_next()
         self.lane.leave()
 
     def __enter__(self) -> Self:
-        """Return itself: the place is taken already."""
+        """Return the turn, which already holds its slot."""
         return self
 
     def __exit__(
@@ -80,18 +80,18 @@ class Turn:
 
 
 class HostTokens:
-    """Spaces the requests to one host, first come, first served.
+    """Spaces the requests to one host, in the order of their arrival.
 
     Parameters
     ----------
     spacing_s
-        Least time between the starts of two requests to the same host.
+        Minimum time between the starts of two requests to the same host.
     probes, window_s
-        Most starts in any such time; ``None`` where only the spacing counts.
+        Most starts within ``window_s``; ``None`` if only the spacing counts.
     concurrency
-        Most turns at one host at once; tokens alone are not limited by it.
+        Most simultaneous turns at one host; it does not limit tokens.
     idle_s
-        A host nobody asked for in this time may be forgotten; memory grows with the hosts of that time only.
+        A host without requests for this long may be forgotten, which bounds memory.
     """
 
     def __init__(
@@ -112,14 +112,14 @@ class HostTokens:
         self._sweep_at = _SWEEP_AT
 
     def __len__(self) -> int:
-        """Return how many hosts are remembered."""
+        """Return the number of remembered hosts."""
         return len(self._lanes)
 
     async def take(self, host: str, spacing_s: float = 0.0) -> None:
-        """Wait until a request to ``host`` may start, then return: the token is spent.
+        """Wait until a request to ``host`` may start, and spend its token.
 
-        ``spacing_s`` asks for more than the general spacing before this request. A caller that is cancelled while
-        it waits gives up its place and spends nothing.
+        ``spacing_s`` may ask for more than the general spacing before this request. A caller that is cancelled while
+        it waits loses its place and spends nothing.
         """
         self._keep_s = max(self._keep_s, spacing_s)
         lane = self._lane(_canonical(host))
@@ -132,10 +132,10 @@ class HostTokens:
             lane.users -= 1
 
     async def enter(self, host: str, spacing_s: float = 0.0) -> Turn:
-        """Wait for a place at ``host`` and its token; the place is held until the turn's ``with`` block ends.
+        """Wait for a slot at ``host`` and its token; the slot is held until the turn's ``with`` block ends.
 
-        Nobody may wait for another turn inside the block: two callers would wait for each other. The next one waits for
-        its token until this request was ``sent``, or two that are slow to connect would leave together.
+        Do not wait for another turn inside the block: two callers would wait for each other. The next turn waits for
+        its token until this request was ``sent``; otherwise two that connect slowly would leave together.
         """
         lane = self._lane(_canonical(host))
         lane.users += 1
@@ -156,7 +156,7 @@ class HostTokens:
 
     @asynccontextmanager
     async def turn(self, host: str, spacing_s: float = 0.0) -> AsyncIterator[None]:
-        """Hold a turn at ``host`` while the block runs; the next one's spacing counts from the beginning of this."""
+        """Hold a turn at ``host`` while the block runs; the next turn's spacing counts from this one's start."""
         with await self.enter(host, spacing_s) as turn:
             turn.let_next()
             yield

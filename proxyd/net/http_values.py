@@ -1,4 +1,4 @@
-"""Small readings of HTTP shared by everything that sends requests."""
+"""Readers of HTTP header values, shared by everything that sends requests."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def http_date_s(text: str) -> float | None:
 
 
 def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
-    """Return the seconds a response asks to wait, or ``None``; never negative, never above a year.
+    """Return the seconds that a response asks us to wait, or ``None``; at least 0 and at most a year.
 
-    A date is measured from the response's own ``Date``, so that a server whose clock is wrong is still understood.
+    A date is measured from the response's own ``Date``, so a server with a wrong clock is understood.
 
     >>> retry_after_s({"Retry-After": "120"}, now_s=0.0)
     120.0
@@ -56,10 +56,10 @@ def retry_after_s(headers: Mapping[str, str], now_s: float) -> float | None:
 
 
 def fresh_for_s(headers: Mapping[str, str], now_s: float) -> float | None:
-    """Return for how many seconds a response says that it stays fresh, or ``None``; never negative, at most a year.
+    """Return for how many seconds a response says that it is fresh, or ``None``; at least 0 and at most a year.
 
-    ``max-age`` less ``Age`` before ``Expires``; a response that must be asked for each time is fresh for 0 s. An
-    ``Expires`` is measured from the response's own ``Date``, and one that is no date is in the past (RFC 9111, 4.2).
+    ``max-age`` minus ``Age`` takes precedence over ``Expires``; a response that must be revalidated is fresh for 0 s.
+    ``Expires`` is measured from the response's own ``Date``, and an invalid one is in the past (RFC 9111, 4.2).
 
     >>> fresh_for_s({"Cache-Control": "public, max-age=600", "Age": "100"}, now_s=0.0)
     500.0
@@ -86,7 +86,7 @@ def fresh_for_s(headers: Mapping[str, str], now_s: float) -> float | None:
 
 
 def _directives(text: str) -> dict[str, str]:
-    """Return the directives of a Cache-Control header; of those that come twice the first."""
+    """Return the directives of a Cache-Control header; of repeated ones, the first."""
     found: dict[str, str] = {}
     for part in text.split(","):
         name, _, value = part.partition("=")
@@ -95,7 +95,7 @@ def _directives(text: str) -> dict[str, str]:
 
 
 def describe(error: BaseException) -> str:
-    """Return one line that says what went wrong with a connection, without addresses: they may hold secrets."""
+    """Return one line that describes a connection error, without addresses, which may hold secrets."""
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return one_line(f"the proxy answered {error.status} {error.message}")
     if isinstance(error, aiohttp.ClientResponseError):
@@ -110,7 +110,7 @@ def describe(error: BaseException) -> str:
 
 
 async def read_some(response: aiohttp.ClientResponse, limit: int) -> bytes:
-    """Return the decoded body, at most ``limit + 1`` bytes of it, without reading further.
+    """Return the decoded body, at most ``limit + 1`` bytes, without reading further.
 
     More than ``limit`` bytes means that the body is longer than allowed.
     """

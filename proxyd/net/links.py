@@ -1,4 +1,4 @@
-"""Link headers (RFC 8288): what a response says it is related to."""
+"""Link headers (RFC 8288) and URLs."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _MOST_CHARACTERS = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One target and its relations, in lower case."""
+    """A target and its relations, in lower case."""
 
     url: str
     relations: frozenset[str]
 
 
 def read_links(values: Sequence[str], base: str) -> tuple[Link, ...]:
-    """Return the links of a response from ``base``, in order: absolute http and https addresses only.
+    """Return the links of a response from ``base``, in order: absolute http and https URLs only.
 
-    A link whose ``anchor`` says that it starts elsewhere is none of the response's, and left out.
+    A link whose ``anchor`` names another context is left out.
 
     >>> links = read_links(['</hub>; rel="hub"', '<b>; title="a, <c>; rel=hub"; rel=Self'], "https://a.example/x/")
     >>> [(link.url, *link.relations) for link in links]
@@ -51,7 +51,7 @@ def read_links(values: Sequence[str], base: str) -> tuple[Link, ...]:
 
 
 def absolute(target: str, base: str) -> str | None:
-    """Return an http or https address as seen from ``base``; ``None`` where it is none.
+    """Return ``target`` as an absolute http or https URL relative to ``base``, or ``None`` if it is not one.
 
     >>> absolute("../b#c", "https://a.example/x/y")
     'https://a.example/b'
@@ -75,14 +75,14 @@ def _entries(text: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _begin(text: str, position: int) -> int:
-    """Return where the next entry begins: after blanks and empty entries."""
+    """Return the start of the next entry, after blanks and empty entries."""
     while position < len(text) and text[position] in " \t,":
         position += 1
     return position
 
 
 def _parameters(text: str, position: int) -> tuple[dict[str, str], int]:
-    """Return the parameters that begin at ``position``, of those that come twice the first, and where they end."""
+    """Return the parameters that begin at ``position``, the first of repeated ones, and their end."""
     found: dict[str, str] = {}
     while (match := _PARAMETER.match(text, position)) is not None:
         value = match["bare"] if match["quoted"] is None else re.sub(r"\\(.)", r"\1", match["quoted"])
@@ -95,7 +95,7 @@ LONGEST_URL = 4096
 
 
 def without_path(text: str) -> str:
-    """Return an address as logs may have it: who is asked, not what for, which may be a secret.
+    """Return a URL for logs: only its origin, because the rest may be secret.
 
     >>> without_path("https://hooks.example:8443/services/T0/B0?token=x"), without_path("https://[")
     ('https://hooks.example:8443/[hidden]', '[hidden]')
@@ -105,10 +105,10 @@ def without_path(text: str) -> str:
 
 
 def read_url(text: str, base: URL | None = None) -> URL | None:
-    """Return an address, as seen from ``base`` where that is given; ``None`` where it cannot be read.
+    """Return a URL, relative to ``base`` if given, or ``None`` if it cannot be read.
 
-    The library reads parts of an address only when they are asked for, and then raises what it pleases; here all of
-    them are read at once.
+    The library parses some parts of a URL only on access, and then raises various errors; this accesses all of them
+    at once.
 
     >>> read_url("/feed", URL("https://example.org/blog/"))
     URL('https://example.org/feed')

@@ -1,4 +1,4 @@
-"""Texts from outside, made fit to be shown: nothing invisible, nothing that turns its neighbours around."""
+"""Makes text from outside safe to show: without invisible characters, or ones that change the text's direction."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def one_line(text: str, limit: int = 300) -> str:
 
 
 def for_xml(text: str) -> str:
-    r"""Return what XML can hold of a text; the rest is replaced.
+    r"""Return a text with the characters that XML cannot hold replaced.
 
     >>> for_xml("a\x00b") == "a\ufffdb"
     True
@@ -44,7 +44,7 @@ def visible(text: str) -> str:
 
 
 def visible_line(text: str, most: int = 200) -> str:
-    r"""Return a text as ``visible`` does, on one line and cut where it is longer than ``most``.
+    r"""Return a text as ``visible`` does, on one line of at most ``most`` characters.
 
     >>> visible_line("a\nb\x1b[2J"), visible_line("x" * 1_000_000, 3)
     ('a b⟨U+001B⟩[2J', 'xxx…')

@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
     from aiohttp.abc import AbstractResolver
 
-_NAME_THREADS = 64  # names of slow servers hold up no others
+_NAME_THREADS = 64  # so that slow name servers do not hold up other lookups
 
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """What a session may use at once.
+    """Limits of a session.
 
     Parameters
     ----------
     connections, connections_per_host
-        Open connections; 0 is no limit. Probes that wait for one of slow origins' would come late: what is open is
-        bounded by the probing budget and the probes' timeout, not here.
+        Open connections; 0 is no limit. A limit would delay probes behind those of slow origins: the probing budget
+        and the probes' timeout bound the open connections instead.
     keepalive_s
         How long a connection without a request stays open.
     connect_timeout_s
-        For one address: TCP and TLS together.
+        For one address, TCP and TLS together.
     dns_ttl_s
-        How long resolved addresses are reused.
+        How long resolved addresses are cached.
     header_bytes
         Longest status line and longest header of a response.
     """
@@ -53,10 +53,10 @@ class SessionLimits:
 
 
 class NameThreads:
-    """What aiohttp's resolver asks of an event loop, done by threads of its own.
+    """The part of an event loop that aiohttp's resolver uses, with threads of its own.
 
-    A server of names that hangs would else take the threads of everybody who needs one: no profile was reloaded. The
-    end of the process does not wait for them either, as it would for those of an executor.
+    A name server that hangs would otherwise occupy the shared threads: no profile could be reloaded. The process also
+    ends without waiting for these threads, unlike an executor's.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class NameThreads:
     def _ask(self, ask: Callable[[], Any], found: asyncio.Future[Any]) -> None:
         try:
             tell = partial(found.set_result, ask())
-        except (OSError, ValueError) as error:  # a name may be none at all
+        except (OSError, ValueError) as error:  # a name may be invalid
             tell = partial(found.set_exception, error)
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             self._loop.call_soon_threadsafe(self._end, tell, found)
@@ -92,7 +92,7 @@ class NameThreads:
 
 
 def user_agent(contact: str) -> str:
-    """Return the User-Agent, such as ``proxyd/0.1.0 (+mailto:me@example.org)``; without a contact the name alone."""
+    """Return the User-Agent, such as ``proxyd/0.1.0 (+mailto:me@example.org)``; only the name without a contact."""
     return f"proxyd/{__version__} (+{contact})" if contact else f"proxyd/{__version__}"
 
 
@@ -105,12 +105,12 @@ async def make_session(
     resolver: AbstractResolver | None = None,
     proxy: str = "",
 ) -> AsyncIterator[aiohttp.ClientSession]:
-    """Open a session that connects to allowed addresses only, or through ``proxy`` to whatever may be asked.
+    """Open a session that connects to allowed addresses only, or through ``proxy`` to allowed targets.
 
-    The address of the proxy is allowed by being given; it may hold credentials, which no message repeats.
+    The proxy's own address is always allowed; it may hold credentials, which no message repeats.
 
-    It has no total timeout and reads bodies without a bound: callers set both. It calls the ``trace_request_ctx`` of a
-    request, where one is given, when that has been sent.
+    The session has no total timeout and no limit for bodies: callers set both. It calls a request's
+    ``trace_request_ctx``, if given, once the request has been sent.
     """
     limits, names = limits or SessionLimits(), NameThreads()
     resolver = resolver or aiohttp.ThreadedResolver(cast("asyncio.AbstractEventLoop", names))
@@ -142,7 +142,7 @@ def _telling() -> aiohttp.TraceConfig:
 
 
 def _connector(guard: Guard | None, limits: SessionLimits, resolver: AbstractResolver) -> aiohttp.TCPConnector:
-    """Return a connector that is guarded, or one that connects to a proxy alone."""
+    """Return a guarded connector, or one that connects only to a proxy."""
     return aiohttp.TCPConnector(
         resolver=resolver if guard is None else GuardedResolver(guard, resolver),
         socket_factory=None if guard is None else guard.open_socket,
@@ -155,7 +155,7 @@ def _connector(guard: Guard | None, limits: SessionLimits, resolver: AbstractRes
 
 
 def _checking(guard: Guard, resolver: AbstractResolver) -> aiohttp.ClientMiddlewareType:
-    """Return what looks at every target before the proxy is asked for it."""
+    """Return a middleware that checks every target before the proxy is asked for it."""
 
     async def check(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
         await guard.check_target(request.url, resolver)
@@ -164,12 +164,12 @@ def _checking(guard: Guard, resolver: AbstractResolver) -> aiohttp.ClientMiddlew
     return check
 
 
-RESERVED = 256  # the database, the parsers, the API and whatever the interpreter opens
-_MOST = 1 << 20  # where the system sets no limit
+RESERVED = 256  # the database, the parsers, the API and the interpreter's own files
+_MOST = 1 << 20  # if the system sets no limit
 
 
 def raise_open_files() -> int:
-    """Raise the soft limit of open files to the hard one, if that may be done, and return what holds then."""
+    """Raise the soft limit of open files to the hard one, if allowed, and return the resulting limit."""
     soft, hard = (_MOST if limit == resource.RLIM_INFINITY else limit for limit in _limits())
     if soft < hard:
         with suppress(ValueError, OSError):  # some systems allow less than they say
@@ -179,7 +179,7 @@ def raise_open_files() -> int:
 
 
 def room_for_connections(open_files: int) -> int:
-    """Return how many connections may be open at once, so that something is left for everything else.
+    """Return how many connections may be open at once and leave files for everything else.
 
     >>> room_for_connections(20_000), room_for_connections(300)
     (19744, 64)

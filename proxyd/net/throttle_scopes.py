@@ -1,4 +1,4 @@
-"""Throttle scopes: which hosts one answer of "too many requests" speaks for."""
+"""Throttle scopes: the hosts to which one "too many requests" response applies."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ MOST_HOSTS = 65_536
 
 
 class ThrottleScopes:
-    """From a host to its scope: the group it is declared in, else its registrable domain or the host itself.
+    """Maps a host to its scope: the group it is declared in, else its registrable domain or the host itself.
 
     Parameters
     ----------
     by_domain
-        Whether hosts of one registrable domain share a scope.
+        Whether the hosts of a registrable domain share a scope.
     groups
-        Hosts that share one; a domain stands for its hosts too.
+        Groups of hosts that share a scope; a domain includes its hosts.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""From the outbox to where people are."""
+"""Delivers messages from the outbox to people and their systems."""
 
 from proxyd.notify.channels.apprise_channel import AppriseChannel
 from proxyd.notify.channels.channel_resources import ChannelResources

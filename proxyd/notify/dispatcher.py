@@ -1,4 +1,4 @@
-"""The dispatcher: takes due deliveries from the outbox and sees each through to accepted, retried or given up."""
+"""The dispatcher: takes due deliveries from the outbox until each is accepted or given up."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class DispatcherSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What came of an attempt: what the receiver said, or why it failed and when it is tried again."""
+    """The result of an attempt: the receiver's answer, or why it failed and when the next attempt is due."""
 
     at_s: float
     duration_s: float
@@ -46,14 +46,14 @@ class _Answer:
 
     @property
     def result(self) -> str:
-        """Accepted, retry or dead."""
+        """The result's name: accepted, retry or dead."""
         if self.error is None:
             return "accepted"
         return "dead" if self.next_s is None else "retry"
 
 
 class Dispatcher:
-    """Delivers what is in the outbox, in order for each rule and endpoint, whatever the receivers do."""
+    """Delivers what is in the outbox, in order for each rule and endpoint."""
 
     def __init__(
         self,
@@ -73,13 +73,13 @@ class Dispatcher:
         self._metrics = metrics
         self._settings = settings
         self._endpoints = Endpoints(settings.endpoints, rng)
-        self._digests_s: float | None = 0.0  # when the next one may be due; what is put in may be due earlier
+        self._digests_s: float | None = 0.0  # when the next one may be due; new notifications may be due earlier
         self._wake = Signal()
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._draining = False
 
     def wake(self) -> None:
-        """Look at the outbox now: something was put in."""
+        """Look at the outbox now: it has new deliveries."""
         self._digests_s = 0.0
         self._wake.notify()
 
@@ -92,7 +92,7 @@ class Dispatcher:
                 await self._wake.sleep(self._clock, pause_s)
 
     async def drain(self, timeout_s: float) -> None:
-        """Start nothing more; wait for the attempts under way, then cut them off: they will be made again."""
+        """Start no more attempts; wait for the running ones, then cancel them: the next process repeats them."""
         self._draining = True
         self.wake()
         if self._busy:
@@ -101,7 +101,7 @@ class Dispatcher:
                 task.cancel()
 
     async def _make_digests(self) -> None:
-        """Make the digests whose period is over; ask the outbox only where one may be due."""
+        """Make the digests whose period is over; read the outbox only if one may be due."""
         now_s = self._clock.time_s()
         if self._digests_s is None or self._digests_s > now_s:
             return
@@ -112,33 +112,33 @@ class Dispatcher:
         self._digests_s = due_s
 
     async def _start_due(self, start: Callable[..., asyncio.Task[None]]) -> float:
-        """Start what is due, one at a time for each lane; return how long there is nothing more to do."""
+        """Start the due deliveries, one at a time for each lane; return for how long nothing more is due."""
         while not self._draining:
             room = self._settings.concurrency - len(self._busy)
             if room <= 0:
                 return _IDLE_S
             now_s = self._clock.time_s()
             shut = self._endpoints.shut(now_s)
-            busy = set(self._busy)  # what ends while the outbox is read may still be pending in the answer
+            busy = set(self._busy)  # a lane that ends during the read may still be pending in the result
             due = await self._outbox.due_deliveries(
                 now_s, hold_s=self._settings.hold_s, limit=room + 1, busy=busy, shut=shut
             )
-            if self._draining:  # begun while the outbox was read: what started now nobody would wait for
+            if self._draining:  # it began during the read: nobody would wait for an attempt started now
                 break
             started = [self._start(delivery, start) for delivery in due[:room]]
             if all(started):
                 return await self._pause_s(shut) if len(due) <= room else _IDLE_S
         return _IDLE_S
 
-    def _start(self, delivery: DueDelivery, start: Callable[..., asyncio.Task[None]]) -> bool:
-        """Start a delivery unless its endpoint has become shut; return whether it was started."""
+    def _start(self, delivery: Delivery, start: Callable[..., asyncio.Task[None]]) -> bool:
+        """Start a delivery unless its endpoint has become shut; return whether it started."""
         if not self._endpoints.enter(delivery.endpoint, self._clock.time_s()):
             return False
         self._busy[delivery.lane] = start(self._deliver(delivery), name=f"deliver {delivery.notification_id}")
         return True
 
     async def _pause_s(self, shut: Mapping[str, float]) -> float:
-        """Return how long there is nothing to do; a lane that is busy wakes the dispatcher when it is done."""
+        """Return for how long nothing is due; a busy lane wakes the dispatcher when it is done."""
         now_s = self._clock.time_s()
         next_s = await self._outbox.next_delivery_s(busy=set(self._busy), shut=shut)
         wait_s = _IDLE_S
@@ -148,8 +148,8 @@ class Dispatcher:
             wait_s = min(wait_s, opens_s - now_s)
         return max(_SHORTEST_S, wait_s)
 
-    async def _deliver(self, delivery: DueDelivery) -> None:
-        """See one attempt through; the endpoint's turn is over with the answer, the lane's once that is recorded."""
+    async def _deliver(self, delivery: Delivery) -> None:
+        """Make one attempt; it frees the endpoint with the answer, and the lane once that is recorded."""
         try:
             answer = await self._attempt(delivery)
             await self._record(delivery, answer)
@@ -197,8 +197,8 @@ class Dispatcher:
             self._note_failure(delivery, error, now_s)
         return _Answer(now_s, duration_s, error=error, next_s=None if wait_s is None else now_s + wait_s)
 
-    async def _record(self, delivery: DueDelivery, answer: _Answer) -> None:
-        """Record what came of an attempt; returns once that cannot be lost."""
+    async def _record(self, delivery: Delivery, answer: _Answer) -> None:
+        """Record the result of an attempt; returns once it is committed."""
         error, at_s = answer.error, answer.at_s
         if error is None:
             await self._outbox.delivered(delivery, at_s, duration_s=answer.duration_s, detail=answer.said)
@@ -217,8 +217,8 @@ class Dispatcher:
         if disables:
             self._metrics.endpoints_gone.inc()
 
-    def _note_failure(self, delivery: DueDelivery, error: DeliveryError, now_s: float) -> None:
-        """Note a failure that speaks of the endpoint: its other lanes may have to wait."""
+    def _note_failure(self, delivery: Delivery, error: DeliveryError, now_s: float) -> None:
+        """Note a failure of the endpoint itself, for which its other lanes may have to wait."""
         if isinstance(error, MissingSecretError):
             return
         asked_s = error.retry_after_s

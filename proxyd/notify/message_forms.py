@@ -1,4 +1,4 @@
-"""Bodies in other forms than the standard one: CloudEvents, a text for people, a digest of several."""
+"""Message bodies in other forms: CloudEvents, text for people, and digests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def event_type(body: bytes) -> str:
 
 
 def cloudevent(message_id: str, rule: str, body: bytes) -> bytes:
-    """Return a body as a CloudEvent 1.0 in structured mode: the same bytes for the same body."""
+    """Return a body as a CloudEvent 1.0 in structured mode; equal bodies give equal bytes."""
     message = json.loads(body)
     data = message["data"]
     event = {
@@ -41,9 +41,9 @@ def cloudevent(message_id: str, rule: str, body: bytes) -> bytes:
 
 
 def digest(gathered: Gathered) -> bytes:
-    """Return the body of a digest: notifications in their order, at most so many items, the rest counted.
+    """Return the body of a digest: notifications in order, with a limited number of items; the rest are counted.
 
-    A notification without items counts as one. What does not fit any more is counted in ``left_out``.
+    A notification without items counts as one. ``left_out`` counts what does not fit.
     """
     room = MOST_ITEMS if gathered.most_items is None else gathered.most_items
     told: list[dict[str, Any]] = []
@@ -71,7 +71,7 @@ def digest(gathered: Gathered) -> bytes:
 
 
 def subject(rule: str, body: bytes) -> str:
-    """Return a line for people: the rule and what it found first."""
+    """Return a subject line for people: the rule and its first finding."""
     notifications = _notifications(json.loads(body)["data"])
     items = [item for each in notifications for item in each.get("items", ())]
     more = f" (and {len(items) - 1} more)" if len(items) > 1 else ""
@@ -80,7 +80,7 @@ def subject(rule: str, body: bytes) -> str:
 
 
 def plain_text(rule: str, body: bytes) -> str:
-    """Return a body as text for people: where and when, then the rows, one column a line."""
+    """Return a body as text for people: where and when, then the rows, one column per line."""
     message = json.loads(body)
     data = message["data"]
     parts = [_head(rule, each) + _rows(each.get("items", ())) for each in _notifications(data)]
@@ -91,7 +91,7 @@ def plain_text(rule: str, body: bytes) -> str:
 
 
 def sent_at(body: bytes) -> datetime:
-    """Return when a message was made: the same on every attempt."""
+    """Return when a message was made, which is the same on every attempt."""
     return datetime.fromisoformat(json.loads(body)["timestamp"]).astimezone(UTC)
 
 

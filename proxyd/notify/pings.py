@@ -1,4 +1,4 @@
-"""Pings: every new webhook is asked whether it is there before anything is sent to it."""
+"""Pings: every new webhook must accept a test request before anything else is sent to it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ log = structlog.get_logger("notify")
 
 
 class Pings:
-    """Asks each unconfirmed webhook until it accepts, on the ladder of retries, for an hour.
+    """Pings each unconfirmed webhook on the retry ladder until it accepts, for at most an hour.
 
-    One that does not accept within that, or cannot at all, is left to the retries of its notifications. Where
-    ``asks`` is not set nothing is sent, and notifications go out at once. ``tell`` is called with every change.
+    A webhook that does not accept by then, or cannot at all, is left to the retries of its notifications. If ``asks``
+    is not set, no ping is sent and notifications go out at once. ``tell`` is called with every change.
     """
 
     def __init__(
@@ -50,23 +50,23 @@ class Pings:
         self._rng = rng
         self._tell = tell
         self._asks = asks
-        self._first_turns = asyncio.Semaphore(_FIRST_AT_ONCE)  # those that hang must not delay the new ones
+        self._first_turns = asyncio.Semaphore(_FIRST_AT_ONCE)  # webhooks that hang must not delay new ones
         self._other_turns = asyncio.Semaphore(_AGAIN_AT_ONCE)
         self._asking: dict[WebhookDelivery, asyncio.Task[None]] = {}
         self._wake = Signal()
         self._stopped = False
 
     def wake(self) -> None:
-        """Look for new webhooks now: something was declared."""
+        """Look for new webhooks now: some were declared."""
         self._wake.notify()
 
     def stop(self) -> None:
-        """Ask nothing more; what was under way is asked again by the next process."""
+        """Start no more pings; the next process repeats unfinished ones."""
         self._stopped = True
         self._wake.notify()
 
     async def run(self) -> None:
-        """Ask until ``stop``."""
+        """Ping until ``stop``."""
         async with asyncio.TaskGroup() as tasks:
             while not self._stopped:
                 await self._follow(tasks)
@@ -75,8 +75,8 @@ class Pings:
                 task.cancel()
 
     async def _follow(self, tasks: asyncio.TaskGroup) -> None:
-        """Begin to ask what is new; break off where a webhook is declared no more."""
-        before = set(self._asking)  # what is answered while they are read is still among them
+        """Start pinging new webhooks; stop for those that are no longer declared."""
+        before = set(self._asking)  # those answered during the read are still among them
         unconfirmed = {each.webhook: each for each in await self._webhooks.unconfirmed()}
         for webhook in self._asking.keys() - unconfirmed.keys():
             self._asking.pop(webhook).cancel()
@@ -111,7 +111,7 @@ class Pings:
         raise AssertionError  # the ladder ends
 
     def _wait_s(self, unconfirmed: UnconfirmedWebhook, attempts: int, refusal: DeliveryError) -> float | None:
-        """Return how long to wait before the next attempt, ``None`` where there is none; counted over restarts."""
+        """Return how long to wait before the next attempt, or ``None`` after the last; restarts reset no count."""
         if not refusal.retryable:
             return None
         wait_s = retry_after_s(attempts, asked_s=refusal.retry_after_s, rng=self._rng)
@@ -136,7 +136,7 @@ class Pings:
 
 
 def _ping_id(unconfirmed: UnconfirmedWebhook) -> str:
-    """Return the id of a ping: the same on every attempt."""
+    """Return the id of a ping, which is the same on every attempt."""
     webhook = unconfirmed.webhook
     parts = (webhook.url, webhook.form.value, webhook.secret.name, repr(unconfirmed.since_s))
     return "ping_" + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""Probes: fetch a source, read it, say what became of it."""
+"""Probes: fetch a source, read it, and return the outcome."""
 
 from proxyd.probing.document_parser import ParsedDocument, parse_document, parse_page
 from proxyd.probing.feeds.feed_items import ParsedFeed

@@ -1,4 +1,4 @@
-"""Bytes to text: byte order mark, then the charset of HTTP, then what the document declares. Pure."""
+"""Decodes bytes to text by byte order mark, HTTP charset, then the document's own declaration. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _META = re.compile(rb"<meta\b[^>]{0,1000}?charset\s*=\s*" + _LABEL.encode(), re.
 _XML = re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*['\"]([A-Za-z0-9._:-]{1,40})['\"]")
 _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 
-# Names that mean more than they say: the WHATWG's encoding standard, which browsers follow.
+# Labels with another meaning in the WHATWG's encoding standard, which browsers follow.
 _SUPERSETS = {
     "ascii": "cp1252",
     "iso8859-1": "cp1252",
@@ -48,7 +48,7 @@ _TEXTUAL = frozenset(
 
 
 class DocumentKind(Enum):
-    """Where a document may declare its own charset."""
+    """A kind of document, by where it may declare its charset."""
 
     HTML = "HTML"
     XML = "XML"
@@ -58,9 +58,9 @@ class DocumentKind(Enum):
 def decoded(body: bytes, content_type: str | None, kind: DocumentKind) -> str:
     r"""Return the text of a document.
 
-    The first of these that names a known charset and fits every byte is taken: byte order mark, HTTP header, the
-    document's own declaration, UTF-8. Where none fits, the first that was named is taken all the same and bytes that
-    are no characters become U+FFFD; where none was named, the text is read as windows-1252, as browsers do.
+    The first of these that names a known charset and fits every byte is used: byte order mark, HTTP header, the
+    document's own declaration, UTF-8. If none fits, the first named one is used, with U+FFFD for bytes that are not
+    characters; if none was named, the text is read as windows-1252, as browsers do.
 
     >>> decoded(b"caf\xe9", "text/html; charset=iso-8859-1", DocumentKind.HTML)
     'café'
@@ -82,7 +82,7 @@ def _named(body: bytes, content_type: str | None, kind: DocumentKind) -> list[st
 
 
 def _declared(body: bytes, kind: DocumentKind) -> str | None:
-    """Return what the document says of itself; JSON and unmarked UTF-16 and UTF-32 show it by their zero bytes."""
+    """Return the charset that the document declares; zero bytes reveal JSON and unmarked UTF-16 and UTF-32."""
     if kind is DocumentKind.JSON or b"\x00" in body[:4]:
         return json.detect_encoding(body[:8])
     found = _XML.match(body)
@@ -91,11 +91,11 @@ def _declared(body: bytes, kind: DocumentKind) -> str | None:
     if found is None:
         return None
     label = found.group(1).decode("ascii")
-    return "utf-8" if label.lower().startswith("utf-16") else label  # a tag readable as ASCII is no UTF-16
+    return "utf-8" if label.lower().startswith("utf-16") else label  # a tag readable as ASCII is not UTF-16
 
 
 def _codec(label: str | None) -> str | None:
-    """Return the codec of a label; none for codecs that are no charsets, or costly ones such as punycode."""
+    """Return the codec of a label, or ``None`` if it is not a charset, or a costly one such as punycode."""
     try:
         name = codecs.lookup(label or "").name
     except (LookupError, ValueError):

@@ -1,4 +1,4 @@
-"""What a document is before a feed parser may see it: empty, unsafe, a web page. Pure."""
+"""Checks on a document before a feed parser reads it: empty, unsafe, a web page. Pure."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _PATH = r"\w.~%/+@:,!$&'()*=-"
 _ABSOLUTE = re.compile(
     rf"https?://[A-Za-z0-9.-]+(?::\d{{1,5}})?(?:/[{_PATH}]*)?(?:\?[{_PATH}?;]+)?(?:#[{_PATH}?;]+)?",
     re.ASCII,
-)  # what joining changes nothing in
+)  # characters that joining does not affect
 _FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml", "application/rdf+xml", "application/feed+json"})
 
 
 def is_empty(body: bytes) -> bool:
-    r"""Return whether a body holds nothing but blanks and byte order marks.
+    r"""Return whether a body holds only blanks and byte order marks.
 
     >>> is_empty(b" \r\n")
     True
@@ -44,9 +44,9 @@ def is_empty(body: bytes) -> bool:
 
 
 def declares_entities(body: bytes, content_type: str | None = None) -> bool:
-    """Return whether an XML parser could meet an entity declaration, in any encoding the document may be read in.
+    """Return whether an XML parser could find an entity declaration, in any encoding that it may read.
 
-    An entity that is merely written about, in a document without a DOCTYPE, does not count.
+    A mention of an entity in a document without a DOCTYPE does not count.
 
     >>> declares_entities(b'<!DOCTYPE rss [<!ENTITY a "b">]><rss/>')
     True
@@ -59,7 +59,7 @@ def declares_entities(body: bytes, content_type: str | None = None) -> bool:
 def xml_content_type(body: bytes, content_type: str | None) -> str:
     """Return the content type that makes an RFC 3023 reader follow RFC 7303.
 
-    A byte order mark beats the charset of the header, which beats the XML declaration; text/xml is not ASCII.
+    A byte order mark beats the header's charset, which beats the XML declaration; text/xml is not ASCII.
 
     >>> xml_content_type(b"<rss/>", "text/html; charset=koi8-r")
     'application/xml; charset=koi8-r'
@@ -70,14 +70,14 @@ def xml_content_type(body: bytes, content_type: str | None) -> str:
     named = _CHARSET.search(content_type or "")
     charset = marked or (named.group(1).lower() if named else None)
     if charset is None and b"\x00" not in body[:4] and _xml_encoding(body[:1024]).startswith("utf-16"):
-        charset = "utf-8"  # a declaration that can be read as ASCII is no UTF-16
+        charset = "utf-8"  # a declaration readable as ASCII is not UTF-16
     return "application/xml" + (f"; charset={charset}" if charset else "")
 
 
 def with_ampersands_escaped(body: bytes) -> bytes:
-    """Return XML in which every ampersand that begins no reference is written as one; not that of UTF-16 or UTF-32.
+    """Return XML in which ampersands that begin no reference are escaped; UTF-16 and UTF-32 stay unchanged.
 
-    It is the commonest defect of feeds, and feedparser reads ``AT&T`` as ``AT&T;``.
+    This is the commonest defect of feeds, and feedparser reads ``AT&T`` as ``AT&T;``.
 
     >>> with_ampersands_escaped(b"<a>AT&T &lt; <![CDATA[&]]></a>")
     b'<a>AT&amp;T &lt; <![CDATA[&]]></a>'
@@ -86,12 +86,12 @@ def with_ampersands_escaped(body: bytes) -> bytes:
 
 
 def is_web_page(body: bytes) -> bool:
-    """Return whether a document that is no feed looks like HTML."""
+    """Return whether a document that is not a feed looks like HTML."""
     return _WEB_PAGE.search(body[:_HEAD_BYTES]) is not None
 
 
 def linked_feeds(body: bytes, url: str) -> tuple[str, ...]:
-    """Return the absolute addresses of the feeds a web page names in ``<link rel="alternate">``.
+    """Return the absolute URLs of the feeds that a web page names in ``<link rel="alternate">``.
 
     >>> page = b'<html><head><link rel="alternate" type="application/rss+xml" href="/feed">'
     >>> linked_feeds(page, "https://example.org/blog")
@@ -109,7 +109,7 @@ class _LinkFinder(HTMLParser):
         self._base = url
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Collect one link; ``<base>`` changes what the next ones are relative to."""
+        """Collect a link; ``<base>`` changes the base of later links."""
         values = {name: value or "" for name, value in attrs}
         href = values.get("href", "").strip()
         if tag == "base" and href:
@@ -126,7 +126,7 @@ def _is_feed_link(values: dict[str, str]) -> bool:
 
 
 def absolute(base: str, link: str) -> str | None:
-    """Return a link made absolute, or ``None`` where it cannot be read."""
+    """Return a link as an absolute URL, or ``None`` if it cannot be read."""
     if _ABSOLUTE.fullmatch(link) and base.isascii() and "[" not in base and "]" not in base:
         return link
     try:
@@ -136,14 +136,14 @@ def absolute(base: str, link: str) -> str | None:
 
 
 def _plain_bytes(body: bytes) -> bytes:
-    """Return the bytes of a UTF-8, UTF-16 or UTF-32 document as ASCII, as far as declarations are concerned."""
+    """Return a UTF-8, UTF-16 or UTF-32 document as ASCII, good enough to find declarations."""
     for mark, _ in _BYTE_ORDER_MARKS:
         body = body.removeprefix(mark)
     return body.replace(b"\x00", b"") if b"\x00" in body else body
 
 
 def _readings(body: bytes, content_type: str | None) -> list[bytes]:
-    """Return the document as ASCII in every encoding a feed parser may choose."""
+    """Return the document as ASCII in every encoding that a feed parser may choose."""
     plain = _plain_bytes(body)
     names = {name for name in (_charset(content_type), _xml_encoding(plain)) if name not in _PLAIN}
     if body.startswith(_EBCDIC):

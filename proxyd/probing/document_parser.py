@@ -1,4 +1,4 @@
-"""From the bytes of a document to its items, as a page class reads it. Pure; run it in a process of its own."""
+"""Parses a document into items according to its page class. Pure; run it in a process of its own."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _TEXT_TYPE = re.compile(r"\s*text/(?:plain|csv|markdown)\b", re.IGNORECASE)
 def parse_document(
     body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None, /
 ) -> ParsedDocument:
-    """Return what a class reads from a document; a feed where no class is given.
+    """Return what a class reads from a document; without a class, a feed.
 
     Raises
     ------
     FeedParseError
-        The document holds nothing of that kind.
+        The document has no such content.
     """
     if page_class is None or page_class.is_feed:
         return parse_feed(body, content_type, url)
@@ -46,19 +46,19 @@ def parse_document(
 
 
 def parse_page(body: bytes, content_type: str | None, url: str, page_class: PageClass) -> ParsedPage:
-    """Return the items of a page: its rows, or the page itself as the only one.
+    """Return the items of a page: its rows, or the whole page as a single item.
 
     Parameters
     ----------
     content_type, url
-        The header as received, and where the document came from in the end: relative links are made absolute with it.
+        The header as received, and the URL after redirects, to which relative links refer.
     page_class
-        A class that reads a page: fields with FROM, or the one field of the whole text.
+        A class that reads a page: fields with FROM, or the single field of the whole text.
 
     Raises
     ------
     EmptyDocumentError, UnreadableDocumentError, SelectorError
-        The document holds nothing of what the class reads.
+        The document has none of the content that the class reads.
     """
     if is_empty(body):
         raise EmptyDocumentError
@@ -83,7 +83,7 @@ def _text(body: bytes, content_type: str | None) -> str:
 
 
 def _whole_page(body: bytes, content_type: str | None, page_class: PageClass) -> ParsedPage:
-    """Return the page as one item: its readable text by blocks, parted by empty lines."""
+    """Return the page as one item: the blocks of its readable text, separated by empty lines."""
     version, title, blocks = _blocks(body, content_type)
     if not blocks:
         raise UnreadableDocumentError("the page holds no readable text")
@@ -94,7 +94,7 @@ def _whole_page(body: bytes, content_type: str | None, page_class: PageClass) ->
 
 
 def _blocks(body: bytes, content_type: str | None) -> tuple[str, str | None, list[str]]:
-    """Return what the document was read as, its title and its blocks: of JSON the lines of a canonical layout."""
+    """Return the document's format, title and blocks; for JSON, the lines of a canonical layout."""
     if looks_like_json(body) or _JSON_TYPE.match(content_type or ""):
         value = load_json(body, content_type)
         try:

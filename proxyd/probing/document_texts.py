@@ -1,4 +1,4 @@
-"""Texts as documents of any kind give them: cleaned, bounded, hashed; links that may be followed. Pure."""
+"""Texts from documents of any kind: cleaned, bounded and hashed; and links that are safe to follow. Pure."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def clean(text: str) -> str:
 
 
 def capped(text: str | None, longest: int = LONGEST_FIELD) -> str | None:
-    """Return the text, cut where it is too long to keep."""
+    """Return the text, cut if it is too long to keep."""
     return None if text is None else text[:longest]
 
 
 def digest(texts: Iterable[str | None]) -> str:
-    """Return a sha256 that tells apart ``None``, ``""`` and every way of cutting the same characters.
+    """Return a sha256 that distinguishes ``None``, ``""`` and every division of the same characters.
 
     >>> digest(["ab", None]) == digest(["a", "b"])
     False
@@ -53,12 +53,12 @@ def digest(texts: Iterable[str | None]) -> str:
 
 
 def short_identity(text: str) -> str:
-    """Return an identity as it is, or its hash where it is long."""
+    """Return an identity unchanged, or its hash if it is long."""
     return text if len(text) <= LONGEST_ID else "hash:" + digest([text])
 
 
 def safe_link(url: str, href: str) -> str | None:
-    """Return an absolute link, or ``None`` for one that must not be followed.
+    """Return an absolute link, or ``None`` if it must not be followed.
 
     >>> safe_link("https://example.org/a/", "b"), safe_link("https://example.org/", " JavaScript:alert(1)")
     ('https://example.org/a/b', None)

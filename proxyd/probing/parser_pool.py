@@ -1,7 +1,7 @@
-"""Worker processes that parse documents: a hung or dead one is replaced and costs nobody else anything.
+"""Worker processes that parse documents; one that hangs or dies is replaced without affecting the others.
 
-Each worker has a process and a pipe of its own, driven by one thread. ``ProcessPoolExecutor`` was not used: it cannot
-end one worker, so that a single hung document breaks every parse in flight.
+Each worker has a process and a pipe of its own, driven by one thread. ``ProcessPoolExecutor`` cannot end a single
+worker, so one document that hangs would break every running parse.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ if TYPE_CHECKING:
 
 
 class ParseFunction(Protocol):
-    """What a worker runs: a function of a module's top level, so that it can be named to another process."""
+    """The function that a worker runs: at a module's top level, so that another process can import it."""
 
     def __call__(
         self, body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None, /
     ) -> ParsedDocument:
-        """Return what the class reads; raise a ProbeError for a document that holds nothing of it."""
+        """Return what the class reads; raise a ProbeError if the document has none of it."""
 
 
 _Job: TypeAlias = tuple[bytes, "str | None", str, "PageClass | None"]
-_MEMORY_BYTES = 256 << 20  # of data, in one worker; a feed of 10 MB needs about a third of it
-_START_S = 30.0  # a worker imports its modules before the clock of its first document starts
+_MEMORY_BYTES = 256 << 20  # of data in one worker; a feed of 10 MB needs about a third
+_START_S = 30.0  # a worker imports its modules before the time of its first document starts
 
 
 class ParserPool:
-    """Parses documents in processes of their own, each within ``timeout_s``.
+    """Parses documents in separate processes, each within ``timeout_s``.
 
-    Use it with ``async with``; leaving ends every worker at once, whatever it does.
+    Use it with ``async with``; leaving ends every worker at once, even a busy one.
 
     Parameters
     ----------
     timeout_s
-        Longest time for one document, from when a worker takes it up.
+        Longest time for one document, from when a worker starts it.
     tasks_per_worker
-        Documents after which a worker is replaced by a fresh one.
+        Number of documents after which a worker is replaced.
     """
 
     def __init__(
@@ -82,20 +82,20 @@ class ParserPool:
     async def parse(
         self, body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None
     ) -> ParsedDocument:
-        """Return what a class reads from ``body``; a feed where no class is given.
+        """Return what a class reads from ``body``; without a class, a feed.
 
         Raises
         ------
         ParserFailedError
-            The parser hung, died twice or raised something it should not.
+            The parser hung, died twice or raised an unexpected error.
         FeedParseError
-            The document holds nothing of that kind.
+            The document has no such content.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._run, (body, content_type, url, page_class))
 
     async def close(self) -> None:
-        """End every worker; parses in flight fail."""
+        """End every worker; running parses fail."""
         for worker in self._workers:
             worker.close()
         await asyncio.get_running_loop().run_in_executor(None, self._join)
@@ -115,7 +115,7 @@ class ParserPool:
 
 
 class _Worker:
-    """One process at a time, started when it is needed; used by one thread at a time, closed from any."""
+    """One process at a time, started on demand; used by one thread at a time, closed from any."""
 
     def __init__(self, context: BaseContext, parse: ParseFunction, timeout_s: float, tasks_per_worker: int) -> None:
         self._context = context
@@ -128,7 +128,7 @@ class _Worker:
         self._closed = False
 
     def run(self, job: _Job) -> ParsedDocument:
-        """Return what one document holds; a process that dies under it is replaced once."""
+        """Return what one document holds; if the process dies, try once more with a new one."""
         try:
             return self._run_once(job)
         except (EOFError, OSError):
@@ -140,7 +140,7 @@ class _Worker:
             raise ParserFailedError("the parser died") from error
 
     def close(self) -> None:
-        """End the process; the thread that waits for it sees the end of its pipe."""
+        """End the process; the thread that waits for it then sees the end of its pipe."""
         self._closed = True
         process = self._process
         if process is not None:
@@ -181,12 +181,12 @@ class _Worker:
         process.start()
         theirs.close()
         self._process, self._tasks = process, 0
-        if self._closed:  # closed while it started
+        if self._closed:  # closed during the start
             process.kill()
         return ours
 
     def end(self) -> None:
-        """End the process and collect it; only for the thread that uses the worker."""
+        """End the process and collect it; call it only from the thread that uses the worker."""
         pipe, process = self._pipe, self._process
         self._pipe = self._process = None
         if pipe is not None:
@@ -198,7 +198,7 @@ class _Worker:
 
 
 def _context() -> BaseContext:
-    """Return forkserver where there is one, the parsers imported beforehand: new workers start in milliseconds."""
+    """Return forkserver, if available, with the parsers preloaded: new workers start in milliseconds."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -207,7 +207,7 @@ def _context() -> BaseContext:
 
 
 def _serve(pipe: Connection[Any, Any], parse: ParseFunction) -> None:
-    """Answer documents until the other end is gone."""
+    """Answer documents until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the daemon decides when to end, not the terminal
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
     with suppress(EOFError, OSError):

@@ -1,4 +1,4 @@
-"""How a probe fails, each with the outcome it ends in.
+"""The errors of probes, each with its outcome.
 
 ::
 
@@ -106,7 +106,7 @@ _KINDS: tuple[tuple[type[ProbeError], OutcomeKind], ...] = (
 
 
 def kind_of(error: ProbeError) -> OutcomeKind:
-    """Return the outcome an error ends in.
+    """Return the outcome of an error.
 
     >>> kind_of(TooLargeError())
     <OutcomeKind.TOO_LARGE: 'too_large'>

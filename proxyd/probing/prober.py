@@ -1,4 +1,4 @@
-"""The prober: a request becomes an outcome, whatever the origin does."""
+"""The prober: turns a request into an outcome, whatever the origin does."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _MOST_HUBS = 10
 
 
 class Parse(Protocol):
-    """What the prober parses with."""
+    """The prober's interface to a parser."""
 
     async def parse(
         self, body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None
     ) -> ParsedDocument:
-        """Return what the class reads, a feed where there is none; or raise a ProbeError."""
+        """Return what the class reads, without a class a feed; or raise a ProbeError."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """One probe under way: what was asked and what it has cost so far."""
+    """A running probe: its request and its steps so far."""
 
     request: ProbeRequest
     trip: ProbeTrace
@@ -47,17 +47,17 @@ class _Probe:
 class HttpProber:
     """Probes sources over HTTP.
 
-    ``validators`` and ``body_hash`` of an outcome are always what the next request should carry: those of the
-    document if it was read, otherwise those of the request.
+    ``validators`` and ``body_hash`` of an outcome are always those for the next request: the document's if it was
+    read, otherwise the request's.
 
     Parameters
     ----------
     resolve_secret
-        Finds the secrets of sources; without it none is set.
+        Finds the secrets of sources; without it, none is set.
     robots
-        Asked before every request of a probe that obeys robots.txt; without it nothing forbids one.
+        Checks every request of a probe that obeys robots.txt; without it, none is forbidden.
     tracer
-        Notes the steps of a probe.
+        Records the steps of a probe.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class HttpProber:
         self._tracer = tracer
 
     async def probe(self, request: ProbeRequest, trip: ProbeTrace | None = None) -> ProbeOutcome:
-        """Fetch and read one source once; ``trip`` is told what was sent and received on the way."""
+        """Fetch and read one source once; ``trip`` records the requests and responses."""
         probe = _Probe(request, trip if trip is not None else ProbeTrace(is_shown=False), self._clock.time_s())
         with self._tracer.span("fetch", {"source": request.source_id}, parent=request.trace) as span:
             outcome = await self._outcome_of(probe)
@@ -95,7 +95,7 @@ class HttpProber:
             return self._failed(probe, error)
 
     def _asked(self, request: ProbeRequest) -> FetchRequest:
-        """Return what to fetch; what the profile adds is meant for the declared address, wherever it moved."""
+        """Return the request to fetch; the profile's headers are meant for the declared URL, even after it moved."""
         return FetchRequest(
             request.moved_url or request.url,
             request.validators,
@@ -209,7 +209,7 @@ class HttpProber:
 
 
 def _asked_delay(trip: ProbeTrace) -> str:
-    """Return what people should know of a Crawl-delay: it is why probes of the host are slow."""
+    """Return a note about a Crawl-delay, which is why probes of the host are slow."""
     return f"; robots.txt asks for {trip.crawl_delay_s:g} s between requests" if trip.crawl_delay_s else ""
 
 
@@ -241,9 +241,9 @@ def authorization(auth: Auth, resolve_secret: ResolveSecret) -> str:
 
 
 def hub_links(response: FetchResponse, read: ParsedDocument | None = None) -> HubLinks | None:
-    """Return the hubs that a response and its document name, those of the response first; ``None`` without any.
+    """Return the hubs that a response and its document name, the response's first, or ``None`` if they name none.
 
-    The topic is what either calls itself, else where the response came from.
+    The topic is the self link of either, else the response's URL.
     """
     links = read_links(response.headers.getall("Link", ()), response.url)
     hubs = [link.url for link in links if "hub" in link.relations]

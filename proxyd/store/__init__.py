@@ -1,4 +1,4 @@
-"""What the daemon remembers, in one transaction per observation."""
+"""The daemon's store: one transaction for each observation."""
 
 from proxyd.store.access_rows import KEPT_ANSWERS_S
 from proxyd.store.databases.backups import back_up, check_copy, restore, vacuum, whole_or_nothing

@@ -1,4 +1,4 @@
-"""Who may ask the API, and what was answered to requests that may come again."""
+"""API tokens, and stored answers to requests that may be repeated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UPSERT_ANSWER = upsert(t.answers)
 
 
 class SqlAccess:
-    """Tokens, and answers by the key of their request."""
+    """API tokens, and stored answers by the key of their request."""
 
     def __init__(self, writer: Writer, read: StoreReader) -> None:
         self._writer = writer
@@ -38,7 +38,7 @@ class SqlAccess:
         await self._writer.submit(write)
 
     async def find_token(self, token_id: str) -> Token | None:
-        """Return the token of that id, or ``None``."""
+        """Return the token with that id, or ``None``."""
         found = await self._read(select(t.tokens).where(t.tokens.c.token_id == token_id))
         return Token(**found[0]._asdict()) if found else None
 
@@ -47,7 +47,7 @@ class SqlAccess:
         return [Token(**row._asdict()) for row in await self._read(select(t.tokens).order_by(t.tokens.c.name))]
 
     async def drop_token(self, name: str) -> None:
-        """Forget a token and the answers to its requests."""
+        """Delete a token and the stored answers to its requests."""
 
         def write(connection: Connection) -> bool:
             named = select(t.tokens.c.token_id).where(t.tokens.c.name == name)
@@ -58,7 +58,7 @@ class SqlAccess:
             raise NotFoundError(f"there is no token {name!r}; `proxyd token list` shows them")
 
     async def find_answer(self, bearer: str, key: str, *, now_s: float) -> StoredAnswer | None:
-        """Return what was answered to a key within the last day, or ``None``."""
+        """Return the answer to a key from the last day, or ``None``."""
         c, since_s = t.answers.c, now_s - KEPT_ANSWERS_S
         found = await self._read(select(t.answers).where(c.bearer == bearer, c.key == key, c.answered_s >= since_s))
         return StoredAnswer(**found[0]._asdict()) if found else None

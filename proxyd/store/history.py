@@ -1,4 +1,4 @@
-"""Queries of what was notified, and of what led to a notification."""
+"""Queries of past notifications and what led to them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MOST_FINDINGS = 100
 
 
 class SqlHistory:
-    """Reads what happened, for people: what may take long holds up neither probes nor deliveries."""
+    """Reads history for people on connections of its own, so slow queries delay neither probes nor deliveries."""
 
     def __init__(self, read: StoreReader) -> None:
         self._read = read
@@ -49,48 +49,48 @@ class SqlHistory:
         return found
 
     async def find_notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> list[StoredNotification]:
-        """Return the notifications that are wanted, newest first, each with its deliveries."""
+        """Return the wanted notifications, newest first, each with its deliveries."""
         found = await self._read(newest(wanted, before=before).limit(limit))
         deliveries = await self._deliveries([row.notification_id for row in found])
         return [rows.typed(StoredNotification, row, deliveries=deliveries[row.notification_id]) for row in found]
 
     async def find_between(self, wanted: Wanted, after: int, until: int, *, limit: int) -> list[StoredNotification]:
-        """Return the oldest wanted notifications after a position, up to and with another, without deliveries."""
+        """Return the oldest wanted notifications after one position, up to and with another, without deliveries."""
         query = between(wanted, after, until).limit(limit)
         return [rows.typed(StoredNotification, row) for row in await self._read(query)]
 
     async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[MadeProbe]:
-        """Return the probes of a source, newest first; ``before`` is a position of one."""
+        """Return the probes of a source, newest first; ``before`` is the position of a probe."""
         c = t.probes.c
         older = [c.position < before] if before is not None else []
         query = select(t.probes).where(c.source_id == source_id, *older).order_by(c.position.desc()).limit(limit)
         return [rows.typed(MadeProbe, row) for row in await self._read(query)]
 
     async def seen_items(self, source_id: str, since_s: float, *, limit: int) -> list[SeenItem]:
-        """Return when items of a source came, so far as they say themselves, and when each was seen; newest first."""
+        """Return when a source's items were published, if they say so, and when each was seen; newest first."""
         c = t.items.c
         seen = (c.source_id == source_id, c.seen_s >= since_s, c.exact, c.seed.is_(False))
         query = select(c.event_s, c.seen_s).where(*seen).order_by(c.seen_s.desc()).limit(limit)
         return [SeenItem(row.event_s, row.seen_s) for row in await self._read(query)]
 
     async def intervals(self, rule: str, since_s: float, *, limit: int) -> list[DecidedInterval]:
-        """Return the intervals of a rule that were decided since a time, captured and missed, newest first."""
+        """Return a rule's captured and missed intervals decided since a time, newest first."""
         query = intervals_of_rule(rule, since_s).limit(limit)
         return [rows.typed(DecidedInterval, row) for row in await self._read(query)]
 
     async def accounts(self, since_s: float) -> list[tuple[int, Calibration]]:
-        """Return what was found and predicted on each day since a time that has any: days since 1970-01-01, UTC."""
+        """Return what was found and predicted on each day since a time that has any, as days since 1970-01-01 UTC."""
         day = t.accounts.c.day
         found = await self._read(select(t.accounts).where(day >= int(since_s // rows.DAY_S)).order_by(day))
         return [(row.day, rows.account(row)) for row in found]
 
     async def newest_position(self) -> int:
-        """Return the position of the newest notification, 0 where there is none."""
+        """Return the position of the newest notification, or 0 if there is none."""
         newest: int | None = (await self._read(select(func.max(t.notifications.c.position))))[0][0]
         return newest or 0
 
     async def trace(self, notification_id: str) -> NotificationTrace | None:
-        """Return a notification, its intervals, what the same probe found and all attempts; or ``None``."""
+        """Return a notification with its intervals, its probe's other findings and all attempts, or ``None``."""
         found = await self._read(select(t.notifications).where(t.notifications.c.notification_id == notification_id))
         if not found:
             return None
@@ -106,7 +106,7 @@ class SqlHistory:
         )
 
     async def delivery_attempts(self, notification_id: str) -> list[DeliveryAttempt]:
-        """Return what was tried to deliver a notification, by itself or in a digest, oldest first."""
+        """Return the attempts to deliver a notification, by itself or in a digest, oldest first."""
         o, member = t.outbox.c, t.outbox.alias("member")
         own = select(member.c.position).where(member.c.notification_id == notification_id)
         digests = select(member.c.digest_id).where(
@@ -122,7 +122,7 @@ class SqlHistory:
         return [_shown(DeliveryAttempt, row) for row in await self._read(query)]
 
     async def dead_letters(self, *, before: int | None, limit: int) -> list[DeadDelivery]:
-        """Return the deliveries that were given up, newest first; ``before`` is a position of one."""
+        """Return the dead deliveries, newest first; ``before`` is the position of a delivery."""
         o, n = t.outbox.c, t.notifications.c
         query = (
             select(o.position, o.notification_id, n.rule, o.kind, o.endpoint, o.attempts, o.done_s, o.last_error)
@@ -135,13 +135,13 @@ class SqlHistory:
 
 
 def newest(wanted: Wanted, *, before: int | None) -> Select[*tuple[Any, ...]]:
-    """Return a query of the notifications that are wanted, newest first."""
+    """Return a query of the wanted notifications, newest first."""
     query = _wanted(wanted).order_by(t.notifications.c.position.desc())
     return query if before is None else query.where(t.notifications.c.position < before)
 
 
 def between(wanted: Wanted, after: int, until: int) -> Select[*tuple[Any, ...]]:
-    """Return a query of the wanted notifications after one position, up to and with another, in their order."""
+    """Return a query of the wanted notifications after one position, up to and including another, in order."""
     position = t.notifications.c.position
     return _wanted(wanted).where(position > after, position <= until).order_by(position)
 
@@ -157,10 +157,10 @@ def _wanted(wanted: Wanted) -> Select[*tuple[Any, ...]]:
 
 
 def intervals_of(notification: StoredNotification) -> Select[*tuple[Any, ...]]:
-    """Return a query of the intervals on the pages of a notification that began when its own did, as they ended.
+    """Return a query of the intervals on a notification's pages that began when its own did, with their ends.
 
-    A page may have had several in one chronon, found by probes one after the other: the notification belongs to one
-    that was not probed after it was made.
+    Successive probes may find several on a page in one chronon: the notification belongs to one that was not probed
+    after it was made.
     """
     c, data = t.intervals.c, _data(notification)
     start_s = _time_s(data.get("interval", {}).get("start"))
@@ -169,13 +169,13 @@ def intervals_of(notification: StoredNotification) -> Select[*tuple[Any, ...]]:
         select(t.intervals)
         .where(c.rule == notification.rule, c.source_id.in_([*pages, *data.get("missing", ())]))
         .where(c.start_s.between(start_s - _SAME_S, start_s + _SAME_S))
-        .where(c.probed_s.between(start_s - _SAME_S, notification.created_s + _SAME_S))  # no probe is before it
+        .where(c.probed_s.between(start_s - _SAME_S, notification.created_s + _SAME_S))  # its probe came first
         .order_by(c.probed_s, c.interval_id)
     )
 
 
 def intervals_of_rule(rule: str, since_s: float) -> Select[*tuple[Any, ...]]:
-    """Return a query of the intervals of a rule that were decided since a time, newest first: an index has them so."""
+    """Return a query of a rule's intervals decided since a time, newest first, in the order of an index."""
     c = t.intervals.c
     return (
         select(t.intervals)
@@ -185,12 +185,12 @@ def intervals_of_rule(rule: str, since_s: float) -> Select[*tuple[Any, ...]]:
 
 
 def latest_of_each(intervals: Iterable[DecidedInterval]) -> tuple[DecidedInterval, ...]:
-    """Return the last interval of every page."""
+    """Return the last interval of each page."""
     return tuple({each.source_id: each for each in intervals}.values())
 
 
 def findings_of(notification: StoredNotification) -> Select[*tuple[Any, ...]]:
-    """Return a query of the events that the probe which found a notification's event found, in their order."""
+    """Return a query of all events that the probe of a notification's event found, in order."""
     seen_s = _time_s(_data(notification).get("event", {}).get("seen"))
     found = [
         _findings(table, kind, notification.source_id, seen_s)
@@ -207,7 +207,7 @@ def _findings(table: Table, kind: Any, source_id: str, seen_s: float) -> Select[
 
 
 def _data(notification: StoredNotification) -> dict[str, Any]:
-    """Return what a notification tells, nothing where it tells something else than notifications of today do."""
+    """Return a notification's data, or an empty dict if it has another form than today's."""
     try:
         body = json.loads(notification.body)
     except ValueError:
@@ -217,11 +217,11 @@ def _data(notification: StoredNotification) -> dict[str, Any]:
 
 
 def _time_s(text: str | None) -> float:
-    """Return unix seconds; where there is no time, one at which nothing was."""
+    """Return unix seconds; without a time, one at which nothing happened."""
     found = parse_iso(text) if text else None
     return float("-inf") if found is None else found
 
 
 def _shown(made: type[rows.Typed], row: Row[Any]) -> rows.Typed:
-    """Return a value of a row for people: channels' addresses hold secrets."""
+    """Return a row's value for people, without the channel's address, which holds secrets."""
     return rows.typed(made, row, endpoint=shown_endpoint(row.kind, row.endpoint))

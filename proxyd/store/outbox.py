@@ -1,4 +1,4 @@
-"""The outbox over SQLAlchemy: deliveries, what was tried, digests, and endpoints that want no more."""
+"""The outbox over SQLAlchemy: deliveries, attempts, digests and disabled endpoints."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from proxyd.store.webhook_states import SqlWebhooks, held, state_of
 from proxyd.store.writer import Writer, drained
 
 WAITING = ("pending", "held", "gathering", "gathered")
-_MOST_GATHERED = 10_000  # notifications of a digest; those after them make another one
+_MOST_GATHERED = 10_000  # notifications in a digest; the rest make another digest
 _JOIN_DIGEST = (
     update(t.outbox)
     .where(t.outbox.c.position == bindparam("member"), t.outbox.c.state == "gathering")
@@ -48,7 +48,7 @@ _LEAD_DIGEST = (
 
 
 class OutboxDepth(NamedTuple):
-    """Deliveries pending and when the oldest was made, those held for their webhook's ping, and dead letters."""
+    """Pending deliveries and when the oldest was made, deliveries held for their webhook's ping, and dead letters."""
 
     pending: int
     oldest_s: float | None
@@ -58,7 +58,7 @@ class OutboxDepth(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DisabledEndpoint:
-    """An endpoint that said that it wants no more of a rule; ``declared`` is how it was declared then."""
+    """An endpoint that asked for no more of a rule's notifications; ``declared`` is its declaration at the time."""
 
     rule: str
     endpoint: str
@@ -68,7 +68,7 @@ class DisabledEndpoint:
 
 
 class SqlOutbox:
-    """The Outbox port, and what people ask of it."""
+    """The Outbox port, and people's queries and commands."""
 
     def __init__(self, writer: Writer, read: StoreReader, read_for_people: StoreReader) -> None:
         self._writer = writer
@@ -79,8 +79,8 @@ class SqlOutbox:
 
     async def due_deliveries(
         self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = (), shut: Collection[str] = ()
-    ) -> list[DueDelivery]:
-        """Return what may be sent now, oldest first, at most one for each lane (rule and endpoint) that is not busy.
+    ) -> list[Delivery]:
+        """Return what may be sent now, oldest first, at most one delivery for each free lane (rule and endpoint).
 
         A failing notification holds back the later ones of its lane until ``hold_s`` after its first attempt.
         """
@@ -108,14 +108,12 @@ class SqlOutbox:
         return [_delivery(row) for row in await self._read(query)]
 
     async def next_delivery_s(self, *, busy: Collection[str] = (), shut: Collection[str] = ()) -> float | None:
-        """Return when the next pending delivery of another lane and endpoint is due, ``None`` where there is none."""
+        """Return when the next pending delivery of another lane and endpoint is due, or ``None`` if there is none."""
         found: float | None = (await self._read(select(func.min(t.outbox.c.next_s)).where(_open(busy, shut))))[0][0]
         return found
 
-    async def delivered(
-        self, delivery: DueDelivery, now_s: float, *, duration_s: float = 0.0, detail: str = ""
-    ) -> None:
-        """Note that the receiver accepted it; those that wait for the same commit share its statements."""
+    async def delivered(self, delivery: Delivery, now_s: float, *, duration_s: float = 0.0, detail: str = "") -> None:
+        """Record that the receiver accepted a delivery; those that wait for the same commit share its statements."""
         attempt = _attempt(delivery, now_s, duration_s, "accepted", detail)
         self._accepted.append((delivery, now_s, attempt))
         await self._writer.submit(self._write_accepted)
@@ -140,7 +138,7 @@ class SqlOutbox:
         duration_s: float = 0.0,
         disables: bool = False,
     ) -> None:
-        """Note a failed attempt; without ``next_s`` it is a dead letter, kept until it is replayed or expires."""
+        """Record a failed attempt; without ``next_s`` the delivery is dead: kept until it is replayed or expires."""
         is_dead = next_s is None
         values = {
             "state": "dead" if is_dead else "pending",
@@ -163,9 +161,9 @@ class SqlOutbox:
         await self._writer.submit(write)
 
     async def replay(self, notification_id: str | None, now_s: float) -> int:
-        """Make deliveries pending again: one notification's, or every dead letter; return how many.
+        """Make deliveries pending again, either one notification's or every dead letter; return how many.
 
-        A digest goes out again whole. Endpoints that wanted no more are asked again.
+        A digest is sent again as a whole. Disabled endpoints are tried again.
         """
         o = t.outbox.c
         wanted = o.state == "dead" if notification_id is None else o.notification_id == notification_id
@@ -193,15 +191,15 @@ class SqlOutbox:
     # -- digests
 
     async def next_digest_s(self) -> float | None:
-        """Return when the next period ends for which something is gathered, ``None`` where nothing is."""
+        """Return when the next period with gathered notifications ends, or ``None`` if there are none."""
         query = select(func.min(t.outbox.c.next_s)).where(t.outbox.c.state == "gathering")
         found: float | None = (await self._read(query))[0][0]
         return found
 
     async def make_digests(self, now_s: float, compose: Callable[[Gathered], bytes]) -> None:
-        """Make what was gathered in periods that are over due, each as one delivery of the body that is composed.
+        """Make a digest of the notifications of each period that is over; each is one delivery with the composed body.
 
-        What a digest holds is fixed with its body, in one transaction; what comes later makes another.
+        One transaction fixes a digest's contents and its body; later notifications make another digest.
         """
         o = t.outbox.c
         query = select(o.lane).where(o.state == "gathering", o.next_s <= now_s).distinct()
@@ -241,17 +239,17 @@ class SqlOutbox:
     # -- endpoints
 
     async def enable(self, rule: str, endpoint: str) -> None:
-        """Send to an endpoint again that wanted no more."""
+        """Send to a disabled endpoint again."""
         await self._writer.submit(lambda connection: _enable(connection, {rows.lane(rule, endpoint)}))
 
     async def disabled_endpoints(self) -> list[DisabledEndpoint]:
-        """Return the endpoints that said that they want no more."""
+        """Return the disabled endpoints."""
         c = t.endpoints.c
         query = select(c.rule, c.endpoint, c.declared, c.disabled_s, c.detail).order_by(c.rule, c.endpoint)
         return [rows.typed(DisabledEndpoint, row) for row in await self._read_for_people(query)]
 
     async def outbox_depth(self) -> OutboxDepth:
-        """Return how much there is in the outbox."""
+        """Return the size of the outbox."""
         o = t.outbox.c
         counts = select(o.state, func.count()).where(o.state.in_(("pending", "held", "dead"))).group_by(o.state)
         found = {row[0]: row[1] for row in await self._read_for_people(counts)}
@@ -266,7 +264,7 @@ class SqlOutbox:
 
 
 def forget_changed_endpoints(connection: Connection, rules: Iterable[NotificationRule]) -> None:
-    """Enable what was declared again, or otherwise, since it wanted no more."""
+    """Enable disabled endpoints that were removed from the declaration or changed."""
     stored = (connection.execute(select(t.endpoints.c.lane, t.endpoints.c.declared))).all()
     if not stored:
         return
@@ -321,8 +319,8 @@ def _update(connection: Connection, delivery: DueDelivery, **values: Any) -> Non
     connection.execute(update(t.outbox).where(t.outbox.c.position == delivery.position).values(**values))
 
 
-def _update_members(connection: Connection, delivery: DueDelivery, **values: Any) -> None:
-    """Update those that a digest gathers, but its first, which stands for it."""
+def _update_members(connection: Connection, delivery: Delivery, **values: Any) -> None:
+    """Update the other deliveries of a digest; its first stands for it."""
     if delivery.is_digest:
         of_digest = and_(t.outbox.c.digest_id == delivery.notification_id, t.outbox.c.position != delivery.position)
         connection.execute(update(t.outbox).where(t.outbox.c.lane == delivery.lane, of_digest).values(**values))
@@ -333,8 +331,8 @@ def _attempt(delivery: DueDelivery, now_s: float, duration_s: float, result: str
     return row | {"result": result, "detail": detail[: rows.MOST_DETAIL]}
 
 
-def _disable(connection: Connection, delivery: DueDelivery, now_s: float, detail: str) -> None:
-    """Note that an endpoint wants no more, and give up what is pending for it; what is gathered follows when due."""
+def _disable(connection: Connection, delivery: Delivery, now_s: float, detail: str) -> None:
+    """Disable an endpoint and give up its pending deliveries; its gathered ones follow when they are due."""
     o = t.outbox.c
     waiting = and_(o.lane == delivery.lane, o.state.in_(("pending", "gathered")))
     dead = {"state": "dead", "done_s": now_s, "last_error": detail[: rows.MOST_DETAIL]}

@@ -1,4 +1,4 @@
-"""Retention: deletes what is old and no longer needed."""
+"""Retention: deletes old rows that are no longer needed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from proxyd.store.access_rows import KEPT_ANSWERS_S
 from proxyd.store.outbox import WAITING
 from proxyd.store.writer import Writer
 
-_MOST_DELETED = 5_000  # by one commit
+_MOST_DELETED = 5_000  # in one commit
 KEPT_PROBES_S = 7 * 86400.0  # at one probe a second these are 600,000 rows
 MOST_PROBES = 2_000_000
 
 
 async def expire(writer: Writer, now_s: float, *, retention_s: float) -> int:
-    """Delete what is older than ``retention_s`` and no longer needed; return how many rows.
+    """Delete what is older than ``retention_s`` and no longer needed; return the number of rows.
 
-    The window that a source showed last stays, however long ago that was: its items would be new again otherwise.
-    So do notifications that are still on their way, and the newest: no later one may get its position.
+    A source's last window stays, however old: otherwise its items would be new again. Undelivered notifications and
+    the newest one stay too: no later one may get its position.
     """
     horizon = now_s - retention_s
     newest = select(func.max(t.notifications.c.position)).scalar_subquery()
@@ -53,7 +53,7 @@ async def expire(writer: Writer, now_s: float, *, retention_s: float) -> int:
 
 
 async def _delete(writer: Writer, table: Table, condition: ColumnElement[bool]) -> int:
-    """Delete rows in parts, between which others write; return how many."""
+    """Delete rows in parts, so that others can write between them; return how many."""
     keys = tuple(table.primary_key)
     key = keys[0] if len(keys) == 1 else tuple_(*keys)
     some = delete(table).where(key.in_(select(*keys).where(condition).limit(_MOST_DELETED)))
@@ -64,7 +64,7 @@ async def _delete(writer: Writer, table: Table, condition: ColumnElement[bool]) 
 
 
 def _newest_window() -> ColumnElement[float]:
-    """Return when the source of an item was last read whole."""
+    """Return when an item's source was last read completely."""
     window = t.items.alias("newest_window")
     newest = select(func.max(window.c.present_s)).where(window.c.source_id == t.items.c.source_id)
     return newest.scalar_subquery()

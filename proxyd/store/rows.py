@@ -1,4 +1,4 @@
-"""Between rows and values of the core."""
+"""Conversion between rows and values of the core."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def source_state(row: Row[Any]) -> SourceState:
 
 
 def account_row(observation: Observation, account: Calibration) -> dict[str, Any]:
-    """Return what to add to a row of ``accounts``, that of the day on which the probe ended."""
+    """Return what to add to the row of ``accounts`` for the day on which the probe ended."""
     row = {name: getattr(account, name) for name in ACCOUNT_FIELDS}
     return row | {"day": int(observation.outcome.finished_s // DAY_S)}
 
 
 def account(row: Row[Any]) -> Calibration:
-    """Return the account of a day."""
+    """Return the account of one day."""
     return Calibration(*(getattr(row, name) for name in ACCOUNT_FIELDS))
 
 
@@ -105,7 +105,7 @@ def item_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
 
 
 def edit_row(observation: Observation, item: Item) -> dict[str, Any]:
-    """Return the parameters that give a known item its new content."""
+    """Return the parameters that update a known item's content."""
     return {
         "of_source": observation.state.source_id,
         "of_item": item.item_id,
@@ -115,7 +115,7 @@ def edit_row(observation: Observation, item: Item) -> dict[str, Any]:
 
 
 def present_row(observation: Observation, item_id: str) -> dict[str, Any]:
-    """Return the parameters that note when an item was last shown."""
+    """Return the parameters that record when an item was last shown."""
     return {
         "of_source": observation.state.source_id,
         "of_item": item_id,
@@ -124,17 +124,17 @@ def present_row(observation: Observation, item_id: str) -> dict[str, Any]:
 
 
 def gone_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
-    """Return the parameters that note when an item went."""
+    """Return the parameters that record when an item disappeared."""
     return {"of_source": source_id, "of_item": stored.item.item_id, "seen_at_s": stored.seen_s}
 
 
 def afresh_row(observation: Observation) -> dict[str, Any]:
-    """Return the parameters that note that all of a source's items were of another page."""
+    """Return the parameters that record that all stored items of a source belong to another page."""
     return {"of_source": observation.state.source_id, "seen_at_s": observation.outcome.finished_s}
 
 
 def item(row: Row[Any]) -> Item:
-    """Return an item of a row of ``items`` or ``changes``; one that was read without fields has none."""
+    """Return the item of a row of ``items`` or ``changes``, without fields if they were not read."""
     fields = getattr(row, "fields", None)
     return Item(row.item_id, json.loads(fields) if fields else {}, row.published_s, row.content_hash)
 
@@ -201,7 +201,7 @@ def _total_row(total: Total) -> list[Any]:
 
 
 def _total(row: int | list[Any]) -> Total:
-    """Return a total; before there were others than counts they were stored as numbers."""
+    """Return a total; counts from older versions are stored as plain numbers."""
     if isinstance(row, int):
         return Total(row, row, True, True) if row else Total()
     count, total, least, most, seen = row
@@ -257,7 +257,7 @@ def _item_body(found: Item) -> list[Any]:
 
 
 def interval_row(record: IntervalRecord, grid: ChrononGrid) -> dict[str, Any]:
-    """Return a row of ``intervals``; its end is where the last chronon ends."""
+    """Return a row of ``intervals``; its end is the end of the last chronon."""
     return {
         "rule": record.rule,
         "source_id": record.source_id,
@@ -286,7 +286,7 @@ def week_row(source_id: str, week: WeekCounts) -> dict[str, Any]:
 
 
 def week_counts(row: Any) -> WeekCounts:
-    """Return what a row of ``weeks`` holds."""
+    """Return the counts in a row of ``weeks``."""
     return WeekCounts(np.frombuffer(row.counts, dtype="<f4"), row.squares, row.since_s, row.as_of_s)
 
 
@@ -301,7 +301,7 @@ def outbox_rows(
 ) -> list[dict[str, Any]]:
     """Return a row of ``outbox`` for every delivery of a notification; ``state_of`` says whether one may go.
 
-    Where the rule gathers its notifications they wait for the end of their period, which is counted in UTC.
+    A rule's gathered notifications wait for the end of their period, counted in UTC.
     """
     waits = {
         "next_s": sent.created_s if digest is None else digest.end_s(sent.created_s),
@@ -325,7 +325,7 @@ class DigestTimes:
     at_most: int | None
 
     def end_s(self, created_s: float) -> float:
-        """Return when the period ends in which a notification was made.
+        """Return the end of the period in which a notification was made.
 
         >>> DigestTimes(3600.0, None).end_s(7200.0), DigestTimes(3600.0, None).end_s(7199.0)
         (10800.0, 7200.0)
@@ -334,12 +334,12 @@ class DigestTimes:
 
 
 def lane(rule: str, endpoint: str) -> str:
-    """Return the way of a rule to an endpoint, which has no line end: what keeps an order."""
+    """Return the lane of a rule and an endpoint, which has no line end: deliveries in a lane keep their order."""
     return f"{rule}\n{endpoint}"
 
 
 def declared_as(delivery: Delivery) -> str:
-    """Return what a delivery was declared as, beside its address."""
+    """Return how a delivery was declared, apart from its address."""
     return " ".join(_way(delivery).values())
 
 
@@ -354,7 +354,7 @@ Typed = TypeVar("Typed")
 
 
 def typed(made: type[Typed], row: Row[Any], **others: Any) -> Typed:
-    """Return a value of a row: each field is the column of its name, or one of ``others``."""
+    """Return a value from a row: each field comes from the column of its name or from ``others``."""
     names = (each.name for each in fields(made))  # type: ignore[arg-type]  # always a dataclass
     return made(
         **{

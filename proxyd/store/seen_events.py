@@ -1,4 +1,4 @@
-"""What a store keeps of events, read for a replay: nothing is written, made or migrated, and a daemon may go on."""
+"""Stored events, read for a replay: the database is not written, created or migrated, and a daemon may keep running."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ _SOURCES = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SeenSource:
-    """What a daemon saw of a source.
+    """The events that a daemon saw of a source.
 
     Parameters
     ----------
     first_contact_s, watched_s
         When its items were first seen, and until when its events are known.
     lost
-        Events estimated to have been lost unseen.
+        Estimated number of events that were lost unseen.
     events_s, seen_s
         When each event happened and when a probe found it, unix seconds, shape (n,), in any order.
     exact
         Whether the time is the item's own; the others were placed between two probes, shape (n,).
     seed
-        Whether it was there at first contact, shape (n,).
+        Whether the event was there at first contact, shape (n,).
     """
 
     source_id: str
@@ -65,14 +65,14 @@ class SeenSource:
 
 
 def read_past(database: Path) -> list[SeenSource]:
-    """Return what was seen of each source that is declared and was seen, by name; not of pages it was before.
+    """Return the events of each declared source with any, by name; not those of a page that it used to name.
 
     Raises
     ------
     NotFoundError
-        There is no such file.
+        The file does not exist.
     StoreError
-        It is no database of this version, or cannot be read.
+        The file is not a database of this version, or cannot be read.
     """
     if not database.is_file():
         raise NotFoundError(
@@ -80,7 +80,7 @@ def read_past(database: Path) -> list[SeenSource]:
         )
     is_busy = _has_log(database)
     found = _read(database, is_immutable=not is_busy)
-    if not is_busy and _has_log(database):  # a daemon started meanwhile
+    if not is_busy and _has_log(database):  # a daemon started in the meantime
         found = _read(database, is_immutable=False)
     return found
 
@@ -90,7 +90,7 @@ def _has_log(database: Path) -> bool:
 
 
 def _read(database: Path, *, is_immutable: bool) -> list[SeenSource]:
-    """Read in one transaction; without a write-ahead log SQLite would make one, unless nothing changes the file."""
+    """Read in one transaction; SQLite would create a missing write-ahead log unless the file is immutable."""
     uri = database.absolute().as_uri() + ("?immutable=1" if is_immutable else "?mode=ro")
     engine = create_engine("sqlite://", creator=lambda: sqlite3.connect(uri, uri=True), poolclass=NullPool)
     prepare_reader(engine)
@@ -126,7 +126,7 @@ def _seen(connection: Connection) -> list[SeenSource]:
 
 
 def _events(table: Table, seed: Any) -> Select[*tuple[Any, ...]]:
-    """Return a query of the events of sources as they are now: what was seen before first contact is another page's."""
+    """Return a query of the sources' events; those seen before first contact belong to another page."""
     c = table.c
     return (
         select(c.source_id, c.event_s, c.seen_s, c.exact, seed.label("seed"))

@@ -1,4 +1,4 @@
-"""The store over SQLAlchemy: what the daemon remembers."""
+"""The daemon's store, over SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from proxyd.store.webhook_states import Key, held, state_of
 from proxyd.store.writer import Writer, drained
 
 _CHUNK = 500
-_MOST_DELETED = 5_000  # by one commit
+_MOST_DELETED = 5_000  # in one commit
 _LONGEST_WAIT_S = 2 * 86400.0  # the longest step of the ladder of retries is a day and its jitter
 KEPT_PROBES_S = 7 * 86400.0  # at one probe a second these are 600,000 rows
 MOST_PROBES = 2_000_000
@@ -72,7 +72,7 @@ _MARK_GONE = update(t.items).where(_of_item).values(gone_s=bindparam("seen_at_s"
 
 @dataclass(frozen=True, slots=True)
 class StoredText:
-    """A text of the declaration: a file's, or one sent over the API."""
+    """A text of the declaration: a file, or a text sent over the API."""
 
     name: str
     origin: str
@@ -86,7 +86,7 @@ class SqlStore(SqlOutbox):
         self.writer = Writer(connections.writer)
 
         async def people(query: Select[*tuple[Any, ...]]) -> Sequence[Any]:
-            """Return all rows of what may take long: probes and deliveries do not wait for it."""
+            """Return all rows of a query that may be slow: probes and deliveries do not wait for it."""
             return await connections.people.call(lambda connection: connection.execute(query).all())
 
         super().__init__(self.writer, self._all, people)
@@ -102,7 +102,7 @@ class SqlStore(SqlOutbox):
     # -- the declaration
 
     async def load_texts(self) -> list[StoredText]:
-        """Return the texts of the last good declaration, in their order."""
+        """Return the texts of the last good declaration, in order."""
         found = await self._all(select(t.texts).order_by(t.texts.c.position))
         return [StoredText(row.name, row.origin, row.text) for row in found]
 
@@ -111,7 +111,7 @@ class SqlStore(SqlOutbox):
     ) -> dict[str, float]:
         """Replace the declaration and return when each rule was first accepted (its NOW).
 
-        A rule whose fingerprint changed, or that is gone, loses its streams; a changed one starts afresh at ``now_s``.
+        A changed or removed rule loses its streams; a changed one starts again at ``now_s``.
         """
         rules = list(rules)
         wanted = {rule.name: rule.fingerprint for rule in rules}
@@ -147,7 +147,7 @@ class SqlStore(SqlOutbox):
         return await self.writer.submit(write)
 
     async def declare_sources(self, names: Iterable[str], now_s: float) -> dict[str, float]:
-        """Return since when each of these sources is declared, and forget all others."""
+        """Return when each of these sources was first declared, and forget all others."""
         wanted = set(names)
 
         def write(connection: Connection) -> dict[str, float]:
@@ -163,21 +163,21 @@ class SqlStore(SqlOutbox):
     # -- sources and streams
 
     async def load_states(self) -> dict[str, SourceState]:
-        """Return what is known of every source."""
+        """Return the state of every source."""
         return {row.source_id: rows.source_state(row) for row in await self._all(select(t.sources))}
 
     async def load_changes(self, *, limit: int) -> list[tuple[str, float]]:
-        """Return sources and when each had an item, by the items' own times: the newest so many, oldest first."""
+        """Return the newest ``limit`` pairs of a source and an item's own time, oldest first."""
         items = t.items.c
         newest = select(items.source_id, items.event_s).where(items.exact).order_by(items.event_s.desc()).limit(limit)
         return [(row.source_id, row.event_s) for row in reversed(await self._all(newest))]
 
     async def load_weeks(self) -> dict[str, WeekCounts]:
-        """Return when in a week the items of each source came."""
+        """Return each source's counts of items by time of week."""
         return {row.source_id: rows.week_counts(row) for row in await self._all(select(t.weeks))}
 
     async def forget_streams(self, rules: Sequence[str]) -> None:
-        """Delete the streams of those rules."""
+        """Delete the streams of these rules."""
         if rules:
             await self.writer.submit(lambda connection: delete_named(connection, t.streams, t.streams.c.rule, rules))
 
@@ -186,33 +186,33 @@ class SqlStore(SqlOutbox):
         return {(row.rule, row.source_id): rows.stream_state(row) for row in await self._all(select(t.streams))}
 
     async def load_events_after(self, source_id: str, seq: int, *, kind: EventKind, limit: int) -> list[StoredEvent]:
-        """Return the newest ``limit`` events of a kind of a source with numbers after ``seq``, in their order."""
+        """Return a source's newest ``limit`` events of a kind with numbers after ``seq``, in order."""
         query, event = _events(source_id, kind)
         table = query.get_final_froms()[0]
         newest = await self._all(query.where(table.c.seq > seq).order_by(table.c.seq.desc()).limit(limit))
         return [event(row) for row in reversed(newest)]
 
     async def load_events(self, source_id: str, since_s: float, *, kind: EventKind) -> list[StoredEvent]:
-        """Return the stored events of a kind of a source whose time is not before ``since_s``, in their order."""
+        """Return a source's stored events of a kind that are not before ``since_s``, in order."""
         query, event = _events(source_id, kind)
         table = query.get_final_froms()[0]
         found = await self._all(query.where(table.c.event_s >= since_s).order_by(table.c.seq))
         return [event(row) for row in found]
 
     async def known(self, source_id: str, needed: StoreQuery) -> StoredContext:
-        """Return what is stored and needed: items of a source, and histories for queries."""
+        """Return the stored items of a source and the histories that a query needs."""
         history = {(each.rule, each.position): await self._history(each) for each in needed.histories}
         return StoredContext(await self.known_items(source_id, needed), history)
 
     async def _history(self, needed: HistoryQuery) -> list[dict[str, Any]]:
-        """Return the fields of the newest insertions that a table of a query reads, the oldest first."""
+        """Return the fields of the newest insertions that a query's table reads, oldest first."""
         c = t.items.c
         query = select(c.fields).where(c.source_id.in_(needed.source_ids), c.event_s >= needed.since_s)
         newest = await self._all(query.order_by(c.event_s.desc(), c.seq.desc()).limit(MOST_HISTORY))
         return [json.loads(row.fields) for row in reversed(newest)]
 
     async def known_items(self, source_id: str, needed: StoreQuery) -> dict[str, Item]:
-        """Return the items of a source that are stored and needed, by id; without fields where those are not."""
+        """Return the needed stored items of a source by id; their fields are left out unless needed."""
         if needed.item_ids == ():
             return {}
         c = t.items.c
@@ -227,17 +227,17 @@ class SqlStore(SqlOutbox):
         return known
 
     async def record(self, observation: Observation) -> None:
-        """Store all that one probe changed, in one transaction; returns once it is committed.
+        """Store everything that one probe changed, in one transaction; returns once it is committed.
 
         Observations that wait for the same commit share its statements.
         """
-        if observation.subscription is not None:  # first: whoever takes the observation must find it
+        if observation.subscription is not None:  # first: the stored observation must find it
             self._subscriptions.append((observation.subscription.source_id, observation.subscription))
         self._waiting.append(observation)
         await self.writer.submit(self._record_waiting)
 
     async def record_results(self, results: RuleResults) -> None:
-        """Store what rules made of events without a probe, in one transaction; returns once it is committed."""
+        """Store the results of rules from events without a probe, in one transaction; returns once it is committed."""
         await self.writer.submit(lambda connection: self._record_results(connection, [results]))
 
     def _record_waiting(self, connection: Connection) -> None:
@@ -295,17 +295,17 @@ class SqlStore(SqlOutbox):
     # -- intervals of several pages
 
     async def load_joint_intervals(self) -> list[JointInterval]:
-        """Return the intervals that are open on several pages."""
+        """Return the open intervals that span several pages."""
         return [rows.joint_interval(row) for row in await self._all(select(t.joint_intervals))]
 
     async def forget_joint_intervals(self, interval_ids: Sequence[str]) -> None:
-        """Delete intervals that nobody waits for any more."""
+        """Delete intervals that are no longer awaited."""
         if interval_ids:
             c = t.joint_intervals.c.interval_id
             await self.writer.submit(lambda connection: delete_named(connection, t.joint_intervals, c, interval_ids))
 
     async def present_items(self, source_id: str) -> list[Item]:
-        """Return what a source showed when it was last read."""
+        """Return the items that a source showed when it was last read."""
         c = t.items.c
         newest = select(func.max(c.present_s)).where(c.source_id == source_id).scalar_subquery()
         query = select(t.items).where(c.source_id == source_id, c.gone_s.is_(None), c.present_s == newest)
@@ -318,12 +318,12 @@ class SqlStore(SqlOutbox):
         return {row.source_id: rows.subscription(row) for row in await self._all(select(t.subscriptions))}
 
     async def save_subscription(self, source_id: str, subscription: Subscription | None) -> None:
-        """Store a source's subscription as it is now, or that it has none."""
+        """Store a source's current subscription, or delete it."""
         self._subscriptions.append((source_id, subscription))
         await self.writer.submit(self._write_subscriptions)
 
     def _write_subscriptions(self, connection: Connection) -> None:
-        """Write the newest of each: they come from observations and on their own, and must not overtake each other."""
+        """Write each source's newest subscription: those of observations and others must not overtake each other."""
         waiting = dict(drained(self._subscriptions))
         kept = [rows.subscription_row(each) for each in waiting.values() if each is not None]
         gone = [source_id for source_id, each in waiting.items() if each is None]
@@ -339,7 +339,7 @@ class SqlStore(SqlOutbox):
 
 
 def _forget_future(connection: Connection, now_s: float) -> None:
-    """Bring back to now what was done later, or was to wait longer than anything waits: the clock was put back."""
+    """Bring times that lie too far in the future back to now: the clock was set back."""
     o, rules = t.outbox.c, t.rules.c
     connection.execute(update(t.rules).where(rules.accepted_s > now_s).values(accepted_s=now_s))
     waiting = o.state.in_(("pending", "held"))
@@ -348,7 +348,7 @@ def _forget_future(connection: Connection, now_s: float) -> None:
 
 
 def _events(source_id: str, kind: EventKind) -> tuple[Select[*tuple[Any, ...]], Callable[[Any], StoredEvent]]:
-    """Return a query of a source's events of a kind, and what makes an event of a row."""
+    """Return a query of a source's events of a kind, and the function that makes an event from a row."""
     if kind is EventKind.INSERT:
         return select(t.items).where(t.items.c.source_id == source_id), rows.inserted
     return select(t.changes).where(t.changes.c.source_id == source_id, t.changes.c.kind == kind.value), rows.changed

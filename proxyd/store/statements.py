@@ -1,4 +1,4 @@
-"""Statements that the store runs over and over."""
+"""Statements that the store runs repeatedly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 
 class Upsert:
-    """A statement that each database spells in its own way: writes rows over those of the same keys."""
+    """An upsert, which each database spells differently: overwrites rows with the same keys."""
 
     def __init__(self, table: Table, *, adds: bool = False) -> None:
         self._statements = {
@@ -19,7 +19,7 @@ class Upsert:
         }
 
     def of(self, connection: Connection) -> Executable:
-        """Return the statement that this database understands."""
+        """Return the statement in this database's dialect."""
         return self._statements[connection.dialect.name]
 
 
@@ -34,17 +34,17 @@ def _upsert(statement: postgresql.Insert | sqlite.Insert, table: Table, *, adds:
 
 
 def upsert(table: Table) -> Upsert:
-    """Return a statement that writes whole rows, whether or not there are rows of these keys."""
+    """Return a statement that writes whole rows, over existing ones with the same keys."""
     return Upsert(table)
 
 
 def add_up(table: Table) -> Upsert:
-    """Return a statement that writes rows, and adds to those of the same keys that are there."""
+    """Return a statement that inserts rows, or adds to existing ones with the same keys."""
     return Upsert(table, adds=True)
 
 
 def execute_many(connection: Connection, statement: Executable | Upsert, values: list[dict[str, Any]]) -> None:
-    """Run a statement with each of ``values``, none or many."""
+    """Run a statement with each of ``values``, which may be empty."""
     if values:
         connection.execute(statement.of(connection) if isinstance(statement, Upsert) else statement, values)
 

@@ -1,4 +1,4 @@
-"""The tables, as SQLAlchemy sees them; ``migrations/`` makes them and a test compares the two."""
+"""The tables as SQLAlchemy sees them; ``migrations/`` creates them, and a test compares the two."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 metadata = MetaData()
-_NUMBER = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows itself only where they are INTEGER
+_NUMBER = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers only INTEGER rows by itself
 
 texts = Table(
     "texts",
@@ -72,10 +72,10 @@ sources = Table(
     Column("distrust_until_s", Float, nullable=False, server_default="0"),
     Column("missing", Integer, nullable=False, server_default="0"),
     Column("last_push_s", Float),
-    Column("fit", Text, nullable=False, server_default="[]"),  # how well its model predicts; empty before
+    Column("fit", Text, nullable=False, server_default="[]"),  # how well its model predicts; empty at first
 )
 
-declared = Table(  # since when each source is
+declared = Table(  # when each source was declared
     "declared",
     metadata,
     Column("source_id", String, primary_key=True),
@@ -92,7 +92,7 @@ weeks = Table(  # when in a week a source's items came
     Column("as_of_s", Float, nullable=False),
 )
 
-accounts = Table(  # what probes found beside what was predicted
+accounts = Table(  # what probes found compared with what was predicted
     "accounts",
     metadata,
     Column("day", Integer, primary_key=True, autoincrement=False),  # since 1970-01-01, UTC
@@ -148,7 +148,7 @@ items = Table(
     Index("ix_items_present", "source_id", "present_s"),
 )
 _is_there = items.c.gone_s.is_(None)
-Index(  # an item that went and comes back is another row
+Index(  # an item that disappeared and comes back is another row
     "uq_items_there",
     items.c.source_id,
     items.c.item_id,
@@ -188,7 +188,7 @@ streams = Table(
     Column("utility", Float, nullable=False, server_default="0"),
 )
 
-joint_intervals = Table(  # open on several pages
+joint_intervals = Table(  # open, on several pages
     "joint_intervals",
     metadata,
     Column("interval_id", String, primary_key=True),
@@ -249,9 +249,9 @@ outbox = Table(
     Column("last_error", Text, nullable=False, server_default=""),
     Column("kind", String, nullable=False, server_default="webhook"),  # of its delivery: webhook, mail, ...
     Column("form", String, nullable=False, server_default="STANDARD"),
-    Column("most_items", Integer),  # of the digest that it is gathered for
+    Column("most_items", Integer),  # in the digest that it is gathered for
     Column("digest_id", String),
-    Column("digest", LargeBinary),  # the body of the digest, on the first of those that it gathers
+    Column("digest", LargeBinary),  # the body of the digest, on the first of its deliveries
     UniqueConstraint("notification_id", "endpoint", name="uq_outbox_delivery"),
     Index("ix_outbox_due", "state", "next_s"),
     Index("ix_outbox_lane", "lane", "state", "position"),
@@ -259,7 +259,7 @@ outbox = Table(
 _is_gathered = outbox.c.digest_id.is_not(None)
 Index("ix_outbox_digest", outbox.c.digest_id, sqlite_where=_is_gathered, postgresql_where=_is_gathered)
 
-attempts = Table(  # they go with their delivery
+attempts = Table(  # deleted with their delivery
     "attempts",
     metadata,
     Column("attempt_id", _NUMBER, primary_key=True),
@@ -271,7 +271,7 @@ attempts = Table(  # they go with their delivery
     Index("ix_attempts_position", "position"),
 )
 
-endpoints = Table(  # that want no more
+endpoints = Table(  # that asked for no more
     "endpoints",
     metadata,
     Column("lane", Text, primary_key=True),
@@ -305,7 +305,7 @@ tokens = Table(
     Column("expires_s", Float),
 )
 
-probes = Table(  # of the last days: why each was made and what came of it
+probes = Table(  # of the last days: why each was made and what it found
     "probes",
     metadata,
     Column("position", _NUMBER, primary_key=True),
@@ -336,11 +336,11 @@ answers = Table(  # to requests with an Idempotency-Key
     Column("answered_s", Float, nullable=False),
 )
 
-leaders = Table(  # of several machines: which does a role's work
+leaders = Table(  # the machine that does each role's work
     "leaders",
     metadata,
     Column("role", String, primary_key=True),
-    Column("term", Integer, nullable=False),  # counts the changes
+    Column("term", Integer, nullable=False),  # counts the leaders
     Column("name", String, nullable=False),
     Column("since_s", Float, nullable=False),
 )

@@ -1,4 +1,4 @@
-"""Which webhooks have shown that they are there: what goes to one that has not is held in the outbox."""
+"""Which webhooks have answered their ping; deliveries to the others are held in the outbox."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _GIVE_UP = (
 
 @dataclass(frozen=True, slots=True)
 class KnownWebhook:
-    """A webhook as it was declared, and since when it is in its state."""
+    """A declared webhook, and the time since which it is in its state."""
 
     endpoint: str
     form: str
@@ -47,7 +47,7 @@ class KnownWebhook:
 
     @property
     def declared(self) -> str:
-        """How it was declared, as ``DisabledEndpoint`` has it."""
+        """The declaration, as ``DisabledEndpoint`` has it."""
         return " ".join(("webhook", self.form, self.secret_kind, self.secret_name))
 
 
@@ -59,7 +59,7 @@ class SqlWebhooks:
         self._read = read
 
     async def unconfirmed(self) -> list[UnconfirmedWebhook]:
-        """Return those that were declared and have not answered yet."""
+        """Return the declared webhooks that have not answered yet."""
         query = select(t.webhooks).where(t.webhooks.c.state == WebhookState.UNCONFIRMED.value)
         return [
             UnconfirmedWebhook(
@@ -70,7 +70,7 @@ class SqlWebhooks:
         ]
 
     async def answered(self, webhook: WebhookDelivery, state: WebhookState, now_s: float, detail: str) -> None:
-        """Note what came of asking, and let go what was held; of one that has answered only that it accepts again."""
+        """Record a ping's result and release held deliveries; after an earlier answer, only that it accepts again."""
         await self._writer.submit(lambda connection: self._answered(connection, webhook, state, now_s, detail))
 
     def _answered(
@@ -92,9 +92,9 @@ class SqlWebhooks:
         return [typed(KnownWebhook, row) for row in await self._read(query)]
 
     def declare(self, connection: Connection, rules: Iterable[NotificationRule], now_s: float) -> None:
-        """Forget the webhooks that are declared no more, and note the new ones as unconfirmed.
+        """Forget the webhooks that are no longer declared, and record the new ones as unconfirmed.
 
-        What was held for one that is declared no more is given up: nobody knows who would get it.
+        Deliveries held for a removed webhook are given up: nobody knows who would get them.
         """
         webhooks = {each for rule in rules for each in rule.deliveries if isinstance(each, WebhookDelivery)}
         declared = {key_of(each) for each in webhooks}
@@ -110,21 +110,21 @@ class SqlWebhooks:
 
 
 def held(connection: Connection) -> frozenset[Key]:
-    """Return the webhooks that have not answered; they cannot answer before this transaction is over.
+    """Return the webhooks that have not answered; they cannot answer before this transaction ends.
 
-    Else what another process releases meanwhile would never go: it cannot see what this one writes.
+    Otherwise, deliveries that another process releases would never go: it cannot see this transaction's rows.
     """
     return frozenset(tuple(row) for row in connection.execute(_HELD))
 
 
 def state_of(row: Mapping[str, Any], held: Collection[Key]) -> str:
-    """Return the state of a row of the outbox that may go now: held where its webhook has not answered."""
+    """Return the state of a new row of the outbox: held if its webhook has not answered."""
     is_held = row["kind"] == "webhook" and tuple(row[name] for name in _KEY) in held
     return "held" if is_held else "pending"
 
 
 def key_of(webhook: WebhookDelivery) -> Key:
-    """Return what tells a webhook from others: one that is declared otherwise is another."""
+    """Return the key of a webhook: one with another declaration is another webhook."""
     return webhook.url, webhook.form.value, webhook.secret.kind, webhook.secret.name
 
 

@@ -1,4 +1,4 @@
-"""Group commit: many small writes share one transaction, each of them atomic, in the order in which they came."""
+"""Group commit: many small writes share one transaction; each is atomic, and they run in order of arrival."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class _Queued:
 
 
 class Writer:
-    """Runs writes one after the other on the one writing connection.
+    """Runs writes one after the other on the only writing connection.
 
-    ``run`` is a task of its own. When the database fails, so do the writes of its batch, and it raises ``StoreError``,
+    ``run`` is a task of its own. If the database fails, the writes of its batch fail too, and it raises ``StoreError``,
     which ends the daemon: a monitor that cannot remember must not go on.
     """
 
@@ -40,10 +40,10 @@ class Writer:
         self._closed = False
 
     async def submit(self, write: Write[T]) -> T:
-        """Run ``write`` in a transaction and return its result once that is committed.
+        """Run ``write`` in a transaction and return its result once it is committed.
 
-        It may run in a thread of the writer's: what it shares with the event loop must bear that.
-        A write may refuse by raising a ``ProxydError``, before it has changed anything; others in its batch go on.
+        It may run in the writer's thread, so data that it shares with the event loop must allow that. A write may
+        refuse by raising a ``ProxydError`` before it has changed anything; the others in its batch go on.
         """
         if self._failed is not None:
             raise self._failed
@@ -62,18 +62,18 @@ class Writer:
         except StoreError as error:
             self._give_up(batch, error)
             raise
-        except asyncio.CancelledError:  # whoever waits would wait forever
+        except asyncio.CancelledError:  # otherwise the callers would wait forever
             self._give_up(batch, StoreUnreachableError("the store was closed; whether this was committed is not known"))
             raise
 
     def close(self) -> None:
-        """End ``run`` once everything before has been committed; refuse what comes later."""
+        """End ``run`` once all earlier writes have been committed; refuse later ones."""
         self._closed = True
         self._queue.put_nowait(None)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run the writer while the context is open, for those who have no task group of their own."""
+        """Run the writer while the context is open, for callers without a task group."""
         task = asyncio.create_task(self.run(), name="writer")
         try:
             yield
@@ -125,15 +125,15 @@ class Writer:
 
 
 def drained(waiting: deque[T]) -> list[T]:
-    """Take all that waits; the event loop may append meanwhile.
+    """Take all waiting entries; the event loop may append more at any time.
 
-    Writes that wait for the same commit share their statements in this way: the first does the work of all.
+    In this way, writes that wait for the same commit share their statements: the first does the work of all.
     """
     return [waiting.popleft() for _ in range(len(waiting))]
 
 
 def _run(connection: Connection, writes: Sequence[Write[Any]]) -> list[Result]:
-    """Run writes one after the other; one that refuses does so before it changed anything."""
+    """Run writes one after the other; one that refuses does so before it has changed anything."""
     results: list[Result] = []
     for write in writes:
         try:

@@ -1,1 +1,1 @@
-"""What the verbs of the command line and of the laboratory share: arguments, tables and progress bars."""
+"""Shared by the verbs of the command line and the laboratory: arguments, tables and progress bars."""

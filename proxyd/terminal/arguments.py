@@ -1,4 +1,4 @@
-"""What the verbs' arguments are made with; importing this costs nothing."""
+"""Helpers for the verbs' arguments; importing this module is cheap."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]  # overloaded for other namespaces
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Return what was given; what no argument takes is an error here already."""
+        """Return the parsed arguments; unknown ones are an error already here."""
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
             hint = _hint(unknown[0].partition("=")[0], self._option_string_actions)
@@ -53,18 +53,18 @@ def add_verb(verbs: Verbs, name: str, run: str | None, text: str, *examples: str
 
 
 def add_json(parser: argparse.ArgumentParser, text: str = "print JSON") -> None:
-    """Let a verb print JSON."""
+    """Add the option that prints JSON."""
     parser.add_argument("--json", action="store_true", help=text)
 
 
 def add_asking(parser: argparse.ArgumentParser) -> None:
-    """Let a verb ask a daemon elsewhere, and print JSON."""
+    """Add the options that ask a daemon elsewhere and print JSON."""
     add_url(parser)
     add_json(parser)
 
 
 def add_url(parser: argparse.ArgumentParser) -> None:
-    """Let a verb ask a daemon elsewhere."""
+    """Add the option that asks a daemon elsewhere."""
     text = "ask this daemon, with the token in PROXYD_TOKEN (default: the one here, through its socket)"
     parser.add_argument("--url", type=address, metavar="URL", help=text)
 
@@ -92,7 +92,7 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 
 
 def address(text: str) -> str:
-    """Return the address of a daemon.
+    """Return the URL of a daemon.
 
     >>> address("https://proxyd.example.org/")
     'https://proxyd.example.org'

@@ -1,4 +1,4 @@
-"""Tables and progress bars: by rich on a terminal, plain text everywhere else."""
+"""Tables and progress bars: with rich on a terminal, as plain text elsewhere."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _NUMERIC = frozenset("0123456789+-.,%einfa/ ")
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None, notes: Sequence[str] = ()
 ) -> None:
-    """Print a table on stdout, columns of numbers to the right; ``notes`` follow it, a line each.
+    """Print a table on stdout, with numbers aligned to the right; ``notes`` follow it, one per line.
 
-    Off a terminal it is never cut to a width: a line for each row, columns two spaces apart. What is invisible in a
-    cell is spelt out, and longer ones than 200 characters are cut.
+    Off a terminal it is never cut to a width: one line for each row, columns two spaces apart. Invisible characters
+    in cells are spelt out, and cells longer than 200 characters are cut.
     """
     rows = [[visible_line(cell) for cell in row] for row in rows]
     right = [all(_is_number(row[column]) for row in rows) for column in range(len(columns))]
@@ -54,7 +54,7 @@ def plain_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Se
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Return a number for a table: ``digits`` decimals, or significant digits where that would show nothing.
+    """Return a number for a table: with ``digits`` decimals, or significant digits if those would all be zero.
 
     >>> number(46.753611), number(0.0000123), number(3.0, 1)
     ('46.7536', '1.23e-05', '3.0')
@@ -64,7 +64,7 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def progress(items: Iterable[T], label: str, *, total: int | None = None) -> Iterator[T]:
-    """Yield ``items``, with a bar on stderr while it is a terminal."""
+    """Yield ``items``, with a bar on stderr if it is a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield from items

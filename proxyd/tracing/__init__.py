@@ -1,4 +1,4 @@
-"""Traces of probes and deliveries: what edges call; ``proxyd.tracing.otlp`` sends them, where they are wanted."""
+"""The interface for traces of probes and deliveries; ``proxyd.tracing.otlp`` sends them, if they are enabled."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ NO_FACTS: Mapping[str, Fact] = {}
 
 
 class Span(Protocol):
-    """A step under way."""
+    """A running step."""
 
     def note(self, **facts: Fact) -> None:
-        """Add what has become known, each under ``proxyd.`` and its name; never a secret, nor an address's query."""
+        """Add facts, each under ``proxyd.`` and its name; never a secret, nor a URL's query."""
 
     def fail(self, kind: str) -> None:
-        """Mark the step as failed, in a word that is no text from outside."""
+        """Mark the step as failed; ``kind`` is a word that does not come from outside."""
 
 
 class Tracer(Protocol):
-    """Notes when steps began and ended, and which belong together."""
+    """Records when steps begin and end, and which belong together."""
 
     def span(
         self, name: str, facts: Mapping[str, Fact] = NO_FACTS, *, parent: str = "", begun_s: float | None = None
     ) -> AbstractContextManager[Span]:
-        """Return a step that ends with its block; what raises has failed.
+        """Return a step that ends with its block; it has failed if the block raises.
 
-        It belongs to the step that ``parent`` is the ``context`` of, else to the one around it, else it begins a trace.
-        ``begun_s`` is unix seconds as the machine has them, where it began before.
+        Its parent is the step whose ``context`` is ``parent``, else the enclosing step; without either it begins a
+        trace. ``begun_s``, in unix seconds by the machine's clock, is for a step that began earlier.
         """
 
     def context(self) -> str:
-        """Return the present step for others to go on with, as a ``traceparent`` header; empty outside of any."""
+        """Return the current step as a ``traceparent`` header, for others to continue; empty outside any step."""
 
 
 class _NoSpan:
-    """A step that nobody notes."""
+    """A step that is not recorded."""
 
     def __enter__(self) -> Self:
         return self
@@ -46,26 +46,26 @@ class _NoSpan:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let pass whatever was raised."""
+        """Let any exception pass."""
 
     def note(self, **facts: Fact) -> None:
-        """Forget it."""
+        """Ignore the facts."""
 
     def fail(self, kind: str) -> None:
-        """Forget it."""
+        """Ignore the failure."""
 
 
 class _NoTracer:
-    """Notes nothing, and costs next to nothing."""
+    """Records nothing, at almost no cost."""
 
     def span(
         self, name: str, facts: Mapping[str, Fact] = NO_FACTS, *, parent: str = "", begun_s: float | None = None
     ) -> AbstractContextManager[Span]:
-        """Return a step that nobody notes."""
+        """Return a step that is not recorded."""
         return _NO_SPAN
 
     def context(self) -> str:
-        """Return that there is none."""
+        """Return an empty text: there is no current step."""
         return ""
 
 

@@ -1,4 +1,4 @@
-"""Traces sent to an OTLP/HTTP collector by OpenTelemetry's SDK, in a thread of its own."""
+"""Sends traces to an OTLP/HTTP collector with OpenTelemetry's SDK, in a separate thread."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 class _OtlpSpan:
-    """A step as OpenTelemetry notes it."""
+    """A step in OpenTelemetry."""
 
     def __init__(self, span: trace.Span) -> None:
         self._span = span
 
     def note(self, **facts: Fact) -> None:
-        """Add what has become known."""
+        """Add facts to the step."""
         self._span.set_attributes({f"proxyd.{name}": value for name, value in facts.items()})
 
     def fail(self, kind: str) -> None:
@@ -38,7 +38,7 @@ class _OtlpSpan:
 
 
 class OtlpTracer:
-    """The Tracer port over OpenTelemetry; texts of exceptions are left out, for they may hold what others sent."""
+    """The Tracer port over OpenTelemetry; texts of exceptions are left out, because they may come from others."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._tracer = provider.get_tracer("proxyd", __version__)
@@ -47,7 +47,7 @@ class OtlpTracer:
     def span(
         self, name: str, facts: Mapping[str, Fact] = NO_FACTS, *, parent: str = "", begun_s: float | None = None
     ) -> Iterator[Span]:
-        """Note a step."""
+        """Record a step."""
         with self._tracer.start_as_current_span(
             name,
             context=_PROPAGATOR.extract({_HEADER: parent}) if parent else None,
@@ -64,14 +64,14 @@ class OtlpTracer:
                 raise
 
     def context(self) -> str:
-        """Return the present step as a header's value."""
+        """Return the current step as a header's value."""
         carrier: dict[str, str] = {}
         _PROPAGATOR.inject(carrier)
         return carrier.get(_HEADER, "")
 
 
 def make_provider(processor: SpanProcessor, share: float) -> TracerProvider:
-    """Return what makes spans; ``share`` of the traces are kept, or as whoever began one has decided."""
+    """Return a provider of spans; it keeps ``share`` of the traces, or follows the decision of a trace's origin."""
     resource = Resource.create({"service.name": "proxyd", "service.version": __version__})
     provider = TracerProvider(ParentBased(TraceIdRatioBased(share)), resource, shutdown_on_exit=False)
     provider.add_span_processor(processor)
@@ -80,7 +80,7 @@ def make_provider(processor: SpanProcessor, share: float) -> TracerProvider:
 
 @asynccontextmanager
 async def open_tracer(address: str, share: float) -> AsyncIterator[OtlpTracer]:
-    """Open the way to a collector; what was not sent is sent at the end, for a few seconds at most."""
+    """Connect to a collector; unsent spans are sent at the end, for a few seconds at most."""
     exporter = OTLPSpanExporter(f"{address.rstrip('/')}/v1/traces", timeout=_EXPORT_S)
     provider = make_provider(BatchSpanProcessor(exporter), share)
     try:

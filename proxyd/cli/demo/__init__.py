@@ -1,4 +1,4 @@
-"""``proxyd demo``: the real daemon between an origin and a receiver of its own, beside what else could be done."""
+"""``proxyd demo``: runs the real daemon between its own origin and receiver, and compares it with other schedules."""
 
 from proxyd.cli.demo.run import demo
 

@@ -1,4 +1,4 @@
-"""The origin server of the demo: Atom feeds whose entries appear at times known beforehand."""
+"""The origin server of the demo: Atom feeds whose entries appear at predetermined times."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FEED = """<?xml version="1.0" encoding="utf-8"?>
 
 
 def item_id(feed: int, number: int) -> str:
-    """Return the identity of an item: its feed and its number there.
+    """Return the identity of an item: its feed and its number in the feed.
 
     >>> item_id(7, 31)
     'urn:demo:7:31'
@@ -44,14 +44,14 @@ def read_item_id(text: str) -> tuple[int, int]:
 
 
 class Origin:
-    """Serves ``/feeds/N.atom`` on loopback and notes when each feed was asked for.
+    """Serves ``/feeds/N.atom`` on loopback and records when each feed was requested.
 
     Parameters
     ----------
     times_s
-        When the items of each feed appear, in unix seconds, ascending.
+        When the items of each feed appear, unix seconds, ascending.
     window
-        Entries that a feed shows, the newest first.
+        Number of entries that a feed shows, newest first.
     """
 
     def __init__(self, times_s: Sequence[Times], clock: Clock, *, window: int) -> None:
@@ -62,7 +62,7 @@ class Origin:
 
     @asynccontextmanager
     async def serving(self, hosts: Sequence[str] = LOOPBACK) -> AsyncIterator[list[str]]:
-        """Listen on a free port of each host while the context is open; yields their addresses."""
+        """Listen on a free port of each host while the context is open; yield their addresses."""
         app = web.Application()
         app.router.add_get("/feeds/{feed:\\d+}.atom", self._answer)
         async with listening(app, hosts) as addresses:
@@ -94,7 +94,7 @@ class Origin:
 
 @asynccontextmanager
 async def listening(app: web.Application, hosts: Sequence[str] = LOOPBACK) -> AsyncIterator[list[str]]:
-    """Serve ``app`` on a free port of each host while the context is open; yields their addresses."""
+    """Serve ``app`` on a free port of each host while the context is open; yield their addresses."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
@@ -106,7 +106,7 @@ async def listening(app: web.Application, hosts: Sequence[str] = LOOPBACK) -> As
 
 
 def _is_known(request: web.Request, count: int) -> bool:
-    """Whether the client has the page; Last-Modified is not looked at, whole seconds are too coarse for these feeds."""
+    """Return whether the client has the page; Last-Modified is ignored, as whole seconds are too coarse here."""
     return any(tag.value == str(count) for tag in request.if_none_match or ())
 
 

@@ -1,4 +1,4 @@
-"""The webhook receiver of the demo: verifies every signature and watches for repetitions and disorder."""
+"""The webhook receiver of the demo: verifies signatures and detects repeated and misordered notifications."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proxyd.cli.demo.origin import listening, read_item_id
 
 
 class Receiver:
-    """Accepts signed notifications of one item each, and counts what should not happen."""
+    """Accepts signed notifications of one item each, and counts errors."""
 
     def __init__(self, secret: str) -> None:
         self._webhook = Webhook(secret)
@@ -28,19 +28,19 @@ class Receiver:
 
     @property
     def wrongly_signed(self) -> int:
-        """Notifications that were refused."""
+        """Number of notifications with a wrong signature, which were refused."""
         return self.notifications - self.verified
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
-        """Listen on a free port of loopback while the context is open; yields the webhook's address."""
+        """Listen on a free port of loopback while the context is open; yield the webhook's address."""
         app = web.Application()
         app.router.add_post("/hook", self._accept)
         async with listening(app) as [address]:
             yield f"{address}/hook"
 
     async def has(self, expected: set[tuple[int, int]]) -> None:
-        """Wait until every expected item, by feed and number, has come."""
+        """Wait until every expected item, by feed and number, has arrived."""
         while not expected <= self.items:
             self._came.clear()
             await self._came.wait()

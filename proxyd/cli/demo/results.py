@@ -1,4 +1,4 @@
-"""What the demo measured, and how it is shown."""
+"""The measurements of the demo, and how they are shown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROWS = {
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What came out at the receiver; ``lost`` items were on a page that the daemon read and never arrived."""
+    """The notifications at the receiver; ``lost`` items were on a page that the daemon read, but never arrived."""
 
     notifications: int
     verified: int
@@ -33,13 +33,13 @@ class Delivered:
 
     @property
     def is_fine(self) -> bool:
-        """Whether everything came, once, in order and well signed."""
+        """Whether every item arrived, once, in order and correctly signed."""
         return self.notifications == self.verified and not (self.duplicates or self.disordered or self.lost)
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The three schedules over the same items, and what was delivered."""
+    """The three schedules over the same items, and the deliveries."""
 
     measures: dict[str, Measures]
     delivered: Delivered
@@ -87,7 +87,7 @@ class Results:
 
 
 def readable_items(workload: DemoWorkload, requests_s: Sequence[Times]) -> set[tuple[int, int]]:
-    """Return the items of the demo, by feed and number, that the answers to ``requests_s`` showed."""
+    """Return the demo's items, by feed and number, that the responses to ``requests_s`` showed."""
     items = set()
     for feed, (times, requests, history) in enumerate(
         zip(workload.times_s, requests_s, workload.histories(), strict=True)
@@ -100,7 +100,7 @@ def readable_items(workload: DemoWorkload, requests_s: Sequence[Times]) -> set[t
 def make_results(
     workload: DemoWorkload, requests_s: Sequence[Times], receiver: Receiver, *, grid: ChrononGrid, seed: int
 ) -> Results:
-    """Return the measures of what ran beside the baselines; times in seconds from the start."""
+    """Return the measures of the daemon and the baselines; times in seconds from the start."""
     stop_s, events = workload.duration_s, workload.events_s()
     probes = [times[(times >= 0.0) & (times < stop_s)] for times in requests_s]
     count = sum(times.size for times in probes)

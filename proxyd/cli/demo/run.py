@@ -1,4 +1,4 @@
-"""The demo itself: an origin, a receiver and the real daemon between them, in one process and offline."""
+"""Runs the demo: an origin, a receiver and the real daemon between them, in one process and offline."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from proxyd.ports import Clock
 from proxyd.store import owner_lock
 
 CHRONON_S = 0.2
-PRICE_ITEM_S = 0.4  # delay that a probe must save: about 20 probes a second are worth it
+PRICE_ITEM_S = 0.4  # delay that a probe must save: about 20 probes a second do
 SHORTEST_S = 1.0
 _HEADSTART_S = 0.7
 _DRAIN_S = 10.0
@@ -57,7 +57,7 @@ SET DELIVERY WEBHOOK '{webhook}' SECRET FILE '{secret}';
 
 
 def demo(options: argparse.Namespace) -> int:
-    """Run everything offline for a while and show what was measured; 1 if a notification was lost or wrong."""
+    """Run the demo offline and show the measurements; return 1 if a notification was lost or wrong."""
     if options.duration_s < SHORTEST_S:
         raise ProxydError(f"a demo of {options.duration_s:g} s shows nothing; give it {SHORTEST_S:g} s or more")
     log.configure("auto", "warning")
@@ -72,7 +72,7 @@ def demo(options: argparse.Namespace) -> int:
 
 
 async def _until_terminated(running: Coroutine[None, None, Results]) -> Results:
-    """Run to the end; SIGTERM cancels it, so that nothing is left behind."""
+    """Run to the end; SIGTERM cancels the run, so that nothing is left behind."""
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(running, name="demo")
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -81,7 +81,7 @@ async def _until_terminated(running: Coroutine[None, None, Results]) -> Results:
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """What the daemon runs between; ``start_s`` and ``stop_s`` in unix seconds."""
+    """The daemon's surroundings; ``start_s`` and ``stop_s`` in unix seconds."""
 
     workload: DemoWorkload
     origin: Origin
@@ -92,12 +92,12 @@ class _Stage:
     stop_s: float
 
     def requests_s(self) -> list[Times]:
-        """Return when each feed was asked for, in seconds from the start."""
+        """Return when each feed was requested, in seconds from the start."""
         return [np.array(times, dtype=np.float64) - self.start_s for times in self.origin.requests_s]
 
 
 async def run(folder: Path, duration_s: float, seed: int, progress: Callable[[str], None]) -> Results:
-    """Run the demo in an empty ``folder`` and return what was measured."""
+    """Run the demo in an empty ``folder`` and return the results."""
     rng = np.random.Generator(np.random.PCG64(seed))
     workload = make_workload(duration_s, rng)
     settings = make_settings(folder)
@@ -108,14 +108,14 @@ async def run(folder: Path, duration_s: float, seed: int, progress: Callable[[st
 
 
 def make_settings(folder: Path) -> Settings:
-    """Return the daemon's settings; neither the environment nor a settings file has a say in them."""
+    """Return the daemon's settings, independent of the environment and of settings files."""
     return Settings.model_validate(
         {
             "profiles": folder / "profiles",
             "database": str(folder / "demo.db"),
             "secrets": folder / "secrets",
             "chronon": CHRONON_S,
-            "budget": "40/s",  # a bound; how much is asked follows from the price
+            "budget": "40/s",  # an upper bound; the price decides how many probes are made
             "probe_price": PRICE_ITEM_S / 3600.0,
             "epoch": WEEK_S,
             "cycle": WEEK_S,
@@ -157,7 +157,7 @@ async def _watch(stage: _Stage, progress: Callable[[str], None]) -> None:
 
 
 async def _settle(stage: _Stage) -> None:
-    """Wait until what was probed has arrived, or long enough; past END the daemon starts no more probes."""
+    """Wait until all probed items have arrived, or long enough; the daemon starts no more probes after END."""
     try:
         async with asyncio.timeout(_DRAIN_S):
             planner = stage.decider.planner
@@ -165,7 +165,7 @@ async def _settle(stage: _Stage) -> None:
                 await stage.clock.sleep(CHRONON_S)
             await stage.receiver.has(readable_items(stage.workload, stage.requests_s()))
     except TimeoutError:
-        return  # what is missing is counted as lost
+        return  # missing items are counted as lost
 
 
 def _write_files(settings: Settings, secret: str, profile: str) -> None:
@@ -192,4 +192,4 @@ def _show_progress(text: str) -> None:
 
 
 def _show_nothing(_text: str) -> None:
-    """Leave no trace where nobody watches."""
+    """Discard progress messages when nobody watches."""

@@ -1,4 +1,4 @@
-"""What the demo's feeds do: Zipf rates, half of them with a week, Poisson items."""
+"""The demo's feeds: Zipf rates, half of them with a weekly pattern, and Poisson items."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WEEK_FACTORS = (_WORKING, _NIGHT) * 5 + (_WEEKEND, _WEEKEND) * 2
 
 @dataclass(frozen=True, slots=True)
 class DemoWorkload:
-    """When the items of each feed appear, in seconds from the start of the demo; history is negative.
+    """When the items of each feed appear, in seconds from the start of the demo; earlier ones are negative.
 
     Parameters
     ----------
@@ -35,18 +35,18 @@ class DemoWorkload:
     duration_s: float
 
     def events_s(self) -> list[Times]:
-        """Return the items of the demo itself."""
+        """Return the items that appear during the demo."""
         return [times[times >= 0.0] for times in self.times_s]
 
     def histories(self) -> list[int]:
-        """Return for each feed how many items it had before the start."""
+        """Return the number of items in each feed before the start."""
         return [int(np.count_nonzero(times < 0.0)) for times in self.times_s]
 
 
 def make_workload(duration_s: float, rng: np.random.Generator) -> DemoWorkload:
-    """Return feeds in an order that says nothing of their rates; every second one has a week, in one of three zones.
+    """Return feeds in an order independent of their rates; every second has a weekly pattern, in one of three zones.
 
-    Weekends are the same days for all: zones lie half a day ahead or behind.
+    All share the same weekend days: zones lie half a day ahead or behind.
     """
     rates = rng.permutation(zipf_rates(FEEDS, exponent=EXPONENT, total_per_s=ITEMS_PER_S))
     times = []

@@ -1,4 +1,4 @@
-"""A plan of an epoch: rules' intervals first, by deadline within the capacity; detection has the rest."""
+"""The plan of an epoch: first the rules' intervals, by deadline within the capacity, then detection."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from proxyd.errors import SchedulingError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FleetPlan:
-    """Planned probes in order of slots.
+    """The planned probes, in order of slots.
 
     Parameters
     ----------
     sources
-        Numbers, shape (probes,).
+        Source numbers, shape (probes,).
     slots
         Slots, counted from unix time 0, shape (probes,).
     for_interval
-        Whether a rule's interval asks for the probe; otherwise detection does, shape (probes,).
+        Whether a rule's interval asked for the probe; otherwise it is for detection, shape (probes,).
     captured, asked
-        Intervals that the plan captures, and how many there were.
+        Number of intervals that the plan captures, and of all intervals.
 
     Examples
     --------
@@ -53,21 +53,21 @@ def plan_epoch(
     names: Sequence[str] = (),
     intervals: Iterable[ExecutionInterval] = (),
 ) -> FleetPlan:
-    """Return the probes of an epoch if every source goes on at its present rate; ``planner`` stays as it is.
+    """Return the probes of an epoch if every source keeps its current rate; ``planner`` is not changed.
 
-    Intervals are captured earliest deadline first, as many as the capacity lets through; what is left of each slot goes
-    to the sources that are due for detection, which every probe serves, whatever asked for it.
+    Intervals are captured earliest deadline first, as many as the capacity allows. The rest of each slot goes to the
+    sources that are due for detection; every probe also serves detection.
 
     Parameters
     ----------
     planner
-        Priced already.
+        The planner; it must have prices.
     capacity
         Probes of each slot, counted from unix time 0.
     names
-        Of the planner's sources, in their order; needed where there are intervals.
+        The planner's sources, in its order; needed if there are intervals.
     intervals
-        In slots, both ends inside.
+        In slots, both ends included.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""SUP and fbSUP chronon by chronon: planned intervals of every page and rule, mended by what probes find."""
+"""SUP and fbSUP, chronon by chronon: intervals planned for every page and rule, and repaired by feedback."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from proxyd.core.planning.policies.expected_intervals import FiringPattern, Plan
 from proxyd.lab.algorithms.likeliest_probe import expected_items, reached_s
 
 Ahead: TypeAlias = Callable[[int, float], PlannedInterval | None]
-"""The interval that the item of a number (from 1), counted from a time in unix seconds, is expected to open."""
+"""The expected interval of an item, by its number (from 1) counted from a time in unix seconds."""
 
 _NEVER = 2**62
-_LATE = 0.999  # of a chronon: probes come at its end, inside it
+_LATE = 0.999  # of a chronon: probes come just before its end
 
 
 class Demand(Protocol):
-    """What a rule asks of a page, followed over time; the daemon's ``IntervalDemand`` is one.
+    """A rule's demand on a page, followed over time; the daemon's ``IntervalDemand`` is one.
 
     Examples
     --------
@@ -44,34 +44,34 @@ class Demand(Protocol):
 
     @property
     def rate_per_s(self) -> float:
-        """The rate that its intervals follow; it has no meaning where the model is no constant rate."""
+        """The rate that its intervals follow; meaningless unless the model is a constant rate."""
 
     def pending(self, now: Chronon) -> PlannedInterval | None:
-        """Return the uncaught interval that ends first and not before ``now``, ``None`` where no more are planned."""
+        """Return the uncaught interval that ends first, not before ``now``; ``None`` if no more are planned."""
 
     def probed(self, chronon: Chronon) -> None:
-        """Note that the page is probed at ``chronon``."""
+        """Record that the page is probed at ``chronon``."""
 
     def observed(self, now_s: float, *, rate_per_s: float, count: int, fired: bool) -> None:
-        """Take in the stream's new count and whether the rule fired."""
+        """Record the stream's new count, and whether the rule fired."""
 
 
 @dataclass(slots=True)
 class ModelDemand:
-    """The demand of an update model that is not a constant rate, such as a week's rates or known update times.
+    """The demand of an update model without a constant rate, such as a week's rates or known update times.
 
-    It plans and mends as ``IntervalDemand`` does, which computes its intervals from one rate and so cannot be it. Where
-    ``ahead`` is that of a constant rate and intervals are disjoint both plan the same probes; where windows overlap one
-    probe catches all that hold it here.
+    It plans and repairs as ``IntervalDemand`` does, which computes its intervals from a single rate. If ``ahead`` is
+    that of a constant rate and intervals are disjoint, both plan the same probes. If windows overlap, one probe
+    catches all that contain it here.
 
     Parameters
     ----------
     ahead
         The update model; see ``known_updates`` and ``known_intensity``.
     feedback
-        Whether a probe that found too few items adds an interval for those still to come.
+        Whether a probe that found too few items adds an interval for the missing ones.
     anchor_s
-        Where the static plan counts from, in unix seconds.
+        Start of the static plan, in unix seconds.
 
     Notes
     -----
@@ -98,7 +98,7 @@ class ModelDemand:
     _extra: PlannedInterval | None = None
 
     def pending(self, now: Chronon) -> PlannedInterval | None:
-        """Return the uncaught interval that ends first; those that ended before ``now`` are counted as unmet."""
+        """Return the uncaught interval that ends first; those that ended before ``now`` count as unmet."""
         planned = self._pass_by(now)
         if self._extra is not None and self._extra.deadline < now:
             self._extra = None
@@ -107,14 +107,14 @@ class ModelDemand:
         return planned
 
     def probed(self, chronon: Chronon) -> None:
-        """Note that the page is probed at ``chronon``: intervals that contain it are caught."""
+        """Record that the page is probed at ``chronon``: intervals that contain it are caught."""
         while (planned := self._pass_by(chronon)) is not None and planned.start <= chronon:
             self._k += 1
         if self._extra is not None and self._extra.start <= chronon:
             self._extra = None
 
     def observed(self, now_s: float, *, rate_per_s: float, count: int, fired: bool) -> None:
-        """Take in what a probe found; the model stays as it is, so ``rate_per_s`` is not used."""
+        """Record what a probe found; the model does not change, so ``rate_per_s`` is not used."""
         if not self.feedback or fired:
             return
         interval = self.ahead(self.firing.items_to_next(count), now_s)
@@ -144,7 +144,7 @@ def known_updates(updates: Ints, *, life: int | None, last: Chronon, grid: Chron
     life
         ``None`` for *overwrite*, else the window in chronons.
     last
-        Last chronon of the epoch, where the interval of the last update ends under *overwrite*.
+        Last chronon of the epoch, in which the last update's interval ends under *overwrite*.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def known_updates(updates: Ints, *, life: int | None, last: Chronon, grid: Chron
     chronons = np.asarray(updates, dtype=np.int64)
 
     def ahead(items: int, from_s: float) -> PlannedInterval | None:
-        # what is expected in the chronon of the probe itself has come by its end
+        # an item expected in the probe's own chronon has come by its end
         begin = grid.chronon_at(from_s) + (from_s > grid.start_s(grid.chronon_at(from_s)))
         at = int(np.searchsorted(chronons, begin, side="left")) + items - 1
         if at >= len(chronons):
@@ -168,10 +168,10 @@ def known_updates(updates: Ints, *, life: int | None, last: Chronon, grid: Chron
 
 
 def known_intensity(intensity: PiecewiseConstant, *, life_s: float | None, grid: ChrononGrid) -> Ahead:
-    """Return the model of items that come at a varying rate: the paper's piecewise Poisson process.
+    """Return the model of items with a varying rate: the paper's piecewise Poisson process.
 
-    The interval of an item starts where so many more are expected. Under *overwrite* (``life_s`` is ``None``) it ends
-    one chronon before the next expected item, or with ``intensity`` where that comes first.
+    The interval of the m-th next item starts when m more items are expected. Under *overwrite* (``life_s`` is
+    ``None``) it ends one chronon before the next expected item, or with ``intensity`` if that is earlier.
 
     Examples
     --------
@@ -198,9 +198,9 @@ def known_intensity(intensity: PiecewiseConstant, *, life_s: float | None, grid:
 
 @dataclass(slots=True)
 class FeedbackSup:
-    """Probes each page at the last chronon of its interval that ends first, and lets the demands mend themselves.
+    """Probes each page at the last chronon of its interval that ends first; the demands repair themselves.
 
-    With demands that have ``feedback`` this is fbSUP, without it SUP. There is no budget: what is due is probed.
+    It is fbSUP if the demands have ``feedback``, otherwise SUP. There is no budget: every due page is probed.
 
     Parameters
     ----------
@@ -209,8 +209,8 @@ class FeedbackSup:
 
     Notes
     -----
-    Source: Roitman et al., Algorithms 1 and 2. Decisions are the demands' own, as in the daemon: what a probe catches,
-    and whether the items still to come need an interval of their own. Probes come at the end of their chronon.
+    Source: Roitman et al., Algorithms 1 and 2. The demands decide, as in the daemon, what a probe catches and whether
+    missing items need an interval of their own. Probes come at the end of their chronon.
 
     Examples
     --------
@@ -241,7 +241,7 @@ class FeedbackSup:
         self._wake = dict.fromkeys(self._of_page, -_NEVER)
 
     def choose(self, now: Chronon) -> tuple[str, ...]:
-        """Return the pages to probe at ``now``, sorted, and take them as probed; ``now`` must not decrease."""
+        """Return the pages to probe at ``now``, sorted, and record them as probed; ``now`` must not decrease."""
         chosen = set()
         while self._due and self._due[0][0] <= now:
             at, page = heappop(self._due)
@@ -257,7 +257,7 @@ class FeedbackSup:
         return tuple(sorted(chosen))
 
     def observe(self, now: Chronon, page: str, new_items: int) -> None:
-        """Take in how many new items the probe of ``page`` at ``now`` found, since the one before."""
+        """Record the number of new items that the probe of ``page`` at ``now`` found."""
         for key in self._of_page[page]:
             demand, before = self.demands[key], self._counts[key]
             self._counts[key] = before + new_items

@@ -1,4 +1,4 @@
-"""A rate that varies: expected execution intervals, and the probe most likely to fall inside one."""
+"""Expected execution intervals under a varying rate, and the probe most likely to fall inside one."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from proxyd.core.planning.policies.expected_intervals import FiringPattern
 
 @dataclass(frozen=True, slots=True)
 class LikeliestProbe:
-    """The chronon at which a probe most likely falls inside an interval, and how likely that is.
+    """The chronon at which a probe most likely falls inside an interval, and the probability.
 
-    ``exact`` says that no chronon of the epoch is likelier; the first of equals is taken.
+    ``exact`` means that no chronon of the epoch is likelier; the first of equals is chosen.
 
     Examples
     --------
@@ -42,12 +42,11 @@ def expected_intervals(
     grid: ChrononGrid,
     epoch: Epoch,
 ) -> list[ExecutionInterval]:
-    """Return the intervals that a rule is expected to open, those that start inside the epoch.
+    """Return the intervals that a rule is expected to open inside the epoch.
 
-    The one of the k-th firing starts where the expected number of items since the start of ``intensity`` reaches that
-    of the firing, ``k X`` for ``COUNT(*) % X = 0``. Under *overwrite* (``life_s`` is ``None``) it ends one chronon
-    before the next expected item, or with the epoch where ``intensity`` ends before that; under a window ``life_s``
-    later.
+    The k-th firing's interval starts when the expected number of items since the start of ``intensity`` reaches ``k
+    X`` for ``COUNT(*) % X = 0``. Under *overwrite* (``life_s`` is ``None``) it ends one chronon before the next
+    expected item, or with the epoch if ``intensity`` ends before that; under a window it ends ``life_s`` later.
 
     Parameters
     ----------
@@ -58,7 +57,7 @@ def expected_intervals(
 
     Notes
     -----
-    Source: Roitman et al., section 4; ``docs/algorithms.md``. At a constant rate these are those of
+    Source: Roitman et al., section 4; ``docs/algorithms.md``. At a constant rate they equal those of
     ``expected_interval``.
 
     Examples
@@ -88,13 +87,12 @@ def expected_intervals(
 def likeliest_probe(
     intensity: PiecewiseConstant, items: int, *, life_s: float | None, grid: ChrononGrid, epoch: Epoch
 ) -> LikeliestProbe:
-    """Return the chronon of the epoch at which a probe most likely falls inside the interval that an item opens.
+    """Return the chronon of the epoch at which a probe most likely falls inside the interval of an item.
 
     Parameters
     ----------
-    intensity
-        Of a Poisson process, items per second over unix seconds; items are counted from its start, and none come
-        before it or after its end.
+    Rate of a Poisson process, items per second over unix seconds; items are counted from its start, and there are
+    none before its start or after its end.
     items
         The number of the item, from 1: ``k X`` for the k-th firing of ``COUNT(*) % X = 0``.
     life_s
@@ -129,7 +127,7 @@ def likeliest_probe(
 def capture_probabilities(
     intensity: PiecewiseConstant, items: int, *, life_s: float | None, grid: ChrononGrid, epoch: Epoch
 ) -> Floats:
-    """Return for each chronon of the epoch how likely a probe there falls inside the interval; see ``likeliest_probe``.
+    """Return for each chronon of the epoch the probability that a probe falls inside; see ``likeliest_probe``.
 
     Examples
     --------
@@ -150,7 +148,7 @@ def capture_probabilities(
 
 
 def expected_items(intensity: PiecewiseConstant, times_s: ArrayLike) -> Floats:
-    """Return the expected number of items up to each time; it stays as it is outside of ``intensity``.
+    """Return the expected number of items up to each time; it is constant outside ``intensity``.
 
     >>> expected_items(PiecewiseConstant.constant(0.1, 30.0), [-5.0, 10.0, 40.0])
     array([0., 1., 3.])
@@ -159,7 +157,7 @@ def expected_items(intensity: PiecewiseConstant, times_s: ArrayLike) -> Floats:
 
 
 def last_item(intensity: PiecewiseConstant) -> int:
-    """Return the number of the last item that is expected before ``intensity`` ends, rounding aside.
+    """Return the number of the last item that is expected before ``intensity`` ends, except for rounding.
 
     >>> last_item(PiecewiseConstant.constant(0.1, 30.0))
     3
@@ -168,7 +166,7 @@ def last_item(intensity: PiecewiseConstant) -> int:
 
 
 def reached_s(intensity: PiecewiseConstant, items: Floats) -> Floats:
-    """Return when the expected number of items first reaches each of ``items``, greater than 0 and not above its total.
+    """Return when the expected number of items first reaches each of ``items``, above 0 and at most its total.
 
     >>> reached_s(PiecewiseConstant([0.0, 2.0, 3.0, 5.0], [1.0, 0.0, 2.0]), np.array([1.0, 2.0, 3.0]))
     array([1. , 2. , 3.5])

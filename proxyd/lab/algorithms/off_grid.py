@@ -1,4 +1,4 @@
-"""Moving the probes of a schedule off the grid: exact coordinate moves, and the paper's Algorithm 10."""
+"""Improves a schedule by moving probes off the grid: exact coordinate moves, and the paper's Algorithm 10."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _SWEEPS = 10_000
 
 
 def improve_exactly(prefix: Prefix, probes: ArrayLike, *, spacing: float = 0.0) -> OneSourceSchedule:
-    """Return the schedule after moving one probe at a time to its best place until no move helps.
+    """Return the schedule after moving single probes to their best places until no move helps.
 
-    Between fixed neighbours s and u a probe at t saves ``Lambda(s, t) * A(t, u)`` against having none; on a cell where
-    rate and weight are constant that is ``(P + l x)(Q - a x)``, largest at ``x = (l Q - a P) / (2 l a)`` or at an end
-    of the cell. So each move is exact and there is no step width to shrink.
+    Between fixed neighbours s and u, a probe at t saves ``Lambda(s, t) * A(t, u)`` compared with no probe. On a cell
+    with constant rate and weight that is ``(P + l x)(Q - a x)``, largest at ``x = (l Q - a P) / (2 l a)`` or at an
+    end of the cell. So each move is exact, without a step width.
 
     Parameters
     ----------
     probes
-        Times in the order made, the last at the end of the period; it stays.
+        Times in the order made, the last at the end of the period; it is not moved.
     spacing
-        Least time between two probes, kept.
+        Minimum time between two probes.
 
     Notes
     -----
-    Source: ``docs/algorithms.md``, in place of Algorithm 10. A local optimum: ``exact`` is false.
+    Source: ``docs/algorithms.md``, instead of Algorithm 10. The result is a local optimum: ``exact`` is false.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def improve_exactly(prefix: Prefix, probes: ArrayLike, *, spacing: float = 0.0) 
 
 
 def _best_between(prefix: Prefix, s: float, u: float, low: float, high: float, now: float) -> float:
-    """Return the place in [low, high] that saves most between probes at s and u; ``now`` where nothing is better."""
+    """Return the place in [low, high] that saves most between probes at s and u, or ``now`` if none is better."""
     inside = prefix.breaks[(prefix.breaks > low) & (prefix.breaks < high)]
     edges = np.concatenate([[low], inside, [high]])
     L, A, _ = prefix.at(np.concatenate([[s], edges, [u]]))
@@ -85,20 +85,20 @@ def algorithm_10(
     rho: float = 0.5,
     iota: float = 1e-9,
 ) -> tuple[OneSourceSchedule, int]:
-    """Return the paper's improvement by mu-moves, and how many moves it made.
+    """Return the paper's improvement by mu-moves, and the number of moves.
 
-    Each move takes one probe the fraction mu of the way towards a neighbour (less ``spacing``); the most improving one
-    is taken while any improves by ``iota``, then mu shrinks by ``rho`` until it is below ``mu_last``. Kept for the
-    reproduction: ``improve_exactly`` is better and has no parameters.
+    Each move takes one probe the fraction mu of the way to a neighbour (minus ``spacing``). The most improving move
+    is made while any improves by ``iota``; then mu shrinks by ``rho`` until it is below ``mu_last``. It reproduces
+    the paper: ``improve_exactly`` is better and has no parameters.
 
     Parameters
     ----------
     mu_first
-        Defaults to the paper's 1/2, or 1 where ``spacing`` is greater than 0.
+        Defaults to the paper's 1/2, or to 1 if ``spacing`` is greater than 0.
 
     Notes
     -----
-    Source: Eckstein, Gal and Reiner, Algorithm 10; "minimizing" is a misprint there for the most improving move.
+    Source: Eckstein, Gal and Reiner, Algorithm 10, where "minimizing" is a misprint for the most improving move.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def algorithm_10(
 
 
 def _mu_moves(prefix: Prefix, times: NDArray[np.float64], mu: float, spacing: float, iota: float) -> int:
-    """Make all improving moves of one mu, most improving first; stale heap entries are told by their version."""
+    """Make all improving moves of one mu, most improving first; a version number identifies stale heap entries."""
     version = [0] * len(times)
     heap = [entry for i in range(1, len(times) - 1) for entry in _moves_of(prefix, times, i, mu, spacing, version[i])]
     heapify(heap)

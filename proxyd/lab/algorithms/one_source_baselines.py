@@ -13,11 +13,11 @@ from proxyd.core.planning.one_source.optimal_schedule import OneSourceSchedule
 from proxyd.errors import InvalidScheduleError, UnknownPolicyError
 
 _MOST_PROBES = 1_000_000
-_ROUNDING = 1e-6  # of a step: a crossing this little after a slot counts as on it
+_ROUNDING = 1e-6  # of a step: a crossing this soon after a slot counts as on it
 
 
 def uniform(prefix: Prefix, probes: int) -> OneSourceSchedule:
-    """Return ``probes`` probes spaced evenly over the period, the last one at its end.
+    """Return ``probes`` evenly spaced probes, the last at the end of the period.
 
     Examples
     --------
@@ -31,11 +31,11 @@ def uniform(prefix: Prefix, probes: int) -> OneSourceSchedule:
 
 
 def threshold(prefix: Prefix, cost: float, *, step: float | None = None) -> OneSourceSchedule:
-    """Return the probes made whenever the expected cost since the last one reaches ``cost``.
+    """Return a probe whenever the expected cost since the last one reaches ``cost``.
 
-    The crossing is found exactly, cell by cell. With ``step`` a probe can only be made at multiples of it: each comes
-    at the first one not before its crossing, and counting goes on from the crossing, so that what is rounded off never
-    adds up. Crossings of one step share a probe. The last probe is at the end of the period.
+    The crossing is found exactly, cell by cell. With ``step``, probes are made only at its multiples: each at the
+    first one not before its crossing. Counting continues from the crossing, so rounding does not add up. Crossings in
+    the same step share a probe. The last probe is at the end of the period.
 
     Notes
     -----
@@ -56,9 +56,9 @@ def threshold(prefix: Prefix, cost: float, *, step: float | None = None) -> OneS
 
 
 def first_arrival(prefix: Prefix, probability: float, *, step: float | None = None) -> OneSourceSchedule:
-    """Return the probes made whenever the chance of an item since the last one reaches ``probability``.
+    """Return a probe whenever the probability of an item since the last one reaches ``probability``.
 
-    It knows nothing of importance. ``step`` and the last probe are as for ``threshold``.
+    It ignores importance. ``step`` and the last probe are as for ``threshold``.
 
     Notes
     -----
@@ -81,14 +81,15 @@ def parameter_for(
 ) -> tuple[float, OneSourceSchedule]:
     """Return the parameter at which ``threshold`` or ``first-arrival`` makes ``probes`` probes, and its schedule.
 
-    The parameter is the least at which no more probes are made without ``step``, found by bisection: there every probe
-    is due at an equal cost, or an equal chance, and the last just at the end of the period. A coarse ``step`` may join
-    probes; then there are fewer.
+    Bisection finds the smallest parameter that makes no more probes without ``step``: there all probes are due at
+    equal cost or probability, the last exactly at the end of the period. A coarse ``step`` may join probes; then
+    there are fewer.
 
     Notes
     -----
-    With the parameter taken without ``step`` the figures of ``docs/algorithms.md`` come out on the hourly grid and,
-    for first arrival, on the 1-minute grid. A probability may round to 1 where very many items come between probes.
+    With the parameter taken without ``step``, the results equal the figures of ``docs/algorithms.md`` on the hourly
+    grid and, for first arrival, on the 1-minute grid. With very many items between probes, a probability may round to
+    1.
 
     Examples
     --------
@@ -123,7 +124,7 @@ def _check_number(probes: int) -> None:
 
 
 def _expected_arrivals(prefix: Prefix, expected: float, step: float | None) -> OneSourceSchedule:
-    """Return the probes made whenever ``expected`` items are expected since the last one."""
+    """Return a probe whenever ``expected`` items are expected since the last one."""
     return _greedy(prefix, lambda start: _items_reached(prefix, start, expected), step)
 
 

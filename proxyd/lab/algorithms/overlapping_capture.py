@@ -1,4 +1,4 @@
-"""Overlapping intervals of one page under a capacity: a greedy schedule, and a bound on every schedule."""
+"""Overlapping intervals of one page within a capacity: a greedy schedule, and an upper bound for all schedules."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ def greedy_capture(
     *,
     certify: bool = True,
 ) -> CaptureSchedule:
-    """Return the schedule that probes in each chronon where most weight is at stake soonest, with a bound.
+    """Return a schedule that probes in each chronon where most weight is most urgent, with a bound.
 
-    Each chronon probes the sources of largest ``sum w / (slack + 1)`` over their open intervals not yet captured, slack
-    the chronons left after this one; ties go to the name that sorts first. A probe serves every open interval of its
-    source. It may capture less than the best schedule does.
+    Each chronon probes the sources with the largest ``sum w / (slack + 1)`` over their open uncaptured intervals;
+    slack is the number of chronons left after this one, and ties go to the name that sorts first. A probe serves all
+    open intervals of its source. The schedule may capture less than the best one.
 
     Parameters
     ----------
     intervals
-        Where an end is not known it is the end of the epoch. Parts outside the epoch cannot be used.
+        An interval without a known end lasts to the end of the epoch. Parts outside the epoch are ignored.
     weights
         Shape (E,), finite and not negative; ``None`` for 1 each.
     certify
-        Solve ``lp_bound``; without it ``bound`` is the weight of all that a probe could capture at all.
+        Solve ``lp_bound``; otherwise ``bound`` is the total weight of all intervals that a probe could capture.
 
     Returns
     -------
     CaptureSchedule
-        ``exact`` where it captures as much as the bound, rounded down for whole weights, allows.
+        ``exact`` if it captures the whole bound, which is rounded down for whole weights.
 
     Notes
     -----
-    Source: ``docs/algorithms.md``. The problem is broadcast scheduling with deadlines, NP-complete. O(open intervals)
-    a chronon.
+    Source: ``docs/algorithms.md``. The problem is broadcast scheduling with deadlines, which is NP-complete. O(open
+    intervals) for each chronon.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def greedy_capture(
 
 
 def lp_bound(intervals: Iterable[ExecutionInterval], capacity: Capacity, weights: ArrayLike | None = None) -> float:
-    """Return a weight that no schedule within ``capacity`` captures more than; a whole number for whole weights.
+    """Return an upper bound of the weight that a schedule within ``capacity`` captures; whole for whole weights.
 
     Raises
     ------
@@ -86,14 +86,14 @@ def lp_bound(intervals: Iterable[ExecutionInterval], capacity: Capacity, weights
 
     Notes
     -----
-    Source: ``docs/algorithms.md``. The linear program lets probes and captures be fractions: an interval is captured
-    as far as
-    its source is probed inside it, a chronon's probes sum to at most ``C_j``. The solver (HiGHS) works to a tolerance,
-    so the bound is not taken from its solution but from its dual prices, for which it holds whatever their error: with
-    price l_i of an interval's capture and m_j of a chronon's probe, the sum of ``C_j m_j``, of ``max(0, w_i - l_i)``
-    over intervals, and of ``max(0, l - m_j)`` over the probes one could make, l being the sum of what it serves.
+    Source: ``docs/algorithms.md``. The linear program allows fractional probes and captures: an interval is captured
+    as far as its source is probed inside it, and a chronon's probes sum to at most ``C_j``. The solver (HiGHS) works
+    to a tolerance, so the bound comes not from its solution but from its dual prices, for which it holds whatever
+    their error. With price l_i of an interval's capture and m_j of a chronon's probe, it is the sum of ``C_j m_j``,
+    of ``max(0, w_i - l_i)`` over intervals, and of ``max(0, l - m_j)`` over possible probes, where l is the sum of
+    the prices of the captures that the probe serves.
 
-    Where the intervals of each source are disjoint the bound is met: the program is a flow.
+    If each source's intervals are disjoint, the bound is attained: the program is a flow.
 
     Examples
     --------
@@ -170,7 +170,7 @@ def _greedy(jobs: Ints, weights: Floats, room: Ints, stake: Floats) -> Ints:
 
 @kernel
 def _asking(slot: int, waiting: Ints, jobs: Ints, weights: Floats, stake: Floats) -> Ints:
-    """Return the sources with an open job, in order, and add up what is at ``stake`` for each."""
+    """Return the sources with an open job, in order, and add each one's weight to ``stake``."""
     sources = np.empty(len(waiting), dtype=np.int64)
     count = 0
     for job in waiting:
@@ -183,7 +183,7 @@ def _asking(slot: int, waiting: Ints, jobs: Ints, weights: Floats, stake: Floats
 
 @kernel
 def _still_waiting(slot: int, waiting: Ints, size: int, jobs: Ints, probed: NDArray[np.bool_]) -> int:
-    """Keep those jobs in ``waiting[:size]`` that a later slot can serve, and return their number."""
+    """Keep the jobs in ``waiting[:size]`` that a later slot can serve, and return their number."""
     kept = 0
     for n in range(size):
         job = waiting[n]
@@ -194,32 +194,31 @@ def _still_waiting(slot: int, waiting: Ints, size: int, jobs: Ints, probed: NDAr
 
 
 def most_weight(intervals: Iterable[ExecutionInterval], weights: ArrayLike, capacity: Capacity) -> CaptureSchedule:
-    """Return a schedule that captures the most weight within ``capacity``; it does not look at delay.
+    """Return a schedule that captures the most weight within ``capacity``; it ignores delay.
 
     Parameters
     ----------
     intervals
-        Where an end is not known it is the end of the epoch. Parts outside the epoch cannot be used.
+        An interval without a known end lasts to the end of the epoch. Parts outside the epoch are ignored.
     weights
         Shape (E,), finite and not negative.
 
     Returns
     -------
     CaptureSchedule
-        ``exact`` where the intervals of each source are disjoint, or all that a probe could capture at all are
-        captured; else ``bound`` is the weight of those.
+        ``exact`` if each source's intervals are disjoint, or if it captures every interval that a probe could
+        capture; otherwise ``bound`` is the weight of the latter.
 
     Raises
     ------
     ValueError
-        The weights do not fit the intervals.
+        The weights do not match the intervals.
 
     Notes
     -----
     Source: ``docs/algorithms.md``. The sets that can be captured are the independent sets of a transversal matroid,
-    so taking
-    intervals in by falling weight is optimal; a set once tight is never searched again. O(E log E) to sort, and for
-    each interval at most the jobs and slots in its reach.
+    so adding intervals in order of falling weight is optimal; a set that is tight is not searched again. O(E log E)
+    to sort, and for each interval at most the jobs and slots in its reach.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Cycles that give each source its frequency, spread as evenly as it goes: powers of two and the golden ratio."""
+"""Cycles that give each source its frequency, spread evenly: powers of two and the golden ratio."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _MOST_PERIOD = 2**22
 def powers_of_two(rates: ArrayLike) -> NDArray[np.int64]:
     """Return the paper's deterministic cycle: source i is probed exactly every ``2^m_i`` steps.
 
-    ``m_i`` is the least with ``2^-m_i <= p_i``, p the memoryless probabilities. Pairs of the least frequent are joined
-    until one remains (Lemma 2); places that no source needs stay idle.
+    ``m_i`` is the smallest with ``2^-m_i <= p_i``, where p are the memoryless probabilities. Pairs of the least
+    frequent are joined until one remains (Lemma 2); places that no source needs stay idle.
 
     Returns
     -------
@@ -42,10 +42,10 @@ def powers_of_two(rates: ArrayLike) -> NDArray[np.int64]:
 
 
 def cycle_of_powers(powers: list[int | None]) -> NDArray[np.int64]:
-    """Return a cycle in which source i comes exactly every ``2^powers[i]`` steps, ``None`` never.
+    """Return a cycle in which source i comes exactly every ``2^powers[i]`` steps, or never if that is ``None``.
 
-    Each source takes a residue class of steps: walking the powers upwards, a free class of a smaller power is split in
-    two until it fits. That is possible exactly where the frequencies add up to at most 1.
+    Each source gets a residue class of steps: in order of the powers, a free class of a smaller power is halved until
+    it fits. That is possible exactly if the frequencies add up to at most 1.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def cycle_of_powers(powers: list[int | None]) -> NDArray[np.int64]:
     if sum(2.0**-power for power, _ in used) > 1 + 1e-12:
         raise SchedulingError("the frequencies add up to more than one probe a step")
     cycle = np.full(length, IDLE, dtype=np.int64)
-    free = [(0, 0)]  # (power, residue), the widest class first
+    free = [(0, 0)]  # (power, residue), the largest class first
     for power, source in used:
         width, residue = heappop(free)
         while width < power:
@@ -70,15 +70,15 @@ def cycle_of_powers(powers: list[int | None]) -> NDArray[np.int64]:
 
 
 def improved_powers(rates: ArrayLike, c: int = 1) -> NDArray[np.int64]:
-    """Return the best cycle of powers of two: every scale of the frequencies tried, idle room given where it helps.
+    """Return the best cycle of powers of two: it tries every scale of the frequencies, and uses idle places.
 
     The paper rounds every probability down to a power of two, which leaves up to half of the probes unused. Here the
-    probabilities are scaled first; what then is left goes, halving periods, to the source that gains most.
+    probabilities are scaled first; the rest goes to the source that gains most from a halved period.
 
     Parameters
     ----------
     c
-        Probes a step; periods are counted in probes, and ``periodic_cost(rates, cycle, c)`` groups them into steps.
+        Probes in a step; periods are counted in probes, and ``periodic_cost(rates, cycle, c)`` groups them into steps.
 
     Notes
     -----
@@ -104,7 +104,7 @@ def improved_powers(rates: ArrayLike, c: int = 1) -> NDArray[np.int64]:
 
 
 def _filled(lam: NDArray[np.float64], wanted: NDArray[np.float64]) -> list[int | None]:
-    """Return powers at or below the wanted frequencies, then halve periods while there is room, best gain first."""
+    """Return powers at or below the wanted frequencies, then halve periods while possible, best gain first."""
     powers = [ceil(-log2(x) - 1e-12) if x > 0 else None for x in wanted]
     least = floor(-log2(max(wanted.max(), 1e-300)))
     powers = [None if power is None else max(power, least, 0) for power in powers]
@@ -127,24 +127,25 @@ def _filled(lam: NDArray[np.float64], wanted: NDArray[np.float64]) -> list[int |
 
 
 def golden(frequencies: ArrayLike, length: int | None = None) -> NDArray[np.int64]:
-    """Return a cycle of Fibonacci length in which each source comes as often as its frequency says, spread by phi.
+    """Return a cycle of Fibonacci length in which each source has its frequency, spread by phi.
 
-    Source i gets ``f_i F_k`` accesses, rounded so that they add up to ``F_k``; access s of the cycle goes to the s-th
-    smallest of ``frac(j / phi)``, j = 1, ..., F_k, and the sources take consecutive j: multiples of the golden ratio
-    fall apart as evenly as any, whichever run of them a source has.
+    Source i gets ``f_i F_k`` accesses, rounded so that they add up to ``F_k``. Access s of the cycle goes to the s-th
+    smallest of ``frac(j / phi)``, j = 1, ..., F_k, and each source takes consecutive j: any run of multiples of the
+    golden ratio is spread evenly.
 
     Parameters
     ----------
     frequencies
         Not negative, at least one positive; they are normalised.
     length
-        Of the cycle; the next Fibonacci number is taken. By default the first that gives the rarest source one access,
-        at most 2^22.
+        Minimum length of the cycle; the next Fibonacci number is used. The default is the first that gives the rarest
+        source one access, at most 2^22.
 
     Notes
     -----
-    Source: Coffman, Liu and Weber, section 5, after Itai and Rosberg. j starts at 1: from 0 the paper's own example
-    does not come out. Its Corollary 5.1 promises 5 % of the optimum; 9/8 is what holds (``docs/algorithms.md``).
+    Source: Coffman, Liu and Weber, section 5, after Itai and Rosberg. j starts at 1: from 0 the result differs from
+    the paper's own example. Its Corollary 5.1 promises 5 % of the optimum; 9/8 is what holds
+    (``docs/algorithms.md``).
 
     Examples
     --------
@@ -173,7 +174,7 @@ def _fibonacci_from(least: int) -> int:
 
 
 def _rounded(shares: NDArray[np.float64], total: int) -> NDArray[np.int64]:
-    """Round shares to whole numbers that add up to ``total``, the largest remainders up; every share gets one."""
+    """Round shares to whole numbers that add up to ``total``, the largest remainders up; each share gets at least 1."""
     whole = np.floor(shares).astype(np.int64)
     whole[(shares > 0) & (whole == 0)] = 1
     order = np.argsort(-(shares - whole), kind="stable")

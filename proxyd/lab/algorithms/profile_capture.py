@@ -1,4 +1,4 @@
-"""What a schedule does for each profile: completeness and delay."""
+"""The completeness and delay of a schedule for each profile."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from proxyd.core.planning.capture.spans import OPEN, CaptureSchedule, Spans
 
 @dataclass(frozen=True, slots=True)
 class ProfileMeasures:
-    """What a schedule does for one profile.
+    """The measures of a schedule for one profile.
 
     Parameters
     ----------
     delay
-        In all, over the captured intervals, in chronons.
+        Total over the captured intervals, in chronons.
 
     Examples
     --------
@@ -32,18 +32,18 @@ class ProfileMeasures:
 
     @property
     def completeness(self) -> float:
-        """Captured over all intervals, 0 to 1."""
+        """Captured intervals as a share of all, 0 to 1."""
         return self.captured / self.intervals
 
     @property
     def mean_delay(self) -> float:
-        """Chronons from start to capture, over the captured intervals; 0 where there are none."""
+        """Chronons from start to capture, averaged over the captured intervals; 0 if there are none."""
         return self.delay / self.captured if self.captured else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureReport:
-    """The measures of every profile that has an interval, by name, and those of them all.
+    """The measures of every profile with an interval, by name, and of all together.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class CaptureReport:
 
     @property
     def completeness(self) -> float:
-        """The paper's N_ratio: captured over all intervals, 0 to 1; 1 where there are none."""
+        """The paper's N_ratio: captured intervals as a share of all, 0 to 1; 1 if there are none."""
         total = sum(measures.intervals for measures in self.profiles.values())
         return sum(measures.captured for measures in self.profiles.values()) / total if total else 1.0
 
@@ -78,7 +78,7 @@ def per_profile(
     Parameters
     ----------
     profiles
-        The profile of each rule; without it, and for rules it does not name, the rule itself is the profile.
+        The profile of each rule; a rule that it does not name is its own profile.
 
     Notes
     -----

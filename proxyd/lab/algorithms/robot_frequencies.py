@@ -1,4 +1,4 @@
-"""Access frequencies of a robot that is always busy: pages mutate, each access takes a random time."""
+"""Access frequencies of a robot that is always busy: pages change, and each access takes a random time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NEWTON_STEPS = 25
 
 
 class AccessTime(Protocol):
-    """How long one access takes: a mean and a Laplace transform are all that matters.
+    """The time that one access takes; only its mean and Laplace transform matter.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class GammaAccess:
     shape: float = 1.0
 
     def transform(self, mu: Floats) -> Floats:
-        """Return ``(1 + mu mean / shape)^-shape``, its limit for an infinite shape."""
+        """Return ``(1 + mu mean / shape)^-shape``, or its limit for an infinite shape."""
         if np.isinf(self.shape):
             return np.exp(-mu * self.mean)
         powers: Floats = (1 + mu * self.mean / self.shape) ** -self.shape
@@ -55,7 +55,7 @@ class GammaAccess:
 
 @dataclass(frozen=True, eq=False)
 class EmpiricalAccess:
-    """Access times as they were measured, each as likely as the others.
+    """Measured access times, all equally likely.
 
     Examples
     --------
@@ -79,10 +79,10 @@ class EmpiricalAccess:
 
 @dataclass(frozen=True, eq=False)
 class RobotFrequencies:
-    """Shares of the accesses that go to each page, adding up to 1, and the cost they stand for.
+    """Each page's share of the accesses, adding up to 1, and the resulting cost.
 
-    ``cost`` is ``sum c_i r_i``, r_i the fraction of time that page i is out of date: a lower bound for any order of
-    accesses with evenly spaced ones, exact for randomised ones.
+    ``cost`` is ``sum c_i r_i``, where r_i is the fraction of time that page i is out of date. It is a lower bound for
+    any order of accesses if they are evenly spaced, and exact if they are randomised.
 
     Examples
     --------
@@ -95,20 +95,20 @@ class RobotFrequencies:
 
 
 def evenly_spaced(mu: ArrayLike, access: AccessTime, weights: ArrayLike | None = None) -> RobotFrequencies:
-    """Return the frequencies of least cost if the accesses of each page were evenly spaced.
+    """Return the frequencies of least cost if the accesses to each page are evenly spaced.
 
     Parameters
     ----------
     mu
         Mutation rate of each page, shape (n,), greater than 0, per unit of the access time.
     weights
-        Cost of a page's being out of date, shape (n,), not negative; ``mu`` by default.
+        Cost of an outdated page, shape (n,), not negative; ``mu`` by default.
 
     Notes
     -----
-    Source: Coffman, Liu and Weber, Theorem 3.3; for weights proportional to ``mu`` ``f_i ~ ln(1/h_i)`` (10), in general
-    the conditions (8): ``(c_i/mu_i)(1 - y + y ln y) = nu`` with ``y = h_i^(1/f_i)``, monotone in y and so in nu. Pages
-    with ``c_i/mu_i`` not above nu get nothing.
+    Source: Coffman, Liu and Weber, Theorem 3.3. For weights proportional to ``mu``, ``f_i ~ ln(1/h_i)`` (10); in
+    general the conditions (8): ``(c_i/mu_i)(1 - y + y ln y) = nu`` with ``y = h_i^(1/f_i)``, monotone in y and so in
+    nu. Pages with ``c_i/mu_i`` not above nu are not accessed.
 
     Examples
     --------
@@ -136,12 +136,12 @@ def evenly_spaced(mu: ArrayLike, access: AccessTime, weights: ArrayLike | None =
 def randomised(mu: ArrayLike, access: AccessTime, weights: ArrayLike | None = None) -> RobotFrequencies:
     """Return the frequencies of least cost if each access is drawn independently.
 
-    Parameters are those of ``evenly_spaced``.
+    The parameters are those of ``evenly_spaced``.
 
     Notes
     -----
-    Source: Coffman, Liu and Weber, Lemma 4.1 and (15); for weights proportional to ``mu`` ``f_i ~ 1/h_i - 1`` (16).
-    Where (15) is negative the page gets nothing and the others are solved again.
+    Source: Coffman, Liu and Weber, Lemma 4.1 and (15); for weights proportional to ``mu``, ``f_i ~ 1/h_i - 1`` (16).
+    If (15) is negative, the page is not accessed and the others are solved again.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def randomised(mu: ArrayLike, access: AccessTime, weights: ArrayLike | None = No
 
 
 def cycle_staleness(mu: ArrayLike, access: AccessTime, cycle: ArrayLike) -> Floats:
-    """Return the fraction of time each page is out of date under a repeating order of accesses.
+    """Return the fraction of time that each page is out of date under a repeated order of accesses.
 
     Notes
     -----
@@ -201,8 +201,8 @@ def _checked(mu: ArrayLike, weights: ArrayLike | None) -> tuple[Floats, Floats]:
 def _root(level: Floats) -> Floats:
     """Return y in (0, 1] with ``1 - y + y ln y = level``.
 
-    The left side is convex, falls from 1 to 0 and is at least ``(1 - y)^2 / 2``: Newton's method started where that
-    equals the level climbs to the root without passing it.
+    The left side is convex, falls from 1 to 0 and is at least ``(1 - y)^2 / 2``: Newton's method, started where that
+    equals the level, climbs to the root without passing it.
     """
     y: Floats = np.maximum(1 - np.sqrt(2 * level), 1e-300)
     for _ in range(_NEWTON_STEPS):
@@ -213,10 +213,10 @@ def _root(level: Floats) -> Floats:
 
 
 def _normalised(shares: Callable[[float], Floats], most: float) -> Floats:
-    """Return the shares at the level where they add up to 1; they fall as the level rises.
+    """Return the shares at the level at which they add up to 1; they fall as the level rises.
 
-    A page joins at a level where its share jumps, in double precision, from nothing to little: what is missing there is
-    filled between the shares just above and just below.
+    At the level where a page joins, its share jumps, in double precision, from 0 to a small value: the missing part
+    is interpolated between the shares just above and just below.
     """
     low, high = 0.0, most
     for _ in range(_BISECTIONS):

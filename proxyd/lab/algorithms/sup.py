@@ -1,4 +1,4 @@
-"""SUP: the fewest probes that capture every execution interval, and of those the ones that delay least."""
+"""SUP: the fewest probes that capture every execution interval, and the ones with least delay among them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _BEFORE_ALL = -(2**62)
 def sup(intervals: Iterable[ExecutionInterval]) -> CaptureSchedule:
     """Return the fewest probes that capture every interval, each as late as possible.
 
-    For each source the probe comes at the last chronon of the interval that ends first and serves every other that
-    holds it: piercing intervals at right ends, O(E log E).
+    For each source the probe comes at the last chronon of the interval that ends first, and serves all others that
+    contain it: piercing intervals at right ends, O(E log E).
 
     Raises
     ------
@@ -40,7 +40,7 @@ def sup(intervals: Iterable[ExecutionInterval]) -> CaptureSchedule:
 
 
 def least_delay_sup(intervals: Iterable[ExecutionInterval]) -> CaptureSchedule:
-    """Return the fewest probes that capture every interval, placed so that they delay least in all; O(E log E).
+    """Return the fewest probes that capture every interval, placed with the least total delay; O(E log E).
 
     Raises
     ------
@@ -67,14 +67,14 @@ def sup_arrays(sources: ArrayLike, starts: ArrayLike, deadlines: ArrayLike) -> t
     Parameters
     ----------
     sources
-        Whole numbers from 0 on, shape (E,).
+        Whole numbers, starting at 0, shape (E,).
     starts, deadlines
         First and last chronon of each interval, shape (E,).
 
     Raises
     ------
     ValueError
-        The shapes differ, a source is negative, or an interval ends before it starts or not at all.
+        The shapes differ, a source is negative, or an interval ends before it starts or has no end.
 
     Examples
     --------
@@ -90,12 +90,13 @@ def least_delay_arrays(sources: ArrayLike, starts: ArrayLike, deadlines: ArrayLi
 
     Notes
     -----
-    An optimal probe lies on the start of an interval: moved back to the latest start it serves, it loses nothing. The
-    k-th probe of any schedule with the fewest lies between the k-th of the earliest and the k-th of the latest such
-    schedule, and these ranges are disjoint. Of two probes in a row at i and j the second serves what began between,
-    ``(B_j - B_i) t_j - (S_j - S_i)`` with B the count and S the sum of starts so far, and i must not lie before the
-    start of any interval that ends before j. Both together are Monge: the best i never moves back as j moves on, so
-    each range is solved from the one before by divide and conquer. O(E log E).
+    An optimal probe lies on the start of an interval: moved back to the latest start that it serves, it loses
+    nothing. The k-th probe of any smallest schedule lies between the k-th of the earliest and the k-th of the latest
+    such schedule, and these ranges are disjoint. Of two successive probes at i and j, the second serves the intervals
+    that began between them at a delay of ``(B_j - B_i) t_j - (S_j - S_i)``, where B is the count and S the sum of
+    starts so far; i must not lie before the start of any interval that ends before j. Both together are Monge: the
+    best i never moves back as j moves on, so each range is solved from the one before by divide and conquer. O(E log
+    E).
 
     Examples
     --------
@@ -122,7 +123,7 @@ def least_delay_arrays(sources: ArrayLike, starts: ArrayLike, deadlines: ArrayLi
 
 
 class _Line:
-    """The intervals of all sources one after the other on one line, where none touches another source's."""
+    """The intervals of all sources on one line, on which those of different sources do not touch."""
 
     def __init__(self, sources: ArrayLike, starts: ArrayLike, deadlines: ArrayLike) -> None:
         own, first, last = (np.asarray(column, dtype=np.int64).reshape(-1) for column in (sources, starts, deadlines))
@@ -169,10 +170,10 @@ def _piercing(starts: Ints, deadlines: Ints) -> Ints:
 
 @kernel
 def _cheapest_path(slots: Ints, layers: Ints) -> Ints:
-    """Return the slot of each probe on the path of least delay, shape (layers,).
+    """Return the slot of each probe on the path with least delay, shape (layers,).
 
-    Rows of ``slots``: chronon, intervals begun, sum of their starts, first slot allowed to the probe before. Rows of
-    ``layers``: first and last slot of the k-th probe.
+    Rows of ``slots``: chronon, intervals begun, sum of their starts, first slot allowed for the previous probe. Rows
+    of ``layers``: first and last slot of the k-th probe.
     """
     count, probes = slots.shape[1], layers.shape[1]
     best, link = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)

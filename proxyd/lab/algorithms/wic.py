@@ -1,4 +1,4 @@
-"""WIC, the policy that SUP is compared with: in each chronon the M pages of greatest expected utility."""
+"""WIC, the policy that SUP is compared with: it probes the M pages with the greatest expected utility."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxyd.lab.algorithms.likeliest_probe import expected_items
 
 
 def update_chances(intensity: PiecewiseConstant, *, grid: ChrononGrid, epoch: Epoch) -> Floats:
-    """Return how likely a Poisson process of this intensity has an event in each chronon, shape (len(epoch),).
+    """Return the probability of an event in each chronon under a Poisson process, shape (len(epoch),).
 
     >>> update_chances(PiecewiseConstant.constant(0.1, 20.0), grid=ChrononGrid(10.0), epoch=Epoch(0, 3)).round(3)
     array([0.632, 0.632, 0.   ])
@@ -23,7 +23,7 @@ def update_chances(intensity: PiecewiseConstant, *, grid: ChrononGrid, epoch: Ep
 
 
 class Wic:
-    """Probes in each chronon the M pages whose monitoring is worth most, whether that is much or not.
+    """Probes in each chronon the M pages with the greatest utility, even if that is small.
 
     Parameters
     ----------
@@ -39,17 +39,17 @@ class Wic:
     Raises
     ------
     ValueError
-        A shape does not fit, a chance is not one, or a number is negative.
+        A shape does not match, a chance is not a probability, or a number is negative.
 
     Notes
     -----
     Source: Pandey, Dhamdhere and Olston 2004, as Roitman et al., section 4.5, use it; they leave out the details. Our
-    reading: utility of probing page i now is urgency times the expected number of updates since its last probe that
-    are still alive. Under *overwrite* only the last update can be, so that is the probability of any update since;
-    under a window it is the sum of the chances of its chronons. Utility does not fall with delay (the papers' strict
-    utility), and updates count one by one, whatever X a rule waits for. A probe sees its own chronon's update. Ties go
-    to the page probed longest ago, then to the lower number. It knows no demand, so it spends M in every chronon: the
-    paper counts N M probes. A heuristic, within a factor 2 of the best schedule.
+    interpretation: the utility of probing page i now is urgency times the expected number of updates since its last
+    probe that are still alive. Under *overwrite* only the last update can be alive, so that is the probability of any
+    update since; under a window it is the sum of the chances of its chronons. Utility does not fall with delay (the
+    papers' strict utility), and updates count one by one, whatever X a rule waits for. A probe sees its own chronon's
+    update. Ties go to the page probed longest ago, then to the lower number. It ignores demand, so it spends M in
+    every chronon: the paper counts N M probes. A heuristic, within a factor 2 of the best schedule.
 
     Examples
     --------
@@ -88,7 +88,7 @@ class Wic:
         self._sums = np.concatenate([np.zeros((pages, 1)), np.cumsum(self._chances, axis=1)], axis=1)
 
     def renew(self, chances: ArrayLike, epoch: Epoch) -> None:
-        """Go on with the epoch that follows; what the last probes left unseen still counts under *overwrite*."""
+        """Continue with the next epoch; updates that the last probes left unseen still count under *overwrite*."""
         self._pass_to(len(self._epoch) - 1)
         self._last -= len(self._epoch)
         self._chances, self._epoch, self._upto = np.asarray(chances, dtype=np.float64), epoch, 0
@@ -96,9 +96,9 @@ class Wic:
         self._sums = np.concatenate([np.zeros((pages, 1)), np.cumsum(self._chances, axis=1)], axis=1)
 
     def choose(self, now: Chronon, room: int | None = None) -> Ints:
-        """Return the pages to probe at ``now``, best first, and take them as probed; M of them, at most ``room``.
+        """Return the pages to probe at ``now``, best first, and record them as probed; M pages, but at most ``room``.
 
-        ``now`` lies in the epoch and only grows.
+        ``now`` lies in the epoch and must not decrease.
         """
         if now not in self._epoch:
             raise ValueError(f"chronon {now} lies outside the epoch")
@@ -110,10 +110,10 @@ class Wic:
         return chosen
 
     def observe(self, now: Chronon, pages: Ints, found: Ints) -> None:
-        """Ignore what was found: the model is known and stays as it is."""
+        """Ignore the findings: the model is known and does not change."""
 
     def _alive(self, slot: int) -> Floats:
-        """Return the expected number of updates of each page since its last probe that are still alive."""
+        """Return each page's expected number of updates since its last probe that are still alive."""
         self._pass_to(slot)
         if self._life is None:
             return 1 - self._missed
@@ -123,7 +123,7 @@ class Wic:
         return expected
 
     def _pass_to(self, slot: int) -> None:
-        """Take in the chances of all chronons up to this one."""
+        """Add the chances of all chronons up to this one."""
         while self._upto <= slot:
             self._missed *= 1 - self._chances[:, self._upto]
             self._upto += 1

@@ -1,4 +1,4 @@
-"""Update rates from bits: whether a source had changed since the last probe, not how often."""
+"""Update rates from bits: whether a source had changed since the last probe, but not how often."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def regular_rate(changed: float, probes: float, gap_s: float) -> float:
     Raises
     ------
     ValueError
-        For more changes than probes, negative numbers or a gap that is not greater than 0.
+        There are more changes than probes, negative numbers, or a gap that is not greater than 0.
 
     Notes
     -----
-    ``-ln((n - X + 0.5) / (n + 0.5)) / tau``: Cho and Garcia-Molina 2003, section 4.2. The naive ``X / (n tau)`` counts
-    several items in one gap once and is 68 % too low at ``lambda tau = 3``; the 0.5 takes away the bias of the
-    logarithm and keeps the rate finite when all probes found a change.
+    ``-ln((n - X + 0.5) / (n + 0.5)) / tau``: Cho and Garcia-Molina 2003, section 4.2. The naive ``X / (n tau)``
+    counts several items in one gap once and is 68 % too low at ``lambda tau = 3``. The 0.5 removes the bias of the
+    logarithm and keeps the rate finite if all probes found a change.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def regular_rate(changed: float, probes: float, gap_s: float) -> float:
 def irregular_rate(
     gaps_s: ArrayLike, changed: ArrayLike, *, weights: ArrayLike | None = None, prior: RatePrior = WEIGHTLESS
 ) -> float:
-    """Return the update rate under which these bits over gaps of any length are most likely.
+    """Return the maximum-likelihood update rate for bits over gaps of any length.
 
     Parameters
     ----------
@@ -65,28 +65,29 @@ def irregular_rate(
     changed
         Whether each probe found a change, shape (probes,).
     weights
-        How often each bit counts, by default once.
+        How often each bit counts; once by default.
     prior
-        Of the rate; weightless for maximum likelihood.
+        Prior of the rate; weightless for maximum likelihood.
 
     Returns
     -------
     float
-        Items per second: 0 when nothing changed, the prior's mean when there are no probes.
+        Items per second: 0 if nothing changed, the prior's mean if there are no probes.
 
     Raises
     ------
     ValueError
-        For gaps that are not greater than 0 or arrays of different shapes.
+        A gap is not greater than 0, or the arrays have different shapes.
 
     Notes
     -----
     The root ``r`` of ``sum over changed of g / (exp(r g) - 1) = sum over unchanged of g``: Cho and Garcia-Molina 2003,
     section 4.3. The left side falls from infinity to 0, and ``1/r - g/2 <= g / (exp(r g) - 1) <= 1/r`` brackets it.
 
-    The bias is taken away as for even gaps, by half an unchanged gap more, so that for even gaps this is
-    ``regular_rate``. Its length is the mean gap weighted by the information ``g^2 / (exp(r g) - 1)`` that a gap has,
-    in a few rounds from the plain mean: long gaps that always end in a change say nothing, and must not add exposure.
+    As for even gaps, half an additional unchanged gap removes the bias, so that for even gaps the result equals
+    ``regular_rate``. Its length is the mean gap weighted by the information ``g^2 / (exp(r g) - 1)`` of each gap, in
+    a few rounds from the plain mean: long gaps that always end in a change carry no information and must not add
+    exposure.
 
     Examples
     --------
@@ -113,10 +114,10 @@ def irregular_rate(
 
 
 def fit_bits(evidence: Sequence[ChangedBit], *, half_life_s: float = inf, prior: RatePrior = WEIGHTLESS) -> float:
-    """Return the update rate under which the bits are most likely, in items per second.
+    """Return the maximum-likelihood update rate for the bits, in items per second.
 
-    Each bit counts half for every ``half_life_s`` that lies between its probe and the last one. Bits over empty or
-    negative gaps add nothing.
+    A bit's weight halves for every ``half_life_s`` between its probe and the last one. Bits over empty or negative
+    gaps add nothing.
 
     Examples
     --------
@@ -132,17 +133,18 @@ def fit_bits(evidence: Sequence[ChangedBit], *, half_life_s: float = inf, prior:
 
 @dataclass(slots=True)
 class BitRate:
-    """The update rate under which the bits taken in so far are most likely: ``fit_bits``, probe by probe.
+    """The maximum-likelihood update rate for the bits so far: ``fit_bits``, probe by probe.
 
-    Its memory is bounded: gaps are kept in 16 classes an octave from 1 s to 136 years, changed and unchanged apart,
-    each with its weight and its mean gap. Even gaps lose nothing by that, others less than a thousandth of the rate.
+    Its memory is bounded: gaps are kept in 16 classes an octave from 1 s to 136 years, changed and unchanged
+    separately, each with its weight and its mean gap. Even gaps lose nothing, others less than a thousandth of the
+    rate.
 
     Parameters
     ----------
     half_life_s
         Seconds after which a bit counts half; by default none is forgotten.
     prior
-        Of the rate; weightless for maximum likelihood. Without it the rate is 0 until something changed.
+        Prior of the rate; weightless for maximum likelihood. Without it the rate is 0 until something changes.
 
     Notes
     -----
@@ -163,7 +165,7 @@ class BitRate:
     _gaps: dict[tuple[int, bool], NDArray[np.float64]] = field(default_factory=dict, repr=False)
 
     def update(self, evidence: ChangedBit) -> None:
-        """Take in what one probe found; a bit over an empty or negative gap adds nothing."""
+        """Add the result of one probe; a bit over an empty or negative gap adds nothing."""
         gap_s = evidence.until_s - evidence.since_s
         if gap_s <= 0:
             return
@@ -176,7 +178,7 @@ class BitRate:
         kept += (weight, weight * gap_s)
 
     def rate_per_s(self) -> float:
-        """Return the update rate in items per second; the prior's mean before the first bit."""
+        """Return the update rate in items per second; before the first bit, the prior's mean."""
         kept = np.array(list(self._gaps.values())).reshape(-1, 2)
         changed = np.array([changed for _, changed in self._gaps], dtype=bool)
         return irregular_rate(kept[:, 1] / kept[:, 0], changed, weights=kept[:, 0], prior=self.prior)
@@ -197,7 +199,7 @@ def _hidden(gaps: NDArray[np.float64], rate: float) -> NDArray[np.float64]:
 
 
 def _root(gaps: NDArray[np.float64], weights: NDArray[np.float64], quiet_s: float, events: float) -> float:
-    """Return where ``sum w g / (exp(r g) - 1) + events / r`` falls to ``quiet_s``; 0 where there is nothing to sum."""
+    """Return where ``sum w g / (exp(r g) - 1) + events / r`` falls to ``quiet_s``; 0 if the sum is empty."""
     total = float(weights.sum()) + events
     if total == 0:
         return 0.0
@@ -206,7 +208,7 @@ def _root(gaps: NDArray[np.float64], weights: NDArray[np.float64], quiet_s: floa
     def excess(rate: float) -> float:
         return float(weights @ _hidden(gaps, rate)) + events / rate - quiet_s
 
-    if excess(low) <= 0:  # the bracket is met to rounding
+    if excess(low) <= 0:  # the bracket is exact up to rounding
         return low
     if excess(high) >= 0:
         return high

@@ -1,4 +1,4 @@
-"""Whether an update rate has changed: Poisson likelihood ratios over suffixes of the evidence."""
+"""Detects changes of an update rate: Poisson likelihood ratios over suffixes of the evidence."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from scipy.special import xlogy
 from proxyd.core.rates.gamma_poisson import GammaRate
 
 THRESHOLD = 10.0
-"""Log-likelihood ratio of an alarm; `DriftDetector` has the false alarms measured with it."""
+"""Log-likelihood ratio of an alarm; `DriftDetector` documents the measured false alarms."""
 
 _FINEST = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """What has changed, as of the most likely change point.
+    """A detected change at the most likely change point.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Alarm:
     events, exposure_s
         Evidence since the change.
     score
-        Log-likelihood ratio of this change against none.
+        Log-likelihood ratio of this change against no change.
 
     Examples
     --------
@@ -46,20 +46,20 @@ class Alarm:
 def drift_scores(
     events: ArrayLike, exposure_s: ArrayLike, total_events: ArrayLike, total_s: ArrayLike
 ) -> NDArray[np.float64]:
-    """Return the log-likelihood ratios of two rates, one before and one since a change, against one rate.
+    """Return the log-likelihood ratios of two rates, before and after a change, against a single rate.
 
     Parameters
     ----------
     events, exposure_s
-        Evidence before each change, of one shape.
+        Evidence before each change, of equal shapes.
     total_events, total_s
-        All evidence, of a shape that fits.
+        All evidence, of a compatible shape.
 
     Notes
     -----
-    ``N1 ln(N1/E1) + N0 ln(N0/E0) - N ln(N/E)``. With a known rate ``r`` before it would be the suffix's
-    ``N1 ln(N1/(E1 r)) - (N1 - E1 r)``; here the rate before is estimated too. It is two-sided, and 0 where one side has
-    no exposure.
+    ``N1 ln(N1/E1) + N0 ln(N0/E0) - N ln(N/E)``. With a known rate ``r`` before the change it would be the suffix's
+    ``N1 ln(N1/(E1 r)) - (N1 - E1 r)``; here that rate is estimated too. It is two-sided, and 0 if one side has no
+    exposure.
 
     Examples
     --------
@@ -76,12 +76,12 @@ def drift_scores(
 
 
 def candidates(length: int) -> NDArray[np.intp]:
-    """Return the change points that are tried after ``length`` pairs: how many pairs lie before each, ascending.
+    """Return the change points to try after ``length`` pairs: the number of pairs before each, ascending.
 
     Notes
     -----
-    Each of the last 8, every second of the last 16, every fourth of the last 32 and so on: about ``4 log2(length)``.
-    One that is not tried now will not be tried later, so a detector can forget it.
+    They are each of the last 8, every second of the last 16, every fourth of the last 32 and so on: about ``4
+    log2(length)``. One that is not tried now will not be tried later, so a detector can forget it.
 
     Examples
     --------
@@ -98,9 +98,9 @@ def scan_drift(events: ArrayLike, exposure_s: ArrayLike, *, threshold: float = T
     Parameters
     ----------
     events, exposure_s
-        Of each probe in their order, shape (probes,). Those without exposure add nothing.
+        Of each probe in order, shape (probes,). Those without exposure add nothing.
     threshold
-        Least log-likelihood ratio of an alarm.
+        Minimum log-likelihood ratio of an alarm.
 
     Notes
     -----
@@ -123,27 +123,27 @@ def scan_drift(events: ArrayLike, exposure_s: ArrayLike, *, threshold: float = T
 
 @dataclass(slots=True)
 class DriftDetector:
-    """Alarms when the update rate of one source has changed, up or down.
+    """Raises an alarm when the update rate of one source has changed, up or down.
 
-    After each probe all suffixes kept are compared with what was before them. On an alarm the evidence before the
-    change is dropped and the suffix becomes the first pair of a new history.
+    After each probe all kept suffixes are compared with the evidence before them. On an alarm the evidence before the
+    change is dropped, and the suffix becomes the first pair of a new history.
 
     Parameters
     ----------
     threshold
-        Least log-likelihood ratio of an alarm.
+        Minimum log-likelihood ratio of an alarm.
 
     Notes
     -----
-    ``docs/decisions/update-rates.md``. Memory and time of an update are about ``4 log2(probes)`` pairs of numbers.
+    ``docs/decisions/update-rates.md``. An update takes about ``4 log2(probes)`` pairs of numbers in memory and time.
 
-    The threshold was set by simulation at constant rates of 0.1 to 100 a day: at most 0.10 false alarms a source-year
-    with 2 probes a day, 0.19 with 6 and 0.60 with 24. With 6 probes a day a doubling of 10 a day was found in 2.3 days
+    Simulation at constant rates of 0.1 to 100 a day set the threshold: at most 0.10 false alarms a source-year with 2
+    probes a day, 0.19 with 6 and 0.60 with 24. With 6 probes a day a doubling of 10 a day was found in 2.3 days
     (median; 90 % in 4.0), its stop in 1.0, its halving in 6.1.
 
-    The evidence is taken for Poisson at a constant rate. A source with a week alarms at nights and weekends: give its
-    exposure as the integral of its week shape (mean 1) over the gap instead of the gap. A source that publishes in
-    batches alarms at them: give batches as its events.
+    It assumes Poisson evidence at a constant rate. A source with a weekly pattern alarms at nights and weekends: pass
+    as exposure the integral of its week shape (mean 1) over the gap instead of the gap. A source that publishes in
+    batches alarms at them: pass batches as its events.
 
     Examples
     --------
@@ -158,19 +158,19 @@ class DriftDetector:
     _sums: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 3)), repr=False)
 
     def update(self, events: float, exposure_s: float) -> Alarm | None:
-        """Take in what one probe found, and return what has changed; ``None`` for nothing.
+        """Add the result of one probe, and return the change it reveals, or ``None``.
 
         Parameters
         ----------
         events
-            Items since the last probe, not negative; expected ones where they are not known exactly.
+            Items since the last probe, not negative; expected ones if the number is not known exactly.
         exposure_s
-            Seconds since the last probe; none or negative ones add nothing.
+            Seconds since the last probe; 0 or negative ones add nothing.
 
         Raises
         ------
         ValueError
-            For a negative or infinite number.
+            A number is negative or infinite.
         """
         if not isfinite(exposure_s) or not (isfinite(events) and events >= 0):
             raise ValueError("events and exposure are finite, and events not negative")
@@ -192,19 +192,19 @@ class DriftDetector:
 
 
 def forget_to(rate: GammaRate, events: float = 2.0, *, alarm: Alarm | None = None) -> None:
-    """Drop the old exposure of ``rate`` to what is worth about ``events`` items, in place.
+    """Reduce the old exposure of ``rate`` in place to the weight of about ``events`` items.
 
-    With an ``alarm`` the evidence since the change is kept whole, and what was before is weighed by the items it has
-    or, if that is more, those it would have at the new rate: a long silence is dropped as well as many items.
+    With an ``alarm`` the evidence since the change is kept completely. Earlier evidence is weighed by its items or,
+    if that is more, by those expected at the new rate: a long silence is dropped like many items.
 
     Parameters
     ----------
     rate
-        The estimate to be brought up to date.
+        The estimate to update.
     events
-        Items that the old evidence may still count for.
+        Number of items that the old evidence may still count for.
     alarm
-        What the detector found.
+        The detector's alarm.
 
     Notes
     -----
@@ -225,7 +225,7 @@ def forget_to(rate: GammaRate, events: float = 2.0, *, alarm: Alarm | None = Non
 
 
 def _is_kept(points: NDArray[np.intp], length: int) -> NDArray[np.bool_]:
-    """Whether each change point is tried after ``length`` pairs: the older, the higher a power of 2 must divide it."""
+    """Return whether each change point is tried after ``length`` pairs; older ones need a higher power of 2."""
     coarseness = np.maximum(-(-(length - points) // _FINEST) - 1, 0)
     step = 1 << np.frexp(coarseness.astype(np.float64))[1].astype(np.intp)
     kept: NDArray[np.bool_] = points % step == 0

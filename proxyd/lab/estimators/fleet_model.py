@@ -1,4 +1,4 @@
-"""What is known of a fleet: the rates of its sources and the shapes of their weeks, learned from what probes find."""
+"""A model of a fleet: its sources' rates and week shapes, learned from probes."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class FleetModel:
     Parameters
     ----------
     sources
-        How many; they are numbered from 0.
+        Number of sources; they are numbered from 0.
     start_s
-        When observation began, in unix seconds.
+        Start of the observation, in unix seconds.
 
     Examples
     --------
@@ -51,9 +51,9 @@ class FleetModel:
         self._weekly: list[Floats] = [np.zeros(HOURS)]
 
     def read(self, times_s: Sequence[ArrayLike], *, until_s: float, since_s: ArrayLike | None = None) -> None:
-        """Take in a complete history up to ``until_s``, day by day, as if every source had been probed daily.
+        """Read a complete history up to ``until_s``, day by day, as if every source had been probed daily.
 
-        Each source's history begins behind ``since_s``, shape (sources,): what came up to then is not taken in.
+        Each source's history begins after ``since_s``, shape (sources,); earlier items are ignored.
         """
         sources = np.arange(len(times_s))
         since = np.full(len(times_s), -np.inf if since_s is None else since_s)
@@ -74,7 +74,7 @@ class FleetModel:
         self.rates.refresh(until_s)
 
     def observe(self, sources: Ints, since_s: ArrayLike, until_s: float, item_of: Ints, times_s: ArrayLike) -> None:
-        """Take in what probes at ``until_s`` showed, as ``FleetRates.observe`` does."""
+        """Record the results of probes at ``until_s``, as ``FleetRates.observe`` does."""
         times = np.asarray(times_s, dtype=np.float64)
         self.rates.observe(sources, since_s, until_s, item_of, times)
         self._turn_weeks(until_s)
@@ -83,20 +83,20 @@ class FleetModel:
         np.add.at(self._weekly[-1], hours, 1.0)
 
     def week_shapes(self, now_s: float, *, most: int = 8) -> WeekShapes:
-        """Return the shapes of the hours of the week and which one each source follows."""
+        """Return the shapes of the hours of the week, and the shape that each source follows."""
         passed = self._passed + passed_hours(self._week_s, now_s)
         return shared_shapes(self._counts, passed, most=most, dispersion=self.dispersion())
 
     def dispersion(self) -> float:
         """Return variance over mean of the items by hour: 1 for single items, more for batches."""
-        return dispersion_of(self._weekly[:-1])  # the week under way is no whole one to compare
+        return dispersion_of(self._weekly[:-1])  # the current week is incomplete
 
     def counts(self) -> Floats:
         """Return discounted items by source and hour of the week, shape (sources, 168)."""
         return self._counts.copy()
 
     def _turn_weeks(self, now_s: float) -> None:
-        while now_s > self._week_s + WEEK_S:  # what came up to a week's end belongs to it
+        while now_s > self._week_s + WEEK_S:  # items up to the end of a week belong to it
             self._passed += passed_hours(self._week_s, self._week_s + WEEK_S)
             fade = 2.0 ** (-1.0 / _WEEK_HALF_LIFE)
             self._counts *= fade

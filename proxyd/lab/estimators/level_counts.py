@@ -1,4 +1,4 @@
-"""Weekly intensities from what probes found in gaps that span several intervals: counts, full windows, bits."""
+"""Weekly intensities from gaps that span several intervals: counts, full windows, bits."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from proxyd.lab.estimators.rate_prior import WEIGHTLESS, RatePrior
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CountFit:
-    """A fitted week and how the fit went.
+    """A fitted week, and the course of the fit.
 
     Parameters
     ----------
     intensity
         One week in items per second, from 0 to the length of the week.
     log_likelihood
-        Of the evidence and the prior, up to a constant that does not depend on the intensity.
+        Log-likelihood of the evidence and the prior, up to a constant that does not depend on the intensity.
     steps
-        Steps that were made.
+        Number of steps.
     converged
         Whether the last step moved less than the tolerance.
 
@@ -51,7 +51,7 @@ def fit_counts(
     half_life_s: float = inf,
     max_steps: int = 500,
 ) -> CountFit:
-    """Return the week under which the evidence is most likely, whatever its kinds.
+    """Return the maximum-likelihood week for evidence of any kinds.
 
     Parameters
     ----------
@@ -60,12 +60,12 @@ def fit_counts(
     bins
         The intervals in which the intensity is constant.
     prior
-        Of each level; weightless for maximum likelihood, where gaps that are longer than the intervals may leave
-        several weeks equally likely.
+        Prior of each level; weightless for maximum likelihood, where gaps longer than the intervals may leave several
+        weeks equally likely.
     half_life_s
         Seconds before the last evidence at which evidence counts half.
     max_steps
-        Of the iteration, at most.
+        Most steps of the iteration.
 
     Notes
     -----
@@ -90,35 +90,35 @@ def fit_counts(
 
 @dataclass(slots=True)
 class CountIntensity:
-    """The week under which the evidence taken in so far is most likely: ``fit_counts``, evidence by evidence.
+    """The maximum-likelihood week for the evidence so far: ``fit_counts``, step by step.
 
     It keeps events and exposure of each level, and a row for each gap that spans several levels or whose window was
-    full. Memory is bounded by ``max_rows``: beyond it, the pairs of gaps that are most alike are averaged and
-    count for both. Up to then the estimate is that of the batch, afterwards near it: counts lose only
-    resolution, since the sum of two counts is a count; full windows and bits are averaged with what is most like them.
+    full. ``max_rows`` bounds the memory: beyond it, the most similar pairs of gaps are averaged and count for both.
+    Up to then the estimate equals the batch's, afterwards it is close: counts lose only resolution, since the sum of
+    two counts is a count; full windows and bits are averaged with the most similar ones.
 
     Parameters
     ----------
     bins
         The intervals in which the intensity is constant; by default the 168 hours of the week.
     prior
-        Of each level; weightless for maximum likelihood.
+        Prior of each level; weightless for maximum likelihood.
     half_life_s
         Seconds after which evidence counts half; by default none is forgotten.
     max_rows
-        Rows kept, each one number for each level, at least 2; ``None`` for all.
+        Rows kept, each with one number for each level, at least 2; ``None`` for all.
 
     Raises
     ------
     ValueError
-        For fewer rows than 2.
+        There are fewer than 2 rows.
 
     Notes
     -----
     See ``fit_counts``. With gaps of half a day over 28 intervals, 5 items a day, 1,500 probes and 128 rows, the mean
     error of a level was 0.88 items a day against 0.79 without a bound for counts, 1.30 against 0.86 for windows of 4
-    items, and the rate was within 2 %. The estimate is fitted again when it is asked for, from the mean rate, and so
-    depends only on the evidence, not on when it was asked before.
+    items, and the rate was within 2 %. Each request fits the estimate again from the mean rate, so it depends only on
+    the evidence, not on earlier requests.
 
     Examples
     --------
@@ -143,7 +143,7 @@ class CountIntensity:
         self.seen = Mixed.empty(self.bins.levels)
 
     def update(self, evidence: Evidence) -> None:
-        """Take in what one probe showed; empty and negative periods and "at least 0" add nothing."""
+        """Add the result of one probe; empty and negative periods and "at least 0" add nothing."""
         count, at_least = _count(evidence)
         if evidence.until_s <= evidence.since_s or (at_least and count == 0):
             return
@@ -162,7 +162,7 @@ class CountIntensity:
                 self.seen = self.seen.merged()
 
     def fit(self, *, max_steps: int = 500) -> CountFit:
-        """Return the most likely week and how the fit went."""
+        """Return the most likely week, and the course of the fit."""
         fit = self._fit(max_steps)
         return CountFit(self.bins.intensity(fit.levels), fit.log_likelihood, fit.steps, fit.converged)
 
@@ -181,7 +181,7 @@ class CountIntensity:
         self.seen = replace(self.seen, known=self.seen.known + events)
 
     def _discount_to(self, time_s: float) -> float:
-        """Age what was seen to ``time_s`` and return the weight of evidence that ends then."""
+        """Age the evidence to ``time_s`` and return the weight of new evidence that ends then."""
         if time_s <= self.as_of_s:
             return exp(-log(2) * (self.as_of_s - time_s) / self.half_life_s)
         if self.as_of_s > -inf and self.half_life_s < inf:
@@ -191,7 +191,7 @@ class CountIntensity:
 
 
 def _count(evidence: Evidence) -> tuple[float, bool]:
-    """Return the items seen, and whether there may have been more."""
+    """Return the number of items seen, and whether there may have been more."""
     if isinstance(evidence, ItemTimes):
         return float(len(evidence.times_s)), False
     if isinstance(evidence, ChangedBit):

@@ -1,4 +1,4 @@
-"""The levels under which counts over several of them are most likely: expectation, maximisation, acceleration."""
+"""Maximum-likelihood levels for counts over several levels: expectation, maximisation, acceleration."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _TOLERANCE = 1e-10
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mixed:
-    """What was seen of some levels: events known to be of one, and rows of counts over several.
+    """Evidence about some levels: events known to be of one, and rows of counts over several.
 
     Parameters
     ----------
     known, exposure_s
-        Events known to be of each level, and the exposure of all evidence, rows included, shape (levels,).
+        Events known to be of each level, and the exposure of all evidence, including rows, shape (levels,).
     overlap_s
         The seconds that each row spends at each level, shape (rows, levels).
     counts, at_least
@@ -48,12 +48,12 @@ class Mixed:
 
     @classmethod
     def empty(cls, levels: int) -> Mixed:
-        """Return what was seen before anything was."""
+        """Return empty evidence."""
         none = np.zeros(0)
         return cls(np.zeros(levels), np.zeros(levels), np.zeros((0, levels)), none, none.astype(bool), none)
 
     def with_row(self, overlap_s: NDArray[np.float64], count: float, *, at_least: bool, weight: float) -> Mixed:
-        """Return it with one row more; the exposure has been added by the caller."""
+        """Return the evidence with another row; the caller has added the exposure."""
         return replace(
             self,
             overlap_s=np.vstack([self.overlap_s, overlap_s]),
@@ -63,7 +63,7 @@ class Mixed:
         )
 
     def discounted(self, weight: float) -> Mixed:
-        """Return it with all evidence counting ``weight`` times as much, without rows that then count for nothing."""
+        """Return all evidence with its weight multiplied by ``weight``, without rows that then weigh nothing."""
         kept = self.weights * weight > NEGLIGIBLE
         return Mixed(
             self.known * weight,
@@ -75,12 +75,13 @@ class Mixed:
         )
 
     def merged(self) -> Mixed:
-        """Return it with about three quarters of the rows: the pairs that lose least are averaged.
+        """Return the evidence with about three quarters of the rows: the pairs that lose least are averaged.
 
         Notes
         -----
-        Ward 1963: merging two counts loses the information ``s t / (s + t)`` times the squared distance of where they
-        spend their time, for weights ``s`` and ``t``. Rows that may hide items must also be alike in length and size.
+        Ward 1963: merging two counts loses the information ``s t / (s + t)`` times the squared distance between their
+        distributions of time, for weights ``s`` and ``t``. Rows that may hide items must also be of similar length
+        and size.
         """
         members = _pairs(self._losses())
         weighted = members * self.weights
@@ -94,7 +95,7 @@ class Mixed:
         )
 
     def _losses(self) -> NDArray[np.float64]:
-        """Return what merging each pair would lose, shape (rows, rows), infinite for pairs that are not allowed."""
+        """Return the loss of merging each pair, shape (rows, rows), infinite for pairs that are not allowed."""
         spans_s = self.overlap_s.sum(axis=1)
         logs = np.where(self.at_least, [np.log(spans_s), np.log(self.counts)], 0.0).T
         places = np.hstack([self.overlap_s / spans_s[:, None], logs])
@@ -125,7 +126,7 @@ def _pairs(losses: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelFit:
-    """The most likely levels, their log-likelihood up to a constant, and how the fit went."""
+    """The most likely levels, their log-likelihood up to a constant, and the course of the fit."""
 
     levels: NDArray[np.float64]
     log_likelihood: float
@@ -134,21 +135,21 @@ class LevelFit:
 
 
 def maximise(seen: Mixed, prior: RatePrior, *, max_steps: int = 500) -> LevelFit:
-    """Return the levels under which what was seen, and the prior, are most likely.
+    """Return the maximum-likelihood levels for the evidence and the prior.
 
     Parameters
     ----------
     seen
         The evidence.
     prior
-        Of each level.
+        Prior of each level.
     max_steps
-        Of two EM steps and one leap each, at most; it ends when an EM step moves less than 1e-10 of the events.
+        Most steps, each of two EM steps and one leap; it ends when an EM step moves less than 1e-10 of the events.
 
     Notes
     -----
-    SQUAREM (Varadhan and Roland 2008, scheme S3) on the logarithms of the levels: a leap along two EM steps, taken only
-    where it is more likely than they are. EM steps never lose likelihood, so none of it does.
+    SQUAREM (Varadhan and Roland 2008, scheme S3) on the logarithms of the levels: a leap along two EM steps, made
+    only if it is likelier than they are. EM steps never lose likelihood, so the whole does not either.
     """
     events = float(seen.known.sum() + seen.counts @ seen.weights)
     enough = _TOLERANCE * (1.0 + events)
@@ -175,7 +176,7 @@ def em_step(levels: NDArray[np.float64], seen: Mixed, prior: RatePrior) -> NDArr
 
 
 def log_likelihood(levels: NDArray[np.float64], seen: Mixed, prior: RatePrior) -> float:
-    """Return the log-likelihood of what was seen, and of the prior, up to a constant."""
+    """Return the log-likelihood of the evidence and the prior, up to a constant."""
     means = np.maximum(seen.overlap_s @ levels, _TINY)
     censored = seen.at_least
     hidden_s = seen.weights[censored] @ seen.overlap_s[censored]
@@ -185,7 +186,7 @@ def log_likelihood(levels: NDArray[np.float64], seen: Mixed, prior: RatePrior) -
 
 
 def _leap(levels: NDArray[np.float64], once: NDArray[np.float64], twice: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return where two steps lead if they go on as they began."""
+    """Return where two steps lead if they continue as they began."""
     start, middle, end = (np.log(np.maximum(x, _TINY)) for x in (levels, once, twice))
     first, second = middle - start, end - 2 * middle + start
     bend = float(np.linalg.norm(second))
@@ -203,7 +204,7 @@ def mean_at_least(least: ArrayLike, mean: ArrayLike) -> NDArray[np.float64]:
     least
         The counts seen, not negative; they need not be whole.
     mean
-        The means, greater than 0, of a shape that fits.
+        The means, greater than 0, of a compatible shape.
 
     Notes
     -----
@@ -233,7 +234,7 @@ def log_at_least(least: ArrayLike, mean: ArrayLike) -> NDArray[np.float64]:
     least
         The counts seen, greater than 0; they need not be whole.
     mean
-        The means, greater than 0, of a shape that fits.
+        The means, greater than 0, of a compatible shape.
 
     Notes
     -----

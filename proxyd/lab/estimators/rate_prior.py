@@ -1,4 +1,4 @@
-"""What is believed of a rate before there is evidence, in events."""
+"""The prior belief about a rate, in events."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from proxyd.core.rates.gamma_poisson import DEFAULT_MEAN_PER_S
 
 @dataclass(frozen=True, slots=True)
 class RatePrior:
-    """A Gamma prior that weighs like ``events`` items seen in ``events / mean_per_s`` seconds.
+    """A Gamma prior with the weight of ``events`` items seen in ``events / mean_per_s`` seconds.
 
-    With ``events = 0`` it weighs nothing: ``mean_per_s`` then only answers where there is no evidence at all.
+    With ``events = 0`` it has no weight: ``mean_per_s`` is then used only without any evidence.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class RatePrior:
     Raises
     ------
     ValueError
-        For a mean that is not greater than 0 or a negative weight.
+        The mean is not greater than 0, or the weight is negative.
 
     Notes
     -----
@@ -54,7 +54,7 @@ class RatePrior:
     def levels(self, events: NDArray[np.float64], exposure_s: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the most probable rate of each level, in items per second.
 
-        A level that was never observed is taken to be like the rest, without any evidence like the prior's mean.
+        A level that was never observed is assumed to be like the others; without any evidence, like the prior's mean.
 
         Parameters
         ----------
@@ -70,4 +70,4 @@ class RatePrior:
 
 
 WEIGHTLESS = RatePrior()
-"""Maximum likelihood: the mean of a population at its start where there is no evidence at all."""
+"""Maximum likelihood; without any evidence, the initial mean of a population."""

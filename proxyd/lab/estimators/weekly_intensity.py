@@ -1,4 +1,4 @@
-"""Weekly intensities from exact item times: events over exposure, interval by interval."""
+"""Weekly intensities from exact item times: events over exposure in each interval."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from proxyd.lab.estimators.rate_prior import WEIGHTLESS, RatePrior
 
 
 def fit_weekly(evidence: Sequence[ItemTimes], bins: WeekBins, *, prior: RatePrior = WEIGHTLESS) -> PiecewiseConstant:
-    """Return the week under which the item times are most likely, in items per second.
+    """Return the maximum-likelihood week for the item times, in items per second.
 
     Parameters
     ----------
     evidence
-        Periods of observation with all their items; they need not be whole weeks, nor in order. Empty periods and those
-        of negative length add nothing.
+        Periods of observation with all their items; they need not be whole weeks, nor in order. Periods of zero or
+        negative length add nothing.
     bins
         The intervals in which the intensity is constant.
     prior
-        For each level; weightless for maximum likelihood. A level that was never observed is taken to be like the rest.
+        For each level; weightless for maximum likelihood. A level never observed is assumed to be like the others.
 
     Notes
     -----
     ``lambda_k = N_k / exposure_k``: Eckstein, Gal and Reiner, section 5, its Tables 2 and 3. The exposure is exact
-    where the observation covers parts of weeks.
+    even if the observation covers parts of weeks.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def fit_weekly(evidence: Sequence[ItemTimes], bins: WeekBins, *, prior: RatePrio
 
 @dataclass(slots=True)
 class WeeklyIntensity:
-    """The week under which the item times taken in so far are most likely: ``fit_weekly``, evidence by evidence.
+    """The maximum-likelihood week for the item times so far: ``fit_weekly``, step by step.
 
     Its memory is the events and the exposure of each level.
 
@@ -60,8 +60,8 @@ class WeeklyIntensity:
     Notes
     -----
     Source: Eckstein, Gal and Reiner, section 5. Per-source weeks overfit below some hundred events
-    (``docs/decisions/update-rates.md``): shrink them to a
-    shared shape. Counts and bits do not say when in their gap the items came: see ``CountIntensity``.
+    (``docs/decisions/update-rates.md``): shrink them to a shared shape. Counts and bits do not say when in their gap
+    the items came: see ``CountIntensity``.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class WeeklyIntensity:
         self.exposure_s = np.zeros(self.bins.levels)
 
     def update(self, evidence: ItemTimes) -> None:
-        """Take in the items of one period; an empty or negative period adds nothing."""
+        """Add the items of one period; an empty or negative period adds nothing."""
         if evidence.until_s > evidence.since_s:
             self.events = self.events + self.bins.events(evidence)
             self.exposure_s = self.exposure_s + self.bins.exposure_s(evidence.since_s, evidence.until_s)[0]

@@ -1,1 +1,1 @@
-"""The papers' experiments, reproduced; each returns figures: tables that can be plotted."""
+"""Reproductions of the papers' experiments; each returns figures, which are tables that can be plotted."""

@@ -1,4 +1,4 @@
-"""Pages and their updates as arrays, and the execution intervals that rules open on them: what experiments draw."""
+"""The experiments' data: pages and their updates as arrays, and the execution intervals that rules open on them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Probes: TypeAlias = tuple[Ints, Ints]
 """Pages and chronons of probes, of equal shape."""
 
 CHRONONS = 1000
-"""Chronons of the papers' epochs."""
+"""Number of chronons in the papers' epochs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,13 +39,13 @@ class Intervals:
         return sup_arrays(self.pages, self.starts, self.deadlines)
 
     def noisy_windows(self, kept: float, *, epoch: int, rng: np.random.Generator) -> Intervals:
-        """Return the intervals, each kept with probability ``kept``, else begun at a random chronon; lengths stay."""
+        """Return the intervals, each kept with probability ``kept``, else moved to a random start; lengths stay."""
         starts = np.where(rng.random(len(self)) < kept, self.starts, rng.integers(0, epoch, len(self)))
         length = int(np.max(self.deadlines - self.starts, initial=0))
         return Intervals(self.pages, starts, np.minimum(starts + length, epoch - 1))
 
     def utility(self, probes: Probes) -> float:
-        """Return the share that ``probes`` capture: the effective utility, as SUP with all known captures every one.
+        """Return the share that ``probes`` capture: the effective utility, since SUP with full knowledge captures all.
 
         >>> found = Updates.of([[2, 5]], 10).intervals(1, None)
         >>> found.utility((np.array([0]), np.array([4])))
@@ -78,7 +78,7 @@ class Updates:
 
     @classmethod
     def of(cls, chronons: list[list[int]], epoch: int) -> Updates:
-        """Return the updates of pages, given one list for each."""
+        """Return the updates of pages, given one list for each page."""
         pages = np.repeat(np.arange(len(chronons)), [len(own) for own in chronons])
         own = [np.sort(np.array(given, dtype=np.int64)) for given in chronons]
         return cls(pages, np.concatenate([np.zeros(0, np.int64), *own]), len(chronons), epoch)
@@ -92,12 +92,12 @@ class Updates:
         return np.split(self.chronons, np.searchsorted(self.pages, np.arange(1, self.count)))
 
     def moved(self, chronons: Ints) -> Updates:
-        """Return the same number of updates of each page at other chronons."""
+        """Return as many updates of each page at other chronons."""
         order = np.lexsort((chronons, self.pages))
         return Updates(self.pages[order], chronons[order], self.count, self.epoch)
 
     def noisy(self, kept: float, rng: np.random.Generator) -> Updates:
-        """Return what the model FPN(Z) with Z = ``kept`` takes the updates for."""
+        """Return the updates as the model FPN(Z) with Z = ``kept`` sees them."""
         epoch = Epoch(0, self.epoch)
         return self.moved(np.concatenate([noisy_updates(own, kept, epoch=epoch, rng=rng) for own in self.of_page]))
 
@@ -132,18 +132,18 @@ class Updates:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """What a synthetic set of updates is drawn from.
+    """The distribution of a synthetic set of updates.
 
     Parameters
     ----------
     pages, events
-        Exact numbers of both.
+        Exact numbers of pages and updates.
     exponent
-        Of the pages' rates: proportional to ``1 / rank ** exponent``.
+        Exponent of the pages' rates, which are proportional to ``1 / rank ** exponent``.
     week
         The intensity over the epoch, which lasts from 0 to 1.
     batch
-        Mean number of updates that come at once (geometric).
+        Mean number of simultaneous updates (geometric).
     """
 
     name: str
@@ -165,7 +165,7 @@ class Dataset:
         return Drawn(self, rates, pages[order], times[order])
 
     def expected(self, rates: Floats, chronons: int) -> Updates:
-        """Return the updates that the Poisson model expects: the k-th of a page where ``Lambda(0, t) = k``."""
+        """Return the updates that the Poisson model expects: a page's k-th where ``Lambda(0, t) = k``."""
         counts = np.floor(rates + 1e-9).astype(np.int64)
         pages = np.repeat(np.arange(self.pages), counts)
         ranks = np.arange(len(pages)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
@@ -173,13 +173,13 @@ class Dataset:
         return Updates(pages, _chronons(times, chronons), self.pages, chronons)
 
     def chances(self, rates: Floats, chronons: int) -> Floats:
-        """Return how likely each page is updated in each chronon, shape (pages, chronons)."""
+        """Return the probability of an update of each page in each chronon, shape (pages, chronons)."""
         shares = np.diff(self.week.expected(np.arange(chronons + 1) / chronons))
         likely: Floats = -np.expm1(-np.outer(rates, shares))
         return likely
 
     def _times(self, shares: Floats) -> Floats:
-        """Return when each share of what the epoch expects has come."""
+        """Return when each share of the epoch's expected updates has come."""
         edges = self.week.edges_s(0.0, 1.0)
         times: Floats = np.interp(shares, self.week.expected(edges), edges)
         return times
@@ -187,7 +187,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawn:
-    """One trace of a data set: pages and times from 0 to 1, in this order; and the pages' true rates, per epoch."""
+    """A trace of a data set: sorted pages, times from 0 to 1, and the pages' true rates per epoch."""
 
     dataset: Dataset
     rates: Floats
@@ -195,11 +195,11 @@ class Drawn:
     times: Floats
 
     def updates(self, chronons: int = CHRONONS) -> Updates:
-        """Return the updates in an epoch of so many chronons."""
+        """Return the updates in an epoch of ``chronons`` chronons."""
         return Updates(self.pages, _chronons(self.times, chronons), self.dataset.pages, chronons)
 
     def expected(self, chronons: int = CHRONONS) -> Updates:
-        """Return the updates that the Poisson model expects, true rates known."""
+        """Return the updates that the Poisson model expects from the true rates."""
         return self.dataset.expected(self.rates, chronons)
 
 
@@ -208,7 +208,7 @@ def _chronons(times: Floats, chronons: int) -> Ints:
 
 
 def office_week(first: int, last: int, *, outside: float) -> Week:
-    """Return a week of hours that fills the epoch: hours ``first`` to ``last`` of working days, and the time outside.
+    """Return an hourly week that fills the epoch: hours ``first`` to ``last`` of working days, and the time outside.
 
     >>> office_week(9, 17, outside=0.0).expected(np.array([9 / 168, 17 / 168])).round(3)
     array([0. , 0.2])

@@ -33,7 +33,7 @@ _TOTAL = 50.0
 
 @dataclass(frozen=True, slots=True)
 class DetectionSetting:
-    """Zipf rates, probes a step, and how many steps are played in full and in quick mode."""
+    """Zipf rates, probes per step, and the number of steps in full and in quick mode."""
 
     exponent: float
     c: int
@@ -46,7 +46,7 @@ class DetectionSetting:
         return f"Zipf {self.exponent:g}, c = {self.c}"
 
     def rates(self) -> Floats:
-        """Return the rates of 1000 sources, 50 items a step in all."""
+        """Return the rates of 1000 sources, 50 items a step in total."""
         return zipf_rates(SOURCES, exponent=self.exponent, total_per_s=_TOTAL)
 
 
@@ -67,7 +67,7 @@ REFERENCE = {
     "next due": (1.001, 1.022, 1.007),
     "index": (1.0001, 1.002, 1.003),
 }
-"""Ratios to the tight bound that ``docs/algorithms.md`` lists for the three settings."""
+"""The ratios to the tight bound in ``docs/algorithms.md`` for the three settings."""
 
 
 def figures(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
@@ -89,10 +89,10 @@ def bernoulli(rates: Floats, rng: np.random.Generator) -> Ints:
 
 
 def play(policy: DetectionPolicy, rates: Floats, c: int, steps: tuple[int, int], warm_up: int) -> float:
-    """Return the mean of expected undiscovered items over ``range(*steps)`` after ``warm_up``, for known rates.
+    """Return the mean expected undiscovered items over ``range(*steps)`` after ``warm_up``, for known rates.
 
-    Expectations need no items: a source's grow by its rate with every step and are gone with its probe, at the end of
-    the step at the earliest.
+    Expectations need no items: a source's expectation grows by its rate in every step, and a probe removes it at the
+    end of the step at the earliest.
     """
     waiting, total = np.zeros(len(rates)), 0.0
     for step in range(*steps):
@@ -103,7 +103,7 @@ def play(policy: DetectionPolicy, rates: Floats, c: int, steps: tuple[int, int],
 
 
 class RateLearner:
-    """A policy that learns rates from items, played on through changes of the rates."""
+    """A policy that learns rates from items, and continues when the rates change."""
 
     def __init__(self, policy: DetectionPolicy, c: int, sources: int, rng: np.random.Generator) -> None:
         self._policy, self._c, self._rng = policy, c, rng
@@ -112,7 +112,7 @@ class RateLearner:
         self._step = 0
 
     def play(self, rates: Floats, steps: int, arrivals: Arrivals = poisson) -> Floats:
-        """Return the expected undiscovered items of each of the next ``steps`` steps."""
+        """Return the expected undiscovered items in each of the next ``steps`` steps."""
         costs = np.empty(steps)
         for number in range(steps):
             self._items += arrivals(rates, self._rng)
@@ -143,7 +143,7 @@ def _ratios(*, quick: bool) -> Figure:
 
 
 def _costs(setting: DetectionSetting, steps: int) -> dict[str, float]:
-    """Return the cost of each policy of the table: by formula, or played where there is none."""
+    """Return the cost of each policy of the table: by formula, or by simulation if there is no formula."""
     rates, c = setting.rates(), setting.c
 
     def played(policy: DetectionPolicy) -> float:
@@ -165,7 +165,7 @@ def _costs(setting: DetectionSetting, steps: int) -> dict[str, float]:
 
 
 def memoryless_cost(rates: Floats, frequencies: Floats) -> float:
-    """Return the expected undiscovered items where each source is probed in a step by its own chance (Definition 2).
+    """Return the expected undiscovered items if each step probes each source with its own probability (Definition 2).
 
     >>> memoryless_cost(np.array([1.0, 1.0]), np.array([0.5, 0.5]))
     4.0
@@ -174,7 +174,7 @@ def memoryless_cost(rates: Floats, frequencies: Floats) -> float:
 
 
 def _greedy(most: int) -> Figure:
-    """Return section 4.1's example: rates 1, 1/4, 1/8, ..., where going for most items at once has no bound."""
+    """Return section 4.1's example: rates 1, 1/4, 1/8, ..., for which the greedy policy has no bound."""
     rows = []
     for sources in range(2, most + 1, 2):
         rates = np.concatenate([[1.0], 2.0 ** -np.arange(2, sources + 1)])
@@ -195,7 +195,7 @@ def _greedy(most: int) -> Figure:
 
 
 def _learning(rng: np.random.Generator, *, quick: bool) -> Figure:
-    """Return what not knowing the rates costs, at first and after all of them have moved."""
+    """Return the cost of not knowing the rates, at the start and after all of them have changed."""
     rows = []
     later = 3000 if quick else 6000
     for items, total, arrivals in (("Poisson", _TOTAL, poisson), ("Bernoulli", 5.0, bernoulli)):
@@ -229,7 +229,7 @@ def _learners(rng: np.random.Generator) -> dict[str, DetectionPolicy]:
 
 
 def _convergence(steps: int, runs: int, rng: np.random.Generator) -> Figure:
-    """Return the cost of Adaptive over that of the optimal memoryless schedule as time goes on (Theorem 4.4)."""
+    """Return the cost of Adaptive over that of the optimal memoryless schedule, over time (Theorem 4.4)."""
     rates = zipf_rates(20, exponent=1.0, total_per_s=2.0)
     optimum = float(np.sqrt(rates).sum()) ** 2
     edges = np.unique(np.round(np.geomspace(100, steps, 8)).astype(np.int64))

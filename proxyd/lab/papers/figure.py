@@ -1,4 +1,4 @@
-"""Figures: what an experiment found, as a table that can also be drawn."""
+"""Figures: the results of an experiment, as a table that can also be drawn."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ class Figure:
     Parameters
     ----------
     name
-        Short name, also of its files: letters, digits and hyphens.
+        Short name, also for its files: letters, digits and hyphens.
     title
         What it shows, with the units.
     columns, rows
         The table.
     x, y
-        Columns to draw, ``y`` against ``x``; ``None`` where it is a table only.
+        Columns to draw, ``y`` against ``x``; ``None`` for a table only.
     by
-        Column that tells the curves apart, ``None`` where each of ``y`` is one.
+        Column that distinguishes the curves; ``None`` if each of ``y`` is one.
     note
-        What to compare it with, or what differs from the paper and why.
+        What to compare the figure with, or what differs from the paper and why.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Eckstein, Gal and Reiner, "Optimal information monitoring under a politeness constraint", done again."""
+"""Reproduces Eckstein, Gal and Reiner, "Optimal information monitoring under a politeness constraint"."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ANCHORS = (
 
 
 def figures(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
-    """Yield the figures; ``quick`` takes fewer numbers of probes and fewer test sets."""
+    """Yield the figures; ``quick`` uses fewer numbers of probes and fewer test sets."""
     yield _anchors()
     counts = (7, 14, 28, 56) if quick else (4, 7, 10, 14, 21, 28, 42, 56, 84, 112, 168)
     for week in (DBWORLD, MICRONET):
@@ -48,7 +48,7 @@ def figures(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
 
 
 def hourly(prefix: Prefix, probes: int) -> dict[str, OneSourceSchedule]:
-    """Return the schedules of the paper's four policies with as many probes, on hourly slots but for uniform.
+    """Return the schedules of the paper's four policies with ``probes`` probes, on hourly slots except for uniform.
 
     >>> costs = {name: found.cost for name, found in hourly(DBWORLD.prefix(1), 28).items()}
     >>> sorted(costs, key=costs.get)
@@ -69,7 +69,7 @@ def on_grid(prefix: Prefix, probes: int, slot: float) -> OneSourceSchedule:
 
 
 def sample_items(prefix: Prefix, rng: np.random.Generator) -> Floats:
-    """Return the times of items, in no order, that a Poisson process of the prefix's intensity makes."""
+    """Return the times of items, unsorted, drawn from a Poisson process with the prefix's intensity."""
     width = np.diff(prefix.breaks)
     counts = rng.poisson(prefix.rates * width)
     times: Floats = np.repeat(prefix.breaks[:-1], counts) + rng.random(counts.sum()) * np.repeat(width, counts)
@@ -77,7 +77,7 @@ def sample_items(prefix: Prefix, rng: np.random.Generator) -> Floats:
 
 
 def actual_cost(prefix: Prefix, items: Floats, probes: Floats) -> float:
-    """Return what the items really wait until the next probe, by importance."""
+    """Return the actual time that the items wait until the next probe, weighted by importance."""
     found = probes[np.searchsorted(probes, items)]
     return float(np.sum(prefix.at(found)[1] - prefix.at(items)[1]))
 
@@ -157,7 +157,7 @@ def _actual(week: WorkWeek, counts: tuple[int, ...], sets: int, rng: np.random.G
 
 
 def _improved(week: WorkWeek, counts: tuple[int, ...], sets: int, rng: np.random.Generator) -> Figure:
-    """Return what Algorithm 10, and exact moves, make of each policy's schedule."""
+    """Return the improvement of each policy's schedule by Algorithm 10 and by exact moves."""
     prefix = week.prefix(3)
     tests = [sample_items(prefix, rng) for _ in range(sets)]
     rows = []

@@ -1,7 +1,7 @@
-"""The proxy dilemma (Roitman, Gal and Raschid): completeness against delay, in place of the paper's complexity bounds.
+"""The proxy dilemma (Roitman, Gal and Raschid): completeness against delay, instead of the paper's complexity bounds.
 
-The paper prints no measurements. It asks for the Pareto set, by enumeration or an approximation scheme; here the exact
-set comes from successive shortest paths, beside an enumeration of small instances and covers of the exact set.
+The paper reports no measurements. It asks for the Pareto set, by enumeration or an approximation scheme. Here
+successive shortest paths give the exact set, compared with an enumeration of small instances and with covers.
 """
 
 from __future__ import annotations
@@ -36,11 +36,10 @@ class Workload:
 
     Parameters
     ----------
-    window
-        Longest life of an update in chronons; the next one of its page ends it before that, so that the intervals of
-        a page are disjoint.
+    Longest life of an update in chronons; the next update of its page may end it earlier, so that a page's intervals
+    are disjoint.
     profiles
-        Pages are dealt to so many profiles in turn.
+        Number of profiles, to which pages are dealt in turn.
     """
 
     pages: int
@@ -59,7 +58,7 @@ class Workload:
         return dataset.draw(rng).updates(self.chronons)
 
     def capacity(self, probes: int) -> Capacity:
-        """Return ``probes`` for each chronon."""
+        """Return a capacity of ``probes`` in each chronon."""
         return Capacity.constant(probes, Epoch(0, self.chronons))
 
 
@@ -80,10 +79,10 @@ def disjoint(updates: Updates, *, window: int, profiles: int) -> list[ExecutionI
 
 
 def enumerated(intervals: Sequence[ExecutionInterval], *, chronons: int, probes: int) -> list[int]:
-    """Return the least delay for each number of captured intervals, by trying every schedule.
+    """Return the least delay for each number of captured intervals, by enumerating every schedule.
 
-    Schedules that captured the same intervals up to a chronon are one; of those the one of least delay is kept, which
-    loses nothing. For disjoint intervals of each page.
+    Schedules that have captured the same intervals up to a chronon are merged; the one with least delay is kept,
+    which loses nothing. It requires disjoint intervals on each page.
 
     Examples
     --------
@@ -102,7 +101,7 @@ def enumerated(intervals: Sequence[ExecutionInterval], *, chronons: int, probes:
 
 
 def _after(least: dict[int, int], intervals: Sequence[ExecutionInterval], now: Chronon, probes: int) -> dict[int, int]:
-    """Return what every choice at ``now`` makes of the captured sets (as bits) and their least delays."""
+    """Return the captured sets (as bits) after every choice at ``now``, and their least delays."""
     open_now = [n for n, interval in enumerate(intervals) if now in interval]
     found: dict[int, int] = {}
     for captured, delay in least.items():
@@ -121,9 +120,9 @@ def figures(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
     Parameters
     ----------
     rng
-        Of the updates and the weights.
+        Generator for the updates and the weights.
     quick
-        Smaller workloads and fewer of them.
+        Use fewer and smaller workloads.
     """
     fronts, small, sizes, weights, overlap = rng.spawn(5)
     chosen = Workload(40, 300, 600, 20, 10) if quick else Workload(200, 1000, 4000, 20, 50)
@@ -138,7 +137,7 @@ def figures(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
 
 
 def _budgets(intervals: int, workload: Workload) -> tuple[int, ...]:
-    """Return budgets below, at and above what the intervals need on the average."""
+    """Return budgets below, at and above the intervals' average need."""
     mean = max(1, round(intervals / workload.chronons))
     return tuple(sorted({max(1, mean // 2), mean, 2 * mean}))
 
@@ -299,7 +298,7 @@ def _weights(workload: Workload, rng: np.random.Generator) -> Figure:
 def _weight(
     intervals: Sequence[ExecutionInterval], weights: NDArray[np.float64], probes: Sequence[tuple[str, Chronon]]
 ) -> float:
-    """Return the weight that probes capture."""
+    """Return the weight that the probes capture."""
     of_page: dict[str, list[Chronon]] = {}
     for page, chronon in probes:
         of_page.setdefault(page, []).append(chronon)

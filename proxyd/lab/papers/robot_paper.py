@@ -1,4 +1,4 @@
-"""Coffman, Liu and Weber, "Optimal robot scheduling for web search engines", done again."""
+"""Reproduces Coffman, Liu and Weber, "Optimal robot scheduling for web search engines"."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from proxyd.lab.traces.synthetic import zipf_rates
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 PAPER_EXAMPLE = (4, 2, 4, 1, 3, 4, 2, 4, 1, 3, 4, 2, 3)
-"""The golden ratio cycle that section 5 of the paper prints for frequencies of 2, 3, 3 and 5 thirteenths."""
+"""The golden-ratio cycle printed in section 5 of the paper, for frequencies of 2, 3, 3 and 5 thirteenths."""
 PROMISE = 9 / 8
 _ACCESS = {"constant": inf, "gamma of shape 2": 2.0, "exponential": 1.0, "gamma of shape 1/4": 0.25}
 
 
 def figures(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
-    """Yield the figures; ``quick`` takes fewer pages and simulates fewer accesses."""
+    """Yield the figures; ``quick`` uses fewer pages and simulates fewer accesses."""
     yield _example()
     yield _corollary(quick=quick)
     pages = 50 if quick else 500
@@ -32,7 +32,7 @@ def figures(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
 
 
 def paper_ratio(q: float) -> float:
-    """Return H(q) of Corollary 5.1: the paper's bound on golden ratio cycles over the optimum, for large data bases.
+    """Return H(q) of Corollary 5.1: the paper's bound on golden-ratio cycles over the optimum, for large databases.
 
     >>> round(paper_ratio(1e-3), 3), round(paper_ratio(3.0), 3)
     (1.047, 1.006)
@@ -44,8 +44,8 @@ def paper_ratio(q: float) -> float:
 def simulate_robot(mu: Floats, access: GammaAccess, order: Ints, rng: np.random.Generator) -> Floats:
     """Return the fraction of time that each page is out of date while a robot accesses pages in ``order``.
 
-    A page is out of date from its first mutation after an access until its next access ends; what lies before its
-    first access is left out.
+    A page is out of date from its first mutation after an access until its next access ends; the time before its
+    first access is ignored.
     """
     shape = access.shape
     times = rng.gamma(shape, access.mean / shape, len(order)) if shape < inf else np.full(len(order), access.mean)
@@ -73,7 +73,7 @@ def _example() -> Figure:
 
 
 def _corollary(*, quick: bool) -> Figure:
-    """Return how far golden ratio cycles are from the optimum, on the paper's own objective."""
+    """Return the distance of golden-ratio cycles from the optimum, by the paper's own objective."""
     rows = []
     for pages in (2, 8, 13, 40, 100) if quick else (2, 3, 5, 8, 13, 20, 40, 100, 150, 200, 500, 1000):
         for name, rates in (("equal", np.ones(pages)), ("Zipf 1", 1 / np.arange(1, pages + 1.0))):
@@ -98,7 +98,7 @@ def _golden_ratio(mu: Floats) -> float:
 
 
 def _frequencies(pages: int) -> Figure:
-    """Return what the optimal frequencies save against plausible ones, if accesses were evenly spaced."""
+    """Return the saving of the optimal frequencies over plausible ones, if accesses were evenly spaced."""
     mu = zipf_rates(pages, exponent=1.0, total_per_s=3.0)
     rows = []
     for name, shape in _ACCESS.items():
@@ -124,7 +124,7 @@ def _frequencies(pages: int) -> Figure:
 
 
 def _even_staleness(mu: Floats, access: GammaAccess, f: Floats) -> Floats:
-    """Return the out-of-date fractions of evenly spaced accesses; pages without any are always out of date."""
+    """Return the outdated fractions for evenly spaced accesses; pages without accesses are always out of date."""
     log_h = np.log(access.transform(mu))
     stale = np.ones(len(mu))
     used = f > 0
@@ -133,7 +133,7 @@ def _even_staleness(mu: Floats, access: GammaAccess, f: Floats) -> Floats:
 
 
 def _sequences(pages: int) -> Figure:
-    """Return the cost of drawn accesses and of cycles over the bound of evenly spaced ones."""
+    """Return the cost of random accesses and of cycles over the bound for evenly spaced ones."""
     rows = []
     for name, shape in _ACCESS.items():
         access = GammaAccess(1.0, shape)
@@ -155,14 +155,14 @@ def _sequences(pages: int) -> Figure:
 
 
 def _drawn_staleness(mu: Floats, access: GammaAccess, f: Floats) -> Floats:
-    """Return Lemma 4.1's out-of-date fractions."""
+    """Return the outdated fractions of Lemma 4.1."""
     h = access.transform(mu)
     stale: Floats = 1 - f / (mu * access.mean) * (1 - h) / (1 - h + f * h)
     return stale
 
 
 def _simulated(accesses: int, rng: np.random.Generator) -> Figure:
-    """Return simulated costs beside the formulas: Lemma 3.1 for the cycle, Lemma 4.1 for the draws."""
+    """Return simulated costs next to the formulas: Lemma 3.1 for the cycle, Lemma 4.1 for the draws."""
     mu = zipf_rates(10, exponent=1.0, total_per_s=1.0)
     rows = []
     for name, shape in _ACCESS.items():

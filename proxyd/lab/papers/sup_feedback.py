@@ -1,4 +1,4 @@
-"""Figure 5 of the paper on SUP: what feedback gains and what it costs."""
+"""Figure 5 of the paper on SUP: the gain and the cost of feedback."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 STATIC, PASSED, CAUGHT, REPLAN = "SUP", "adds as printed", "adds if nothing caught", "counts again"
 READINGS = (PASSED, CAUGHT, REPLAN)
-"""What a probe leads to under fbSUP; ``STATIC`` is SUP, where it leads to nothing."""
+"""The effect of a probe under fbSUP; ``STATIC`` is SUP, where it has none."""
 
 _MEANING = {
     PASSED: "A probe that found less than X items, the count passing no multiple of X, adds an interval for those "
@@ -31,12 +31,12 @@ _MEANING = {
 KEPT = (1.0, 0.8, 0.6, 0.4)
 
 _GRID = ChrononGrid(1.0)
-_LATE = 0.999  # probes come at the end of their chronon
+_LATE = 0.999  # probes come just before the end of their chronon
 
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """SUP and fbSUP for one X and Z: means over traces, and the greatest gain of one trace; gains as shares."""
+    """SUP and fbSUP for one X and Z: means over traces, and the greatest gain in one trace; gains as shares."""
 
     reading: str
     every: int
@@ -49,12 +49,12 @@ class Feedback:
 
 
 def follow(plan: Updates, actual: Updates, every: int, reading: str) -> Probes:
-    """Return the probes that SUP or fbSUP makes of all pages under overwrite, each page on its own.
+    """Return the probes of SUP or fbSUP for all pages under overwrite, each page separately.
 
     Parameters
     ----------
     plan, actual
-        The updates that the model expects, and those that come.
+        The updates that the model expects, and the actual ones.
     reading
         ``STATIC``, ``PASSED``, ``CAUGHT`` or ``REPLAN``.
     """
@@ -97,7 +97,7 @@ def _fired(before: int, count: int, every: int, reading: str) -> bool:
 def compare(
     reading: str, *, rules: Sequence[int], kept: Sequence[float], repeats: int, rng: np.random.Generator
 ) -> tuple[Feedback, ...]:
-    """Return SUP beside fbSUP on ``repeats`` traces of the RSS stand-in, for each Z and X."""
+    """Return SUP and fbSUP on ``repeats`` traces of the RSS stand-in, for each Z and X."""
     traces = [(RSS.draw(child).updates(), child) for child in rng.spawn(repeats)]
     rows = []
     for share in kept:
@@ -118,7 +118,7 @@ def _measure(plan: Updates, actual: Updates, every: int, reading: str) -> tuple[
 
 
 def figures(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
-    """Yield Figure 5 (a) and (b) under the reading nearest to it, and the table of all readings."""
+    """Yield Figure 5 (a) and (b) under the closest interpretation, and the table of all interpretations."""
     rules = (1, 2, 3, 4, 5)
     kept = (1.0, 0.8, 0.4) if quick else KEPT
     repeats = 2 if quick else 20

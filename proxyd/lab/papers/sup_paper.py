@@ -1,6 +1,6 @@
 """Experiments of the paper on SUP and fbSUP (Roitman, Gal, Raschid and Bright), Figures 1 to 5.
 
-Effective utility is the share of the actual execution intervals that are captured: SUP, knowing them, captures all.
+Effective utility is the share of actual execution intervals that are captured: SUP with full knowledge captures all.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def figures(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
     Parameters
     ----------
     rng
-        Of the traces and of the noise.
+        Generator for the traces and the noise.
     quick
-        Fewer traces, and of the readings of what the paper leaves open only the chosen ones.
+        Use fewer traces, and only the chosen interpretations of the paper's open points.
     """
     first, second, third, fourth, fifth = rng.spawn(5)
     repeats = 2 if quick else 10
@@ -68,14 +68,14 @@ def effective_utility(
     rng: np.random.Generator,
     closed: bool = False,
 ) -> list[float]:
-    """Return the effective utility of SUP for each rule and life of ``grid``, as means over traces.
+    """Return the effective utility of SUP for each rule and life in ``grid``, as means over traces.
 
     Parameters
     ----------
     grid
-        X of the rule, and the life: a window in chronons or ``None`` for overwrite.
+        X of the rule, and the life: a window in chronons, or ``None`` for overwrite.
     closed
-        Under overwrite intervals end at the next update, not one chronon before it.
+        Under overwrite, intervals end at the next update instead of one chronon before it.
     """
     found = []
     for child in rng.spawn(repeats):

@@ -16,7 +16,7 @@ from proxyd.lab.papers.figure import Figure
 Floats = NDArray[np.float64]
 
 PLANNED, CHANCES = "expected updates", "chances"
-"""What WIC is told of an update model: the chronons SUP plans with, or each chronon's probability of an update."""
+"""WIC's information about an update model: SUP's planned chronons, or each chronon's probability of an update."""
 
 _BUDGETS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 60, 80)
 _OFFICE = {
@@ -28,7 +28,7 @@ _OFFICE = {
 
 @dataclass(frozen=True, slots=True)
 class WicSetting:
-    """One reading of what the paper leaves open."""
+    """An interpretation of the paper's open points."""
 
     week: str
     exponent: float
@@ -36,16 +36,16 @@ class WicSetting:
 
     @property
     def dataset(self) -> Dataset:
-        """Synthetic 2 under this reading."""
+        """Synthetic 2 under this interpretation."""
         return replace(SYNTHETIC_2, exponent=self.exponent, week=_OFFICE[self.week])
 
 
 @dataclass(frozen=True, slots=True)
 class Duel:
-    """SUP's probes and utility for rule X, and WIC's probes for the same, means over traces.
+    """SUP's probes and utility for rule X, and WIC's probes for the same utility; means over traces.
 
-    ``told`` is ``PLANNED`` or ``CHANCES``. ``reached`` is false where WIC's greatest budget did not suffice in some
-    trace: ``wic_probes`` is a lower bound.
+    ``told`` is ``PLANNED`` or ``CHANCES``. ``reached`` is false if WIC's largest budget did not suffice in some
+    trace: then ``wic_probes`` is a lower bound.
     """
 
     setting: WicSetting
@@ -58,7 +58,7 @@ class Duel:
 
     @property
     def ratio(self) -> float:
-        """How many probes WIC makes for one of SUP's."""
+        """WIC's probes for each of SUP's."""
         return self.wic_probes / self.sup_probes
 
 
@@ -66,7 +66,7 @@ BASE = WicSetting("6 h, none outside", 1.0, None)
 
 
 def settings(*, quick: bool) -> tuple[WicSetting, ...]:
-    """Return the readings to try, the one of the headline first."""
+    """Return the interpretations to try, the headline's first."""
     if quick:
         return (BASE,)
     weeks = [replace(BASE, week=week) for week in _OFFICE if week != BASE.week]
@@ -76,7 +76,7 @@ def settings(*, quick: bool) -> tuple[WicSetting, ...]:
 
 
 def duels(setting: WicSetting, *, repeats: int, rules: Sequence[int], rng: np.random.Generator) -> tuple[Duel, ...]:
-    """Return what each rule ``COUNT(*) % X = 0`` takes, as means over ``repeats`` traces under the Poisson model."""
+    """Return the probes for each rule ``COUNT(*) % X = 0``, as means over ``repeats`` Poisson-model traces."""
     traces = [setting.dataset.draw(child) for child in rng.spawn(repeats)]
     rows = []
     for told in (PLANNED, CHANCES):
@@ -96,14 +96,14 @@ def wic_probes(chances: Floats, budget: int, life: int | None) -> Probes:
 
 
 def certain(updates: Updates) -> Floats:
-    """Return chances that are 1 in the chronons of known updates and 0 elsewhere, shape (pages, chronons)."""
+    """Return probabilities of 1 in the chronons of known updates and 0 elsewhere, shape (pages, chronons)."""
     chances = np.zeros((updates.count, updates.epoch))
     chances[updates.pages, updates.chronons] = 1.0
     return chances
 
 
 def figures(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
-    """Yield Figure 4 (a) and (b) and the table of all readings."""
+    """Yield Figure 4 (a) and (b) and the table of all interpretations."""
     traces, table = rng.spawn(2)
     drawn = SYNTHETIC_2.draw(traces)
     yield _curves("a", drawn, poisson=False, quick=quick)
@@ -113,7 +113,7 @@ def figures(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
 
 
 def table_of(found: Sequence[Duel]) -> Figure:
-    """Return the table of the duels; its note says where SUP needs at most a sixth of WIC's probes."""
+    """Return the table of the duels; its note says when SUP needs at most a sixth of WIC's probes."""
     rows = [
         (
             duel.setting.week,
@@ -191,7 +191,7 @@ def _duel(
 
 
 def _climb(chances: Floats, life: int | None, actual: Sequence[Intervals], wanted: Floats) -> tuple[Floats, Floats]:
-    """Return WIC's probes and utilities at rising budgets, from none on, until all that is wanted is reached."""
+    """Return WIC's probes and utilities at rising budgets, starting with 0, until all of ``wanted`` are reached."""
     probes, utilities = [0.0], [np.zeros(len(actual))]
     for budget in _BUDGETS:
         made = wic_probes(chances, budget, life)
@@ -203,7 +203,7 @@ def _climb(chances: Floats, life: int | None, actual: Sequence[Intervals], wante
 
 
 def crossing(wanted: float, utilities: Floats, probes: Floats) -> float:
-    """Return the probes at which the utility first reaches what is wanted, between two budgets on a straight line.
+    """Return the probes at which the utility first reaches ``wanted``, interpolated linearly between two budgets.
 
     >>> crossing(0.3, np.array([0.0, 0.2, 0.4]), np.array([0.0, 1000.0, 2000.0]))
     1500.0

@@ -1,4 +1,4 @@
-"""The two weeks of the politeness paper: update rates as it fitted them, and work hours."""
+"""The two weeks of the politeness paper: fitted update rates, and work hours."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ PERIOD_WEEKS = 4
 
 @dataclass(frozen=True, slots=True)
 class WorkWeek:
-    """Rates of a weekday and of the weekend in items a day, and the hours of a weekday that matter more.
+    """Rates of a weekday and of the weekend in items a day, and the important hours of a weekday.
 
     Parameters
     ----------
     weekday
-        (hour from which it holds, rate), the first from 0.
+        Pairs of start hour and rate, the first at 0.
     saturday, sunday
-        Rates of the whole day.
+        Rates for the whole day.
     work_hours
-        First hour and end of what the paper weights with ``a_1``, on weekdays.
+        First hour and end of the weekday hours that the paper weights with ``a_1``.
     """
 
     name: str
@@ -33,7 +33,7 @@ class WorkWeek:
     work_hours: tuple[int, int]
 
     def intensity(self, weeks: int = PERIOD_WEEKS) -> PiecewiseConstant:
-        """Return the update rate from a Monday 00:00 on, in items a day over days.
+        """Return the update rate from Monday 00:00, in items a day over days.
 
         >>> round(DBWORLD.intensity().integral(28.0), 2), round(MICRONET.intensity().integral(28.0), 2)
         (116.45, 24.77)

@@ -1,1 +1,1 @@
-"""Replays: policies against traces, with the daemon's own decisions, in virtual time."""
+"""Replays: policies on traces, with the daemon's own decisions, in virtual time."""

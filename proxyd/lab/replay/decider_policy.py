@@ -1,4 +1,4 @@
-"""The daemon's decider as a policy of a replay: its own estimates, week plans and feedback, on the replay's terms."""
+"""The daemon's decider as a policy of a replay, with its own estimates, week plans and feedback."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from proxyd.lab.replay.replay_policies import DAY_S, Timer
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_LINES = 500  # of a text: it may have 64 KiB
-_ROOM = 8.0  # times the mean budget may come in one chronon
+_LINES = 500  # of a text, which may have 64 KiB
+_ROOM = 8.0  # one chronon may use this many times the mean budget
 _DOMAIN = """CREATE DOMAIN "feeds" AS CLASS::RSS(channel.item.title:String);
 CREATE PROFILE "replay" AS (DOMAIN "feeds", LANGUAGE "SQL", USER "replay");
 INSERT NOTIFICATION "all" INTO "replay" SET QUERY "SELECT title FROM RSS" SET TRIGGER "ON INSERT TO RSS"
@@ -39,13 +39,13 @@ START NOW END NEVER SET UTILITY STRICT;
 
 
 class DeciderPolicy:
-    """Probes what the daemon would, with one rule for all sources; what is left of the budget decides the price."""
+    """Probes as the daemon would, with one rule for all sources; the remaining budget decides the price."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
         most = terms.pace * _ROOM if terms.per_chronon is None else terms.per_chronon
         budget = Budget(most / terms.grid.length_s)
-        # a replay loses nothing, and the windows of its outcomes are none of a feed
+        # a replay loses nothing: the windows of its outcomes are not a feed's
         planner = PlannerSettings(terms.grid, budget, price_item_s=1e-9, host_spacing_s=0.0, overflow=1.0)
         settings = DeciderSettings(planner, source_spacing_s=terms.grid.length_s)
         self._decider = Decider(settings, np.random.Generator(np.random.PCG64(terms.seed)))
@@ -59,7 +59,7 @@ class DeciderPolicy:
         self._left = terms.probes
 
     def choose(self, now: Chronon, room: int) -> Ints:
-        """Return what the decider chooses, with a new plan of the week every day."""
+        """Return the decider's choice, with a new plan of the week every day."""
         terms, now_s = self._terms, self._terms.grid.start_s(now)
         if self._day.rings(now):
             fleet = self._decider.fleet(now_s)
@@ -73,7 +73,7 @@ class DeciderPolicy:
         return np.array([int(each.probe.source_id) for each in planned[:room]], dtype=np.int64)
 
     def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
-        """Feed back what each probe found."""
+        """Feed back the result of each probe."""
         now_s = self._terms.grid.start_s(now)
         cuts = np.searchsorted(item_of, np.arange(1, len(probed)))
         for source, times in zip(probed.tolist(), np.split(times_s, cuts), strict=True):
@@ -82,7 +82,7 @@ class DeciderPolicy:
 
 
 def _outcome(source_id: str, times_s: Floats, now_s: float) -> tuple[ProbeOutcome, StoredContext]:
-    """Return an outcome that shows new items, and below them one that was known: nothing slid off unseen."""
+    """Return an outcome that shows new items above a known one: nothing disappeared unseen."""
     if not len(times_s):
         return ProbeOutcome(source_id, OutcomeKind.SAME_BODY, now_s, now_s, 200), NO_CONTEXT
     old = Item("old", {}, None, "")
@@ -92,7 +92,7 @@ def _outcome(source_id: str, times_s: Floats, now_s: float) -> tuple[ProbeOutcom
 
 
 def _declaration(sources: int) -> Declaration:
-    """Return a declaration of sources named by their numbers, each on a host of its own."""
+    """Return a declaration of numbered sources, each on its own host."""
     lines = [f"CREATE SOURCE \"{number}\" OF RSS AT 'https://{number}.example/';\n" for number in range(sources)]
     parts = ["".join(lines[first : first + _LINES]) for first in range(0, sources, _LINES)]
     texts = [SourceText(f"replay {place}", part) for place, part in enumerate([_DOMAIN, *parts])]
@@ -102,7 +102,7 @@ def _declaration(sources: int) -> Declaration:
 
 
 def _learned(terms: Terms) -> tuple[dict[str, SourceState], dict[str, WeekCounts]]:
-    """Return what the history tells of each source, as if it had been probed every week."""
+    """Return what the history shows of each source, as if it had been probed every week."""
     states, weeks, blend = {}, {}, Blend()
     known_s = np.full(terms.sources, terms.history_start_s if terms.known_from_s is None else terms.known_from_s)
     for number, (times, begun_s) in enumerate(zip(terms.history, known_s.tolist(), strict=True)):

@@ -1,4 +1,4 @@
-"""A replay of what a daemon saw: which sources, from when on, and how well the times of their events are known."""
+"""Prepares a replay of a daemon's stored events: the sources, their start, and the accuracy of event times."""
 
 from __future__ import annotations
 
@@ -17,35 +17,34 @@ from proxyd.store.seen_events import SeenSource
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-LEAST_S = 2 * 86400.0  # a day to learn from and one to replay
+LEAST_S = 2 * 86400.0  # one day to learn from and one to replay
 _HOUR_S = 3600.0
 _LONGEST_HISTORY_S = 52 * WEEK_S  # no estimate looks further back
-_PRIOR_GAPS = 2.0  # what the mean gap of all sources is worth against a source's own
+_PRIOR_GAPS = 2.0  # weight of the mean gap of all sources against a source's own
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Past:
-    """What of it can be replayed.
+    """The part of the stored events that can be replayed.
 
     Parameters
     ----------
     known_from_s
-        Since when each source's events are known without gaps, shape (sources,).
+        Start of each source's complete events, shape (sources,).
     start_s, stop_s
-        The period to replay; what is before is history.
+        The period to replay; earlier events are history.
     replayed
-        Events of the period.
+        Number of events in the period.
     placed, placed_wait_s
-        Of these those without a time of their own, and how long before they were seen they are taken to have been, on
-        the average.
+        The replayed events without a time of their own, and their assumed mean wait before they were seen.
     own_delay_s, own_median_s
-        After how long the daemon itself saw the events of the period.
+        Mean and median delay after which the daemon itself saw the events of the period.
     gaps_s
-        About how long the daemon waited between two probes of each source, shape (sources,).
+        The daemon's approximate gap between two probes of each source, shape (sources,).
     left_out
-        Sources that were not watched before and after ``start_s``.
+        Sources that were not watched both before and after ``start_s``.
     lost
-        Events of these sources estimated to have been lost unseen, since first contact.
+        Estimated number of these sources' events that were lost unseen since first contact.
     """
 
     trace: Trace
@@ -62,33 +61,33 @@ class Past:
     lost: float
 
     def probes_per_source_week(self, *, least_gap_s: float, most_per_s: float) -> float:
-        """Return about how many probes the daemon made of a source in a week, by the waits of what it saw.
+        """Return the daemon's approximate number of probes of a source in a week, estimated from its events' waits.
 
         Parameters
         ----------
         least_gap_s
-            Least time between two probes of a source.
+            Minimum time between two probes of a source.
         most_per_s
-            Probes of all sources allowed in a second.
+            Most probes of all sources in a second.
         """
         per_s = float(np.sum(1.0 / np.maximum(self.gaps_s, least_gap_s)))
         return min(per_s, most_per_s) * WEEK_S / len(self.gaps_s)
 
 
 def middle_of(seen: Sequence[SeenSource], *, retention_s: float, name: str) -> float:
-    """Return when to begin a replay: the middle of the time in which most was watched, in sources times seconds.
+    """Return when to start a replay: the middle of the period with most observation, in sources times seconds.
 
     Parameters
     ----------
     retention_s
         How long events are kept.
     name
-        What was read, for messages.
+        Name of the database, for messages.
 
     Raises
     ------
     InvalidScheduleError
-        That time is too short, or there are no sources.
+        The period is too short, or there are no sources.
     """
     stop_s = _stop_s(seen, name)
     begun_s = np.maximum([source.first_contact_s for source in seen], stop_s - retention_s)
@@ -105,12 +104,12 @@ def middle_of(seen: Sequence[SeenSource], *, retention_s: float, name: str) -> f
 
 
 def past_of(seen: Sequence[SeenSource], start_s: float, *, retention_s: float, name: str) -> Past:
-    """Return what can be replayed from ``start_s`` on.
+    """Return the events that can be replayed from ``start_s`` on.
 
-    A feed shows only its newest items, so of the time before a source's first contact only those are known that it
-    showed then. They are history to learn from, complete since the oldest of them, and never replayed: a source takes
-    part where it was first seen before ``start_s`` and was still seen after it. Of events older than ``retention_s``
-    only some are kept, so these are left out.
+    A feed shows only its newest items, so of the time before a source's first contact only the items that it showed
+    then are known. They are history to learn from, complete since the oldest, and never replayed: a source takes part
+    if it was first seen before ``start_s`` and still seen after it. Events older than ``retention_s`` are left out,
+    because only some of them are kept.
 
     Raises
     ------
@@ -159,7 +158,7 @@ def _stop_s(seen: Sequence[SeenSource], name: str) -> float:
 
 
 def _known_from_s(source: SeenSource, expired_s: float, oldest_s: float) -> float:
-    """Return since when nothing is missing: the first of the items that a feed shows only begins their time."""
+    """Return the start of the complete events: at the earliest, that of the oldest item seen at first contact."""
     begun_s = source.first_contact_s
     shown = source.events_s[source.seed & source.exact]
     if shown.size > 1:
@@ -170,7 +169,7 @@ def _known_from_s(source: SeenSource, expired_s: float, oldest_s: float) -> floa
 
 
 def _usable(source: SeenSource, known_s: float, stop_s: float) -> SeenSource:
-    """Return it with events that have a time and lie where nothing is missing; a seed without a time has none."""
+    """Return the source with only timed events from its complete period; a seed without a time is left out."""
     is_within = (source.events_s > known_s) & (source.events_s <= stop_s)
     return _only(source, is_within & (source.exact | ~source.seed))
 
@@ -181,7 +180,7 @@ def _only(source: SeenSource, some: Bools) -> SeenSource:
 
 
 def _gaps_s(waits: Sequence[Floats]) -> Floats:
-    """Return about how long it was between probes: an event waits half a gap on the average."""
+    """Return the approximate gaps between probes: an event waits half a gap on average."""
     twice_s = np.array([2.0 * times.sum() for times in waits])
     count = np.array([times.size for times in waits])
     gaps_s: Floats = (twice_s + _PRIOR_GAPS * twice_s.sum() / count.sum()) / (count + _PRIOR_GAPS)

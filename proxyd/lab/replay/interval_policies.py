@@ -1,4 +1,4 @@
-"""Policies that capture execution intervals: a rule for each source that fires with every event, and its life."""
+"""Policies that capture execution intervals: each source has a rule that fires with every event, and its life."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Demanding:
         self._found = np.zeros(terms.sources, dtype=np.int64)
 
     def take_in(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> Floats:
-        """Learn from probes, let the demands follow, and return the rates of the probed sources."""
+        """Learn from probes, update the demands, and return the rates of the probed sources."""
         self.learner.observe(now, probed, item_of, times_s)
         rates = self.learner.rates_per_s(now, probed)
         new = np.bincount(item_of, minlength=len(probed))
@@ -52,7 +52,7 @@ class _Demanding:
         return rates
 
     def renew(self, now: Chronon) -> None:
-        """Lay the intervals again that came and went, as the daemon does once an epoch."""
+        """Plan the demands again from the current rates, as the daemon does once an epoch."""
         self.learner.refresh(now)
         now_s = self.terms.grid.start_s(now)
         for source, rate in enumerate(self.learner.rates_per_s(now).tolist()):
@@ -60,9 +60,9 @@ class _Demanding:
 
 
 class SupPolicy:
-    """SUP, and with ``feedback`` fbSUP: the daemon's planner with nothing but interval demands.
+    """SUP, or fbSUP with ``feedback``: the daemon's planner with interval demands only.
 
-    It makes the probes that the intervals need and no more: what is left of the budget stays unspent.
+    It makes only the probes that the intervals need; the rest of the budget stays unspent.
     """
 
     def __init__(self, terms: Terms, *, feedback: bool) -> None:
@@ -81,7 +81,7 @@ class SupPolicy:
             self._planner.put(page, terms.epoch.start)
 
     def choose(self, now: Chronon, room: int) -> Ints:
-        """Return what the planner chooses."""
+        """Return the planner's choice."""
         if self._epoch.rings(now):
             self._own.renew(now)
             for name in self._numbers:
@@ -92,7 +92,7 @@ class SupPolicy:
         return np.array([self._numbers[planned.probe.source_id] for planned in chosen[:room]], dtype=np.int64)
 
     def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
-        """Tell the planner that its probes ended, and the demands what they found."""
+        """Tell the planner that its probes ended, and the demands what was found."""
         now_s = self._terms.grid.start_s(now)
         names = [f"{number:08d}" for number in probed.tolist()]
         for name in names:
@@ -103,7 +103,7 @@ class SupPolicy:
 
 
 class EdfPolicy:
-    """Probes open intervals as soon as the even pace has room, the one that ends first before the others."""
+    """Probes open intervals, the earliest deadline first, as soon as the even pace has room."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
@@ -146,7 +146,7 @@ class EdfPolicy:
 
 
 class WicPolicy:
-    """WIC on the learned rates, which it takes again every week."""
+    """WIC on the learned rates, which it updates every week."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
@@ -155,7 +155,7 @@ class WicPolicy:
         self._policy: Wic | None = None
 
     def choose(self, now: Chronon, room: int) -> Ints:
-        """Return the sources of greatest expected utility, at an even pace."""
+        """Return the sources with the greatest expected utility, at an even pace."""
         if now >= self._epoch.stop:
             self._renew(now)
         assert self._policy is not None

@@ -1,7 +1,7 @@
-"""How other programs decide when to ask again, from their documented formulas, as policies to compare with.
+"""Other programs' polling rules, from their documented formulas, as policies to compare with.
 
-A formula gives the wait after a probe. Programs do not plan a budget, so each formula's waits are multiplied by the one
-factor at which it makes the budget's number of probes.
+A formula gives the wait after a probe. These programs do not plan a budget, so each formula's waits are multiplied by
+the factor that makes it use the budget's number of probes.
 """
 
 from __future__ import annotations
@@ -23,47 +23,47 @@ Ints = NDArray[np.int64]
 _MINUTE_S, _HOUR_S, _DAY_S = 60.0, 3600.0, 86400.0
 _LOG_FACTORS = (-40.0, 40.0)
 _NEAR_ENOUGH = 0.002
-_FINEST = 1e-3  # where the chronons let the number of probes only jump, no factor comes nearer
+_FINEST = 1e-3  # the number of probes may jump with the factor: then a finer one comes no closer
 
 
 class Formula(Protocol):
-    """The state that a program keeps of its sources, and the waits that follow from it."""
+    """A program's state of its sources, and the waits that it computes."""
 
     def first_s(self) -> Floats:
-        """Return the waits at the beginning, in seconds, shape (sources,)."""
+        """Return the initial waits in seconds, shape (sources,)."""
 
     def after_s(self, probed: Ints, items: list[Floats], now_s: float) -> Floats:
-        """Return the waits after these probes found these items (times in unix seconds), in seconds."""
+        """Return the waits in seconds after these probes found these items (times in unix seconds)."""
 
 
 class RoundRobin:
-    """Miniflux's ``round_robin``: every feed at one interval."""
+    """Miniflux's ``round_robin``: every feed at the same interval."""
 
     def __init__(self, terms: Terms) -> None:
         self._sources = terms.sources
 
     def first_s(self) -> Floats:
-        """Return an hour for each."""
+        """Return an hour for each source."""
         return np.full(self._sources, _HOUR_S)
 
     def after_s(self, probed: Ints, items: list[Floats], now_s: float) -> Floats:
-        """Return an hour."""
+        """Return an hour for each probe."""
         return np.full(len(probed), _HOUR_S)
 
 
 class EntryFrequency:
-    """Miniflux's ``entry_frequency``: a week over the entries of the last week, from 5 minutes to 24 hours."""
+    """Miniflux's ``entry_frequency``: a week divided by the last week's entries, from 5 minutes to 24 hours."""
 
     def __init__(self, terms: Terms) -> None:
         self._recent = [times[times > terms.start_s - WEEK_S] for times in terms.history]
         self._start_s = terms.start_s
 
     def first_s(self) -> Floats:
-        """Return what the last week of the history gives."""
+        """Return the waits after the last week of the history."""
         return self._waits_s(np.arange(len(self._recent)))
 
     def after_s(self, probed: Ints, items: list[Floats], now_s: float) -> Floats:
-        """Return what the entries of the last week give."""
+        """Return the waits after the last week's entries."""
         for source, new in zip(probed, items, strict=True):
             times = np.concatenate([self._recent[source], new]) if new.size else self._recent[source]
             self._recent[source] = times[times > now_s - WEEK_S]
@@ -76,9 +76,9 @@ class EntryFrequency:
 
 
 class CommaFeed:
-    """CommaFeed's empirical interval: half the mean time between entries, longer for feeds that have been silent.
+    """CommaFeed's empirical interval: half the mean time between entries, longer for silent feeds.
 
-    From 5 minutes to an hour where an entry is younger than a week; a quarter, half or all of 4 hours for feeds silent
+    It is 5 minutes to an hour if an entry is younger than a week; a quarter, half or all of 4 hours for feeds silent
     for 7, 14 or 30 days.
     """
 
@@ -89,11 +89,11 @@ class CommaFeed:
         self._start_s = terms.start_s
 
     def first_s(self) -> Floats:
-        """Return what the history gives."""
+        """Return the waits after the history."""
         return self._waits_s(np.arange(len(self._count)), self._start_s)
 
     def after_s(self, probed: Ints, items: list[Floats], now_s: float) -> Floats:
-        """Return what all entries so far give."""
+        """Return the waits after all entries so far."""
         for source, new in zip(probed, items, strict=True):
             if new.size:
                 self._count[source] += new.size
@@ -120,10 +120,10 @@ class CommaFeed:
 
 
 class Nutch:
-    """Nutch's ``AdaptiveFetchSchedule``: intervals shrink by a fifth on a change and grow by two fifths without one.
+    """Nutch's ``AdaptiveFetchSchedule``: a change shortens the interval by a fifth, no change extends it by two fifths.
 
     It starts at 30 days, stays between a minute and a year, is never less than the time since the last change, and
-    probes earlier by three tenths of that time to get into step with the changes.
+    probes earlier by three tenths of that time to synchronise with the changes.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -131,11 +131,11 @@ class Nutch:
         self._modified_s = np.full(terms.sources, terms.start_s)
 
     def first_s(self) -> Floats:
-        """Return 30 days for each."""
+        """Return 30 days for each source."""
         return self._interval_s.copy()
 
     def after_s(self, probed: Ints, items: list[Floats], now_s: float) -> Floats:
-        """Return the intervals, adapted."""
+        """Return the adapted intervals."""
         changed = np.array([new.size > 0 for new in items])
         interval_s = self._interval_s[probed] * np.where(changed, 0.8, 1.4)
         self._modified_s[probed[changed]] = now_s
@@ -147,7 +147,7 @@ class Nutch:
 
 
 class StormCrawler:
-    """StormCrawler's ``AdaptiveScheduler``: half way towards an hour on a change, half as long again without one.
+    """StormCrawler's ``AdaptiveScheduler``: a change halves the distance to an hour, no change extends it by half.
 
     It starts at a day and stays below two weeks.
     """
@@ -156,11 +156,11 @@ class StormCrawler:
         self._interval_s = np.full(terms.sources, _DAY_S)
 
     def first_s(self) -> Floats:
-        """Return a day for each."""
+        """Return a day for each source."""
         return self._interval_s.copy()
 
     def after_s(self, probed: Ints, items: list[Floats], now_s: float) -> Floats:
-        """Return the intervals, adapted."""
+        """Return the adapted intervals."""
         changed = np.array([new.size > 0 for new in items])
         before_s = self._interval_s[probed]
         after_s = np.where(changed, 0.5 * before_s + 0.5 * _HOUR_S, np.minimum(1.5 * before_s, 14 * _DAY_S))
@@ -169,7 +169,7 @@ class StormCrawler:
 
 
 class WaitingPolicy:
-    """Probes each source when its wait, times a factor, is over; first phases are spread evenly."""
+    """Probes each source when its wait, times a factor, is over; the first probes are spread evenly."""
 
     def __init__(self, terms: Terms, formula: Formula, *, factor: float) -> None:
         self._terms, self._formula, self._factor = terms, formula, factor
@@ -177,22 +177,22 @@ class WaitingPolicy:
         self._due_s = terms.start_s + spread * factor * formula.first_s()
 
     def choose(self, now: Chronon, room: int) -> Ints:
-        """Return the sources that are due, the longest due first."""
+        """Return the due sources, the longest due first."""
         now_s = self._terms.grid.start_s(now)
         due = np.flatnonzero(self._due_s <= now_s + 1e-6)
         return due[np.argsort(self._due_s[due], kind="stable")[:room]]
 
     def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
-        """Ask the formula how long to wait."""
+        """Ask the formula for the next waits."""
         now_s = self._terms.grid.start_s(now)
         items = np.split(times_s, np.searchsorted(item_of, np.arange(1, len(probed))))
         self._due_s[probed] = now_s + self._factor * self._formula.after_s(probed, items, now_s)
 
 
 def factor_for(probes_at: Callable[[float], int], probes: int) -> float:
-    """Return the factor of the waits at which a formula makes at most ``probes`` probes, and nearly as many.
+    """Return the factor of the waits at which a formula makes almost, and at most, ``probes`` probes.
 
-    Bisection on its logarithm: longer waits, fewer probes.
+    It bisects the logarithm: longer waits make fewer probes.
 
     >>> 2.0 <= factor_for(lambda factor: int(1000 / factor), 500) < 2.01
     True

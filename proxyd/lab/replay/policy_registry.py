@@ -1,4 +1,4 @@
-"""The policies of a replay by name, and what each of them achieves on a trace."""
+"""The policies of a replay by name, and their results on a trace."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ LEARNING: dict[str, Callable[[Terms], ReplayPolicy]] = {
     "edf": EdfPolicy,
 }
 POLICIES: tuple[str, ...] = (*LEARNING, *PEERS, CLAIRVOYANT)
-"""Every name, in the order of listings."""
+"""All names, in the order of listings."""
 
-_SCALING_ROOM = 2  # a formula that would make twice the budget's probes makes too many, whatever it goes on to do
+_SCALING_ROOM = 2  # times the budget while scaling: a formula that uses all of it makes too many probes
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRow:
-    """What one policy achieved.
+    """The results of one policy.
 
     Parameters
     ----------
     factor
-        By how much a peer's waits were multiplied so that it makes as many probes; ``None`` for other policies.
+        The factor of a peer's waits at which it makes as many probes; ``None`` for other policies.
 
     Examples
     --------
@@ -78,12 +78,12 @@ class PolicyRow:
 
 
 def checked_policies(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names, ``all`` replaced by every one.
+    """Return the names, with ``all`` replaced by every name.
 
     Raises
     ------
     UnknownPolicyError
-        One is unknown.
+        A name is unknown.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def checked_policies(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def run(name: str, events_s: Sequence[Floats], terms: Terms) -> PolicyRow:
-    """Return what a policy achieves against the events of the epoch.
+    """Return the results of a policy on the events of the epoch.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def run(name: str, events_s: Sequence[Floats], terms: Terms) -> PolicyRow:
     Raises
     ------
     UnknownPolicyError
-        There is no policy of this name.
+        There is no policy with this name.
     """
     if name not in POLICIES:
         raise _unknown(name)

@@ -1,4 +1,4 @@
-"""Schedules to compare with: one that knows nothing, and one that knows everything."""
+"""Reference schedules: one without any knowledge, and one with full knowledge."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from proxyd.core.model.chronon import ChrononGrid, Epoch
 
 
 def uniform_probes(sources: int, probes: int, *, start_s: float, stop_s: float) -> list[NDArray[np.float64]]:
-    """Return the times of exactly ``probes`` probes, for each source as many and as evenly as they can be.
+    """Return the times of exactly ``probes`` probes, distributed as evenly as possible over sources and time.
 
-    The sources take turns, so that their phases are staggered and the load is even. The order of the sources should
-    say nothing about them.
+    The sources take turns, so that their phases are staggered and the load is even. Their order must not depend on
+    their events.
 
     Examples
     --------
@@ -29,18 +29,18 @@ def uniform_probes(sources: int, probes: int, *, start_s: float, stop_s: float) 
 def clairvoyant_probes(
     events_s: Sequence[ArrayLike], probes: int, *, epoch: Epoch, grid: ChrononGrid
 ) -> list[NDArray[np.float64]]:
-    """Return the probe times of a schedule that knows every event, at most ``probes`` of them.
+    """Return the probe times of a schedule that knows every event; at most ``probes``.
 
-    The probes are spread evenly over the chronons as ``C_j``; a chronon spends its own on the pages that hold the most
-    undiscovered items, those with the oldest first on ties, and lets go what it has no use for. It probes when a
-    thousandth of the chronon is left, so that it finds what the chronon brought.
+    The probes are spread evenly over the chronons as ``C_j``. A chronon spends its probes on the pages with the most
+    undiscovered items, then those with the oldest, and does not save unused ones. It probes when a thousandth of the
+    chronon is left, so that it finds the chronon's items.
 
-    It is a greedy and no proven optimum: to wait for a page that will soon hold more could serve better.
+    It is greedy and not proven optimal: waiting for a page that will soon have more items could be better.
 
     Parameters
     ----------
     events_s
-        Of each source, ascending.
+        The events of each source, ascending.
 
     Examples
     --------

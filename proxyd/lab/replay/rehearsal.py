@@ -1,4 +1,4 @@
-"""Rehearsals: the daemon's decider before origins whose items are all known, chronon by chronon, without a daemon."""
+"""Rehearsals: the daemon's decider, without a daemon, against origins whose items are all known."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Floats = NDArray[np.float64]
 
 
 class Origins:
-    """Feeds that gain an item at each of given times, and show the newest of them.
+    """Feeds that gain an item at each given time, and show the newest ones.
 
     Parameters
     ----------
     times_s
         Item times of each source, ascending.
     window
-        How many items a feed shows.
+        Number of items that a feed shows.
     faults
-        When which sources answer otherwise.
+        The times at which sources answer differently.
 
     Examples
     --------
@@ -53,10 +53,10 @@ class Origins:
         self._times_s = times_s
         self._window = window
         self._faults = faults
-        self._shown = dict.fromkeys(times_s, -1)  # items up to now when the source was last seen; -1 before
+        self._shown = dict.fromkeys(times_s, -1)  # number of items when the source was last seen; -1 before
 
     def answer(self, source_id: str, at_s: float) -> tuple[ProbeOutcome, StoredContext]:
-        """Return what a probe at ``at_s`` finds, and which of it was known from the ones before."""
+        """Return what a probe at ``at_s`` finds, and the items known from earlier probes."""
         for fault in self._faults.get(source_id, ()):
             if fault.holds_at(at_s):
                 return ProbeOutcome(
@@ -80,13 +80,13 @@ def _item(number: int, time_s: float) -> Item:
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """The probes of a rehearsal, in order of their starts, and which of them failed."""
+    """The probes of a rehearsal, in order of their starts, and those that failed."""
 
     probes: tuple[PlannedProbe, ...]
     failed: frozenset[int] = frozenset()
 
     def probes_s(self, sources: Sequence[str]) -> list[Floats]:
-        """Return when each source was seen, ascending, in unix seconds."""
+        """Return when each source was probed, ascending, in unix seconds."""
         found: dict[str, list[float]] = {source: [] for source in sources}
         for number, planned in enumerate(self.probes):
             if number not in self.failed:
@@ -94,7 +94,7 @@ class Rehearsal:
         return [np.array(found[source]) for source in sources]
 
     def delays_s(self, times_s: Mapping[str, Floats], *, start_s: float, stop_s: float) -> Floats:
-        """Return how long each item from ``start_s`` on waited to be found, to the end where it never was."""
+        """Return the delay of each item from ``start_s`` on, to the end if it was never found."""
         pairs = zip(times_s.values(), self.probes_s(list(times_s)), strict=True)
         late = [delays_s(t[(t >= start_s) & (t < stop_s)], p[p <= stop_s], end_s=stop_s) for t, p in pairs]
         return np.concatenate([np.zeros(0), *late])
@@ -105,14 +105,14 @@ def rehearse(
 ) -> Rehearsal:
     """Return the probes that the daemon would make, each answered at once.
 
-    Failures of origins are found when they are asked, as the daemon does; so is a fault's end.
+    As in the daemon, only probes reveal the start and the end of a failure.
 
     Parameters
     ----------
     decider
-        It is used up: what is found is taken in.
+        The decider, which learns from the rehearsal; do not use it again.
     plan_every_s, first_plan_s
-        How often the plan of the week is made, more often at first, and when first: as the daemon does unless given.
+        Interval (shorter at first) and first time of the plan of the week; the defaults are the daemon's.
     """
     grid = decider.settings.grid
     begun_s = grid.start_s(epoch.start)
@@ -138,14 +138,14 @@ def rehearse(
 
 
 def plan(decider: Decider, now_s: float) -> None:
-    """Make a plan of the week and take it over."""
+    """Make a plan of the week and put it into use."""
     week = decider.fleet(now_s).plan()
     if week is not None:
         decider.adopt(week, now_s)
 
 
 def take_in(decider: Decider, origins: Origins, planned: PlannedProbe) -> bool:
-    """Make a probe, feed back what it found, and return whether it did not fail."""
+    """Make a probe, feed back its result, and return whether it succeeded."""
     at_s = planned.start_s
     planner = decider.planner
     planner.start(planned, at_s)

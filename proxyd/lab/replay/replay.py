@@ -1,4 +1,4 @@
-"""Replays: a policy against events that only the replay knows, chronon by chronon, and what it achieved."""
+"""Replays: runs a policy, chronon by chronon, on events that only the replay knows, and measures it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _EVERY = slice(None)
 
 @dataclass(frozen=True, slots=True)
 class SourceFault:
-    """A time in which a source answers otherwise.
+    """A period in which a source answers differently.
 
     Parameters
     ----------
     kind
         THROTTLED, TIMEOUT or any other failure.
     retry_after_s
-        What a throttle asks for, ``None`` where it does not say.
+        The wait that a throttle asks for, or ``None``.
 
     Examples
     --------
@@ -42,34 +42,34 @@ class SourceFault:
     retry_after_s: float | None = None
 
     def holds_at(self, time_s: float) -> bool:
-        """Whether a probe at a time fails."""
+        """Return whether a probe at a time fails."""
         return self.start_s <= time_s < self.stop_s
 
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """What holds for a replay, and what a policy may know when it begins.
+    """The terms of a replay, and what a policy may know at its start.
 
     Parameters
     ----------
     grid, epoch
-        Chronons, and those that are replayed.
+        The chronons, and those that are replayed.
     probes
         Budget of the whole epoch.
     per_chronon
-        Most probes of a chronon, ``None`` where only the whole counts.
+        Most probes in a chronon; ``None`` if only the total is limited.
     history
         Each source's events before the epoch, from ``history_start_s`` on.
     slot_s
-        Slots in which plans are made, in seconds; a multiple of a chronon.
+        Length of the slots for plans, in seconds; a multiple of a chronon.
     life_s
-        How long an event is worth capturing; until the next one (*overwrite*) where ``None``.
+        How long an event is worth capturing; ``None`` for until the next one (*overwrite*).
     seed
-        Of policies that draw.
+        Seed of policies that draw random numbers.
     faults
-        By number of a source, when its probes fail: they count, and find nothing.
+        Periods of failing probes by source number; such probes count, and find nothing.
     known_from_s
-        Since when each source's history is whole, shape (sources,); ``history_start_s`` for all where ``None``.
+        Start of each source's complete history, shape (sources,); ``None`` for ``history_start_s``.
 
     Examples
     --------
@@ -94,7 +94,7 @@ class Terms:
 
     @property
     def sources(self) -> int:
-        """How many sources there are."""
+        """Number of sources."""
         return len(self.history)
 
     @property
@@ -108,12 +108,12 @@ class Terms:
         return self.grid.start_s(self.epoch.stop)
 
     def answers(self, source: int, now_s: float) -> bool:
-        """Whether a probe of a source at a time does not fail."""
+        """Return whether a probe of a source at a time succeeds."""
         return not any(fault.holds_at(now_s) for fault in self.faults.get(source, ()))
 
     @property
     def pace(self) -> float:
-        """Probes a chronon on the average."""
+        """Average number of probes in a chronon."""
         return self.probes / len(self.epoch)
 
     def even(self, now: Chronon) -> int:
@@ -123,11 +123,11 @@ class Terms:
 
 
 class ReplayPolicy(Protocol):
-    """Chooses sources chronon by chronon and is told what was found; sources are numbers from 0.
+    """Chooses sources in each chronon and is told the results; sources are numbers from 0.
 
     Examples
     --------
-    A policy of one's own needs these two methods and nothing else:
+    A policy needs only these two methods:
 
     >>> class Always:
     ...     def choose(self, now: Chronon, room: int) -> Ints:
@@ -143,10 +143,10 @@ class ReplayPolicy(Protocol):
     """
 
     def choose(self, now: Chronon, room: int) -> Ints:
-        """Return the sources to probe at the start of chronon ``now``: each once, at most ``room``."""
+        """Return the sources to probe at the start of chronon ``now``: no source twice, at most ``room``."""
 
     def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
-        """Take in what the probes of ``now`` found: item times, and for each the position in ``probed``."""
+        """Record the results of the probes of ``now``: item times, and for each the position in ``probed``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +166,7 @@ class ProbesMade:
 
     @property
     def count(self) -> int:
-        """How many probes were made, those included that failed."""
+        """Number of probes, including failed ones."""
         return len(self.sources) + self.failed
 
     def of_each(self, sources: int) -> list[Ints]:
@@ -177,7 +177,7 @@ class ProbesMade:
 
 
 def split(trace: Trace, start_s: float) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
-    """Return the events of each source before ``start_s`` and those from then on.
+    """Return the events of each source before ``start_s``, and those from then on.
 
     Examples
     --------
@@ -191,7 +191,7 @@ def split(trace: Trace, start_s: float) -> tuple[tuple[Floats, ...], tuple[Float
 
 
 def replay(events_s: Sequence[Floats], policy: ReplayPolicy, terms: Terms) -> ProbesMade:
-    """Return the probes that ``policy`` makes; it learns of an event only by a probe at or after it.
+    """Return the probes of ``policy``; it learns of an event only from a probe at or after the event.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def replay(events_s: Sequence[Floats], policy: ReplayPolicy, terms: Terms) -> Pr
     Raises
     ------
     ValueError
-        The policy probed more than it may, or a source twice in a chronon.
+        The policy made too many probes, or probed a source twice in a chronon.
 
     Examples
     --------
@@ -237,7 +237,7 @@ def replay(events_s: Sequence[Floats], policy: ReplayPolicy, terms: Terms) -> Pr
 
 
 class _Waiting:
-    """Events that nobody has found yet."""
+    """Events that are not found yet."""
 
     def __init__(self, events_s: Sequence[Floats]) -> None:
         self._events = events_s
@@ -245,7 +245,7 @@ class _Waiting:
         self._next_s = np.array([times[0] if times.size else np.inf for times in events_s])
 
     def take(self, probed: Ints, now_s: float, seen: Any) -> tuple[Ints, Floats]:
-        """Return and forget the events up to ``now_s`` of the sources ``seen``: positions in ``probed``, and times."""
+        """Remove and return the events of the sources ``seen`` up to ``now_s``: positions in ``probed``, and times."""
         places = np.arange(len(probed))[seen]
         places = places[self._next_s[probed[places]] <= now_s]
         taken: list[Floats] = []
@@ -259,15 +259,15 @@ class _Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredDelays:
-    """What a policy achieved; delays of events that were never found run to the end of the epoch.
+class Achieved:
+    """The results of a policy; delays of events that were never found last to the end of the epoch.
 
     Parameters
     ----------
     completeness
-        Execution intervals captured, 0 to 1.
+        Captured execution intervals, 0 to 1.
     undiscovered_mean
-        Events waiting to be found, on the average over time.
+        Number of undiscovered events, averaged over time.
     peak_probes_per_slot
         Most probes in one slot of the plan.
 
@@ -286,8 +286,8 @@ class MeasuredDelays:
     peak_probes_per_slot: int
 
 
-def achieved(events_s: Sequence[Floats], made: ProbesMade, terms: Terms) -> MeasuredDelays:
-    """Return the measures of the probes made against the events of the epoch.
+def achieved(events_s: Sequence[Floats], made: ProbesMade, terms: Terms) -> Achieved:
+    """Return the measures of the probes for the events of the epoch.
 
     Examples
     --------
@@ -304,7 +304,7 @@ def achieved(events_s: Sequence[Floats], made: ProbesMade, terms: Terms) -> Meas
     if terms.life_s is None:
         caught = np.concatenate([np.zeros(0), *(captured(e, p, grid=terms.grid) for e, p in pairs)])
     else:
-        # no number is never within a life: what was not found was not captured, however late it came
+        # NaN is never within a life: an event that was not found was not captured, even a late one
         waits = np.concatenate([np.zeros(0), *(found_s(e, p) - e for e, p in pairs)])
         caught = waits <= terms.life_s
     slots = np.unique(np.floor(made.chronons * (terms.grid.length_s / terms.slot_s) + 1e-9), return_counts=True)[1]

@@ -1,4 +1,4 @@
-"""Policies of a replay: each drives the objects that plan for the daemon, on what its probes have found so far."""
+"""Policies of a replay: each drives the daemon's planning objects with the findings so far."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LEAST_RATE = 1e-12
 
 
 class Learner:
-    """What a replayed policy knows: the history, and what its own probes found."""
+    """The knowledge of a replayed policy: the history, and the findings of its own probes."""
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
@@ -44,18 +44,18 @@ class Learner:
         self._seen_s = np.full(terms.sources, terms.start_s)
 
     def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
-        """Take in what the probes of ``now`` found."""
+        """Record the results of the probes of ``now``."""
         now_s = self.terms.grid.start_s(now)
         self.model.observe(probed, self._seen_s[probed], now_s, item_of, times_s)
         self._seen_s[probed] = now_s
 
     def rates_per_s(self, now: Chronon, sources: Ints | None = None) -> Floats:
-        """Return the estimated rates in items per second, none quite 0."""
+        """Return the estimated rates in items per second, all greater than 0."""
         rates = self.model.rates.per_s(self.terms.grid.start_s(now), sources)
         return np.maximum(rates, _LEAST_RATE)
 
     def refresh(self, now: Chronon) -> None:
-        """Take the population's mean again."""
+        """Update the population's mean."""
         self.model.rates.refresh(self.terms.grid.start_s(now))
 
     def slots(self, now: Chronon, grid: WeekGrid) -> WeekShapes:
@@ -65,14 +65,14 @@ class Learner:
 
 
 class Timer:
-    """Tells when a period of time has passed, in chronons."""
+    """Tells when a period has passed, in chronons."""
 
     def __init__(self, terms: Terms, period_s: float) -> None:
         self._period = max(1, terms.grid.ceil(period_s))
         self._next = terms.epoch.start
 
     def rings(self, now: Chronon) -> bool:
-        """Whether a period has passed since the last ring; it rings at once at first."""
+        """Return whether a period has passed since the last ring; the first call rings at once."""
         if now < self._next:
             return False
         self._next = now + self._period
@@ -80,7 +80,7 @@ class Timer:
 
 
 class Hints:
-    """What items that were found say of the siblings of their sources."""
+    """Hints from found items to the siblings of their sources."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms, self._changes = terms, RecentChanges()
@@ -90,11 +90,11 @@ class Hints:
         self.refresh(terms.start_s)
 
     def refresh(self, now_s: float) -> None:
-        """Find out again who changes together."""
+        """Determine the siblings again."""
         self._siblings = siblings_of(self._changes.snapshot(), now_s=now_s, since_s=self._terms.history_start_s)
 
     def observe(self, now_s: float, probed: Ints, item_of: Ints, times_s: Floats) -> Iterator[tuple[int, float]]:
-        """Take in what probes found; yields the siblings at which more items may wait, and how many."""
+        """Record the results of probes; yield the siblings that may have more items, and how many."""
         self._seen_s[probed], self._hidden[probed] = now_s, 0.0
         found = np.split(times_s, np.searchsorted(item_of, np.arange(1, len(probed))))
         for source, times in zip(probed.tolist(), found, strict=True):
@@ -110,7 +110,7 @@ class Hints:
 
 
 class AutoPolicy:
-    """The fleet planner on everything learned so far: prices again every day, week shapes every week."""
+    """The fleet planner on everything learned so far; it updates prices every day and week shapes every week."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
@@ -118,7 +118,7 @@ class AutoPolicy:
         self._grid = WeekGrid(terms.slot_s)
         weeks = self._learner.slots(terms.epoch.start, self._grid)
         self._day, self._week = Timer(terms, DAY_S), Timer(terms, WEEK_S)
-        self._day.rings(terms.epoch.start)  # the first day's prices and week's shapes are there
+        self._day.rings(terms.epoch.start)  # the first day's prices and week shapes exist already
         self._week.rings(terms.epoch.start)
         self._left = terms.probes
         self._learner.refresh(terms.epoch.start)
@@ -129,7 +129,7 @@ class AutoPolicy:
         self._hints = Hints(terms)
 
     def choose(self, now: Chronon, room: int) -> Ints:
-        """Return what is due; where what is left of the budget fills every chronon, that is spent whole."""
+        """Return the due sources; if the remaining budget fills every chronon, all of it is spent."""
         if self._day.rings(now):
             self._reprice(now)
         most = self._terms.per_chronon
@@ -157,7 +157,7 @@ class AutoPolicy:
         self._planner.reprice(self._limits(now), now_s=terms.grid.start_s(now))
 
     def _limits(self, now: Chronon) -> FleetLimits:
-        """Return what is left of the budget, spread over the time that is left."""
+        """Return the remaining budget, spread over the remaining time."""
         terms = self._terms
         per_slot = max(self._left, 1) * terms.slot_s / (terms.stop_s - terms.grid.start_s(now))
         if terms.per_chronon is None:
@@ -184,14 +184,14 @@ class UniformPolicy:
 
 
 class StepPolicy:
-    """Drives a detection policy at an even pace, on rates that are learned; a new one every ``anew_s``.
+    """Drives a detection policy at an even pace on learned rates, with a new policy every ``anew_s``.
 
     Parameters
     ----------
     make
-        Returns the policy for rates in items a chronon.
+        Function that returns the policy for rates in items a chronon.
     anew_s
-        How often it is made again from the present rates, in seconds.
+        Interval in seconds at which the policy is made again from the current rates.
     """
 
     def __init__(self, terms: Terms, make: Callable[[Floats], DetectionPolicy], *, anew_s: float = WEEK_S) -> None:
@@ -202,7 +202,7 @@ class StepPolicy:
         self._policy: DetectionPolicy | None = None
 
     def choose(self, now: Chronon, room: int) -> Ints:
-        """Return what the policy chooses for the pace of this chronon."""
+        """Return the policy's choice for the pace of this chronon."""
         if self._policy is None or self._timer.rings(now):
             self._learner.refresh(now)
             self._policy = self._make(self._learner.rates_per_s(now) * self._terms.grid.length_s)
@@ -210,7 +210,7 @@ class StepPolicy:
         return self._policy.choose(now - self._terms.epoch.start, count) if count else np.zeros(0, dtype=np.int64)
 
     def observe(self, now: Chronon, probed: Ints, item_of: Ints, times_s: Floats) -> None:
-        """Learn the rates; tell the policy."""
+        """Learn the rates, and tell the policy."""
         self._learner.observe(now, probed, item_of, times_s)
         if self._policy is not None:
             found = np.bincount(item_of, minlength=len(probed))
@@ -218,7 +218,7 @@ class StepPolicy:
 
 
 class RankingPolicy:
-    """Drives the index (or greedy) at an even pace; a source's rate is that of its last probe."""
+    """Drives the index (or greedy) at an even pace; a source's rate is the one at its last probe."""
 
     def __init__(self, terms: Terms, kind: type[IndexPolicy]) -> None:
         self._terms = terms
@@ -227,7 +227,7 @@ class RankingPolicy:
         self._week = Timer(terms, WEEK_S)
 
     def choose(self, now: Chronon, room: int) -> Ints:
-        """Return the sources of largest index."""
+        """Return the sources with the largest index."""
         if self._week.rings(now):
             self._learner.refresh(now)
             self._policy.rates = self._learner.rates_per_s(now) * self._terms.grid.length_s
@@ -246,7 +246,7 @@ def memoryless_policy(terms: Terms) -> StepPolicy:
 
 
 def adaptive_policy(terms: Terms) -> StepPolicy:
-    """Return the paper's Adaptive; it estimates rates on its own and knows the history's counts."""
+    """Return the paper's Adaptive, which estimates rates itself and knows the history's counts."""
     rng = np.random.Generator(np.random.PCG64(terms.seed))
     found = [times.size for times in terms.history]
     known_s = terms.history_start_s if terms.known_from_s is None else terms.known_from_s
@@ -271,6 +271,6 @@ def powers_policy(terms: Terms) -> StepPolicy:
 
 
 def improved_powers_policy(terms: Terms) -> StepPolicy:
-    """Return cycles of powers of two at the best scale, their slack filled."""
+    """Return cycles of powers of two at the best scale, with idle places used."""
     most = max(1, round(terms.pace))
     return StepPolicy(terms, lambda rates: CyclePolicy(improved_powers(rates, most)), anew_s=4 * WEEK_S)

@@ -1,4 +1,4 @@
-"""The one-source policies for a fleet: every source has as many probes a week, placed by the shape of its week."""
+"""The one-source policies for a fleet: every source has the same probes a week, placed by its week's shape."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Ints = NDArray[np.int64]
 
 _ITEMS = 8.0
 Place = Callable[[Floats, int], Ints]
-"""The slots of the week, from 0, at which to probe: for a shape by slot and a number of probes."""
+"""A function of a week's shape by slot and a number of probes; it returns the slots to probe, from 0."""
 
 
 class WeeklyPolicy:
-    """Probes every source ``n`` times a week at the slots that one of the one-source solvers finds.
+    """Probes every source ``n`` times a week, at the slots that a one-source solver finds.
 
-    Politeness is by source here, as in the papers: budgets are not shared between sources. A number of probes that is
-    not whole is met by turns, one source in this week, another in the next.
+    As in the papers, the budget is per source and not shared. A fractional number of probes is reached by turns, with
+    other sources in each week.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class WeeklyPolicy:
         self._late: list[int] = []
 
     def choose(self, now: Chronon, room: int) -> Ints:
-        """Return what is planned for this chronon, and what an earlier one had no room for."""
+        """Return the sources planned for this chronon, and those that an earlier one had no room for."""
         if now >= self._week_ends:
             self._plan(now)
         wanted = list(dict.fromkeys([*self._late, *self._planned.pop(now, [])]))
@@ -59,7 +59,7 @@ class WeeklyPolicy:
         self._learner.observe(now, probed, item_of, times_s)
 
     def _plan(self, now: Chronon) -> None:
-        """Lay out the week from ``now`` on."""
+        """Plan the week from ``now`` on."""
         terms, per_slot = self._terms, round(self._terms.slot_s / self._terms.grid.length_s)
         weeks = self._learner.slots(now, self._grid)
         mean = terms.pace * per_slot * self._grid.slots / terms.sources
@@ -77,7 +77,7 @@ class WeeklyPolicy:
 
 
 def optimal_slots(shape: Floats, probes: int) -> Ints:
-    """Return the slots of least expected delay: the optimal cycle of a week.
+    """Return the slots with the least expected delay: the optimal cycle of a week.
 
     >>> optimal_slots(np.array([1.0, 1.0, 0.0, 0.0]), 1)
     array([2])
@@ -90,7 +90,7 @@ def optimal_slots(shape: Floats, probes: int) -> Ints:
 
 
 def parametric_slots(policy: str) -> Place:
-    """Return the solver of ``threshold`` or ``first-arrival``: its week at the parameter that makes so many probes.
+    """Return the solver of ``threshold`` or ``first-arrival``, at the parameter that makes ``probes`` probes.
 
     >>> parametric_slots("threshold")(np.ones(8), 2)
     array([0, 4])
@@ -98,7 +98,7 @@ def parametric_slots(policy: str) -> Place:
 
     def place(shape: Floats, probes: int) -> Ints:
         slots = len(shape)
-        # the week does not depend on the rate: a few items keep the probability of one well below 1
+        # the rate does not matter here: with few items, probabilities stay well below 1
         week = PiecewiseConstant(np.arange(slots + 1.0), shape * (_ITEMS / shape.sum()))
         prefix = Prefix(week, PiecewiseConstant.constant(1.0, float(slots)))
         _, schedule = parameter_for(prefix, policy, min(probes, slots), step=1.0)

@@ -1,4 +1,4 @@
-"""Synthetic sources: Zipf rates, weeks, Poisson events. Everything random comes from the generator passed in."""
+"""Synthetic sources: Zipf rates, weeks, Poisson events. All randomness comes from the given generator."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def zipf_rates(sources: int, *, exponent: float, total_per_s: float) -> NDArray[
 
 @dataclass(frozen=True, slots=True)
 class Week:
-    """An intensity that repeats: pieces of equal length, each with a factor of the mean rate.
+    """A periodic intensity: pieces of equal length, each with a factor of the mean rate.
 
     Parameters
     ----------
     period_s
         Length of the week in seconds.
     factors
-        Of the pieces in their order, not negative; only their proportions count.
+        Factors of the pieces in order, not negative; only their proportions count.
     phase_s
-        Where in time a week begins.
+        The time at which a week begins.
 
     >>> Week(4.0, (3.0, 1.0)).expected(np.array([0.0, 2.0, 4.0, 6.0]))
     array([0., 3., 4., 7.])
@@ -54,7 +54,7 @@ class Week:
         return np.concatenate([[start_s], inside[(inside > start_s) & (inside < stop_s)], [stop_s]])
 
     def expected(self, times_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the expected events at rate 1 from the beginning of a week to each time: ``t`` on the average."""
+        """Return the expected events at rate 1 from the beginning of a week to each time: ``t`` on average."""
         count = len(self.factors)
         pieces = (times_s - self.phase_s) * (count / self.period_s)
         heights = np.array(self.factors) * (self.period_s / sum(self.factors))
@@ -66,7 +66,7 @@ class Week:
 
 
 STEADY = Week(1.0, (1.0,))
-"""The week of a homogeneous source."""
+"""The week of a source with a constant rate."""
 
 
 def poisson_events(
@@ -81,7 +81,7 @@ def poisson_events(
 
     Notes
     -----
-    By inversion, which is exact: given their number, the events lie uniformly in expected-events time.
+    It uses inversion, which is exact: given their number, the events are uniform in expected-events time.
 
     Examples
     --------

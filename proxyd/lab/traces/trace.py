@@ -1,4 +1,4 @@
-"""Update traces: when each source brought something new."""
+"""Update traces: the update times of sources."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ class Trace:
 
     @property
     def start_s(self) -> float:
-        """The first event; a trace without any has none (``ValueError``)."""
+        """Time of the first event; raises ``ValueError`` for a trace without events."""
         return min(float(times[0]) for times in self.events_s if times.size)
 
     @property
     def stop_s(self) -> float:
-        """The last event."""
+        """Time of the last event."""
         return max(float(times[-1]) for times in self.events_s if times.size)
 
     def mixed_with(self, other: Trace) -> Trace:
-        """Return the sources of both; those of the same name have the events of both."""
+        """Return the sources of both traces; sources with the same name are merged."""
         merged: dict[str, list[Floats]] = {}
         for name, times in zip(self.sources + other.sources, self.events_s + other.events_s, strict=True):
             merged.setdefault(name, []).append(times)
@@ -72,17 +72,17 @@ class Trace:
 
 
 def parse_trace(lines: Iterable[str], *, name: str) -> Trace:
-    """Return the trace that CSV lines describe: a header ``source,timestamp``, then one event a line, in any order.
+    """Return the trace in CSV lines: a header ``source,timestamp``, then one event per line, in any order.
 
     Parameters
     ----------
     name
-        What the lines come from, for messages.
+        Name of the lines' source, for messages.
 
     Raises
     ------
     TraceError
-        A line is not a source and a number of seconds; the message names it.
+        A line is not a source and a number of seconds; the message gives the line.
 
     Examples
     --------

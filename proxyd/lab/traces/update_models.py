@@ -1,4 +1,4 @@
-"""Update models beside the Poisson process: noisy known times, bursts and drift; and traces of any mix of them."""
+"""Update models other than the Poisson process: noisy known times, bursts and drift; and traces that mix them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Ints = NDArray[np.int64]
 
 WEEK_S = 7 * 86400.0
 MONDAY_S = 1735516800.0
-"""A Monday, 00:00 UTC: where model traces begin."""
+"""A Monday, 00:00 UTC, at which model traces begin."""
 
-_DELAYS_BACK = 20  # bursts that began longer ago than so many mean delays have ended
+_DELAYS_BACK = 20  # bursts older than this many mean delays have ended
 
 
 def working_week(*, phase_s: float = MONDAY_S, night: float = 0.2, weekend: float = 0.2) -> Week:
-    """Return a week of hours: full rate from 8 to 18 on working days, less at night and on the weekend.
+    """Return an hourly week: full rate from 8 to 18 on working days, less at night and on the weekend.
 
     >>> week = working_week()
     >>> len(week.factors), week.factors[7:9], week.factors[-1]
@@ -36,16 +36,16 @@ def working_week(*, phase_s: float = MONDAY_S, night: float = 0.2, weekend: floa
 
 
 def noisy_updates(updates: Ints, kept: float, *, epoch: Epoch, rng: np.random.Generator) -> Ints:
-    """Return known update chronons after noise, ascending: each kept with probability ``kept``, else moved.
+    """Return known update chronons with noise, ascending: each kept with probability ``kept``, else moved.
 
     Parameters
     ----------
     updates
         Chronons of the epoch, shape (n,).
     kept
-        Z, from 0 to 1; 1 leaves the updates as they are.
+        Z, from 0 to 1; 1 keeps all updates.
     epoch
-        A moved update comes at one of its chronons, each equally likely.
+        The chronons to which an update may be moved, all equally likely.
 
     Raises
     ------
@@ -54,8 +54,8 @@ def noisy_updates(updates: Ints, kept: float, *, epoch: Epoch, rng: np.random.Ge
 
     Notes
     -----
-    Source: Roitman et al., the model FPN. Their section 4.1 *switches off* with probability Z; section 4.4, where Z = 1
-    is free of noise, fixes the reading taken here.
+    Source: Roitman et al., the model FPN. Their section 4.1 *switches off* with probability Z; section 4.4, where Z =
+    1 is free of noise, determines the interpretation used here.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def noisy_updates(updates: Ints, kept: float, *, epoch: Epoch, rng: np.random.Ge
 def noisy_events(
     events_s: ArrayLike, kept: float, *, start_s: float, stop_s: float, rng: np.random.Generator
 ) -> Floats:
-    """Return events after the noise of ``noisy_updates``, in continuous time: moved ones lie anywhere in the test.
+    """Return events with the noise of ``noisy_updates``, in continuous time: moved ones lie anywhere in the test.
 
     Parameters
     ----------
@@ -106,21 +106,21 @@ def burst_events(
 ) -> Floats:
     """Return the times in [``start_s``, ``stop_s``) of a cluster process, in ascending order.
 
-    Parents are a Poisson process; each is followed by a geometric number of children, each after an exponential delay.
+    Parents are a Poisson process; each has a geometric number of children, each after an exponential delay.
 
     Parameters
     ----------
     rate_per_s
-        Mean of all events, parents and children, over a whole week.
+        Mean rate of all events, parents and children, over a whole week.
     children
-        Mean number of children of a parent, from 0 on.
+        Mean number of children of a parent, at least 0.
     delay_s
         Mean time from a parent to a child.
 
     Notes
     -----
-    A Neyman-Scott process: with m children the variance of the events in a long time is ``1 + 2 m`` times their mean,
-    where that of a Poisson process is the mean.
+    A Neyman-Scott process: with m children the variance of the events in a long time is ``1 + 2 m`` times their mean;
+    in a Poisson process it equals the mean.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def drifting_events(
 ) -> Floats:
     """Return the times in [``start_s``, ``stop_s``) of a Poisson process whose rate drifts, in ascending order.
 
-    After each ``step_s`` the logarithm of the rate takes a normal step; between them only ``week`` moves the rate.
+    After each ``step_s`` the logarithm of the rate takes a normal step; between steps only ``week`` varies the rate.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def drifting_events(
     volatility
         Standard deviation of a step, not negative; 0 gives a Poisson process.
     step_s
-        Time from a step to the next, a week unless given.
+        Time between steps, a week by default.
 
     Notes
     -----
@@ -188,7 +188,7 @@ def drifting_events(
 
 
 class UpdateModel(Protocol):
-    """Draws the events of one source."""
+    """A function that draws the events of one source."""
 
     def __call__(
         self, rate_per_s: float, week: Week, *, start_s: float, stop_s: float, rng: np.random.Generator
@@ -212,25 +212,25 @@ def model_trace(
     exponent: float = 1.0,
     week: Week | None = None,
 ) -> Trace:
-    """Return a trace of synthetic sources, from ``MONDAY_S`` on; sources named after their model and rank.
+    """Return a trace of synthetic sources from ``MONDAY_S`` on; sources are named after their model and rank.
 
     Parameters
     ----------
     name
-        A name of ``MODELS``, or several joined by ``+``, which share the sources evenly, the first ones one more.
+        A name of ``MODELS``, or several joined by ``+``, which share the sources evenly; the first get any extra ones.
     weeks
-        How long the trace is.
+        Length of the trace.
     rate_per_week
         Mean number of updates of a source in a week.
     exponent
-        Of the rates of each model's sources: proportional to ``1 / rank ** exponent``.
+        Exponent of each model's rates, which are proportional to ``1 / rank ** exponent``.
     week
-        Shape that all sources share; ``working_week()`` where there is none.
+        Shape that all sources share; ``working_week()`` by default.
 
     Raises
     ------
     ModelError
-        A name is not known, and the message lists those that are; or there are fewer sources than models, or no time.
+        A name is unknown, and the message lists the known ones; or there are fewer sources than models, or no time.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""The verbs simulate, solve and reproduce. They need no daemon."""
+"""The verbs simulate, solve and reproduce, which need no daemon."""

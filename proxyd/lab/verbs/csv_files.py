@@ -1,4 +1,4 @@
-"""Readers of the CSV files that `solve` takes; every mistake is named with its file, line and field."""
+"""Readers of the CSV files for `solve`; every error names its file, line and field."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from proxyd.errors import ConfigError, TraceError
 Floats = NDArray[np.float64]
 WEEK_HOURS = 168
 _MOST = 1e12
-_LEAST = 1e-9  # below it, ratios of rates leave the numbers
+_LEAST = 1e-9  # below this, ratios of rates overflow
 _MOST_CHRONONS = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class CsvRow:
-    """One line of a CSV file, its fields by name."""
+    """A line of a CSV file, with its fields by name."""
 
     file: str
     line: int
     fields: dict[str, str]
 
     def error(self, message: str) -> TraceError:
-        """Return an error that names this line."""
+        """Return an error at this line."""
         return TraceError(message, file=self.file, line=self.line)
 
     def text(self, field: str) -> str:
-        """Return a name, which may not be empty."""
+        """Return a name, which must not be empty."""
         value = self.fields[field]
         if not value:
             raise self.error(f"{field} is empty; write a name")
@@ -74,7 +74,7 @@ class CsvRow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CsvIntervals:
-    """Execution intervals, and their weights where the file has them."""
+    """Execution intervals, with their weights if the file has them."""
 
     given: list[ExecutionInterval]
     weights: Floats | None
@@ -82,7 +82,7 @@ class CsvIntervals:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CsvRates:
-    """Sources with their rates, and weights where the file has them."""
+    """Sources with their rates, and with weights if the file has them."""
 
     names: tuple[str, ...]
     rates: Floats
@@ -90,14 +90,14 @@ class CsvRates:
 
 
 def read_rows(path: Path, required: Sequence[str], optional: Sequence[str] = ()) -> Iterator[CsvRow]:
-    """Yield the rows of a CSV file with a header; columns may come in any order, blank lines are skipped.
+    """Yield the rows of a CSV file with a header; columns come in any order, and blank lines are skipped.
 
     Raises
     ------
     ConfigError
         The file cannot be opened.
     TraceError
-        A line is not what it should be.
+        A line is invalid.
     """
     file, names = str(path), None
     reader = csv.reader(_text(path).splitlines(keepends=True), strict=True)
@@ -140,7 +140,7 @@ def read_week(path: Path) -> tuple[PiecewiseConstant, PiecewiseConstant]:
 
 
 def read_intervals(path: Path) -> CsvIntervals:
-    """Return the execution intervals of a file, each end inside."""
+    """Return the execution intervals of a file, both ends included."""
     given: list[ExecutionInterval] = []
     weights: list[float] = []
     for row in read_rows(path, ("source", "start", "finish"), ("weight",)):
@@ -178,7 +178,7 @@ def read_rates(path: Path, *, positive: bool) -> CsvRates:
 def read_capacity(budget: str, intervals: Sequence[ExecutionInterval]) -> Capacity:
     """Return the probes allowed in each chronon that the intervals cover.
 
-    ``budget`` is a whole number, or the name of a CSV file chronon,probes; chronons that it does not list allow none.
+    ``budget`` is a whole number, or the name of a CSV file chronon,probes; chronons that it does not list have none.
     """
     stop = max(interval.start if interval.deadline is None else interval.deadline for interval in intervals) + 1
     epoch = Epoch(min(interval.start for interval in intervals), stop)

@@ -1,4 +1,4 @@
-"""Arguments of the verbs solve, simulate and reproduce; importing this costs nothing."""
+"""Arguments of the verbs solve, simulate and reproduce; importing this module is cheap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawing figures with matplotlib, which is optional: nothing here is imported before it is needed."""
+"""Draws figures with matplotlib, an optional dependency that is imported only when needed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Curve: TypeAlias = tuple[str, list[float | str], list[float]]
-"""Its name, and where its points lie."""
+"""A curve's name, and the coordinates of its points."""
 
 _MARKERS = "os^Dv<>pXP*"
 _WIDE, _HIGH = 100.0, 20.0
-"""Values that span more than these factors are drawn on a logarithmic axis, along ``x`` and along ``y``."""
+"""Values that span more than these factors get a logarithmic axis, along ``x`` and along ``y``."""
 
 
 def curves(figure: Figure) -> list[Curve]:
-    """Return the curves of a figure that has an ``x``, in the order of the table.
+    """Return the curves of a figure with an ``x``, in the order of the table.
 
     >>> rows = (("a", 1, 2.0), ("a", 2, 3.0), ("b", 1, 4.0))
     >>> curves(Figure("f", "", ("name", "t", "cost"), rows, x="t", y=("cost",), by="name"))
@@ -44,7 +44,7 @@ def curves(figure: Figure) -> list[Curve]:
 
 
 def height_label(figure: Figure) -> str:
-    """Return what is drawn upwards: the column, or where they are several the units or the subject in the title.
+    """Return the label of the vertical axis: the column or, if there are several, the title's units or subject.
 
     >>> costs = "Expected cost of the policies, ratio 3 (days x importance)"
     >>> height_label(Figure("f", costs, ("n", "doe", "uniform"), (), x="n", y=("doe", "uniform")))

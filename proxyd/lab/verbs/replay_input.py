@@ -1,4 +1,4 @@
-"""What is replayed: the events of a trace, or of a model of one."""
+"""The input of a replay: the events of a trace, of a model, or of the daemon's database."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _MODEL_WEEKS = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Given:
-    """Events, and what goes with them.
+    """Events, and data about them.
 
     Parameters
     ----------
     start_s, stop_s
-        The test; ``start_s`` begins a chronon.
+        The test period; ``start_s`` is the start of a chronon.
     known_from_s
-        Since when each source's events are known; since the first of all where ``None``.
+        Start of each source's known events; ``None`` for that of all events.
     probes_per_source_week
-        Budget where none is asked for.
+        Budget if the options give none.
     facts, notes
-        How well the events are known: for JSON, and for people.
+        How accurately the events are known: for JSON, and for people.
     """
 
     trace: Trace
@@ -48,13 +48,13 @@ class Given:
 
     @property
     def history_start_s(self) -> float:
-        """When the history begins, not after the test."""
+        """Start of the history, not after that of the test."""
         known_s = self.trace.start_s if self.known_from_s is None else float(self.known_from_s.min())
         return min(known_s, self.start_s)
 
 
 def given_events(options: argparse.Namespace, grid: ChrononGrid) -> Given:
-    """Return the events of a trace, or of a model of one."""
+    """Return the events of a trace or of a model."""
     trace = _trace(options)
     start_s = begin_s(options.test_from, trace.stop_s, lambda: (trace.start_s + trace.stop_s) / 2)
     return Given(trace, grid.start_s(grid.chronon_at(start_s)), trace.stop_s)
@@ -106,7 +106,7 @@ def from_database(options: argparse.Namespace, grid: ChrononGrid) -> Given:
     start_s = grid.start_s(grid.chronon_at(begin_s(options.test_from, stop_s, middle_s)))
     past = past_of(seen, start_s, retention_s=kept_s, name=name)
     made = past.probes_per_source_week(least_gap_s=settings.source_spacing, most_per_s=settings.budget.mean_per_s)
-    weekly = min(made, WEEK_S / grid.length_s)  # a replayed source is probed once a chronon at most
+    weekly = min(made, WEEK_S / grid.length_s)  # a replayed source is probed at most once a chronon
     notes = _notes(past, made, grid)
     return Given(past.trace, start_s, past.stop_s, past.known_from_s, weekly, _facts(past, made), notes)
 

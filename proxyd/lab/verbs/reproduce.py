@@ -1,4 +1,4 @@
-"""The verb that redoes the papers' experiments: tables, plots and one report."""
+"""The verb that reproduces the papers' experiments: tables, plots and one report."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ROWS = 60
 
 
 def reproduce(options: argparse.Namespace) -> int:
-    """Run the experiments, write what they found, and print where."""
+    """Run the experiments, write their results, and print where."""
     papers = list(_PAPERS) if options.paper == "all" else [options.paper]
     can_plot = find_spec("matplotlib") is not None
     made: list[tuple[str, Figure, list[str]]] = []
@@ -57,7 +57,7 @@ def reproduce(options: argparse.Namespace) -> int:
 
 
 def markdown(figure: Figure, files: list[str]) -> str:
-    """Return a figure as Markdown: its title, plot, table and note; of a long table the first rows, numbers rounded.
+    """Return a figure as Markdown: title, plot, table and note; a long table is cut, and numbers are rounded.
 
     >>> print(markdown(Figure("f", "A title", ("x", "y"), ((1, 2.5),), note="A note."), ["f.csv"]))
     ### A title
@@ -80,7 +80,7 @@ def markdown(figure: Figure, files: list[str]) -> str:
 
 
 def _figures(paper: str, seed: int, *, quick: bool) -> Iterator[Figure]:
-    """Return a paper's figures; each paper has its own generator, so that it finds the same alone and among all."""
+    """Return a paper's figures; each paper has its own generator, so that its results do not depend on the others."""
     number = list(_PAPERS).index(paper)
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, number])))
     module = import_module(f"proxyd.lab.papers.{_PAPERS[paper][0]}")
@@ -108,7 +108,7 @@ def _csv(figure: Figure) -> str:
 
 
 def _write_report(folder: Path, made: list[tuple[str, Figure, list[str]]], options: argparse.Namespace) -> None:
-    """Write the report on what was found so far: an experiment cut short leaves its first figures."""
+    """Write the report on the results so far: an interrupted experiment keeps its first figures."""
     size = "quick" if options.quick else "full"
     parts = [f"# The papers' experiments\n\nSeed {options.seed}, {size} run of `proxyd reproduce {options.paper}`."]
     shown = ""

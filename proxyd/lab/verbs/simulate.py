@@ -1,4 +1,4 @@
-"""The verb that replays a trace, a model of one, or what the daemon saw, against policies."""
+"""The verb that replays a trace, a model or the daemon's stored events with policies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_PROBES = 1e9
 
 
 def simulate(options: argparse.Namespace) -> int:
-    """Replay, and print one row for each policy."""
+    """Run the replay, and print one row for each policy."""
     policies = checked_policies([name.strip() for name in options.policies.split(",") if name.strip()])
     if not policies:
         raise InvalidScheduleError("--policies names none; write auto,uniform")
@@ -50,7 +50,7 @@ def simulate(options: argparse.Namespace) -> int:
 def _given(options: argparse.Namespace, grid: ChrononGrid) -> Given:
     if options.from_database is None:
         return given_events(options, grid)
-    from proxyd.lab.verbs.replay_input import from_database  # it loads settings and drivers: half of the time to start
+    from proxyd.lab.verbs.replay_input import from_database  # it loads settings and drivers: half of the start-up time
 
     return from_database(options, grid)
 
@@ -90,7 +90,7 @@ def _terms(options: argparse.Namespace, given: Given, grid: ChrononGrid, history
 
 
 def _budget(options: argparse.Namespace, given: Given, epoch: Epoch, grid: ChrononGrid) -> tuple[int, int | None]:
-    """Return the probes of the whole epoch and the most of a chronon."""
+    """Return the probes of the whole epoch, and the most in a chronon."""
     weekly = given.probes_per_source_week if options.probes_per_source_week is None else options.probes_per_source_week
     asked = weekly if options.budget is None else options.budget
     if asked is None:

@@ -67,7 +67,7 @@ def one_source(options: argparse.Namespace) -> int:
 
 
 def capture(options: argparse.Namespace) -> int:
-    """Print the probes that capture execution intervals, or the front of what can be captured."""
+    """Print the probes that capture execution intervals, or the Pareto front."""
     intervals = read_intervals(options.intervals)
     if options.policy == "pareto":
         return _front(options, intervals)
@@ -164,7 +164,7 @@ def _front(options: argparse.Namespace, intervals: CsvIntervals) -> int:
 
 
 def _most_captured(intervals: CsvIntervals, capacity: Capacity) -> CaptureSchedule:
-    """Return the schedule that captures most, or most weight; where that is hard, a greedy one with a bound."""
+    """Return the schedule that captures most intervals or weight; if that is hard, a greedy one with a bound."""
     given, weights = intervals.given, intervals.weights
     if weights is None or np.all(weights == weights[0]):
         found = _weighed(edf(given, capacity), 1.0 if weights is None else float(weights[0]))
@@ -182,13 +182,13 @@ def _most_captured(intervals: CsvIntervals, capacity: Capacity) -> CaptureSchedu
 
 
 def _weighed(found: CaptureSchedule, weight: float) -> CaptureSchedule:
-    """Return the schedule with every interval of this weight."""
+    """Return the schedule with this weight for every interval."""
     bound = None if found.bound is None else found.bound * weight
     return replace(found, weight=found.weight * weight, bound=bound)
 
 
 def _weight(found: CaptureSchedule, intervals: CsvIntervals) -> float:
-    """Return the weight that the schedule captures, by the file's weights."""
+    """Return the weight that the schedule captures, according to the file."""
     probed: dict[str, list[int]] = {}
     for source, chronon in found.probes:
         probed.setdefault(source, []).append(chronon)

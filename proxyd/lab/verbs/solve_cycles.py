@@ -1,4 +1,4 @@
-"""Frequencies and cycles of many sources, under the objectives that `solve` knows."""
+"""Frequencies and cycles of many sources, for the objectives of `solve`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SolvedFrequencies:
     text: str
 
     def to_json(self) -> dict[str, object]:
-        """Return what ``--json`` prints."""
+        """Return the output of ``--json``."""
         total = float(self.per_step.sum())
         listed = [
             {"source": name, "frequency": frequency, "share": frequency / total}
@@ -57,7 +57,7 @@ class SolvedFrequencies:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SolvedCycle:
-    """An order of probes that repeats, ``None`` for an idle place, with its cost and what no order can beat."""
+    """A repeating order of probes, ``None`` for an idle place, with its cost and a lower bound for every order."""
 
     objective: str
     method: str
@@ -69,11 +69,11 @@ class SolvedCycle:
 
     @property
     def ratio(self) -> float:
-        """The cost over the bound."""
+        """The cost divided by the bound."""
         return self.cost / self.bound if self.bound > 0 else 1.0
 
     def to_json(self) -> dict[str, object]:
-        """Return what ``--json`` prints."""
+        """Return the output of ``--json``."""
         return {
             "objective": self.objective,
             "method": self.method,
@@ -103,7 +103,7 @@ def solve_frequencies(rates: CsvRates, options: argparse.Namespace) -> SolvedFre
 
 
 def solve_cycle(rates: CsvRates, options: argparse.Namespace) -> SolvedCycle:
-    """Return the cycle that ``options.method`` makes, measured under ``options.objective``."""
+    """Return the cycle of ``options.method``, measured by ``options.objective``."""
     if options.objective == "detection":
         return _detection_cycle(rates, options)
     found, even, terms = _robot(rates, options)
@@ -131,7 +131,7 @@ def _detection_cycle(rates: CsvRates, options: argparse.Namespace) -> SolvedCycl
 
 
 def _order(worth: Floats, frequencies: Floats, c: int, options: argparse.Namespace) -> Ints:
-    """Return the order of sources; ``worth`` are rates whose roots are in proportion to what powers of two round."""
+    """Return the order of sources; the roots of ``worth`` are proportional to the values that powers of two round."""
     if options.method == "powers":
         return powers_of_two(worth)
     if options.method == "powers-improved":
@@ -150,7 +150,7 @@ def _order(worth: Floats, frequencies: Floats, c: int, options: argparse.Namespa
 def _robot(
     rates: CsvRates, options: argparse.Namespace
 ) -> tuple[RobotFrequencies, RobotFrequencies, dict[str, object]]:
-    """Return the frequencies asked for, the evenly spaced ones, which bound every order, and what was assumed."""
+    """Return the chosen frequencies, the evenly spaced ones, which bound every order, and the assumptions."""
     access = _access(options)
     even = evenly_spaced(rates.rates, access, rates.weights)
     found = randomised(rates.rates, access, rates.weights) if options.objective == "randomised" else even

@@ -1,4 +1,4 @@
-"""One source: the problem that `solve` was given, and its probes."""
+"""The one-source problem given to `solve`, and its solution."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_WEEKS = 10_000
 
 @dataclass(frozen=True)
 class OneSourceProblem:
-    """A week that repeats, the slots in it, and how many probes or at which price; times in days."""
+    """A repeating week, its slots, and the number of probes or their price; times in days."""
 
     policy: str
     rate: PiecewiseConstant
@@ -59,17 +59,17 @@ class OneSourceProblem:
 
     @property
     def period(self) -> float:
-        """How long the period is."""
+        """Length of the period."""
         return self.weeks * self.rate.stop
 
     @cached_property
     def prefix(self) -> Prefix:
-        """The costs of the whole period."""
+        """Costs over the whole period."""
         return Prefix(self.rate.repeat(self.weeks), self.weight.repeat(self.weeks))
 
     @cached_property
     def slots(self) -> Floats:
-        """The times at which a probe may be made, the start and the end included."""
+        """The times at which a probe is allowed, including start and end."""
         count = int(np.floor(self.period / self.slot + 1e-9))
         inside = np.arange(count + 1) * self.slot
         return np.append(inside[inside < self.period - 1e-9 * self.slot], self.period)
@@ -77,7 +77,7 @@ class OneSourceProblem:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Probe times in days, what they cost, and the parameter that a baseline had."""
+    """Probe times in days, their cost, and the parameter of a baseline."""
 
     times: Floats
     cost: float
@@ -104,7 +104,7 @@ def solve_one_source(problem: OneSourceProblem) -> Solution:
 
 
 def cost_curve(problem: OneSourceProblem, probes: int) -> list[tuple[int, float]]:
-    """Return the least cost on the slots of at most 1, 2, ..., ``probes`` probes."""
+    """Return the least cost of at most 1, 2, ..., ``probes`` probes on the slots."""
     if probes * len(problem.slots) > _MOST_LINKS:
         raise InvalidScheduleError("--curve needs too much memory here; take longer slots or fewer probes")
     grid = Grid(problem.slots, spacing=problem.spacing)
@@ -135,7 +135,7 @@ def _doe(problem: OneSourceProblem) -> Solution:
 
 
 def _on_slots(problem: OneSourceProblem) -> OneSourceSchedule:
-    """Return the best probes on the slots: at most so many, or as many as are worth their price."""
+    """Return the best probes on the slots: at most the given number, or all that are worth their price."""
     slots = problem.slots
     if problem.price is not None:
         grid = Grid(slots, spacing=problem.spacing, price=np.full(len(slots), problem.price))
@@ -145,7 +145,7 @@ def _on_slots(problem: OneSourceProblem) -> OneSourceSchedule:
     missing = min(wanted, len(slots) - 1) - found.probes
     if missing == 0 or problem.spacing > problem.slot:
         return found
-    # fewer cost no more where nothing comes or nothing matters; the others are free
+    # without items or importance, fewer probes cost the same: the others are free
     spare = np.setdiff1d(np.arange(1, len(slots)), np.searchsorted(slots, found.times))
     times = np.sort(np.concatenate([found.times, slots[spare[:missing]]]))
     return OneSourceSchedule(times, problem.prefix.total(np.concatenate([slots[:1], times])))

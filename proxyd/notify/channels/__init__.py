@@ -1,1 +1,1 @@
-"""The channels that deliver messages, one module for each kind of delivery."""
+"""The channels that deliver messages: one module for each kind of delivery."""

@@ -1,4 +1,4 @@
-"""Other channels (chats, push services) through apprise, where it is installed."""
+"""Chats, push services and other channels through apprise, if it is installed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _THREADS = 4
 
 
 class AppriseChannel:
-    """Sends texts in threads of its own, for apprise blocks; it follows no guard, so its schemes are allow-listed."""
+    """Sends texts in threads of its own, as apprise blocks. Apprise bypasses the guard, so schemes are allow-listed."""
 
     def __init__(self, schemes: Collection[str], *, timeout_s: float) -> None:
         self._schemes = frozenset(schemes)
@@ -27,7 +27,7 @@ class AppriseChannel:
         self._turns = asyncio.Semaphore(_THREADS)
 
     def close(self) -> None:
-        """Start nothing more; threads under way end by themselves."""
+        """Start no more deliveries; running threads end by themselves."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def deliver(self, message: Message) -> str:
@@ -36,7 +36,7 @@ class AppriseChannel:
         Raises
         ------
         DeliveryError
-            Not retryable where the scheme is not allowed, nothing can send to it, or the address cannot be read.
+            Not retryable if the scheme is not allowed, apprise cannot send to it, or the address cannot be read.
         """
         self._check(message.endpoint)
         title, text = subject(message.rule, message.body), plain_text(message.rule, message.body)
@@ -69,8 +69,8 @@ def open_apprise(resources: ChannelResources) -> AppriseChannel:
 
 
 def _send(url: str, title: str, text: str) -> bool:
-    apprise = import_module("apprise")  # takes a while, and most never need it
-    logging.getLogger("apprise").setLevel(logging.CRITICAL)  # its lines name chats and tokens
+    apprise = import_module("apprise")  # slow to import, and most users never need it
+    logging.getLogger("apprise").setLevel(logging.CRITICAL)  # its log lines name chats and tokens
     sender = apprise.Apprise()
     if not sender.add(url):
         raise DeliveryError("the channel's address cannot be read", retryable=False)

@@ -1,4 +1,4 @@
-"""What channels are opened with."""
+"""The resources that channels are opened with."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChannelResources:
-    """Settings, the guarded way out, and ``at_end``, which takes what is to be called when the daemon stops."""
+    """Settings, the guarded HTTP session, and ``at_end``, which takes functions to call when the daemon stops."""
 
     settings: Settings
     session: aiohttp.ClientSession

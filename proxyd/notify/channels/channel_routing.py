@@ -1,4 +1,4 @@
-"""The ways out: each message goes to the channel of its kind."""
+"""Routing: each message goes to the channel of its kind."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ OPENERS: Mapping[str, Callable[[ChannelResources], Channel]] = MappingProxyType(
         LogDelivery.kind: open_log,
     }
 )
-"""How the channel of each kind of delivery is opened."""
+"""The function that opens the channel of each kind of delivery."""
 
 
 class Channels:
-    """The Channel port over the channels of every kind."""
+    """The Channel port over the channels of all kinds."""
 
     def __init__(self, channels: Mapping[str, Channel], tracer: Tracer = NO_TRACES) -> None:
         self._channels = channels
         self._tracer = tracer
 
     async def deliver(self, message: Message) -> str:
-        """Return what the receiver said once it accepted the message, else raise ``DeliveryError``."""
+        """Return the receiver's answer once it accepted the message, else raise ``DeliveryError``."""
         facts = {"notification": message.message_id, "rule": message.rule, "kind": message.kind}
         with self._tracer.span("deliver", facts):
             return await self._channels[message.kind].deliver(message)

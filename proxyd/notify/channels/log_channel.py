@@ -1,4 +1,4 @@
-"""The daemon's own log: one line for each message, for those who gather logs anyway."""
+"""The daemon's own log as a channel: one line for each message, for users who collect logs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LogChannel:
     """Writes messages to the log; it cannot fail."""
 
     async def deliver(self, message: Message) -> str:
-        """Return once the line is written: who it is for, the rule, the id of the message and its first item."""
+        """Return once the line is written: receiver, rule, message id and first item."""
         name = message.endpoint.partition(":")[2]
         first = subject(message.rule, message.body)
         log.info("notification", to=name, rule=message.rule, notification=message.message_id, subject=first)
@@ -23,5 +23,5 @@ class LogChannel:
 
 
 def open_log(_resources: ChannelResources) -> LogChannel:
-    """Return the channel that is the log."""
+    """Return the log channel."""
     return LogChannel()

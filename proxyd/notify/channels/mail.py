@@ -1,4 +1,4 @@
-"""Mail over SMTP: a notification as a text, its Message-ID the same on every attempt."""
+"""Mail over SMTP: a notification as text, with the same Message-ID on every attempt."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CONNECTIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class MailSettings:
-    """How mail is handed over; ``host`` is empty where there is no server."""
+    """How mail is handed over; ``host`` is empty if no server is set."""
 
     host: str
     port: int
@@ -39,20 +39,20 @@ class MailSettings:
 
 
 class MailChannel:
-    """Hands mails over to one SMTP server, few at once; it does not retry."""
+    """Hands mails over to one SMTP server, a few at a time; it does not retry."""
 
     def __init__(self, settings: MailSettings) -> None:
         self._settings = settings
         self._turns = asyncio.Semaphore(_CONNECTIONS)
 
     async def deliver(self, message: Message) -> str:
-        """Return what the server said once it took the mail.
+        """Return the server's answer once it took the mail.
 
         Raises
         ------
         DeliveryError
-            A refusal for good (5xx) of the recipient or the text is not retryable; everything else is: a server that
-            refuses us, or that is not set, is put right without the receiver.
+            A permanent refusal (5xx) of the recipient or the text is not retryable. Everything else is: if the server
+            refuses us, or none is set, the operator can fix that.
         """
         settings = self._settings
         if not settings.host:
@@ -79,7 +79,7 @@ class MailChannel:
 
 
 def open_mail(resources: ChannelResources) -> MailChannel:
-    """Return the channel of mails."""
+    """Return the mail channel."""
     settings = resources.settings
     host, port = settings.smtp_address
     return MailChannel(
@@ -96,7 +96,7 @@ def open_mail(resources: ChannelResources) -> MailChannel:
 
 
 def compose(message: Message, sender: str) -> EmailMessage:
-    """Return the mail of a message, with a Message-ID that repetitions share."""
+    """Return a message as a mail, with a Message-ID that repetitions share."""
     mail = EmailMessage(policy=SMTP)
     mail["From"] = sender
     mail["To"] = message.endpoint
@@ -110,7 +110,7 @@ def compose(message: Message, sender: str) -> EmailMessage:
 
 @contextmanager
 def _smtp_errors(timeout_s: float) -> Iterator[None]:
-    """Turn what the SMTP client raises into DeliveryError."""
+    """Turn the SMTP client's errors into ``DeliveryError``."""
     try:
         yield
     except aiosmtplib.SMTPRecipientsRefused as error:

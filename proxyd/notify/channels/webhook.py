@@ -1,4 +1,4 @@
-"""Webhooks as Standard Webhooks 1.0.0 describes them: one signed POST, judged by its status."""
+"""Webhooks according to Standard Webhooks 1.0.0: one signed POST, judged by its status."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class MissingSecretError(DeliveryError):
 
 
 def known_secret(resolve: ResolveSecret, ref: SecretRef) -> bytes:
-    """Return a secret that is set, else raise ``MissingSecretError``."""
+    """Return a secret, or raise ``MissingSecretError`` if it is not set."""
     secret = resolve(ref)
     if secret is None:
         raise MissingSecretError(f"secret {ref.name} is not set: set it and restart")
@@ -59,11 +59,11 @@ class WebhookChannel:
     Parameters
     ----------
     tokens
-        Spaces the requests to one host, where given; waiting for them does not count towards ``timeout_s``.
+        Spaces the requests to one host, if given; waiting for them does not count towards ``timeout_s``.
     timeout_s
-        Connecting, sending and reading the answer together.
+        Limit for connecting, sending and reading the answer together.
     tracer
-        Says which step of a trace a request belongs to; receivers are told by ``traceparent``.
+        Names the trace step of each request, which receivers get as ``traceparent``.
     """
 
     def __init__(
@@ -93,19 +93,19 @@ class WebhookChannel:
         *,
         form: WebhookForm = WebhookForm.STANDARD,
     ) -> str:
-        """Return what the receiver said when it has accepted ``body`` with a status of the 200s.
+        """Return the receiver's answer once it accepted ``body`` with a 2xx status.
 
         Parameters
         ----------
         notification_id
-            The same on every attempt, so that receivers can tell repetitions.
+            The same on every attempt, so that receivers can recognize repetitions.
         secret
-            ``whsec_`` and base64, or any other text or bytes, used as they are; several, separated by white space or
-            commas, all sign while one takes the place of another.
+            ``whsec_`` and base64, or any other text or bytes, used unchanged; several values, separated by white
+            space or commas, all sign, so that one can replace another.
         attempt_time_s
-            Unix seconds for ``webhook-timestamp``; receivers refuse old ones, so each attempt has its own.
+            Unix seconds for ``webhook-timestamp``; receivers refuse old ones, so each attempt needs its own.
         form
-            Which headers sign it; ``body`` is sent as it is.
+            Which headers sign it; ``body`` is sent unchanged.
 
         Raises
         ------
@@ -150,13 +150,13 @@ class WebhookChannel:
 
 
 class WebhookMessages:
-    """The Channel port over webhooks: each message in its form."""
+    """The Channel port over webhooks: each message in its own form."""
 
     def __init__(self, webhook: WebhookChannel) -> None:
         self._webhook = webhook
 
     async def deliver(self, message: Message) -> str:
-        """Return what the receiver said once it accepted the message."""
+        """Return the receiver's answer once it accepted the message."""
         if message.secret is None:
             raise DeliveryError("a webhook needs a secret", retryable=False)
         form, body = WebhookForm(message.form), message.body
@@ -168,7 +168,7 @@ class WebhookMessages:
 
 
 def open_webhooks(resources: ChannelResources) -> Channel:
-    """Return the channel of webhooks."""
+    """Return the webhook channel."""
     timeout_s, tracer = resources.settings.delivery_timeout, resources.tracer
     return WebhookMessages(
         WebhookChannel(resources.session, resources.guard, resources.clock, timeout_s=timeout_s, tracer=tracer)
@@ -176,9 +176,9 @@ def open_webhooks(resources: ChannelResources) -> Channel:
 
 
 def signing_keys(secret: bytes | str) -> list[bytes]:
-    """Return the keys of a secret, which may hold several values while one takes the place of another.
+    """Return the keys of a secret, which may hold several values while one replaces another.
 
-    What is no text is one key as it is.
+    A secret that is not text is a single key.
 
     >>> signing_keys("whsec_c2VjcmV0"), signing_keys("new, old")
     ([b'secret'], [b'new', b'old'])
@@ -219,7 +219,7 @@ def _headers(
             "X-GitHub-Delivery": notification_id,
             "X-Hub-Signature-256": "sha256=" + hmac.new(keys[0], body, hashlib.sha256).hexdigest(),
         }
-    when = datetime.fromtimestamp(int(attempt_time_s), UTC)  # the library takes any other zone for UTC
+    when = datetime.fromtimestamp(int(attempt_time_s), UTC)  # the library treats any other time zone as UTC
     text = body.decode()
     is_event = form is WebhookForm.CLOUDEVENTS
     return {
@@ -231,7 +231,7 @@ def _headers(
 
 
 async def _excerpt(response: aiohttp.ClientResponse) -> str:
-    """Return the beginning of the answer for people, or ``""``; trouble while reading it changes nothing."""
+    """Return the beginning of the answer for people, or ``""``; errors while reading it are ignored."""
     try:
         data = await read_some(response, _DETAIL_BYTES - 1)
     except aiohttp.ClientError:
@@ -241,7 +241,7 @@ async def _excerpt(response: aiohttp.ClientResponse) -> str:
 
 
 def _without(url: URL, text: str) -> str:
-    """Return a text without what an address holds beyond its host: many who answer repeat it, and it may be secret.
+    """Return a text without the parts of a URL after its host: receivers often repeat them, and they may be secret.
 
     >>> _without(URL("https://r.example/hook?token=abcdef"), "no such page: /hook?token=abcdef")
     'no such page: [hidden]'
@@ -254,7 +254,7 @@ def _without(url: URL, text: str) -> str:
 
 @asynccontextmanager
 async def _client_errors(timeout_s: float) -> AsyncIterator[None]:
-    """Turn what the HTTP client raises into DeliveryError."""
+    """Turn the HTTP client's errors into ``DeliveryError``."""
     try:
         yield
     except TimeoutError as error:

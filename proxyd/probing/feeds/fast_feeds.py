@@ -1,7 +1,7 @@
-"""Clean feeds without feedparser: the same ``ParsedFeed``, or none where that is in doubt. Pure.
+"""Parses clean feeds without feedparser into the same ``ParsedFeed``, or declines them. Pure.
 
-Each rule here is one of feedparser's, of which element wins and of what becomes of its text. Where a rule of it is
-subtle the feed is declined; tests compare the two on every document that they can make.
+Each rule here, for which element wins and what becomes of its text, is one of feedparser's. Feeds that depend on its
+subtle rules are declined; tests compare the two on every document that they can generate.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _KEYWORDS_SCHEME = "http://www.itunes.com/"
 
 
 def parse_clean_feed(body: bytes, content_type: str | None = None, url: str = "") -> ParsedFeed | None:
-    """Return the feed in ``body``, or ``None`` where feedparser must read it.
+    """Return the feed in ``body``, or ``None`` if feedparser must read it.
 
-    Read are well-formed RSS, RDF and Atom 1.0 in UTF-8 without a DOCTYPE and without anything subtle.
+    It reads well-formed RSS, RDF and Atom 1.0 in UTF-8, without a DOCTYPE or anything subtle.
     """
     try:
         return _feed(rows_of(body, content_type), url)
@@ -77,7 +77,7 @@ def _safe(url: str, href: str | None) -> str | None:
 
 
 def _value(text: str) -> str:
-    """Return a text as feedparser keeps it; declined if it looks like UTF-8 that was encoded twice."""
+    """Return a text as feedparser keeps it; decline text that looks like UTF-8 encoded twice."""
     text = text.strip()
     if text.isascii():
         return text
@@ -89,21 +89,21 @@ def _value(text: str) -> str:
 
 
 def _content_value(attributes: Attributes, text: str) -> str:
-    """Return the text of an element that may say its type."""
+    """Return the text of an element that may declare its type."""
     if attributes and ("mode" in attributes or attributes.get("type", "text").lower() not in _TYPES):
         raise DeclinedError
     return _value(text)
 
 
 def _plain_value(attributes: Attributes, text: str) -> str:
-    """Return the text of an element that feedparser does not know, and takes for another thing with attributes."""
+    """Return the text of an element unknown to feedparser; decline one with attributes."""
     if attributes:
         raise DeclinedError
     return _value(text)
 
 
 def _time_s(text: str) -> float | None:
-    """Return unix seconds of a time that needs no second opinion."""
+    """Return unix seconds of a time in a simple form; decline the others."""
     if not text:
         return None
     seconds = time_s(text) if _TIME.fullmatch(text) else None
@@ -113,7 +113,7 @@ def _time_s(text: str) -> float | None:
 
 
 class _Links:
-    """What ``link`` and ``guid`` come to, in feeds and items: ``link`` is ``None`` until one of them gives it."""
+    """The results of ``link`` and ``guid``, in feeds and items: ``link`` is ``None`` until one of them sets it."""
 
     __slots__ = ("guid", "link", "links")
 
@@ -126,7 +126,7 @@ class _Links:
         return (href.strip() for rel, href in self.links if relation in rel.split())
 
     def add_link(self, attributes: Attributes, text: str, _: int) -> None:
-        """Take a link: the last one to a page wins."""
+        """Add a link: the last one to a page wins."""
         if not attributes.keys().isdisjoint(("url", "uri", "mode")):
             raise DeclinedError
         if "href" not in attributes:
@@ -146,7 +146,7 @@ class _Links:
         self.link = value
 
     def add_id(self, attributes: Attributes, text: str, _: int) -> None:
-        """Take an id, which is the link where there is none, unless it says that it is no link."""
+        """Add an id, which also serves as a missing link unless it says that it is not a permalink."""
         value = _value(text)
         is_link = not attributes or attributes.get("isPermaLink", "true") == "true"
         if self.guid is not None or (is_link and ":///" in value):
@@ -157,7 +157,7 @@ class _Links:
 
 
 class _About(_Links):
-    """What a feed says about itself."""
+    """A feed's data about itself."""
 
     __slots__ = ("texts",)
 
@@ -170,45 +170,45 @@ class _About(_Links):
             _ABOUT_ROWS[name](self, attributes, text, depth)
 
     def add_title(self, attributes: Attributes, text: str, _: int) -> None:
-        """Take its only title."""
+        """Set the title; decline a second one."""
         if "title" in self.texts:
             raise DeclinedError
         self.texts["title"] = _content_value(attributes, text)
 
     def add_description(self, attributes: Attributes, text: str, _: int) -> None:
-        """Take a description; after a summary it would be content."""
+        """Set the description; after a summary it would be content."""
         if "summary" in self.texts:
             raise DeclinedError
         self.texts["subtitle"] = _content_value(attributes, text)
 
     def add_subtitle(self, attributes: Attributes, text: str, _: int) -> None:
-        """Take a subtitle: the last one wins."""
+        """Set the subtitle: the last one wins."""
         self.texts["subtitle"] = _content_value(attributes, text)
 
     def add_summary(self, attributes: Attributes, text: str, _: int) -> None:
-        """Take a summary, which is not kept."""
+        """Note a summary, which is not kept."""
         if "summary" in self.texts:
             raise DeclinedError
         self.texts["summary"] = _content_value(attributes, text)
 
     def add_language(self, _attributes: Attributes, text: str, _: int) -> None:
-        """Take the language, which beats that of the root element."""
+        """Set the language, which takes precedence over the root element's."""
         self.texts["language"] = _value(text)
 
     def add_ttl(self, attributes: Attributes, text: str, _: int) -> None:
-        """Take the minutes between changes."""
+        """Set the minutes between changes."""
         self.texts["ttl"] = _plain_value(attributes, text)
 
     def add_period(self, attributes: Attributes, text: str, _: int) -> None:
-        """Take the unit of time in which it changes."""
+        """Set the unit of the update period."""
         self.texts["sy_updateperiod"] = _plain_value(attributes, text)
 
     def add_frequency(self, attributes: Attributes, text: str, _: int) -> None:
-        """Take how often it changes in a unit of time."""
+        """Set the number of updates in a period."""
         self.texts["sy_updatefrequency"] = _plain_value(attributes, text)
 
     def add_date(self, _attributes: Attributes, text: str, _: int) -> None:
-        """Decline a time that feedparser might fail on; it is not kept."""
+        """Decline a time that feedparser might fail on; others are ignored."""
         _time_s(_value(text))
 
 
@@ -228,7 +228,7 @@ _ABOUT_ROWS: dict[str, Callable[[_About, Attributes, str, int], None]] = {
 
 
 class _Item(_Links):
-    """One item as its rows give it."""
+    """One item, from its rows."""
 
     __slots__ = (
         *("author", "contents", "has_media_title", "parts", "published_s", "reset", "summary", "summary_depth"),
@@ -251,7 +251,7 @@ class _Item(_Links):
             _ITEM_ROWS[name](self, attributes, text, depth)
 
     def entry(self, url: str) -> FeedEntry:
-        """Return what the item says."""
+        """Return the item's entry."""
         if self.has_media_title and (self.reset or not self.title):
             raise DeclinedError
         link, title, summary = self.link or None, self.title or None, self.summary or None
@@ -276,22 +276,22 @@ class _Item(_Links):
         return ",".join(term for term in terms if term) or None
 
     def add_about(self, attributes: Attributes, _text: str, _: int) -> None:
-        """Take the identity in RDF, as it is written."""
+        """Set the identity in RDF, as written."""
         self.guid = attributes[ABOUT].strip() or None
 
     def add_title(self, attributes: Attributes, text: str, _: int) -> None:
-        """Take its only title."""
+        """Set the title; decline a second one."""
         if self.title is not None:
             raise DeclinedError
         self.title = _content_value(attributes, text)
 
     def add_media_title(self, attributes: Attributes, text: str, _: int) -> None:
-        """Take note of a title of something in the item: it is none of the item where that has one of its own."""
+        """Note the title of something in the item; it is ignored if the item has its own."""
         _content_value(attributes, text)
         self.has_media_title = True
 
     def add_description(self, attributes: Attributes, text: str, depth: int) -> None:
-        """Take a description or summary; a second one is content, unless there is content already."""
+        """Add a description or summary; a second one is content, unless the item has content already."""
         if self.summary is not None and not self.contents:
             self.add_content(attributes, text, depth)
             return
@@ -300,21 +300,21 @@ class _Item(_Links):
             self.summary, self.summary_depth = value, depth
 
     def add_content(self, attributes: Attributes, text: str, _: int) -> None:
-        """Take content, which is the summary as long as there is none."""
+        """Add content, which is also the summary as long as there is none."""
         self.contents.append(_content_value(attributes, text))
         if self.summary is None:
             self.summary = self.contents[0]
 
     def add_name(self, _attributes: Attributes, text: str, _: int) -> None:
-        """Take the name of the author that ends next."""
+        """Set the name of the author that ends next."""
         self._add_part("name", text)
 
     def add_email(self, _attributes: Attributes, text: str, _: int) -> None:
-        """Take the address of the author that ends next."""
+        """Set the address of the author that ends next."""
         self._add_part("email", text)
 
     def add_part(self, _attributes: Attributes, _text: str, _: int) -> None:
-        """Take note that the author that ends next has more than a text."""
+        """Note that the author that ends next has more than text."""
         self.parts.setdefault("", "")
 
     def _add_part(self, name: str, text: str) -> None:
@@ -323,19 +323,19 @@ class _Item(_Links):
         self.parts[name] = text.strip()
 
     def add_author(self, _attributes: Attributes, text: str, _: int) -> None:
-        """Take an author: the last one wins."""
+        """Set the author: the last one wins."""
         self.author = self._author_of_parts() if self.parts else _value(text)
         self.parts = {}
 
     def _author_of_parts(self) -> str:
         name, email = self.parts.get("name"), self.parts.get("email")
-        leaks = self.author and (name is None or "@" in self.author)  # feedparser's authors before this one
+        leaks = self.author and (name is None or "@" in self.author)  # feedparser keeps parts of earlier authors
         if leaks or not (name or email):
             raise DeclinedError
         return f"{name} ({email})" if name and email else name or email or ""
 
     def add_category(self, attributes: Attributes, text: str, _: int) -> None:
-        """Take a category of any kind."""
+        """Add a category of any kind."""
         scheme = attributes.get("scheme", attributes.get("domain"))
         self._add_tag(attributes.get("term"), scheme, attributes.get("label"))
         value = _value(text)
@@ -345,15 +345,15 @@ class _Item(_Links):
             self._add_tag(value, None, None)
 
     def add_media_category(self, attributes: Attributes, text: str, depth: int) -> None:
-        """Take a category that has a scheme of its own."""
+        """Add a category with a scheme of its own."""
         self.add_category({"scheme": _MEDIA_SCHEME, **attributes}, text, depth)
 
     def add_keywords(self, attributes: Attributes, text: str, _: int) -> None:
-        """Take a list of categories of a podcast."""
+        """Add a podcast's list of categories."""
         self._add_keywords(_plain_value(attributes, text), _KEYWORDS_SCHEME)
 
     def add_media_keywords(self, attributes: Attributes, text: str, _: int) -> None:
-        """Take a list of categories of a medium."""
+        """Add a medium's list of categories."""
         self._add_keywords(_plain_value(attributes, text), None)
 
     def _add_keywords(self, text: str, scheme: str | None) -> None:
@@ -367,26 +367,26 @@ class _Item(_Links):
             self.tags.append(tag)
 
     def add_published(self, _attributes: Attributes, text: str, _: int) -> None:
-        """Take the time of publication: the last one wins."""
+        """Set the time of publication: the last one wins."""
         self.published_s = _time_s(_value(text))
 
     def add_updated(self, _attributes: Attributes, text: str, _: int) -> None:
-        """Take the time of the last change: the last one wins."""
+        """Set the time of the last change: the last one wins."""
         self.updated_s = _time_s(_value(text))
 
     def add_date(self, _attributes: Attributes, text: str, _: int) -> None:
-        """Decline a time that feedparser might fail on; it is not kept."""
+        """Decline a time that feedparser might fail on; others are ignored."""
         _time_s(_value(text))
 
     def add_enclosure(self, attributes: Attributes, _text: str, _: int) -> None:
-        """Take an enclosure."""
+        """Add an enclosure."""
         if attributes.get("url"):
             self.links.append(("enclosure", attributes["url"]))
         elif not attributes.keys().isdisjoint(("url", "uri", "href")):
             raise DeclinedError
 
     def add_aside(self, _attributes: Attributes, _text: str, _: int) -> None:
-        """Take note of an image or of a source: a title after it is the item's for feedparser."""
+        """Note an image or a source: feedparser takes a title after it for the item's."""
         self.reset = True
 
 

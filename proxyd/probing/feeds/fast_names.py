@@ -1,8 +1,8 @@
-"""Which elements of a feed matter and what may stand in them: feedparser's names and rules, as a grammar. Pure.
+"""The grammar of the fast feed parser: which elements matter and what they may contain, by feedparser's rules. Pure.
 
 An element is named as feedparser names its handlers: ``prefix_local`` in lower case, without a prefix for the
-namespaces that it takes for RSS and Atom themselves. What is not in the grammar and has a handler, or a key that is
-read, is declined: feedparser then does the work, whatever it does.
+namespaces that it treats as RSS and Atom themselves. An element outside the grammar is declined if feedparser has a
+handler for it, or reads its key: feedparser then parses the feed.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _KEYS = frozenset(
 
 
 class DeclinedError(Exception):
-    """What is in doubt is left to feedparser."""
+    """The document is in doubt and left to feedparser."""
 
 
 class Namespaces:
-    """What a document declares: its version so far; declines what would make the names of elements ambiguous."""
+    """The namespaces and version that a document declares; declines ambiguous ones."""
 
     def __init__(self) -> None:
         self.version = ""
@@ -46,7 +46,7 @@ class Namespaces:
         self._standard: set[str] = set()
 
     def declare(self, prefix: str | None, uri: str | None) -> None:
-        """Take one declaration, in the order of the document."""
+        """Add a declaration, in document order."""
         if not uri:
             return
         if len(uri.split()) != 1 or uri != uri.strip():
@@ -61,7 +61,7 @@ class Namespaces:
                 self._moved.add(lower)
         if known:
             self._standard.add(known.lower())
-        if self._moved & self._standard:  # feedparser takes elements of the one for elements of the other
+        if self._moved & self._standard:  # feedparser confuses the elements of the two
             raise DeclinedError
         if known is None and self._unknown.setdefault(uri, prefix) != prefix:
             raise DeclinedError
@@ -79,7 +79,7 @@ def _standard_prefix(uri: str) -> str | None:
 
 
 def name_of(tag: str) -> str:
-    """Return feedparser's name of an element that expat gives as ``uri local prefix``.
+    """Return feedparser's name of an element that expat names ``uri local prefix``.
 
     >>> name_of("http://www.w3.org/2005/Atom Link atom"), name_of("http://purl.org/dc/elements/1.1/ creator x")
     ('link', 'dc_creator')
@@ -95,7 +95,7 @@ def name_of(tag: str) -> str:
 
 
 class ElementKind(IntEnum):
-    """What becomes of an element: nothing, a row, or a part that holds rows."""
+    """How an element is handled: ignored, kept as a row, or as a part that holds rows."""
 
     IGNORED = 0
     ROW = 1
@@ -103,16 +103,16 @@ class ElementKind(IntEnum):
 
 
 class Context(dict[str, "Context"]):
-    """What may stand in an element, by the names that expat gives; filled when a name is met first, within bounds.
+    """The elements allowed inside an element, by expat's names; filled when a name first occurs, within bounds.
 
     Parameters
     ----------
     name
-        What its row is called.
+        The name of its row.
     named
-        What stands in it, by feedparser's names.
+        The elements allowed in it, by feedparser's names.
     others
-        What an element is that is not ``named`` and that feedparser does not know; without it, it is declined.
+        The kind of elements that are neither ``named`` nor known to feedparser; without it they are declined.
     """
 
     __slots__ = ("kind", "name", "named", "others")
@@ -136,12 +136,12 @@ class Context(dict[str, "Context"]):
         return found
 
     def hold(self, names: str, context: Context) -> Context:
-        """Let some elements stand in it; return it."""
+        """Allow some elements in it; return the context."""
         self.named.update(dict.fromkeys(names.split(), context))
         return self
 
     def hold_rows(self, rows: Mapping[str, str]) -> Context:
-        """Let leaves stand in it that become rows, by the name of the row; return it."""
+        """Allow leaf elements that become rows, by the name of the row; return the context."""
         for row, names in rows.items():
             self.hold(names, Context(row, ElementKind.ROW))
         return self
@@ -216,7 +216,7 @@ _CATEGORY.hold("itunes_category", _CATEGORY)
 
 
 def _about() -> Context:
-    """Return what may stand in a channel, or in a feed of Atom."""
+    """Return the context of a channel, or of an Atom feed."""
     context = Context("channel", ElementKind.PART, IGNORED)
     context.hold(f"{_HARMLESS} {_HARMLESS_MEDIA} {_TAGS} items media_content media_group", IGNORED)
     context.hold("admin_generatoragent admin_errorreportsto info feedburner_browserfriendly", IGNORED)

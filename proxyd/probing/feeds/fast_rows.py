@@ -1,7 +1,7 @@
-"""From the bytes of a clean feed to the rows that matter, in the order of the document. Pure.
+"""Reads the relevant rows of a clean feed, in document order. Pure.
 
-Expat reads it and not lxml, because feedparser reads with expat too: both then agree by construction on what is
-well-formed. There is no DOCTYPE, so there is no entity to expand.
+It uses expat rather than lxml because feedparser uses expat too: both then agree on what is well-formed. Without a
+DOCTYPE there is no entity to expand.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ROOT = re.compile(rb"<(?:\w+:)?(?:rss|feed|rdf)[\s>]", re.IGNORECASE)
 _ELEMENT = re.compile(rb"<\w")
 _SUBTLE_REFERENCE = re.compile(
     rb"&#(?:\w{33}|0*(?:13|12[7-9]|1[34]\d|15\d);|[xX]0*(?:[dD]|7[fF]|[89][0-9a-fA-F]);)"
-)  # what the cleaning of texts or of bare ampersands would change
+)  # characters that cleaning texts or escaping ampersands would change
 _CONTROL = re.compile(rb"\xc2[\x80-\x9f]")
 _RESERVED = frozenset(
     {
@@ -47,7 +47,7 @@ Row: TypeAlias = tuple[str, Attributes, str, int]
 
 
 class Rows:
-    """The rows of a feed and those of each of its items."""
+    """The rows of a feed and of each of its items."""
 
     def __init__(self) -> None:
         self.version = ""
@@ -58,11 +58,11 @@ class Rows:
         self._parts = 0
 
     def declare(self, prefix: str | None, uri: str | None) -> None:
-        """Take a declaration of a namespace."""
+        """Add a namespace declaration."""
         self._namespaces.declare(prefix, uri)
 
     def open_part(self, name: str, attributes: Attributes) -> list[Row]:
-        """Return where the rows of the part go that begins."""
+        """Return the list that takes the rows of a new part."""
         if "lastmod" in attributes or "href" in attributes:
             raise DeclinedError
         if name == "item":
@@ -96,7 +96,7 @@ def rows_of(body: bytes, content_type: str | None) -> Rows:
     Raises
     ------
     DeclinedError
-        It is something else, or something in it is subtle.
+        It is another kind of document, or contains something subtle.
     """
     _check_bytes(body, content_type)
     rows = Rows()
@@ -116,7 +116,7 @@ def rows_of(body: bytes, content_type: str | None) -> Rows:
 
 
 def _handlers(rows: Rows, pieces: list[str]) -> tuple[Callable[[str, Attributes], None], Callable[[str], None]]:
-    """Return what takes the start and the end of elements: local variables, because it is called most."""
+    """Return the handlers of element starts and ends; they use local variables because they are called most."""
     stack: list[Context] = []
     context = DOCUMENT
     current = rows.about
@@ -146,7 +146,7 @@ def _handlers(rows: Rows, pieces: list[str]) -> tuple[Callable[[str, Attributes]
 
 
 def _check_bytes(body: bytes, content_type: str | None) -> None:
-    """Decline what feedparser may not read as UTF-8, or what it does not read as it is written."""
+    """Decline a document that feedparser may not read as UTF-8, or not exactly as written."""
     if content_type and _CHARSET.search(content_type) and not _UTF8_HEADER.fullmatch(content_type):
         raise DeclinedError
     start = len(_MARK) if body.startswith(_MARK) else 0
@@ -177,7 +177,7 @@ def _decline(*_: object) -> None:
 
 
 def _check_attributes(attributes: Attributes) -> None:
-    """Decline attributes that feedparser would take for others; remember those that it would not."""
+    """Decline attributes that feedparser would confuse with others; remember the safe ones."""
     for key in attributes:
         local = (key.split(" ") if " " in key else ("", key))[1].lower()
         if key not in _PLAIN_ATTRIBUTES and (local in _RESERVED or local.startswith("xmlns")):

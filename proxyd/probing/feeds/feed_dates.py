@@ -1,4 +1,4 @@
-"""Times as feeds write them. Pure."""
+"""Reads the times in feeds. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNIX = re.compile(r"(?:\d{9,10}|\d{12,13})$")  # seconds or milliseconds
 def time_s(text: str | None, parsed: Sequence[int] | None = None) -> float | None:
     """Return unix seconds of a time in a feed, fractions included, or ``None``.
 
-    ``parsed`` is the feed parser's own reading in UTC, for the forms not understood here; it has no fractions.
+    ``parsed`` is the feed parser's own reading in UTC, used for other forms; it has no fractions.
 
     >>> time_s("2026-03-01T12:00:00.25Z")
     1772366400.25
@@ -63,7 +63,7 @@ def _rfc822_s(text: str) -> float | None:
 
 
 def _plain_rfc822_s(text: str) -> float | None:
-    """Return unix seconds of the commonest form, several times faster; none for what needs a closer look."""
+    """Return unix seconds of the commonest form, several times faster, or ``None`` for other forms."""
     found = _PLAIN_RFC822.fullmatch(text)
     if found is None or found[2] not in _MONTHS or text.endswith("-0000"):
         return None

@@ -1,4 +1,4 @@
-"""What every kind of feed becomes: one set of ``channel.`` paths. Pure."""
+"""The common form of every kind of feed: one set of ``channel.`` paths. Pure."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class ParsedFeed:
     Parameters
     ----------
     version
-        What the format is called, for example ``rss20``, ``atom10``, ``json11`` or ``sitemap``.
+        The name of the format, for example ``rss20``, ``atom10``, ``json11`` or ``sitemap``.
     period_s
-        How often it says that it changes: its ttl or its syndication module's period; ``None`` where it says nothing.
+        The update period it declares: its ttl or its syndication module's period; ``None`` if it declares none.
     trouble
-        What is wrong with the document although it could be read, or ``""``: the window may then be cut short.
+        What is wrong with the document although it could be read, or ``""``; the window may then be incomplete.
     truncated
         Whether the document had more items than are kept.
     hubs
-        Addresses of the WebSub hubs that it names.
+        URLs of the WebSub hubs that it names.
     self_url
-        The address it gives as its own, or ``None``.
+        The URL that it gives as its own, or ``None``.
     """
 
     items: tuple[Item, ...]
@@ -56,7 +56,7 @@ class ParsedFeed:
 
 @dataclass(frozen=True, slots=True)
 class FeedChannel:
-    """What a feed says about itself."""
+    """A feed's data about itself."""
 
     title: str | None = None
     link: str | None = None
@@ -77,7 +77,7 @@ class FeedChannel:
 
 @dataclass(frozen=True, slots=True)
 class FeedEntry:
-    """One item as its document gives it, before it is bounded and hashed; ``identity`` is already short."""
+    """One item as in its document, before it is bounded and hashed; ``identity`` is already short."""
 
     identity: str
     title: str | None = None
@@ -90,10 +90,10 @@ class FeedEntry:
     enclosure: str | None = None
     published_s: float | None = None
     updated_s: float | None = None
-    revision: str | None = None  # what else than its texts changes with the content
+    revision: str | None = None  # other content that changes with a revision
 
     def item(self, channel_fields: Mapping[str, Value]) -> Item:
-        """Return the item; one without a time of publication was published when it was last changed."""
+        """Return the item; without a publication time, that of the last change is used."""
         published_s = self.updated_s if self.published_s is None else self.published_s
         fields: dict[str, Value] = {
             **channel_fields,
@@ -118,7 +118,7 @@ class FeedEntry:
 
 
 def distinct(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield the items in page order; of those with one identity the first."""
+    """Yield the items in page order; of those with the same identity, the first."""
     seen: set[str] = set()
     for item in items:
         if item.item_id not in seen:
@@ -127,7 +127,7 @@ def distinct(items: Iterable[Item]) -> Iterator[Item]:
 
 
 def identity_of(guid: str | None, link: str | None, title: str | None, text: str | None) -> str:
-    """Return the guid, else the link as written, else a hash; long ones are hashed."""
+    """Return the guid, else the link as written, else a hash; a long identity is hashed."""
     identity = guid or link
     return "hash:" + digest([title, text]) if identity is None else short_identity(identity)
 
@@ -146,12 +146,12 @@ def period_s(ttl_minutes: float | None, period: str | None, frequency: str | Non
 
 
 def web_links(url: str, hrefs: Iterable[str | None]) -> tuple[str, ...]:
-    """Return the first few different links to http and https, absolute."""
+    """Return the first few distinct http and https links, absolute."""
     links = (safe_link(url, href) for href in hrefs if href)
     found = (link for link in links if link and len(link) <= LONGEST_FIELD and link.lower().startswith(_WEB))
     return tuple(islice(dict.fromkeys(found), MOST_HUBS))
 
 
 def self_link(url: str, hrefs: Iterable[str | None]) -> str | None:
-    """Return the first link to http or https, absolute."""
+    """Return the first http or https link, absolute."""
     return next(iter(web_links(url, hrefs)), None)

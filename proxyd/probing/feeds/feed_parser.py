@@ -1,4 +1,4 @@
-"""From the bytes of a feed to its items. Pure; run it in a process of its own, documents can be hostile."""
+"""Parses a feed into items. Pure; run it in a process of its own, because documents can be hostile."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from proxyd.probing.probe_failures import EmptyDocumentError, NotAFeedError, Par
 
 _Entry: TypeAlias = Mapping[str, Any]
 
-# feedparser guesses with chardet where that happens to be installed; what a feed says must not depend on it.
+# feedparser guesses with chardet if that is installed; results must not depend on it.
 feedparser.encodings.lazy_chardet_encoding = None
 
 
@@ -54,12 +54,12 @@ def parse_feed(body: bytes, content_type: str | None = None, url: str = "", lang
     content_type, language
         The headers ``Content-Type`` and ``Content-Language`` as received.
     url
-        Where the document came from in the end; relative links of items are made absolute with it.
+        The document's URL after redirects, to which the items' relative links refer.
 
     Raises
     ------
     EmptyDocumentError, UnsafeDocumentError, NotAFeedError
-        The document is refused before it is parsed, or holds no feed.
+        The document is refused before it is parsed, or is not a feed.
     """
     fast = None if language else parse_clean_feed(body, content_type, url)
     return parse_any_feed(body, content_type, url, language) if fast is None else fast
@@ -68,7 +68,7 @@ def parse_feed(body: bytes, content_type: str | None = None, url: str = "", lang
 def parse_any_feed(
     body: bytes, content_type: str | None = None, url: str = "", language: str | None = None
 ) -> ParsedFeed:
-    """Return what ``parse_feed`` does, without the fast path, which must equal it."""
+    """Return the same as ``parse_feed``, without the fast path."""
     if is_empty(body):
         raise EmptyDocumentError
     if looks_like_json(body):
@@ -84,9 +84,9 @@ def parse_any_feed(
 
 
 def _parse(body: bytes, content_type: str | None, language: str | None) -> _Entry:
-    """Return feedparser's reading; never hand it text or bytes, it would open a file or an address of that name.
+    """Return feedparser's reading; never pass it text or bytes, it would open a file or URL of that name.
 
-    It is not told the address of the document: it would make guids absolute, and identities change with a redirect.
+    It does not get the document's URL: it would make guids absolute, and a redirect would change identities.
     """
     headers = {"content-type": xml_content_type(body, content_type)}
     if language:
@@ -98,7 +98,7 @@ def _parse(body: bytes, content_type: str | None, language: str | None) -> _Entr
             sanitize_html=False,
             resolve_relative_uris=False,
         )
-    except (ValueError, LookupError, AssertionError, RecursionError) as error:  # names of encodings with odd bytes
+    except (ValueError, LookupError, AssertionError, RecursionError) as error:  # encoding names with odd bytes
         raise ParserFailedError(f"the parser raised {type(error).__name__}: {error}"[:300]) from error
     return parsed
 
@@ -121,7 +121,7 @@ def _feed(document: _Entry, url: str) -> ParsedFeed:
     ttl_minutes = number_of(_text(channel, "ttl"))
     return ParsedFeed(
         items=items,
-        version=document["version"] or "unnamed",  # feedparser reads CDF without giving it a version
+        version=document["version"] or "unnamed",  # feedparser reads CDF without giving a version
         title=capped(_text(channel, "title")),
         link=capped(_link(channel, url)),
         ttl_minutes=ttl_minutes,
@@ -138,7 +138,7 @@ def _hrefs(channel: _Entry, relation: str) -> Iterator[str | None]:
 
 
 def _trouble(document: _Entry) -> str:
-    """Return what broke the XML, or ``""``; a wrong media type or charset breaks nothing."""
+    """Return what broke the XML, or ``""``; a wrong media type or charset is harmless."""
     error = document.get("bozo_exception")
     return clean(f"{type(error).__name__}: {error}")[:300] if isinstance(error, SAXException) else ""
 
@@ -180,7 +180,7 @@ def _identity(entry: _Entry) -> str:
 
 
 def _text(entry: _Entry, key: str) -> str | None:
-    """Return a text without characters that are none, or ``None`` where nothing is left."""
+    """Return a text without invalid characters, or ``None`` if nothing is left."""
     value = dict.get(_as_dict(entry), key)  # feedparser's own get() maps and warns
     return (clean(value).strip() or None) if isinstance(value, str) else None
 

@@ -1,7 +1,7 @@
-"""JSON Feed 1.0 and 1.1: from bytes to the items that every kind of feed has. Pure.
+"""JSON Feed 1.0 and 1.1, parsed into the common form of feeds. Pure.
 
-The reader is as lenient as the specification asks: whatever is of the wrong type counts as missing, ids may be
-numbers, and an item without an id is left out.
+The reader is as lenient as the specification asks: a value of the wrong type counts as missing, ids may be numbers,
+and an item without an id is left out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _text(value: object) -> str | None:
 
 
 def _id(value: object) -> str | None:
-    """Return an id as text, whatever type it has."""
+    """Return an id of any type as text."""
     if value is None or isinstance(value, str):
         return _text(value)
     return clean(json.dumps(value, ensure_ascii=False, sort_keys=True))
@@ -67,13 +67,13 @@ def _author(value: object) -> object:
 
 
 class _Written(BaseModel):
-    """What feeds and items have in common: ``authors`` of 1.1 and ``author`` of 1.0."""
+    """The authors of feeds and items: ``authors`` in 1.1 and ``author`` in 1.0."""
 
     authors: _Objects[_Author] = []
     author: Annotated[_Author | None, BeforeValidator(_author)] = None
 
     def names(self) -> str | None:
-        """Return the authors' names, or their addresses where they have no names."""
+        """Return the authors' names, or their addresses if they have no names."""
         authors = self.authors or ([self.author] if self.author else [])
         return ",".join(name for name in (each.name or each.url for each in authors) if name) or None
 
@@ -103,7 +103,7 @@ class _Feed(_Written):
 
 
 def parse_json_feed(body: bytes, content_type: str | None = None, url: str = "") -> ParsedFeed:
-    """Return the JSON Feed in ``body``, recognised by its version whatever the media type.
+    """Return the JSON Feed in ``body``, recognised by its version, regardless of the media type.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def parse_json_feed(body: bytes, content_type: str | None = None, url: str = "")
 
 
 def _trouble(feed: _Feed, document: dict[str, Json]) -> str:
-    """Return what readers of the feed should know."""
+    """Return the problems that users of the feed should know."""
     if feed.expired:
         return "the feed has expired: its publisher says that there will be no more items"
     listed = document.get("items")

@@ -1,4 +1,4 @@
-"""XML sitemaps and sitemap indexes, read as feeds: one item per address, ``lastmod`` as its time. Pure."""
+"""XML sitemaps and sitemap indexes, read as feeds: one item per URL, with ``lastmod`` as its time. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NO_FIELDS = FeedChannel().fields()
 
 
 def is_sitemap(body: bytes) -> bool:
-    """Return whether the root element is that of a sitemap or of a sitemap index.
+    """Return whether the root element is a sitemap's or a sitemap index's.
 
     >>> is_sitemap(b'<?xml version="1.0"?><!-- x --><urlset xmlns="a">'), is_sitemap(b"<rss><urlset>")
     (True, False)
@@ -38,15 +38,15 @@ def is_sitemap(body: bytes) -> bool:
 
 
 def parse_sitemap(body: bytes, content_type: str | None = None, url: str = "") -> ParsedFeed:
-    """Return a sitemap as a feed: link and guid are the address, updated and pubDate the time of its last change.
+    """Return a sitemap as a feed: link and guid are the URL, updated and pubDate the time of its last change.
 
-    A news sitemap's title and publication date are read too. Where there are more addresses than are kept, those
-    changed last are. The body must have been found free of entity declarations.
+    A news sitemap's title and publication date are read too. If there are more URLs than are kept, the most recently
+    changed ones are kept. The body must already be known to be free of entity declarations.
 
     Raises
     ------
     NotAFeedError
-        Nothing of it can be read.
+        Nothing in it can be read.
     """
     parser = etree.XMLParser(
         encoding="utf-8", recover=True, resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
@@ -59,7 +59,7 @@ def parse_sitemap(body: bytes, content_type: str | None = None, url: str = "") -
     trouble = _trouble(parser)
     rows = [element for element in root if _name(element) == _ROWS[kind]]
     if trouble and f"{kind}>" not in text[-1000:]:
-        rows = rows[:-1]  # the document is cut off: the last address may be, too
+        rows = rows[:-1]  # the document is cut off, perhaps within the last URL
     items = tuple(distinct(_items(rows, url)))
     return ParsedFeed(
         items=_latest(items),
@@ -70,7 +70,7 @@ def parse_sitemap(body: bytes, content_type: str | None = None, url: str = "") -
 
 
 def _latest(items: tuple[Item, ...]) -> tuple[Item, ...]:
-    """Return the items changed last, in page order."""
+    """Return the most recently changed items, in page order."""
     if len(items) <= MOST_ITEMS:
         return items
     ranked = nlargest(MOST_ITEMS, range(len(items)), key=lambda index: (items[index].published_s or 0.0, -index))
@@ -107,7 +107,7 @@ def _entry(texts: dict[str, str], url: str) -> FeedEntry | None:
 
 
 def _texts(element: etree._Element) -> dict[str, str]:
-    """Return the texts of a row's own elements and of its ``news`` element, the first of each name."""
+    """Return the texts of a row's child elements and of its ``news`` element, the first of each name."""
     texts: dict[str, str] = {}
     for child in element:
         for each in child if _name(child) == "news" else (child,):
@@ -118,7 +118,7 @@ def _texts(element: etree._Element) -> dict[str, str]:
 
 
 def _time_s(text: str | None) -> float | None:
-    """Return unix seconds; a year or a month alone means its beginning."""
+    """Return unix seconds; a year or a month stands for its beginning."""
     if text is None:
         return None
     if _YEAR_OR_MONTH.fullmatch(text):
@@ -128,5 +128,5 @@ def _time_s(text: str | None) -> float | None:
 
 
 def _name(element: etree._Element) -> str:
-    """Return an element's name without its namespace, or its prefix where that is not declared; comments have none."""
+    """Return an element's name without namespace or undeclared prefix; comments have an empty one."""
     return re.split("[}:]", element.tag)[-1] if isinstance(element.tag, str) else ""

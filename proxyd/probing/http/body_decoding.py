@@ -1,7 +1,6 @@
-"""Bodies decoded piece by piece, so that neither a bomb nor a cut off stream gets through.
+"""Decodes bodies piece by piece, and detects decompression bombs and truncated streams.
 
-The HTTP client could decode by itself, but it takes a gzip stream that ends too early for a whole one: the feed would
-lose its last items.
+The HTTP client's own decoder accepts a truncated gzip stream as complete: the feed would lose its last items.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _ZLIB_METHOD = 8
 
 
 class Decoder:
-    """Undoes a content encoding; without one it passes bytes through. ``consumed`` counts the bytes taken in.
+    """Undoes a content encoding; without one it passes bytes through. ``consumed`` counts the bytes read.
 
     >>> decoder = Decoder("gzip")
     >>> list(decoder.decode(zlib.compress(b"feed", wbits=31)))
@@ -38,7 +37,7 @@ class Decoder:
         self.consumed = 0
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        """Yield what ``data`` decodes to, in pieces of bounded size."""
+        """Yield the decoded ``data``, in pieces of bounded size."""
         if self._plain:
             self.consumed += len(data)
             yield data
@@ -49,7 +48,7 @@ class Decoder:
             raise FetchError(f"the body is no {self._encoding}: {error}") from error
 
     def finish(self) -> None:
-        """Raise FetchError where the stream is not complete."""
+        """Raise FetchError if the stream is incomplete."""
         if self._stream is not None and not self._stream.eof:
             raise FetchError(f"the {self._encoding} stream is cut off")
 
@@ -57,18 +56,18 @@ class Decoder:
         more = bool(data)
         while more:
             stream = self._stream_for(data)
-            if stream.eof:  # what follows the end is padding
+            if stream.eof:  # anything after the end is padding
                 return
             piece = stream.decompress(data, _PIECE_BYTES)
             rest = stream.unconsumed_tail or stream.unused_data
             self.consumed += len(data) - len(rest)
             data = rest
-            more = bool(data) or len(piece) == _PIECE_BYTES  # a full piece may have left output inside zlib
+            more = bool(data) or len(piece) == _PIECE_BYTES  # after a full piece, zlib may hold more output
             if piece:
                 yield piece
 
     def _stream_for(self, data: bytes) -> zlib._Decompress:
-        """Return the stream under way, or a new one for the first bytes and for every further member of gzip."""
+        """Return the current stream, or a new one for the first bytes and every further gzip member."""
         started = self._stream
         if started is None or (started.eof and self._encoding == "gzip" and data[:1] == b"\x1f"):
             started = self._stream = zlib.decompressobj(self._window(data[0]))
@@ -82,16 +81,16 @@ class Decoder:
 
 
 async def read_decoded(chunks: AsyncIterator[bytes], encoding: str, limit: int, count: Callable[[int], None]) -> bytes:
-    """Return the decoded body; stop as soon as it is longer than ``limit``.
+    """Return the decoded body; stop as soon as it exceeds ``limit``.
 
-    ``count`` is told the size of every decoded piece, of those of a body that is refused as well.
+    ``count`` gets the size of every decoded piece, also of a body that is refused.
 
     Raises
     ------
     TooLargeError, DecompressionBombError
-        It is longer than ``limit``.
+        The body exceeds ``limit``.
     FetchError
-        It cannot be decoded, or it is cut off.
+        The body cannot be decoded, or is truncated.
     """
     decoder = Decoder(encoding)
     pieces: list[bytes] = []

@@ -56,7 +56,7 @@ _OWN_HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """What one fetch may cost.
+    """Limits of one fetch.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class FetchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request, without its secrets, and the head of its response; ``status`` is ``None`` where none came."""
+    """A request, without its secrets, and the head of its response; without a response, ``status`` is ``None``."""
 
     url: str
     sent: Mapping[str, str]
@@ -91,9 +91,9 @@ class Exchange:
 
 @dataclass(slots=True)
 class ProbeTrace:
-    """What a fetch has done so far; it is told also when the fetch fails.
+    """The steps of a fetch so far, recorded even if it fails.
 
-    ``exchanges`` are kept only where ``is_shown``: nobody looks at those of the daemon's probes.
+    ``exchanges`` are kept only if ``is_shown``: nobody looks at those of the daemon's probes.
     """
 
     is_shown: bool = True
@@ -108,22 +108,22 @@ class ProbeTrace:
         self.body_bytes += number
 
     def begin(self, now_s: float) -> None:
-        """Note that a request is about to be sent."""
+        """Record that a request is about to be sent."""
         self.requests += 1
         self.started_s = now_s if self.started_s is None else self.started_s
 
     def add_detour(self, other: ProbeTrace) -> None:
-        """Add the requests of a fetch that this one needed; its bytes are not of the document."""
+        """Add the requests of a fetch that this one needed; its bytes do not count for the document."""
         self.requests += other.requests
         self.started_s = other.started_s if self.started_s is None else self.started_s
         self.exchanges.extend(other.exchanges)
 
 
 class RequestGate(Protocol):
-    """What is asked before every request of a fetch, redirects included."""
+    """Checks every request of a fetch, redirects included, before it is sent."""
 
     async def __call__(self, url: URL, trip: ProbeTrace, /) -> float:
-        """Return the least seconds since the last request to the host, or raise a ProbeError to forbid this one."""
+        """Return the minimum seconds since the last request to the host, or raise a ProbeError to forbid this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +133,11 @@ class FetchRequest:
     Parameters
     ----------
     headers, authorization
-        Sent to the origin of ``home`` alone. Headers that a request needs for itself are left out.
+        Sent only to the origin of ``home``. Headers that the request sets itself are ignored.
     home
-        The address they are meant for; ``None`` is ``url``.
+        The URL that they are meant for; ``None`` means ``url``.
     gate
-        Asked before every request, the first one included.
+        Called before every request, including the first.
     """
 
     url: str
@@ -149,7 +149,7 @@ class FetchRequest:
 
 
 class Fetch(Protocol):
-    """What probes and robots.txt are fetched with."""
+    """The interface through which probes and robots.txt are fetched."""
 
     async def fetch(self, request: FetchRequest, trip: ProbeTrace | None = None) -> FetchResponse:
         """Return the last response or raise a ProbeError."""
@@ -162,13 +162,13 @@ class FetchResponse:
     Parameters
     ----------
     url
-        Where the response came from.
+        The URL of the response, after redirects.
     host
-        That of ``url``.
+        The host of ``url``.
     permanent_url
-        Where the redirects of kind 301 and 308 led, up to the first of another kind; ``None`` without any.
+        The target of the leading 301 and 308 redirects; ``None`` if the first response is not one of them.
     body
-        Decoded; only of status 200 and 203.
+        Decoded; only for status 200 and 203.
     """
 
     status: int
@@ -183,7 +183,7 @@ class FetchResponse:
 
     @property
     def validators(self) -> Validators:
-        """Return what to send back next time, exactly as received; what cannot be sent is left out."""
+        """Validators for the next request, exactly as received; those that cannot be sent are left out."""
         return Validators(
             etag=_sendable(self.headers.get("ETag")), last_modified=_sendable(self.headers.get("Last-Modified"))
         )
@@ -200,7 +200,7 @@ _Hop: TypeAlias = FetchResponse | _Redirect
 
 
 class Fetcher:
-    """Fetches documents; raises the ProbeError family for everything that the network can do."""
+    """Fetches documents; raises an error of the ProbeError family for every network failure."""
 
     def __init__(
         self,
@@ -219,17 +219,17 @@ class Fetcher:
         self._tracer = tracer
 
     async def fetch(self, request: FetchRequest, trip: ProbeTrace | None = None) -> FetchResponse:
-        """Return the response after redirects, whatever its status.
+        """Return the response after redirects, with any status.
 
         Raises
         ------
         BlockedAddressError
-            The guard refused a URL or an address, of the first request or of a hop.
+            The guard refused a URL or an address, of the first request or of a redirect.
         FetchTimeoutError
             It took longer than allowed, or a host's queue was too long.
         FetchError
-            The response could not be obtained, was cut off, too long or redirected without end; or what the gate
-            of the request raises.
+            The response could not be obtained, was truncated or too long, or redirected endlessly; or the request's
+            gate raised an error.
         """
         target, permanent_url, only_permanent = _parse_url(request.url), None, True
         home = target if request.home in {None, request.url} else _parse_url(request.home or "")
@@ -302,7 +302,7 @@ class Fetcher:
 
 
 class _Budget:
-    """Time that is spent piece by piece."""
+    """A time limit that is spent in parts."""
 
     def __init__(self, total_s: float) -> None:
         self._total_s = total_s
@@ -310,7 +310,7 @@ class _Budget:
 
     @contextmanager
     def spending(self) -> Iterator[float]:
-        """Yield what is left, within which the block ends itself by a TimeoutError: it becomes a FetchTimeoutError."""
+        """Yield the remaining time, after which the block raises TimeoutError, which becomes a FetchTimeoutError."""
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         try:
@@ -322,7 +322,7 @@ class _Budget:
 
 
 class _Course:
-    """One fetch under way: what was asked, what it has done and what it may still cost."""
+    """A running fetch: its request, its steps and its remaining limits."""
 
     def __init__(self, request: FetchRequest, home: URL, trip: ProbeTrace, budget: _Budget) -> None:
         self.request = request
@@ -335,25 +335,25 @@ class _Course:
         self._hidden = _SECRET_HEADERS | {name.lower() for name in self._private}
 
     def headers_for(self, url: URL) -> CIMultiDict[str]:
-        """Return what to send to an address."""
+        """Return the headers to send to a URL."""
         headers = _request_headers(self.request.validators)
         if _origin(url) == self._home:
             headers.update(self._private)
         return headers
 
     def show_sent(self, url: URL, headers: Mapping[str, str]) -> None:
-        """Note a request that is about to be sent."""
+        """Record a request that is about to be sent."""
         if self.trip.is_shown:
             self.trip.exchanges.append(Exchange(str(url), self._shown(headers)))
 
     def show_received(self, url: URL, response: aiohttp.ClientResponse) -> None:
-        """Note what was really sent, and what came back."""
+        """Record the headers as sent, and the response."""
         if self.trip.is_shown:
             sent, received = self._shown(response.request_info.headers), tuple(response.headers.items())
             self.trip.exchanges[-1] = Exchange(str(url), sent, response.status, received)
 
     def _shown(self, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """Return headers for people: none of the values that may be secret."""
+        """Return headers for people, without values that may be secret."""
         return {name: HIDDEN if name.lower() in self._hidden else value for name, value in headers.items()}
 
 
@@ -362,12 +362,12 @@ def _origin(url: URL) -> tuple[str, str, int | None]:
 
 
 def _is_addable(name: str, value: str) -> bool:
-    """Whether a header may be added; the language refuses the others with a reason."""
+    """Return whether a header may be added; the rule language rejects the others with a reason."""
     return name.isascii() and name.lower() not in _OWN_HEADERS and value.isascii() and value.isprintable()
 
 
 async def _beginning(chunks: AsyncIterator[bytes], encoding: str, limit: int, count: Callable[[int], None]) -> bytes:
-    """Return the decoded body, or its first ``limit`` bytes where it is longer, without reading further."""
+    """Return the decoded body, or its first ``limit`` bytes, without reading further."""
     decoder = Decoder(encoding)
     pieces: list[bytes] = []
     room = limit
@@ -384,14 +384,14 @@ async def _beginning(chunks: AsyncIterator[bytes], encoding: str, limit: int, co
 
 @contextmanager
 def _client_errors() -> Iterator[None]:
-    """Turn what the HTTP client raises into the ProbeError family."""
+    """Turn the HTTP client's errors into the ProbeError family."""
     try:
         yield
     except aiohttp.ServerTimeoutError as error:
         raise FetchTimeoutError(describe(error)) from error
     except (aiohttp.ClientError, OSError, UnicodeError) as error:
         if isinstance(error, TimeoutError):
-            raise  # the budget's own
+            raise  # raised by the budget itself
         raise refusal_in(error) or FetchError(describe(error)) from error
 
 
@@ -405,7 +405,7 @@ def _request_headers(validators: Validators) -> CIMultiDict[str]:
 
 
 def _sendable(value: str | None) -> str | None:
-    """Return a header's value if it can be sent back; bytes that are no UTF-8 arrive as surrogates and cannot."""
+    """Return a header's value if it can be sent back; bytes that are not UTF-8 arrive as surrogates and cannot."""
     return value if value and len(value) <= 4096 and _UNSENDABLE.search(value) is None else None
 
 

@@ -21,7 +21,7 @@ _MOST_REDIRECTS = 3
 
 
 class HubClient:
-    """Asks hubs for subscriptions.
+    """Sends subscription requests to hubs.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class HubClient:
         raise FetchError(f"more than {_MOST_REDIRECTS} redirects")
 
     async def _post(self, url: URL, form: Mapping[str, str]) -> str | None:
-        """Return where the request is redirected to, ``None`` where it was accepted."""
+        """Return the redirect's target, or ``None`` if the request was accepted."""
         async with self._tokens.turn(url.raw_host or ""):
             try:
                 async with (
@@ -78,5 +78,5 @@ class HubClient:
 
 
 def _may_follow(first: URL, target: URL) -> bool:
-    """Whether the form, which holds a secret, may go there: to the same host, and not into the clear."""
+    """Return whether the form, which holds a secret, may go there: to the same host, and not from https to http."""
     return target.raw_host == first.raw_host and target.scheme in {first.scheme, "https"}

@@ -1,7 +1,7 @@
-"""The robots.txt of every origin (RFC 9309): fetched once a day, and asked before each request.
+"""The robots.txt of every origin (RFC 9309): fetched once a day, and checked before each request.
 
-It is text by strangers: only the lines that concern proxyd reach the parser, which has no limits of its own. A group of
-many user agents would cost it the product of agents and rules.
+It comes from strangers: only the lines for proxyd reach the parser, which has no limits of its own. A group with many
+user agents would cost it the product of agents and rules.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ _RULE_LINE = re.compile(r"(allow|di[a-z]{1,8}w|crawl[-\s]*delay)\s*[:\s]", re.IG
 
 
 def robots_limits(limits: FetchLimits) -> FetchLimits:
-    """Return what a fetch of robots.txt may cost where a probe may cost ``limits``."""
+    """Return the limits for fetching robots.txt, given those of a probe."""
     total_s = min(limits.total_s, ROBOTS_TIME_S)
     return FetchLimits(total_s, limits.queue_s, ROBOTS_BYTES, redirects=5, cut=True)
 
 
 @dataclass(frozen=True, slots=True)
 class RobotsRules:
-    """What one robots.txt says to proxyd; ``parsed`` is ``None`` where it says nothing."""
+    """The rules of a robots.txt for proxyd; ``parsed`` is ``None`` if it has none."""
 
     parsed: Protego | None = None
     characters: int = 0
 
     def allows(self, url: URL) -> bool:
-        """Whether the path may be asked for."""
+        """Return whether the path may be requested."""
         return self.parsed is None or self.parsed.can_fetch(f"http://host{url.raw_path_qs}", AGENT)
 
     @property
     def crawl_delay_s(self) -> float | None:
-        """Least seconds between two requests that it asks for, if it does."""
+        """Minimum seconds between two requests that it asks for, if any."""
         return None if self.parsed is None else self.parsed.crawl_delay(AGENT)
 
 
@@ -66,7 +66,7 @@ EVERYTHING_ALLOWED = RobotsRules()
 
 
 def read_robots(body: bytes) -> RobotsRules:
-    """Return the rules of a robots.txt; whatever it holds, it can be read.
+    """Return the rules of a robots.txt; any content can be read.
 
     >>> read_robots(b"User-agent: *").crawl_delay_s
     """
@@ -75,7 +75,7 @@ def read_robots(body: bytes) -> RobotsRules:
 
 
 def _concerning(text: str) -> list[str]:
-    r"""Return the lines of the groups for proxyd and for everyone, in a form the parser cannot take amiss.
+    r"""Return the lines of the groups for proxyd and for everyone, in a form that the parser reads correctly.
 
     >>> _concerning("User-agent: a\nUser-Agent: Proxyd/1\nDisallow: /x # no\nUser-agent: b\nDisallow: /")
     ['user-agent: proxyd', 'Disallow: /x']
@@ -102,7 +102,7 @@ def _concerning(text: str) -> list[str]:
 
 @dataclass(slots=True)
 class _Record:
-    """What is known of one origin; whoever holds the lock may fetch."""
+    """The state of one origin; the holder of the lock may fetch."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
@@ -114,19 +114,19 @@ class _Record:
 
 
 class Robots:
-    """Says of each request whether the robots.txt of its origin allows it, and how far apart requests should be.
+    """Decides for each request whether its origin's robots.txt allows it, and how far apart requests should be.
 
-    A robots.txt that is not there (4xx, or redirects without end) allows everything. One that cannot be had forbids
-    everything, unless a copy of the last 30 days is there, and until it was missing for 30 days.
+    A missing robots.txt (4xx, or endless redirects) allows everything. An unreachable one forbids everything, unless
+    there is a copy from the last 30 days, or it has been unreachable for 30 days.
 
     Parameters
     ----------
     fetcher
         Fetches within ``robots_limits``.
     crawl_delay_cap_s
-        Longest spacing that a Crawl-delay is followed to.
+        Longest Crawl-delay that is obeyed.
     origins
-        Origins remembered; those that were not asked for the longest time are forgotten first.
+        Maximum number of remembered origins; the least recently used are forgotten first.
     """
 
     def __init__(self, fetcher: Fetch, clock: Clock, *, crawl_delay_cap_s: float = 60.0, origins: int = 10_000) -> None:
@@ -138,18 +138,18 @@ class Robots:
         self._characters = 0
 
     def __len__(self) -> int:
-        """Return how many origins are remembered."""
+        """Return the number of remembered origins."""
         return len(self._records)
 
     async def __call__(self, url: URL, trip: ProbeTrace) -> float:
         """Return the seconds between requests that the origin of ``url`` asks for.
 
-        ``trip`` is told of the requests that were needed to know, and of the delay. It is a ``Gate``.
+        It is a ``RequestGate``; ``trip`` records the requests that it needed, and the delay.
 
         Raises
         ------
         DisallowedError
-            The robots.txt forbids it, or the server failed to give it.
+            The robots.txt forbids it, or the server failed to provide it.
         ProbeError
             The host could not be reached, or the guard refused it.
         """
@@ -205,7 +205,7 @@ class Robots:
             self._failed(url, record, response)
 
     def _throttled(self, url: URL, record: _Record, response: FetchResponse) -> None:
-        """Go on with an old copy while the host throttles; without one it is the probe that is throttled."""
+        """Use an old copy while the host throttles; without one, the probe is throttled."""
         if not self._is_covered(record, _LEAST_S):
             message = f"robots.txt of {url.origin()} answers with status {response.status}"
             raise ThrottledError(message, retry_after_s=response.retry_after_s)
@@ -225,7 +225,7 @@ class Robots:
         record.refresh_s = record.fetched_s + keep_s
 
     def _is_covered(self, record: _Record, wait_s: float) -> bool:
-        """Note a failure; whether an old copy, or the long time without any, says what is allowed meanwhile."""
+        """Record a failure; return whether an old copy, or a long time without one, decides for now."""
         now_s = self._clock.monotonic_s()
         if record.failing_since_s is None:
             record.failing_since_s = now_s
@@ -248,7 +248,7 @@ class Robots:
         return record
 
     def _forget(self) -> None:
-        """Forget the origins that were not asked for the longest time, but none that somebody asks for now."""
+        """Forget the least recently used origins, except those in use."""
         idle = [origin for origin in self._oldest() if self._records[origin].users == 0]
         for origin in idle:
             rules = self._records.pop(origin).rules
@@ -262,7 +262,7 @@ class Robots:
 
 
 async def _read(response: FetchResponse) -> RobotsRules:
-    """Return the rules of an answer; a long one is read in a thread, so that the loop goes on."""
+    """Return the rules in a response; a long one is read in a thread, so that the loop goes on."""
     if response.status not in {200, 203}:
         return EVERYTHING_ALLOWED
     if len(response.body) <= _INLINE_BYTES:

@@ -1,7 +1,7 @@
-"""Pages of HTML, read by CSS (lexbor) and XPath (lxml). Pure.
+"""HTML pages, read with CSS (lexbor) and XPath (lxml). Pure.
 
-XPath runs without extension functions, variables and access to other documents. What a selector can be made to cost
-is bounded by the time limit of the process it runs in.
+XPath has no extension functions, variables or access to other documents. The time limit of the process bounds
+the cost of a selector.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _CssRow:
         return [_CssRow(node, self.owner) for node in self._find(selector)[: MOST_ITEMS + 1]]
 
     def value(self, selector: str, field_type: FieldType) -> Raw:
-        """Read ``selector::attr(name)`` as the attribute of that name."""
+        """Return the first match; ``selector::attr(name)`` reads that attribute."""
         css, attribute = css_parts(selector)
         found = self._find(css) if css else [self.node]
         if not found:
@@ -100,7 +100,7 @@ class _XPathRow:
 
 @dataclass(frozen=True, slots=True)
 class _Views:
-    """One element as each reader sees it, made when it is first asked for."""
+    """An element as each reader sees it, created on first use."""
 
     views: dict[Reader, PageRow] = field(default_factory=dict)
 
@@ -115,15 +115,15 @@ class _Views:
 
 
 def parse_html_page(text: str, url: str, page_class: PageClass) -> ParsedPage:
-    """Return the rows of a page of HTML; without EACH the page is one row.
+    """Return the rows of an HTML page; without EACH the page is one row.
 
     The value of an element is its readable text; of ``<meta>`` its content; for a Timestamp the ``datetime`` of
-    ``<time>``, and for a URL its ``href`` or ``src``, where it has them.
+    ``<time>``, and for a URL its ``href`` or ``src``, if it has them.
 
     Raises
     ------
     UnreadableDocumentError, SelectorError
-        The page holds nothing of what the class reads.
+        The page has none of the content that the class reads.
     """
     page = _page(text, page_class)
     rows = [page] if page_class.each is None else _rows(page, page_class.each)
@@ -142,13 +142,13 @@ def page_blocks(text: str) -> tuple[str | None, list[str]]:
 
 
 def css_view(text: str, tag: str = "html") -> PageRow | None:
-    """Return an element as CSS sees it."""
+    """Return an element for the CSS reader."""
     node, owner = _parsed(tag, text)
     return None if node is None else _CssRow(node, owner)
 
 
 def xpath_view(text: str, tag: str = "html") -> PageRow | None:
-    """Return an element as XPath sees it."""
+    """Return an element for the XPath reader."""
     parser = html.HTMLParser(encoding="utf-8", no_network=True, huge_tree=False, remove_pis=True)
     body = text if tag == "html" else f"<html><body>{text}</body></html>"
     try:
@@ -162,7 +162,7 @@ def xpath_view(text: str, tag: str = "html") -> PageRow | None:
 VIEWS: Mapping[Reader, Callable[[str, str], PageRow | None]] = MappingProxyType(
     {Reader.CSS: css_view, Reader.XPATH: xpath_view}
 )
-"""How each reader of web pages sees an element: of its HTML and its name."""
+"""The function that makes each reader's element from HTML and a tag name."""
 
 
 def _page(text: str, page_class: PageClass) -> _Views:
@@ -180,7 +180,7 @@ def _page(text: str, page_class: PageClass) -> _Views:
 
 
 def _bounded(text: str) -> str:
-    """Return the text; refuse one nested so deeply that reading it takes quadratic time."""
+    """Return the text; refuse nesting so deep that reading it takes quadratic time."""
     depth = 0
     for match in _TAG.finditer(text):
         if match.group(2).lower() not in _NOT_NESTED:
@@ -204,7 +204,7 @@ def _values(row: _Views, fields: Iterable[Field]) -> Iterator[Raw]:
 
 
 def _parsed(tag: str, text: str) -> tuple[LexborNode | None, LexborHTMLParser]:
-    """Return the element of a text that is one element's HTML, and the document that holds it."""
+    """Return the element of a single element's HTML, and the document that holds it."""
     owner = LexborHTMLParser((_INSIDE.get(tag, "") + text).encode("utf-8", "replace").decode())
     if tag == "html":
         return owner.root, owner
@@ -225,7 +225,7 @@ def _element_value(node: LexborNode, field_type: FieldType) -> Raw:
 
 
 def _plain_result(found: object) -> Raw:
-    """Return what an expression gave that is no element: a text, an attribute, a number or a truth."""
+    """Return an XPath result that is not an element: a text, an attribute, a number or a boolean."""
     if isinstance(found, bool):
         return found
     if isinstance(found, float):

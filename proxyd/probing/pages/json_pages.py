@@ -1,7 +1,7 @@
-"""Pages of JSON, read by JSONPath (RFC 9535). Pure.
+"""JSON pages, read with JSONPath (RFC 9535). Pure.
 
-``match()`` and ``search()`` are backed by re2: no pattern takes more than linear time. What else a selector can be
-made to cost is bounded by the time limit of the process it runs in.
+``match()`` and ``search()`` use re2, so every pattern takes linear time. The time limit of the process bounds the
+other costs of a selector.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _PATTERN_BYTES = 1 << 20
 class _Regex(FilterFunction):
     """``match`` (the whole text) or ``search`` (anywhere) with a pattern of RFC 9485."""
 
-    arg_types = [ExpressionType.VALUE, ExpressionType.VALUE]  # noqa: RUF012 - as the base class has it
+    arg_types = [ExpressionType.VALUE, ExpressionType.VALUE]  # noqa: RUF012 - as in the base class
     return_type = ExpressionType.LOGICAL
 
     def __init__(self, *, whole: bool) -> None:
         self._whole = whole
 
     def __call__(self, text: object, pattern: object) -> bool:
-        """Return whether the text matches; neither a value that is no text nor a broken pattern does."""
+        """Return whether the text matches; a value that is not text and a broken pattern do not."""
         if not isinstance(text, str) or not isinstance(pattern, str):
             return False
         compiled = _pattern(pattern)
         if compiled is None:
             return False
-        text = text.encode("utf-8", "replace").decode()  # re2 takes no lone surrogates
+        text = text.encode("utf-8", "replace").decode()  # re2 does not accept lone surrogates
         return (compiled.fullmatch(text) if self._whole else compiled.search(text)) is not None
 
 
@@ -57,7 +57,7 @@ def _pattern(pattern: str) -> re2._Regexp | None:
 
 
 def _dots(pattern: str) -> str:
-    """Return the pattern with every dot outside brackets as RFC 9485 means it: neither of the line ends."""
+    """Return the pattern with every dot outside brackets as in RFC 9485: it matches no line end."""
     parts: list[str] = []
     escaped = bracketed = False
     for char in pattern:
@@ -70,7 +70,7 @@ def _dots(pattern: str) -> str:
 
 class _Environment(JSONPathEnvironment):
     def setup_function_extensions(self) -> None:
-        """Put the linear-time functions in the place of the library's own."""
+        """Replace the library's functions with the linear-time ones."""
         super().setup_function_extensions()
         self.function_extensions["match"] = _Regex(whole=True)
         self.function_extensions["search"] = _Regex(whole=False)
@@ -80,15 +80,15 @@ _ENVIRONMENT = _Environment()
 
 
 def parse_json_page(body: bytes, content_type: str | None, url: str, page_class: PageClass) -> ParsedPage:
-    """Return the rows of a page of JSON.
+    """Return the rows of a JSON page.
 
-    Without EACH the document is one row. A field takes the first value that its selector finds; an object or a list
-    is JSON text for a String, and fits nothing else.
+    Without EACH the document is one row. A field takes its selector's first match; an object or a list is JSON text
+    for a String, and does not fit other types.
 
     Raises
     ------
     UnreadableDocumentError, SelectorError
-        The document is not JSON, or holds nothing of what the class reads.
+        The document is not JSON, or has none of the content that the class reads.
     """
     document = load_json(body, content_type)
     try:
@@ -111,7 +111,7 @@ def _selected_rows(document: Json, each: Extraction) -> list[Json]:
 
 
 def _has_room(query: JSONPathQuery, document: Json) -> bool:
-    """Return whether the list is there that would hold the rows: a page may have none today."""
+    """Return whether the list of rows exists: a page may have no rows today."""
     if not query.segments:
         return False
     parent = JSONPathQuery(env=query.env, segments=query.segments[:-1])
@@ -119,7 +119,7 @@ def _has_room(query: JSONPathQuery, document: Json) -> bool:
 
 
 def _holds_rows(value: list[Json] | dict[str, Json]) -> bool:
-    """Return whether a value is a list, or an object that is empty: other objects show that the page has changed."""
+    """Return whether a value is a list or an empty object: other objects show that the page has changed."""
     return isinstance(value, list) or not value
 
 

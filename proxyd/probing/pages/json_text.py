@@ -1,4 +1,4 @@
-"""JSON documents as values, with errors that say where. Pure."""
+"""Reads JSON documents, with errors that give the position. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _START = re.compile(rb"[\s\x00\xef\xbb\xbf\xff\xfe]*\{[\s\x00]*[\"}]")
 
 
 def looks_like_json(body: bytes) -> bool:
-    r"""Return whether a document starts as a JSON object does, in any encoding of Unicode.
+    r"""Return whether a document starts like a JSON object, in any encoding of Unicode.
 
     >>> looks_like_json(b'\xef\xbb\xbf {"version": 1}'), looks_like_json(b"<rss>")
     (True, False)
@@ -28,12 +28,12 @@ def looks_like_json(body: bytes) -> bool:
 def load_json(body: bytes, content_type: str | None = None) -> Json:
     """Return the value of a JSON document.
 
-    Numbers without an end (``NaN``, ``1e999``) become null. Nesting is as deep as the interpreter allows.
+    ``NaN`` and overflowing numbers (``1e999``) become null. Nesting is as deep as the interpreter allows.
 
     Raises
     ------
     UnreadableDocumentError
-        It is not JSON; the message names the line.
+        The document is not JSON; the message names the line.
     """
     text = decoded(body, content_type, DocumentKind.JSON)
     try:
@@ -68,5 +68,5 @@ def _float(text: str) -> float | None:
 
 
 def _int(text: str) -> int | float | None:
-    """Return an integer; one of hundreds of digits is read as a float, which takes no quadratic time."""
+    """Return an integer; hundreds of digits are read as a float, to avoid quadratic time."""
     return int(text) if len(text) <= 300 else _float(text)

@@ -1,9 +1,9 @@
-"""The readable text of a page, block by block. Pure.
+"""The readable text of a page, in blocks. Pure.
 
-A block is what a browser sets apart: a paragraph, a heading, a list item, a row of a table (its cells joined by
-``|``). Left out is what nobody reads as the page's text, and what changes without it: scripts, styles, templates,
-embedded documents and drawings, navigation, form controls, and whatever the page itself hides. Headers, footers and
-asides stay: on many pages they are where a notice stands.
+A block is what a browser sets apart: a paragraph, a heading, a list item, a table row (its cells joined by ``|``).
+Parts that are not read as the page's text, or that change by themselves, are left out: scripts, styles, templates,
+embedded documents and drawings, navigation, form controls, and everything that the page hides. Headers, footers and
+asides stay, because notices often stand there.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LINE_ENDS = re.compile(r" ?\n[ \n]*")
 
 
 class _Writer:
-    """Gathers texts to blocks."""
+    """Collects texts into blocks."""
 
     def __init__(self) -> None:
         self.blocks: list[str] = []
@@ -54,7 +54,7 @@ class _Writer:
 
 
 def text_blocks(root: LexborNode) -> list[str]:
-    """Return the blocks of an element's readable text, in page order; at most ``MOST_NODES`` nodes are read."""
+    """Return the blocks of an element's readable text, in page order, from at most ``MOST_NODES`` nodes."""
     writer = _Writer()
     stack: list[tuple[LexborNode, bool, bool]] = [(root, False, False)]  # node, being left, inside <pre>
     nodes = 0
@@ -72,7 +72,7 @@ def text_blocks(root: LexborNode) -> list[str]:
 
 
 def _enter(writer: _Writer, node: LexborNode, *, preformatted: bool) -> list[tuple[LexborNode, bool, bool]]:
-    """Begin an element; return what is left to visit of it, last first."""
+    """Begin an element; return its children to visit, last first."""
     tag = node.tag or ""
     rest: list[tuple[LexborNode, bool, bool]] = []
     if tag in _BLOCKS:

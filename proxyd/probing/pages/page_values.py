@@ -1,4 +1,4 @@
-"""From the raw values of a page's rows to its items: types, identities, what did not fit. Pure."""
+"""Turns the raw values of a page's rows into items: types, identities, misfits. Pure."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from proxyd.probing.feeds.feed_items import distinct
 from proxyd.probing.probe_failures import UnreadableDocumentError
 
 Raw: TypeAlias = str | int | float | bool | None
-"""What a selector found, before it is read as the type of its field."""
+"""A selector's result, before it is read as the type of its field."""
 
 THE_PAGE = "page"
-"""The identity of a page that is one item."""
+"""The identity of a page that is a single item."""
 
 _NO_URL = re.compile(r"[\s<>{}\"\\^`|]")
 _EARLIEST_S, _LATEST_S = -62135596800.0, 253402300799.0  # years 1 to 9999
-_MILLISECONDS, _MICROSECONDS = 1e11, 1e14  # from here on a number cannot be meant as seconds: the year 5138
+_MILLISECONDS, _MICROSECONDS = 1e11, 1e14  # a larger number cannot be seconds: the year 5138
 
 
 class PageRow(Protocol):
-    """A page or a row of it, seen by one reader."""
+    """A page or a row, seen by one reader."""
 
     def rows(self, selector: str) -> list[PageRow]:
-        """Return what the selector of EACH finds."""
+        """Return the rows that the selector of EACH finds."""
 
     def value(self, selector: str, field_type: FieldType) -> Raw:
         """Return the first value that a selector finds."""
 
     def outer(self) -> tuple[str, str]:
-        """Return the name of the element and its HTML, for the other reader."""
+        """Return the element's name and HTML, for the other reader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +50,14 @@ class ParsedPage:
     Parameters
     ----------
     version
-        What it was read as: ``json``, ``html`` or ``text``.
+        The format it was read as: ``json``, ``html`` or ``text``.
     trouble
         What is wrong with the document although it could be read, or ``""``.
     truncated
-        Whether there was more than is kept.
+        Whether the page had more items than are kept.
     misfits
-        How many values did not fit the type of each field, by its path; they are ``None`` in the items. Rows without
-        an identity were left out, and count for the fields of the key.
+        The number of values that did not fit each field's type, by its path; they are ``None`` in the items. Rows
+        without an identity were left out, and count for the fields of the key.
     """
 
     items: tuple[Item, ...]
@@ -71,7 +71,7 @@ class ParsedPage:
 
 @dataclass(slots=True)
 class _Rows:
-    """Turns raw rows into items; counts what does not fit."""
+    """Turns raw rows into items, and counts misfits."""
 
     page_class: PageClass
     url: str
@@ -101,7 +101,7 @@ class _Rows:
         return digest(part for pair in zip(paths, texts, strict=True) for part in pair)
 
     def _identity(self, texts: Sequence[str | None]) -> str | None:
-        """Return the text of the key, or ``None`` where a part of it is missing."""
+        """Return the text of the key, or ``None`` if part of it is missing."""
         if self.page_class.each is None:
             return THE_PAGE
         by_path = dict(zip((each.path for each in self.page_class.fields), texts, strict=True))
@@ -114,29 +114,29 @@ class _Rows:
 
 
 def page_of(rows: Iterable[Sequence[Raw]], page_class: PageClass, url: str, version: str) -> ParsedPage:
-    """Return a page of rows; of rows with one identity the first.
+    """Return a page of rows; of rows with the same identity, the first.
 
     Raises
     ------
     UnreadableDocumentError
-        There are rows, and not one of them has an identity.
+        There are rows, but none has an identity.
     """
     kept = list(islice(rows, MOST_ITEMS + 1))
     builder = _Rows(page_class, url)
     items = tuple(distinct(builder.items(kept[:MOST_ITEMS])))
     if kept and not items:
         raise UnreadableDocumentError(f"not one row has a value for its KEY {', '.join(page_class.key)}")
-    is_cut = len(kept) > MOST_ITEMS or builder.unidentified > 0  # a row that cannot be told is not gone
+    is_cut = len(kept) > MOST_ITEMS or builder.unidentified > 0  # a row without an identity may not be gone
     return ParsedPage(items, version, truncated=is_cut, misfits=tuple(sorted(builder.misfits.items())))
 
 
 def field_selectors(fields: Iterable[Field]) -> str:
-    """Return the selectors of a class as an error names them."""
+    """Return a class's selectors for an error message."""
     return ", ".join(each.extraction.selector for each in fields if each.extraction)
 
 
 def plain(raw: Raw) -> str | None:
-    """Return a raw value as text; ``None`` where nothing is there.
+    """Return a raw value as text, or ``None`` if it is missing.
 
     >>> plain(" a "), plain(True), plain(2.5), plain("")
     ('a', 'true', '2.5', None)
@@ -147,7 +147,7 @@ def plain(raw: Raw) -> str | None:
 
 
 def typed(raw: Raw, field_type: FieldType, url: str = "") -> Value:
-    """Return a raw value as its field's type, or ``None`` where it does not fit.
+    """Return a raw value as its field's type, or ``None`` if it does not fit.
 
     >>> typed("7", FieldType.INTEGER), typed("seven", FieldType.INTEGER), typed("/a", FieldType.URL, "https://a.example")
     (7, None, 'https://a.example/a')
@@ -174,7 +174,7 @@ def _url(text: str, url: str) -> str | None:
 
 
 def _time_s(text: str) -> float | None:
-    """Return unix seconds: of a number of seconds, milliseconds or microseconds, or of a date as feeds write it."""
+    """Return unix seconds, from a number of seconds, milliseconds or microseconds, or from a date as in feeds."""
     number = coerce(text, FieldType.DECIMAL)
     if isinstance(number, int | float):
         size = abs(number)

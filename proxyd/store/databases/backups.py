@@ -1,4 +1,4 @@
-"""Backups: a database of SQLite in one file, whatever it is a copy of, and the way back."""
+"""Backups: a copy of a SQLite or PostgreSQL database in one SQLite file, and how to restore it."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from proxyd.store.tables import metadata
 
 
 async def back_up(database: str | Path, target: Path) -> None:
-    """Write a consistent copy to ``target``, which must not exist, and check it; a daemon may go on meanwhile.
+    """Write a consistent copy to ``target``, which must not exist, and check it; a daemon may keep running.
 
     Raises
     ------
     NotFoundError
-        There is no such database.
+        The database does not exist.
     ConflictError
-        There is something at ``target``.
+        ``target`` already exists.
     StoreError
-        The database cannot be read, or the copy is damaged, as the database is then.
+        The database cannot be read, or the copy is damaged; then the database is damaged too.
     """
     _must_be_new(target)
     with whole_or_nothing(target):
@@ -54,7 +54,7 @@ def _must_be_new(target: Path) -> None:
 
 @contextmanager
 def whole_or_nothing(target: Path) -> Iterator[None]:
-    """Remove what is at ``target`` where the context ends with an error, or is broken off: half a copy is none."""
+    """Remove ``target`` if the context fails or is cancelled: half a copy is useless."""
     try:
         yield
     except BaseException:
@@ -63,7 +63,7 @@ def whole_or_nothing(target: Path) -> Iterator[None]:
 
 
 async def check_copy(path: Path) -> None:
-    """Return where a copy is sound, as ``check_file`` does; a cancellation breaks it off."""
+    """Return if a copy is sound, as ``check_file`` does; a cancellation interrupts the check."""
     over = Event()
     await breakable(asyncio.to_thread(check_file, path, over), over.set)
 
@@ -76,17 +76,17 @@ def _copy_beside_daemon(database: Path, target: Path, over: Event) -> None:
 
 
 async def restore(database: str | Path, source: Path, *, stamp: str, replaces: bool = False) -> Path | None:
-    """Put a backup in place of a database that no daemon holds, and bring it to the newest schema.
+    """Replace a database that no daemon holds with a backup, and migrate it to the newest schema.
 
-    A file is moved aside, to a name with ``stamp``, which is returned. What PostgreSQL holds is deleted where
-    ``replaces`` is set, in the transaction that restores.
+    An existing file is renamed with ``stamp``, and its new name is returned. If ``replaces`` is set, the rows in
+    PostgreSQL are deleted in the transaction that restores.
 
     Raises
     ------
     NotFoundError
-        There is no such backup.
+        The backup does not exist.
     StoreError
-        It is damaged, or no database of proxyd; a daemon holds the database; PostgreSQL's is not empty.
+        The backup is damaged or not a proxyd database, a daemon holds the database, or PostgreSQL is not empty.
     """
     await asyncio.to_thread(check_file, source)
     with _newest(source, beside=None if is_postgresql(database) else Path(database)) as newest:
@@ -101,13 +101,13 @@ async def restore(database: str | Path, source: Path, *, stamp: str, replaces: b
 
 @contextmanager
 def _newest(source: Path, *, beside: Path | None) -> Iterator[Path]:
-    """Yield a copy of a backup with the newest tables, in a folder beside the database where that is a file."""
+    """Yield a copy of a backup with the newest tables; for a file, in a folder next to the database."""
     if beside is not None:
         beside.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="proxyd-restore-", dir=None if beside is None else beside.parent) as folder:
         copy = Path(folder) / "restored.db"
         with store_errors():
-            copy_file(source, copy)  # with what its log holds, where there is one
+            copy_file(source, copy)  # including its log, if any
             engine = create_engine(sqlite_url(copy), poolclass=NullPool)
             with engine.begin() as connection:
                 upgrade(connection)
@@ -115,15 +115,15 @@ def _newest(source: Path, *, beside: Path | None) -> Iterator[Path]:
 
 
 def _put_in_place(database: Path, fresh: Path, stamp: str) -> Path | None:
-    """Move a file to where the database is; return where what was there is now.
+    """Move ``fresh`` into the database's place; return the new path of the old database, if there was one.
 
-    A database is there all the time: whoever is killed has the old one or the new one, and the old one aside.
+    The database exists at every moment: if the process is killed, either the old or the new file is in place.
     """
     with store_errors():
         _give_to_owner(fresh, database)
         sync(fresh)
         aside = _keep(database, stamp) if database.stat().st_size else None
-        for suffix in ("-wal", "-shm", "-journal"):  # the new one must not be read with what belongs to the old one
+        for suffix in ("-wal", "-shm", "-journal"):  # SQLite must not read the new file with the old one's logs
             database.with_name(database.name + suffix).unlink(missing_ok=True)
         fresh.replace(database)
         sync(database.parent)
@@ -131,7 +131,7 @@ def _put_in_place(database: Path, fresh: Path, stamp: str) -> Path | None:
 
 
 def _give_to_owner(fresh: Path, database: Path) -> None:
-    """Let root put no file in place that the daemon's user may not open: it is whose the database is, or its folder."""
+    """Give the file the owner of the database or its folder, so that the daemon can read it after a restore by root."""
     if os.geteuid() == 0:
         owner = (database if database.stat().st_size else database.parent).stat()
         for path in (fresh, database.with_suffix(".lock")):
@@ -139,10 +139,10 @@ def _give_to_owner(fresh: Path, database: Path) -> None:
 
 
 def _keep(database: Path, stamp: str) -> Path:
-    """Give a database a second name, with all that its log holds, and return it."""
+    """Give a database and its log files a second name, and return it."""
     _empty_log(database)
     aside = database.with_name(f"{database.name}.before-{stamp}")
-    for suffix in ("-wal", "-journal", ""):  # it counts once all of it is there
+    for suffix in ("-wal", "-journal", ""):  # the database file last: the copy is valid once all of it exists
         part = database.with_name(database.name + suffix)
         if part.exists():
             _link(part, aside.with_name(aside.name + suffix))
@@ -151,7 +151,7 @@ def _keep(database: Path, stamp: str) -> Path:
 
 
 def _empty_log(database: Path) -> None:
-    """Bring what the log holds into the file; a damaged one stays as it is."""
+    """Write the log into the database file; leave a damaged one unchanged."""
     try:
         with closing(sqlite3.connect(database)) as connection:
             is_read, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -164,7 +164,7 @@ def _empty_log(database: Path) -> None:
 
 
 def _link(path: Path, name: Path) -> None:
-    """Give a file another name; where the file system has no links, to a copy of it."""
+    """Give a file a second name; copy it if the file system has no links."""
     try:
         name.hardlink_to(path)
     except FileExistsError:
@@ -183,7 +183,7 @@ def _fill(target: Connection, source: Path, *, replaces: bool) -> None:
 
 
 def check_file(path: Path, over: Event | None = None) -> None:
-    """Return where a file is a sound database of proxyd; raise ``NotFoundError`` or ``StoreError`` where not.
+    """Return if a file is a sound proxyd database; otherwise raise ``NotFoundError`` or ``StoreError``.
 
     Fails once ``over`` is set.
     """
@@ -204,6 +204,6 @@ def check_file(path: Path, over: Event | None = None) -> None:
 
 
 async def vacuum(database: str | Path) -> None:
-    """Give the space of what was deleted back, and renew the statistics, while no daemon uses the database."""
+    """Free the space of deleted rows and renew the statistics; no daemon may use the database."""
     async with owned_connections(database) as connections:
         await connections.upkeep.vacuum(whole=True)

@@ -1,4 +1,4 @@
-"""What every database offers to the store: connections that run functions in transactions, and the migrations."""
+"""The interface of every database: connections that run functions in transactions, and migrations."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from proxyd.errors import StoreError
 
 T = TypeVar("T")
 log = structlog.get_logger("store")
-LOCKS = 0x70727864  # of PostgreSQL's advisory locks, those of proxyd
-_MIGRATION = 1  # roles follow
+LOCKS = 0x70727864  # the class of proxyd's advisory locks in PostgreSQL
+_MIGRATION = 1  # the numbers after it belong to the roles
 _REMEDIES = {
     sqlite3.SQLITE_BUSY: "end the other program that holds it, then start proxyd again",
     sqlite3.SQLITE_READONLY: "let proxyd write the file and its folder",
@@ -48,34 +48,34 @@ class Connections(Protocol):
     """One or more connections to a database."""
 
     async def call(self, function: Callable[[Connection], T]) -> T:
-        """Return ``function(connection)``, run in a transaction; with one connection, after all called before.
+        """Return ``function(connection)``, run in a transaction; a single connection runs calls in order.
 
-        Raises ``StoreError`` with the words of the database.
+        Raises ``StoreError`` with the database's own message.
         """
 
 
 class Upkeep(Protocol):
-    """What keeps a database small and safe, each database in its own way."""
+    """Maintenance, which each database does in its own way."""
 
     async def checkpoint(self) -> None:
-        """Do what the database wants done every minute."""
+        """Do the maintenance that the database needs every minute."""
 
     async def vacuum(self, *, whole: bool = False) -> None:
-        """Let what was deleted be used again and the statistics of the tables be right; others go on meanwhile.
+        """Reuse the space of deleted rows and renew the statistics; other work continues.
 
-        Where ``whole`` is set the space is given back to the file system, for which others wait.
+        If ``whole`` is set, the space goes back to the file system, and other work waits.
         """
 
     async def backup(self, target: Path) -> None:
-        """Write a consistent copy to ``target``, which must not exist; others go on meanwhile.
+        """Write a consistent copy to ``target``, which must not exist; other work continues.
 
-        A cancellation breaks it off, and waits until it has ended; half a copy may be left.
+        A cancellation interrupts the copy and waits until it has stopped; half a copy may remain.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class StoreConnections:
-    """The one that writes, those that probes and deliveries read with, and those for what people ask."""
+    """One connection that writes, one set for probes and deliveries to read with, and one for people's queries."""
 
     writer: Connections
     readers: Connections
@@ -84,7 +84,7 @@ class StoreConnections:
 
 
 async def breakable(work: Coroutine[Any, Any, T], break_off: Callable[[], object]) -> T:
-    """Return what is done in a thread; a cancellation calls ``break_off`` and waits for the end of the thread."""
+    """Return the result of a thread; a cancellation calls ``break_off`` and waits until the thread ends."""
     working = asyncio.create_task(work, name="thread")
     try:
         return await asyncio.shield(working)
@@ -95,7 +95,7 @@ async def breakable(work: Coroutine[Any, Any, T], break_off: Callable[[], object
 
 
 async def migrate(writer: Connections, revision: str = "head") -> None:
-    """Bring the tables to ``revision``; of several processes that try at once, one does.
+    """Migrate the tables to ``revision``; if several processes try at once, one does it.
 
     Raises
     ------
@@ -106,7 +106,7 @@ async def migrate(writer: Connections, revision: str = "head") -> None:
 
 
 def upgrade(connection: Connection, revision: str = "head") -> None:
-    """Bring the tables to ``revision`` in the present transaction; raises as ``migrate`` does."""
+    """Migrate the tables to ``revision`` in the current transaction; raises as ``migrate`` does."""
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(LOCKS, _MIGRATION)))
     before = _revision(connection)
@@ -119,7 +119,7 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
 
 
 def is_newest(connection: Connection) -> bool:
-    """Return whether the tables are the newest that this proxyd knows; raises ``StoreError`` where they are newer."""
+    """Return whether the tables have the newest schema; raises ``StoreError`` if a newer proxyd made them."""
     found, known = _revision(connection), _revisions()
     if found is not None and found not in known:
         raise StoreError(f"the tables have the schema {found}: a newer proxyd made them; use that one")
@@ -128,7 +128,7 @@ def is_newest(connection: Connection) -> bool:
 
 @cache
 def _revisions() -> tuple[str, ...]:
-    """Return the schemas that this proxyd knows, the newest first."""
+    """Return the schema revisions that this proxyd knows, newest first."""
     return tuple(each.revision for each in ScriptDirectory(str(migrations_folder())).walk_revisions())
 
 
@@ -137,7 +137,7 @@ def _revision(connection: Connection) -> str | None:
 
 
 def migration_config(connection: Connection) -> Config:
-    """Return what Alembic's commands need to run the migrations on ``connection``."""
+    """Return the configuration with which Alembic runs the migrations on ``connection``."""
     config = Config()
     config.set_main_option("script_location", str(migrations_folder()))
     config.attributes["connection"] = connection
@@ -145,14 +145,14 @@ def migration_config(connection: Connection) -> Config:
 
 
 def migrations_folder() -> Path:
-    """Return the folder of the migrations: beside the package in a checkout, inside it in a wheel."""
+    """Return the folder of the migrations: next to the package in a checkout, inside it in a wheel."""
     package = Path(__file__).resolve().parents[2]
     inside = package / "migrations"
     return inside if inside.is_dir() else package.parent / "migrations"
 
 
 def sqlite_url(database: Path) -> URL:
-    """Return the address of a file, whatever is in its name.
+    """Return the URL of a database file; its name may contain any character.
 
     >>> sqlite_url(Path("a?b.db")).database
     'a?b.db'
@@ -162,7 +162,7 @@ def sqlite_url(database: Path) -> URL:
 
 @contextmanager
 def store_errors() -> Iterator[None]:
-    """Turn what the database driver raises into ``StoreError``: the driver's own words, and what to do."""
+    """Turn the database driver's errors into ``StoreError``, with the driver's message and what to do."""
     try:
         yield
     except DBAPIError as error:
@@ -172,5 +172,5 @@ def store_errors() -> Iterator[None]:
 
 
 def _remedy(error: BaseException | None) -> str:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest says more than there is a remedy for
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code; the rest names no other remedy
     return f"; {_REMEDIES[code]}" if code in _REMEDIES else ""

@@ -1,4 +1,4 @@
-"""Copies of whole databases, from and to each kind: what moves to PostgreSQL, and what backups are."""
+"""Copies of whole databases of either kind: for moving to PostgreSQL and for backups."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from proxyd.errors import StoreError
 from proxyd.store.databases.connections import StoreConnections, is_newest, sqlite_url, upgrade
 from proxyd.store.tables import metadata
 
-_ROWS = 1000  # of one statement
+_ROWS = 1000  # for each statement
 
 
 async def copy_between(source: StoreConnections, target: StoreConnections) -> dict[str, int]:
-    """Copy every row of a database to the empty tables of another; return how many rows each table has."""
+    """Copy every row of a database into another's empty tables; return the number of rows in each table."""
     with tempfile.TemporaryDirectory() as folder:
         between = Path(folder) / "copy.db"
         await source.upkeep.backup(between)
@@ -23,14 +23,14 @@ async def copy_between(source: StoreConnections, target: StoreConnections) -> di
 
 
 def copy_tables(source: Connection, target: Connection) -> dict[str, int]:
-    """Copy every row to tables that are there and empty; return how many rows each has.
+    """Copy every row into existing, empty tables; return the number of rows in each.
 
-    The caller commits. Whatever reads ``source`` should see one state of it.
+    The caller commits. ``source`` should read from a single snapshot.
 
     Raises
     ------
     StoreError
-        The target holds something already, or the two do not have the newest tables.
+        The target is not empty, or either database lacks the newest tables.
     """
     for connection, name in ((source, "the database to copy from"), (target, "the database to copy to")):
         if not is_newest(connection):
@@ -53,7 +53,7 @@ def _copy_table(source: Connection, target: Connection, table: Table) -> int:
 
 
 def _continue_numbers(target: Connection, table: Table) -> None:
-    """Let the numbers that the database gives itself go on after the greatest that was copied."""
+    """Continue the database's own row numbers after the greatest copied one."""
     column = table.autoincrement_column
     if column is not None:
         sequence = func.pg_get_serial_sequence(table.name, column.name)
@@ -61,14 +61,14 @@ def _continue_numbers(target: Connection, table: Table) -> None:
 
 
 def copy_from_file(source: Path, target: Connection) -> dict[str, int]:
-    """Copy every row of a database of SQLite that nobody has open."""
+    """Copy every row of a SQLite database that nobody has open."""
     engine = create_engine(sqlite_url(source), poolclass=NullPool)
     with engine.connect() as connection:
         return copy_tables(connection, target)
 
 
 def copy_to_file(source: Connection, target: Path) -> dict[str, int]:
-    """Copy every row to a new database of SQLite; return how many rows each table has."""
+    """Copy every row to a new SQLite database; return the number of rows in each table."""
     target.touch(0o600, exist_ok=False)  # it holds secrets
     engine = create_engine(sqlite_url(target), poolclass=NullPool)
     with engine.begin() as connection:

@@ -1,4 +1,4 @@
-"""Who does a role's work, of several processes that could: the one whose session holds the role's lock."""
+"""Leader election for a role: the process whose session holds the role's lock does the work."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreConnections, is_newest, migrate
 from proxyd.store.databases.postgresql import LOCK_OF, answered, postgresql_connections, session_of
 
-_LOOKS = 5  # of those that stand by, in the time of a lease
-_BELIEF = 0.5  # of a lease: how long a leader that hears nothing believes in itself
+_LOOKS = 5  # tries of a standby process during one lease
+_BELIEF = 0.5  # the part of a lease for which a leader that hears nothing still leads
 log = structlog.get_logger("roles")
 
 
@@ -31,13 +31,13 @@ async def leading(
 ) -> AsyncIterator[tuple[StoreConnections, int]]:
     """Wait until this process leads, and yield its connections and its term, which counts the leaders.
 
-    It leads as long as its writing session lives: whatever it commits, it commits as the leader. The planner brings the
-    tables to the newest schema, the others wait for that.
+    It leads as long as its writing session lives, so it commits only while it leads. The planner migrates the tables to
+    the newest schema; the other roles wait for that.
 
     Raises
     ------
     StoreUnreachableError
-        The database is away, or the session was ended: another one may lead now.
+        The database is unreachable or the session ended: another process may lead now.
     StoreError
         A newer proxyd made the tables.
     """
@@ -61,10 +61,10 @@ async def leading(
 
 
 async def hold(connections: StoreConnections, *, lease_s: float, wait: Callable[[float], Awaitable[None]]) -> None:
-    """Keep a session that holds a lock alive; raises ``StoreUnreachableError`` once it may not be.
+    """Keep alive a session that holds a lock; raise ``StoreUnreachableError`` once it may have lost the lock.
 
-    That is before the server takes it for dead, so that no two lead at once. A leader of an older version gives up
-    once a newer one has brought the tables to its own schema.
+    It raises before the server gives up the session, so two processes never lead at once. A leader of an older version
+    gives up once a newer one has migrated the tables.
     """
     session = session_of(connections)
     while True:
@@ -75,7 +75,7 @@ async def hold(connections: StoreConnections, *, lease_s: float, wait: Callable[
 
 def _begin_term(connection: Connection, role: str, name: str, now_s: float) -> int:
     found = connection.execute(select(t.leaders.c.term).where(t.leaders.c.role == role)).scalar()
-    term = max(found or 0, int(now_s)) + 1  # a restored database must not count what probers have seen before
+    term = max(found or 0, int(now_s)) + 1  # after a restore, a term must not repeat one that probers have seen
     values = {"term": term, "name": name, "since_s": now_s}
     if found is None:
         connection.execute(insert(t.leaders), {"role": role} | values)

@@ -1,4 +1,4 @@
-"""Opens a store over whichever database the settings name."""
+"""Opens a store over the database that the settings name."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from proxyd.store.databases.sqlite import file_lock, sqlite_connections
 from proxyd.store.sql_store import SqlStore
 
 POSTGRESQL = ("postgresql:", "postgresql+asyncpg:")
-_NO_LEASE_S = 0.0  # of sessions that lead in nothing: they keep their locks however long a copy takes beside them
+_NO_LEASE_S = 0.0  # for sessions that do not lead: they keep their locks however long a copy takes
 
 
 def is_postgresql(database: str | Path) -> bool:
-    """Return whether a database is named by an address of PostgreSQL.
+    """Return whether a database is given by a PostgreSQL URL.
 
     >>> is_postgresql("postgresql+asyncpg://db.example/proxyd"), is_postgresql("data/proxyd.db")
     (True, False)
@@ -27,7 +27,7 @@ def is_postgresql(database: str | Path) -> bool:
 
 
 def owner_lock(database: str | Path) -> AbstractContextManager[None]:
-    """Hold a database for this process alone where it is a file; others hold what they need in their sessions.
+    """Hold a database file for this process only; PostgreSQL needs no such lock, as its sessions hold their own.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def owner_lock(database: str | Path) -> AbstractContextManager[None]:
 def open_connections(
     database: str | Path, *, role: str = "store", lease_s: float = _NO_LEASE_S
 ) -> AbstractAsyncContextManager[StoreConnections]:
-    """Open connections to a database: the path of a file, or an address of PostgreSQL."""
+    """Open connections to a database: a file's path or a PostgreSQL URL."""
     if not is_postgresql(database):
         return sqlite_connections(Path(database))
     from proxyd.store.databases.postgresql import postgresql_connections
@@ -50,14 +50,14 @@ def open_connections(
 
 @asynccontextmanager
 async def open_store(database: str | Path, grid: ChrononGrid) -> AsyncIterator[SqlStore]:
-    """Open the database, bring it to the newest schema and yield its store.
+    """Open the database, migrate it to the newest schema and yield its store.
 
     The caller holds a file's ``owner_lock`` and runs ``store.writer.run()``.
 
     Raises
     ------
     StoreError
-        Another version's daemon uses the database.
+        A daemon of another version uses the database.
     """
     async with open_connections(database) as connections:
         if is_postgresql(database) and not await connections.writer.call(is_newest):
@@ -68,12 +68,12 @@ async def open_store(database: str | Path, grid: ChrononGrid) -> AsyncIterator[S
 
 @asynccontextmanager
 async def owned_connections(database: str | Path) -> AsyncIterator[StoreConnections]:
-    """Open connections to a database that no daemon uses meanwhile, nor can.
+    """Open connections to a database and keep every daemon out of it.
 
     Raises
     ------
     StoreError
-        A daemon does.
+        A daemon uses the database.
     """
     with owner_lock(database):
         async with open_connections(database) as connections:
@@ -91,14 +91,14 @@ async def _lock_out(connections: StoreConnections) -> None:
 
 
 async def copy_database(source: str | Path, target: str | Path) -> dict[str, int]:
-    """Copy a whole database to another one, which is empty or not there yet; return how many rows each table has.
+    """Copy a whole database to one that is empty or does not exist yet; return the number of rows in each table.
 
-    What is copied is one state of the source, all of it or nothing; no daemon may use either.
+    It copies a single snapshot, completely or not at all; no daemon may use either database.
 
     Raises
     ------
     StoreError
-        There is something in the target, the source does not have the newest tables, or a daemon uses one of them.
+        The target is not empty, the source lacks the newest tables, or a daemon uses one of them.
     """
     async with owned_connections(source) as reading, owned_connections(target) as writing:
         await migrate(writing.writer)
@@ -106,6 +106,6 @@ async def copy_database(source: str | Path, target: str | Path) -> dict[str, int
 
 
 async def migrate_database(database: str | Path) -> None:
-    """Bring a database that no daemon uses to the newest schema."""
+    """Migrate a database that no daemon uses to the newest schema."""
     async with owned_connections(database) as connections:
         await migrate(connections.writer)

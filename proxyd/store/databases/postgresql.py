@@ -22,9 +22,9 @@ from proxyd.store.tables import metadata
 LOCK_OF = {"planner": 2, "notifier": 3}
 _READERS, _PEOPLE = 4, 2
 _CONNECT_S = 5.0
-_KEEPALIVE = {"idle": 30, "interval": 10, "count": 3}  # whoever is gone without a word is noticed within a minute
-_UNHEARD_MS = 60_000  # likewise where something was sent: no keepalive goes out while that is unacknowledged
-_AWAY = ("08", "40", "53", "57P", "25P03")  # SQLSTATEs of a server that is away, is full, or ended what we did
+_KEEPALIVE = {"idle": 30, "interval": 10, "count": 3}  # a peer that vanished is noticed within a minute
+_UNHEARD_MS = 60_000  # the same for sent data: no keepalive goes out while data is unacknowledged
+_AWAY = ("08", "40", "53", "57P", "25P03")  # SQLSTATEs of a server that is unreachable, full, or ended the session
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class _WatchedConnection(asyncpg.Connection):  # type: ignore[misc]  # it has no
 
 
 def _connect_args(name: str, **settings: str) -> dict[str, object]:
-    """Return how a session is opened: in a limited time, and so that each side notices when the other is gone."""
+    """Return the arguments for opening a session: with a time limit, and with keepalives on both sides."""
     kept = {f"tcp_keepalives_{key}": str(value) for key, value in _KEEPALIVE.items()}
     return {
         "timeout": _CONNECT_S,
@@ -56,16 +56,16 @@ def _connect_args(name: str, **settings: str) -> dict[str, object]:
 
 
 class SessionConnection:
-    """One session, never another one in its place: what it locks is ours as long as a commit of it succeeds."""
+    """A single session, never replaced by another: its locks are ours as long as its commits succeed."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
         self._turn = asyncio.Lock()
 
     async def call(self, function: Callable[[Connection], T]) -> T:
-        """Return ``function(connection)``, run in a transaction, after all that was called before.
+        """Return ``function(connection)``, run in a transaction after all earlier calls.
 
-        Raises ``StoreUnreachableError`` where the session is over, and from then on.
+        Raises ``StoreUnreachableError`` once the session is over, and on every later call.
         """
         async with self._turn:
             if self._connection.invalidated or self._connection.closed:
@@ -75,7 +75,7 @@ class SessionConnection:
                     return await self._connection.run_sync(function)
 
     async def close(self) -> None:
-        """End the session, after what it is asked just now; a server that does not answer is not waited for."""
+        """End the session after its current call; do not wait for a server that does not answer."""
         with suppress(TimeoutError, StoreError):
             async with asyncio.timeout(_CONNECT_S), self._turn:
                 with _errors():
@@ -87,29 +87,29 @@ class SessionConnection:
 
 
 def session_of(connections: StoreConnections) -> SessionConnection:
-    """Return the session that writes."""
+    """Return the writing session."""
     assert isinstance(connections.writer, SessionConnection)
     return connections.writer
 
 
 async def answered(asked: Coroutine[Any, Any, T], limit_s: float) -> T:
-    """Return what a server answers; raise ``StoreUnreachableError`` where it does not within ``limit_s``.
+    """Return the server's answer; raise ``StoreUnreachableError`` if it takes longer than ``limit_s``.
 
-    What is asked then is given up, not waited for: to end a session that hangs takes seconds of its own.
+    The request is then abandoned, not awaited: ending a session that hangs takes seconds.
     """
-    asking = asyncio.create_task(asked, name="answer of the database")  # in no group: that would wait for its end
+    asking = asyncio.create_task(asked, name="answer of the database")  # a task group would wait for its end
     try:
         await asyncio.wait([asking], timeout=limit_s)
         if asking.done():
             return asking.result()
         raise StoreUnreachableError(f"the database did not answer within {limit_s:g} s")
     finally:
-        asking.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody else looks
+        asking.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody else reads the result
         asking.cancel()
 
 
 class PooledConnections:
-    """Sessions that come and go."""
+    """Sessions from pools that open and close as needed."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
@@ -122,16 +122,16 @@ class PooledConnections:
 
 
 class PostgresUpkeep:
-    """The server keeps its log by itself; a copy is a database of SQLite, so that every proxyd can restore it."""
+    """Maintenance of PostgreSQL, whose log needs none; a copy is a SQLite database, so every proxyd can restore it."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
     async def checkpoint(self) -> None:
-        """Do nothing: the server does."""
+        """Do nothing: the server checkpoints by itself."""
 
     async def vacuum(self, *, whole: bool = False) -> None:
-        """Vacuum and analyse every table beside what goes on; where ``whole`` is set, instead of it."""
+        """Vacuum and analyse every table while other work continues; if ``whole`` is set, it waits."""
         how = "FULL, ANALYZE" if whole else "ANALYZE, SKIP_LOCKED"
         with _errors():
             async with self._engine.connect() as connection:
@@ -139,9 +139,9 @@ class PostgresUpkeep:
                 await bare.execute(text(f"VACUUM ({how}) {', '.join(metadata.tables)}"))
 
     async def backup(self, target: Path) -> None:
-        """Write a consistent copy to ``target``, which must not exist; others go on meanwhile.
+        """Write a consistent copy to ``target``, which must not exist; other work continues.
 
-        It is made on a loop of its own, in a thread, for SQLite's side of it would hold up this one.
+        The copy runs on its own loop in a thread, because its SQLite side would block this one.
         """
         runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         loop = runner.get_loop()
@@ -152,7 +152,7 @@ class PostgresUpkeep:
                 loop.run_until_complete(copying)
 
         def break_off() -> None:
-            with suppress(RuntimeError):  # it has just ended, and its loop with it
+            with suppress(RuntimeError):  # the thread has just ended, and its loop with it
                 loop.call_soon_threadsafe(copying.cancel)
 
         await breakable(asyncio.to_thread(run), break_off)
@@ -169,10 +169,10 @@ async def _copy(url: URL, target: Path) -> None:
 
 @asynccontextmanager
 async def postgresql_connections(url: str, *, role: str, lease_s: float) -> AsyncIterator[StoreConnections]:
-    """Yield the session that writes and those that read; close them at the end.
+    """Yield the writing session and those that read; close them at the end.
 
-    The server ends the writing session, and frees its locks, once it has not heard of it for ``lease_s``: whoever
-    needs a lock must write more often. With 0 only the end of the session frees them.
+    The server ends the writing session and frees its locks after ``lease_s`` without a request, so a process that
+    needs a lock must write more often. With 0, only the end of the session frees them.
     """
     parsed = postgresql_url(url)
     async with AsyncExitStack() as stack:
@@ -201,14 +201,14 @@ async def postgresql_connections(url: str, *, role: str, lease_s: float) -> Asyn
 
 
 async def _dispose(engine: AsyncEngine) -> None:
-    """Close an engine; a server that does not answer is not waited for."""
+    """Close an engine; do not wait for a server that does not answer."""
     with suppress(TimeoutError):
         async with asyncio.timeout(_CONNECT_S):
             await engine.dispose()
 
 
 def postgresql_url(url: str) -> URL:
-    """Return the address of a database, with the driver that is used.
+    """Return the database's URL with the driver that proxyd uses.
 
     >>> postgresql_url("postgresql://me:x@db.example/proxyd").drivername
     'postgresql+asyncpg'
@@ -218,7 +218,7 @@ def postgresql_url(url: str) -> URL:
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """Tell a server that is away from one that refuses what it was asked."""
+    """Distinguish a server that is unreachable from one that rejects a request."""
     try:
         with store_errors():
             yield

@@ -1,4 +1,4 @@
-"""SQLite, opened the way that loses nothing: one writer, immediate transactions, WAL, an owner's lock."""
+"""SQLite, opened so that nothing is lost: one writer, immediate transactions, WAL and an owner's lock."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from proxyd.errors import StoreError
 from proxyd.store.databases.connections import StoreConnections, breakable, sqlite_url, store_errors
 
 # SQLite before 3.51.3 can damage a WAL when two connections write or checkpoint at once; Debian 12 ships 3.40. So only
-# the writer's one connection writes, and only it checkpoints. A commit is on the disk before anything is sent out: even
-# after a power cut no id comes back with other bytes.
+# the writer's one connection writes and checkpoints. A commit is on the disk before anything is sent out: even after
+# a power cut, no id comes back with other bytes.
 _PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=5000", "wal_autocheckpoint=0")
 _READ_PRAGMAS = ("query_only=ON", "busy_timeout=5000")
 _READERS, _PEOPLE = 4, 2
-_STEPS = 100_000  # of SQLite's machine, some milliseconds: so often it looks whether it is to break off
+_STEPS = 100_000  # virtual machine steps, some milliseconds, between checks for cancellation
 
 T = TypeVar("T")
 
 
 class ThreadConnections:
-    """An engine, and the threads on which its blocking calls run: one connection for each.
+    """An engine and the threads that run its blocking calls: one connection for each thread.
 
-    A call is one way to a thread and back. asyncio drivers go that way for every statement, cursor and fetch: a read
-    took eight turns of the event loop, which under load is most of its time (docs/decisions/storage.md).
+    A call goes to a thread and back once. asyncio drivers do so for every statement, cursor and fetch: a read took
+    eight turns of the event loop, which is most of its time under load (docs/decisions/storage.md).
     """
 
     def __init__(self, engine: Engine, threads: int, name: str) -> None:
@@ -43,57 +43,57 @@ class ThreadConnections:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
 
     async def call(self, function: Callable[[Connection], T]) -> T:
-        """Return ``function(connection)``, run in a transaction; with one thread, after all that was called before."""
+        """Return ``function(connection)``, run in a transaction; a single thread runs calls in order."""
         return await self.call_bare(lambda engine: _in_transaction(engine, function))
 
     async def call_bare(self, function: Callable[[Engine], T]) -> T:
-        """Return ``function(engine)`` for what must not be in a transaction."""
+        """Return ``function(engine)``, for work that must not be in a transaction."""
         with store_errors():
             return await asyncio.get_running_loop().run_in_executor(self._threads, function, self._engine)
 
     async def close(self) -> None:
-        """Wait for the calls under way and close the connections."""
+        """Wait for the current calls and close the connections."""
         await asyncio.to_thread(self._threads.shutdown)
         self._engine.dispose()
 
 
 class SqliteUpkeep:
-    """The write-ahead log is moved by the writer alone; copies are made on a connection of their own."""
+    """Maintenance of SQLite: only the writer checkpoints the log, and copies use a connection of their own."""
 
     def __init__(self, writer: ThreadConnections, people: ThreadConnections) -> None:
         self._writer = writer
         self._people = people
 
     async def checkpoint(self) -> None:
-        """Move the write-ahead log into the database file; writes wait meanwhile."""
+        """Move the write-ahead log into the database file; writes wait."""
         await self._writer.call_bare(lambda engine: _run(engine, "PRAGMA wal_checkpoint(TRUNCATE)"))
 
     async def vacuum(self, *, whole: bool = False) -> None:
-        """Renew the statistics; pages of deleted rows are used again, and given back where ``whole`` is set."""
+        """Renew the statistics; if ``whole`` is set, return the space of deleted rows to the file system."""
         if whole:
             await self._writer.call_bare(lambda engine: _run(engine, "VACUUM"))
         await self._writer.call_bare(lambda engine: _run(engine, "PRAGMA optimize"))
 
     async def backup(self, target: Path) -> None:
-        """Write a consistent copy of the database to ``target``, which must not exist; writes go on meanwhile."""
+        """Write a consistent copy to ``target``, which must not exist; writes continue."""
         over = Event()
         copying = self._people.call_bare(lambda engine: copy_file(Path(engine.url.database or ""), target, over))
         await breakable(copying, over.set)
 
 
 def end_when(over: Event | None, connection: sqlite3.Connection) -> None:
-    """Let what a connection does fail once ``over`` is set."""
+    """Make a connection's work fail once ``over`` is set."""
     connection.set_progress_handler(None if over is None else over.is_set, _STEPS)
 
 
 @contextmanager
 def file_lock(database: Path) -> Iterator[None]:
-    """Hold the database for this process alone.
+    """Hold the database for this process only.
 
     Raises
     ------
     StoreError
-        Another process holds it, or it or its folder cannot be written.
+        Another process holds it, or the file or its folder cannot be written.
     """
     try:
         database.parent.mkdir(parents=True, exist_ok=True)
@@ -110,11 +110,11 @@ def file_lock(database: Path) -> Iterator[None]:
 
 
 def _unwritable(error: OSError, folder: Path) -> str:
-    """Return which file or folder cannot be written; where that may not be, whose it is and what to do."""
+    """Return which file or folder cannot be written; if permissions are missing, its owner and what to do."""
     reason = error.strerror or error
     if isinstance(error, PermissionError):
         for path in (Path(error.filename), folder):
-            with suppress(OSError):  # it is not there
+            with suppress(OSError):  # it does not exist
                 whose = f"it belongs to {_owner(path)}: run proxyd as that user, or chown it to the one who does"
                 return f"{path} cannot be written: {reason}; {whose}"
     return f"{folder} cannot be written: {reason}"
@@ -146,7 +146,7 @@ async def sqlite_connections(database: Path) -> AsyncIterator[StoreConnections]:
 
 
 def prepare_reader(engine: Engine) -> None:
-    """Let the connections of an engine read one state of the database for each transaction, and never write."""
+    """Make an engine's connections read one snapshot in each transaction, and never write."""
     _prepare(engine, begin="BEGIN", pragmas=_READ_PRAGMAS)
 
 
@@ -175,9 +175,9 @@ def _run(engine: Engine, statement: str) -> None:
 
 
 def copy_file(source: Path, target: Path, over: Event | None = None) -> None:
-    """Copy a database, as it is at one moment, to a file that does not exist; on a connection of its own.
+    """Copy a snapshot of a database to a file that does not exist, on a connection of its own.
 
-    Fails once ``over`` is set. On return the copy is on the disk, which VACUUM INTO does not see to.
+    Fails once ``over`` is set. On return the copy is on the disk, which VACUUM INTO does not ensure.
     """
     uri = f"{source.absolute().as_uri()}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
@@ -189,12 +189,12 @@ def copy_file(source: Path, target: Path, over: Event | None = None) -> None:
 
 
 def sync(path: Path) -> None:
-    """Return once a file, or the names in a folder, are on the disk."""
+    """Return once a file, or a folder's entries, are on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno != errno.EINVAL or not path.is_dir():  # some file systems do not know that of folders
+        if error.errno != errno.EINVAL or not path.is_dir():  # some file systems cannot sync folders
             raise
     finally:
         os.close(handle)
