@@ -188,7 +188,7 @@ class Outbox(Protocol):
 
     async def due_deliveries(
         self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str], shut: Collection[str]
-    ) -> Sequence[Delivery]:
+    ) -> Sequence[DueDelivery]:
         """Return what may be sent now, oldest first, at most one delivery for each lane.
 
         It leaves out the ``busy`` lanes and the ``shut`` endpoints. A failing delivery holds back later ones of its
@@ -198,7 +198,7 @@ class Outbox(Protocol):
     async def next_delivery_s(self, *, busy: Collection[str], shut: Collection[str]) -> float | None:
         """Return when the next pending delivery of another lane and endpoint is due, or ``None`` if there is none."""
 
-    async def delivered(self, delivery: Delivery, now_s: float, *, duration_s: float, detail: str) -> None:
+    async def delivered(self, delivery: DueDelivery, now_s: float, *, duration_s: float, detail: str) -> None:
         """Record that the receiver accepted the delivery."""
 
     async def failed(

@@ -215,7 +215,7 @@ class StoredNotification:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FoundEvent:
     """An event found by the probe that led to a notification."""
 
     kind: str

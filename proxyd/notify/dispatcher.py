@@ -130,7 +130,7 @@ class Dispatcher:
                 return await self._pause_s(shut) if len(due) <= room else _IDLE_S
         return _IDLE_S
 
-    def _start(self, delivery: Delivery, start: Callable[..., asyncio.Task[None]]) -> bool:
+    def _start(self, delivery: DueDelivery, start: Callable[..., asyncio.Task[None]]) -> bool:
         """Start a delivery unless its endpoint has become shut; return whether it started."""
         if not self._endpoints.enter(delivery.endpoint, self._clock.time_s()):
             return False
@@ -148,7 +148,7 @@ class Dispatcher:
             wait_s = min(wait_s, opens_s - now_s)
         return max(_SHORTEST_S, wait_s)
 
-    async def _deliver(self, delivery: Delivery) -> None:
+    async def _deliver(self, delivery: DueDelivery) -> None:
         """Make one attempt; it frees the endpoint with the answer, and the lane once that is recorded."""
         try:
             answer = await self._attempt(delivery)
@@ -197,7 +197,7 @@ class Dispatcher:
             self._note_failure(delivery, error, now_s)
         return _Answer(now_s, duration_s, error=error, next_s=None if wait_s is None else now_s + wait_s)
 
-    async def _record(self, delivery: Delivery, answer: _Answer) -> None:
+    async def _record(self, delivery: DueDelivery, answer: _Answer) -> None:
         """Record the result of an attempt; returns once it is committed."""
         error, at_s = answer.error, answer.at_s
         if error is None:
@@ -217,7 +217,7 @@ class Dispatcher:
         if disables:
             self._metrics.endpoints_gone.inc()
 
-    def _note_failure(self, delivery: Delivery, error: DeliveryError, now_s: float) -> None:
+    def _note_failure(self, delivery: DueDelivery, error: DeliveryError, now_s: float) -> None:
         """Note a failure of the endpoint itself, for which its other lanes may have to wait."""
         if isinstance(error, MissingSecretError):
             return

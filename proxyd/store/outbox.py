@@ -79,7 +79,7 @@ class SqlOutbox:
 
     async def due_deliveries(
         self, now_s: float, *, hold_s: float, limit: int, busy: Collection[str] = (), shut: Collection[str] = ()
-    ) -> list[Delivery]:
+    ) -> list[DueDelivery]:
         """Return what may be sent now, oldest first, at most one delivery for each free lane (rule and endpoint).
 
         A failing notification holds back the later ones of its lane until ``hold_s`` after its first attempt.
@@ -112,7 +112,9 @@ class SqlOutbox:
         found: float | None = (await self._read(select(func.min(t.outbox.c.next_s)).where(_open(busy, shut))))[0][0]
         return found
 
-    async def delivered(self, delivery: Delivery, now_s: float, *, duration_s: float = 0.0, detail: str = "") -> None:
+    async def delivered(
+        self, delivery: DueDelivery, now_s: float, *, duration_s: float = 0.0, detail: str = ""
+    ) -> None:
         """Record that the receiver accepted a delivery; those that wait for the same commit share its statements."""
         attempt = _attempt(delivery, now_s, duration_s, "accepted", detail)
         self._accepted.append((delivery, now_s, attempt))
@@ -319,7 +321,7 @@ def _update(connection: Connection, delivery: DueDelivery, **values: Any) -> Non
     connection.execute(update(t.outbox).where(t.outbox.c.position == delivery.position).values(**values))
 
 
-def _update_members(connection: Connection, delivery: Delivery, **values: Any) -> None:
+def _update_members(connection: Connection, delivery: DueDelivery, **values: Any) -> None:
     """Update the other deliveries of a digest; its first stands for it."""
     if delivery.is_digest:
         of_digest = and_(t.outbox.c.digest_id == delivery.notification_id, t.outbox.c.position != delivery.position)
@@ -331,7 +333,7 @@ def _attempt(delivery: DueDelivery, now_s: float, duration_s: float, result: str
     return row | {"result": result, "detail": detail[: rows.MOST_DETAIL]}
 
 
-def _disable(connection: Connection, delivery: Delivery, now_s: float, detail: str) -> None:
+def _disable(connection: Connection, delivery: DueDelivery, now_s: float, detail: str) -> None:
     """Disable an endpoint and give up its pending deliveries; its gathered ones follow when they are due."""
     o = t.outbox.c
     waiting = and_(o.lane == delivery.lane, o.state.in_(("pending", "gathered")))

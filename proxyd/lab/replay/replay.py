@@ -259,7 +259,7 @@ class _Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Achieved:
+class MeasuredDelays:
     """The results of a policy; delays of events that were never found last to the end of the epoch.
 
     Parameters
@@ -286,7 +286,7 @@ class Achieved:
     peak_probes_per_slot: int
 
 
-def achieved(events_s: Sequence[Floats], made: ProbesMade, terms: Terms) -> Achieved:
+def achieved(events_s: Sequence[Floats], made: ProbesMade, terms: Terms) -> MeasuredDelays:
     """Return the measures of the probes for the events of the epoch.
 
     Examples
