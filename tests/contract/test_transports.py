@@ -93,9 +93,9 @@ async def local(prober: Prober, clock: SystemClock, folder: Path) -> AsyncIterat
 @asynccontextmanager
 async def distant(prober: Prober, clock: SystemClock, folder: Path) -> AsyncIterator[Transport]:
     with nats_server(folder) as server:
-        settings = ClusterSettings([server.url], "test", 4.0, 30.0)
+        settings = ClusterSettings([server.url], "test", 30.0, 30.0)
         async with open_link(settings) as ours, open_link(settings) as theirs, asyncio.TaskGroup() as tasks:
-            transport = NatsTransport(ours, clock, Metrics(), term=1, spacing_s=0.0, patience_s=20.0)
+            transport = NatsTransport(ours, clock, Metrics(), term=1, spacing_s=0.0, patience_s=60.0)
             tasks.create_task(transport.run(no_strays))
             worker = BatchProber(theirs, prober, clock, Metrics(), ProberSettings("p", 64, 1.0))
             tasks.create_task(worker.run())
