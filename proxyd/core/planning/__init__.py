@@ -1,1 +1,1 @@
-"""Which sources to probe when, within the budget and the politeness of each host."""
+"""Decides which sources to probe when, within the budget and the politeness of each host."""

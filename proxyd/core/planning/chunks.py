@@ -1,4 +1,4 @@
-"""Work over all sources, done in parts between which the event loop can run."""
+"""Work over all sources, done in parts so that the event loop can run in between."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 Chunked: TypeAlias = Generator[None, None, T]
 """Work that yields between its parts and returns what it made."""
 
-PART = 200  # sources: a millisecond or two
+PART = 200  # number of sources, which takes a millisecond or two
 
 
 def chunks(items: Sequence[T], size: int = PART) -> Iterator[Sequence[T]]:
@@ -22,7 +22,7 @@ def chunks(items: Sequence[T], size: int = PART) -> Iterator[Sequence[T]]:
 
 
 class Steps(Generic[T]):
-    """Goes through work part by part; ``made`` is what it returned, there once all parts are done.
+    """Runs work part by part; ``made`` is its result once all parts are done.
 
     >>> def work() -> Chunked[int]:
     ...     yield
@@ -42,7 +42,7 @@ class Steps(Generic[T]):
 
 
 def run_all(work: Chunked[T]) -> T:
-    """Do all parts at once and return what they made.
+    """Run all parts at once and return their result.
 
     >>> def work() -> Chunked[int]:
     ...     yield

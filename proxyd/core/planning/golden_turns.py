@@ -1,4 +1,4 @@
-"""Turns that spread evenly: what comes in step otherwise is staggered by the golden ratio, without randomness."""
+"""Even spreading: staggers what would otherwise be in step, by the golden ratio and without randomness."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _GOLDEN = 0.6180339887498949
 
 
 def turns(numbers: ArrayLike) -> NDArray[np.float64]:
-    """Return a place in [0, 1) for each number; those of any run of numbers lie about evenly.
+    """Return a position in [0, 1) for each number; the positions of any run of numbers are nearly even.
 
     >>> turns([0, 1, 2]).round(3).tolist()
     [0.618, 0.236, 0.854]
@@ -19,7 +19,7 @@ def turns(numbers: ArrayLike) -> NDArray[np.float64]:
 
 
 def turn(number: int) -> float:
-    """Return the same for one number.
+    """Return the same as ``turns`` for one number.
 
     >>> turn(2) == turns(2)
     np.True_

@@ -1,4 +1,4 @@
-"""Kernels are plain Python over arrays; numba (extra ``fast``), where installed, compiles them with equal results."""
+"""Kernels are plain Python over arrays; numba (extra ``fast``), if installed, compiles them with equal results."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ except ImportError:
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """Return ``function``, compiled where that is possible; it must use numbers and arrays alone."""
+    """Return ``function``, compiled if possible; it may use only numbers and arrays."""
     if not HAS_NUMBA:
         return function
     try:
         compiled: Callable[P, R] = njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # numba finds no folder for its cache that can be written
+    except RuntimeError:  # numba finds no writable folder for its cache
         compiled = njit(nogil=True)(function)
     return compiled
 
 
 def flat(array: NDArray[T]) -> NDArray[T]:
-    """Return what a kernel works on fastest: the array itself where kernels are compiled, else a list of its entries.
+    """Return the fastest form for a kernel: the array itself if kernels are compiled, otherwise a list of its entries.
 
-    Kernels index and fill either; Python is several times faster on lists.
+    Kernels index and fill both forms; Python is several times faster on lists.
     """
     return array if HAS_NUMBA else cast("NDArray[T]", array.tolist())

@@ -1,4 +1,4 @@
-"""What becomes of the rules' intervals in an epoch: each is planned for, or a constraint stands against it."""
+"""The outlook of the rules' intervals in an epoch: each gets a probe, or a constraint prevents it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PUSHED = "pushed by its hub"
 
 @dataclass(frozen=True, slots=True)
 class Unmet:
-    """An expected interval in which no probe is planned, and the constraint that stands against one.
+    """An expected interval in which no probe is planned, and the constraint that prevents one.
 
     Examples
     --------
@@ -30,7 +30,7 @@ class Unmet:
 
 @dataclass(frozen=True, slots=True)
 class IntervalForecast:
-    """The intervals that rules expect in an epoch, the probes planned for them, and those that are not met.
+    """The intervals that rules expect in an epoch, the probes planned for them, and the unmet intervals.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class IntervalForecast:
 
 @dataclass(frozen=True, eq=False)
 class PlanForecast:
-    """The pages of which intervals are expected in an epoch, copied, so that the epoch can be played elsewhere.
+    """Copies of the sources with expected intervals in an epoch, so that the epoch can be played elsewhere.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class PlanForecast:
 
     @classmethod
     def of(cls, planner: Planner, epoch: Epoch) -> PlanForecast:
-        """Return them; of fixed probes only where there are intervals too, for detection comes after both."""
+        """Return the forecast of a planner; sources with only fixed probes are needed only if there are intervals."""
         pages = [page for page in planner.pages.values() if page.demands.intervals or page.demands.fixed]
         intervals = [
             ExecutionInterval(page.source_id, demand.rule, each.start, each.deadline)
@@ -74,7 +74,7 @@ class PlanForecast:
         return cls(epoch, tuple(intervals), planner.part(page.source_id for page in pages if intervals))
 
     def forecast(self) -> IntervalForecast:
-        """Play the epoch, once: each interval is met by any probe that falls into it, or has what held it back."""
+        """Play the epoch, once; any probe inside an interval meets it, otherwise the constraint is recorded."""
         watch = _Watch(self.intervals)
         probes: list[PlannedProbe] = []
         for now, chosen in self.part.play(self.epoch):
@@ -85,7 +85,7 @@ class PlanForecast:
 
 
 def forecast_intervals(planner: Planner, epoch: Epoch) -> IntervalForecast:
-    """Return what becomes of the intervals that end in an epoch, if the sources' rates stay as they are.
+    """Return the outlook of the intervals that end in an epoch, if the sources' rates do not change.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def forecast_intervals(planner: Planner, epoch: Epoch) -> IntervalForecast:
 
 
 class _Watch:
-    """Follows intervals through the chronons: what met them, and what held their pages back."""
+    """Follows intervals through the chronons: which probes met them, and what held their sources back."""
 
     def __init__(self, intervals: Iterable[ExecutionInterval]) -> None:
         self._open: dict[str, list[ExecutionInterval]] = {}
@@ -111,7 +111,7 @@ class _Watch:
         self.unmet: list[Unmet] = []
 
     def take(self, planner: Planner, now: Chronon, chosen: Iterable[PlannedProbe]) -> None:
-        """Take in what a chronon chose, and held back."""
+        """Take in the probes that a chronon chose, and the sources it held back."""
         self.pass_by(planner, now)
         for planned in chosen:
             name = planned.probe.source_id
@@ -127,7 +127,7 @@ class _Watch:
                 self.unmet.append(Unmet(interval, self._constraint(planner, interval)))
 
     def _constraint(self, planner: Planner, interval: ExecutionInterval) -> str:
-        """Return what held the page back last in the interval; where it was never due, what forbids a start."""
+        """Return the constraint that last held the source back; if it was never due, the one that forbids a start."""
         page: PlannedSource = planner.pages[interval.source_id]
         deadline = interval.deadline or interval.start
         held_at, constraint = self._held.get(page.source_id, (interval.start - 1, ""))

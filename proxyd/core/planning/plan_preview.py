@@ -1,4 +1,4 @@
-"""Previews: which probes will come if every probe finds what the rates expect. Copies are played, nothing changes."""
+"""Previews: the coming probes if every probe finds what the rates expect. Plays copies and changes nothing."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _MOST_COPIED = 4000
 
 
 def preview(planner: Planner, epoch: Epoch, *, limit: int | None = None) -> list[PlannedProbe]:
-    """Return the probes of ``epoch`` as they will come if every probe finds what the rates expect.
+    """Return the probes of ``epoch`` that are made if every probe finds what the rates expect.
 
-    ``limit`` stops after that many probes, and then only the pages that may come before all others are copied: those
-    that wake first, and the best of those that wait for room. Where hosts hold back thousands of these, what would be
-    probed in their place may be missing.
+    ``limit`` stops after that many probes. Then only the sources that may come before all others are copied: those that
+    wake first, and the best of those that wait for room. If hosts hold back thousands of these, the sources that would
+    be probed in their place may be missing.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def preview_source(planner: Planner, source_id: str, epoch: Epoch) -> PlannedPro
 
 
 def _first(planner: Planner, room: int, epoch: Epoch) -> tuple[set[str], Chronon]:
-    """Return the pages of which the first ``room`` probes are, and before when there are no others."""
+    """Return the sources that the first ``room`` probes come from, and the chronon before which no others come."""
     grid, pages = planner.settings.grid, planner.pages
     until = _when_used(planner, room, epoch)
     waiting, wakes = planner.queues.first(room, pages, grid.start_s(epoch.start), grid.start_s(until))
@@ -87,7 +87,7 @@ def _when_used(planner: Planner, room: int, epoch: Epoch) -> Chronon:
 def _play(
     planner: Planner, source_ids: Iterable[str], epoch: Epoch, limit: int | None
 ) -> tuple[list[PlannedProbe], int]:
-    """Return probes of some pages, ``limit`` at least if there are, and how many pages were held back meanwhile."""
+    """Return probes of some sources, at least ``limit`` if there are, and how many sources were held back meanwhile."""
     probes: list[PlannedProbe] = []
     held_back: set[str] = set()
     part = planner.part(source_ids)

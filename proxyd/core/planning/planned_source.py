@@ -1,4 +1,4 @@
-"""A source as the planner sees it, and what may hold its probes back."""
+"""A source in the planner's form, and the constraints that may hold its probes back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proxyd.core.politeness import ProbeLog
 
 @dataclass(slots=True)
 class PlannedSource:
-    """A source as the planner sees it.
+    """A source in the planner's form.
 
     Parameters
     ----------
@@ -23,18 +23,18 @@ class PlannedSource:
     not_before_s
         Back-off and Retry-After: no probe starts earlier.
     fresh_until_s
-        Before when the origin says that nothing changes.
+        The origin says that nothing changes before this time.
     hidden
-        Items that may wait unseen because siblings of the source changed, besides what its rate expects.
+        Items that may wait unseen because siblings of the source changed, in addition to those its rate expects.
     window
-        How many items the feed shows, and ``dispersion`` variance over mean of those that a probe finds; ``None``
-        where nothing slides off.
+        How many items the feed shows, or ``None`` if nothing slides off. ``dispersion`` is the variance over the mean
+        of the number of items that a probe finds.
     pushed_until_s
-        Before when a hub pushes what is new: then only safety probes and fixed ones are made.
+        A hub pushes new items until this time; only safety probes and fixed ones are made before it.
     throttle_scope
-        What a throttle of this source silences: its host where it is empty, else a group of hosts.
+        The scope that a throttle of this source silences: a group of hosts, or only its own host if this is empty.
     postponed
-        How often each constraint held a probe back, by its name.
+        How often each constraint, by name, held a probe back.
 
     Examples
     --------
@@ -63,22 +63,22 @@ class PlannedSource:
 
     @property
     def priced_weight(self) -> float:
-        """What a delay costs the rules that want a probe when it is worth its price; 0 where there is none."""
+        """The cost of a delay for the rules that want a probe when it is worth its price; 0 without such rules."""
         return self.demands.weight if self.demands.is_priced else 0.0
 
     def copy(self) -> PlannedSource:
-        """Return a page that changes by itself; what only detects asks for nothing that changes."""
+        """Return an independent copy; a source that only detects shares its demands, because they do not change."""
         demands = self.demands if self.demands.only_detects else deepcopy(self.demands)
         log = ProbeLog(self.log.budget, list(self.log.starts_s))
         return replace(self, log=log, demands=demands, postponed=dict(self.postponed))
 
     def follow(self, week: WeekPlan) -> None:
-        """Let a plan of the week know when the page was seen last, and its rate and weight."""
+        """Tell a plan of the week when the source was last seen, and its rate and weight."""
         if self.last_seen_s is not None:
             week.follow(self.source_id, self.rate_per_s, self.priced_weight, self.last_seen_s)
 
     def record(self, start_s: float) -> None:
-        """Note a probe that starts."""
+        """Note the start of a probe."""
         for log in self._logs():
             log.record(start_s)
 
@@ -88,7 +88,7 @@ class PlannedSource:
             log.move_last(start_s)
 
     def take_back(self) -> None:
-        """Forget the start of the last probe: it did not come."""
+        """Remove the start of the last probe, which was not made."""
         for log in self._logs():
             log.take_back()
 
@@ -100,7 +100,7 @@ class PlannedSource:
         return max(self.not_before_s, self.fresh_until_s, self.log.earliest_s())
 
     def is_pushed(self, now_s: float) -> bool:
-        """Whether a hub pushes what is new."""
+        """Whether a hub pushes new items."""
         return self.last_seen_s is not None and self.pushed_until_s > now_s
 
     def blocked_by(self, now_s: float) -> Constraint | None:

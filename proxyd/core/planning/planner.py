@@ -1,4 +1,4 @@
-"""The planner: rates, rules and politeness in, probes of the present chronon out, each with its reason."""
+"""The planner: takes rates, rules and politeness, and returns the probes of the present chronon with their reasons."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _ROUNDING_S = 1e-6  # sums of 0.2 s miss the start of a chronon by a little
 class Planner:
     """Chooses, chronon by chronon, which sources to probe.
 
-    Hardest first: back-off and Retry-After, source and host politeness, the budget ``C_j``; then execution intervals
-    and fixed probes by deadline, first contacts, detection by expected delay saved and, where the objective is to
-    spend, whatever saves most. A page is looked at only when it may be due: O(log n) a probe.
+    The hardest constraints come first: back-off and Retry-After, source and host politeness, the budget ``C_j``. Then
+    come execution intervals and fixed probes by deadline, first contacts, detection by expected delay saved and, if the
+    objective is to spend, the probes that save most. A source is looked at only when it may be due: O(log n) a probe.
 
-    It reads no clock: ``choose`` must be called with non-decreasing chronons. What one chronon did not use is lost.
-    ``held_back`` holds the sources that the last call wanted to probe and could not, with the constraint;
-    ``passed_over`` says for how many more that only detect there was no room, and ``limit`` what left none: the budget,
-    or ``most``, which is what this machine manages.
+    It reads no clock: call ``choose`` with non-decreasing chronons. The budget that one chronon did not use is lost.
+    ``held_back`` holds the sources that the last call wanted to probe and could not, with the constraint.
+    ``passed_over`` is the number of further sources that only detect and found no room. ``limit`` is what left no room:
+    the budget, or ``most``, which is what this machine can do.
 
     Examples
     --------
@@ -64,38 +64,38 @@ class Planner:
         self._candidates = Candidates(settings, self._due_times)
         self._coming: WeekPlan | None = None
 
-    # -- what the daemon tells it
+    # -- inputs from the daemon
 
     def announce(self, week: WeekPlan) -> None:
-        """Let a plan that is to be taken over follow every probe from now on."""
+        """Let a plan that will be taken over follow every probe from now on."""
         self._coming = week
 
     def change_to(self, week: WeekPlan) -> None:
-        """Detect by another plan; its pages go on sleeping until they are rescheduled."""
+        """Detect by another plan; its sources keep sleeping until they are rescheduled."""
         self._due_times.week, self._coming = week, None
         self.queues.due.renumber(week)
 
     def in_parts(self) -> Iterator[list[PlannedSource]]:
-        """Yield all pages in parts, but for those that are put or removed meanwhile."""
+        """Yield all sources in parts; those that are put or removed meanwhile may be missing."""
         for names in chunks(tuple(self.pages)):
             yield [page for name in names if (page := self.pages.get(name)) is not None]
 
     def put(self, page: PlannedSource, now: Chronon) -> None:
-        """Add or replace a page."""
+        """Add or replace a source."""
         self.remove(page.source_id)
         self.pages[page.source_id] = page
         self.reschedule(page.source_id, now)
 
     def remove(self, source_id: str) -> None:
-        """Forget a page; does nothing where it is not known."""
+        """Forget a source; does nothing if it is not known."""
         page = self.pages.pop(source_id, None)
         if page is not None:
             self.queues.forget(page)
 
     def start(self, planned: PlannedProbe, now_s: float) -> float:
-        """Return when a planned probe may really start, given when others really did; at ``now_s`` it has.
+        """Return when a planned probe may really start, given the actual starts of others; at ``now_s`` it has started.
 
-        A loop that is late must ask this before every start, and drop the probe (``finished``) where the answer lies
+        A loop that is late must ask this before every start, and must drop the probe (``finished``) if the answer lies
         outside its chronon.
         """
         page = self.pages.get(planned.probe.source_id)
@@ -107,7 +107,7 @@ class Planner:
         return at_s
 
     def finished(self, source_id: str, now_s: float, *, seen: bool) -> None:
-        """Note that a probe ended; ``seen`` where it showed the source's state."""
+        """Note that a probe ended; ``seen`` says whether it showed the source's state."""
         chronon = self._in_flight.pop(source_id, None)
         page = self.pages.get(source_id)
         if page is None:
@@ -119,9 +119,9 @@ class Planner:
         self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
     def hint(self, source_id: str, items: float, *, since_s: float, now_s: float) -> None:
-        """Note that so many items may wait at a source if it was not seen since ``since_s``: it is due earlier.
+        """Note that so many items may wait at a source if it was not seen since ``since_s``, so that it is due earlier.
 
-        A probe is due when what waits costs as much a second as the policy does on the average, whatever it waits for.
+        A probe is due when its source's waiting items cost as much a second as the policy costs on average.
         """
         page = self.pages.get(source_id)
         if page is not None and page.last_seen_s is not None and page.last_seen_s < since_s and items > page.hidden:
@@ -129,7 +129,7 @@ class Planner:
             self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
     def pushed(self, source_id: str, now_s: float) -> None:
-        """Note that a hub showed what is new at a source: as good as a probe, and free."""
+        """Note that a hub showed the new items of a source; this is as good as a probe, and free."""
         page = self.pages.get(source_id)
         if page is not None:
             page.last_seen_s, page.hidden = max(now_s, page.last_seen_s or 0.0), 0.0
@@ -137,7 +137,7 @@ class Planner:
             self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
     def drop(self, planned: PlannedProbe, now_s: float) -> None:
-        """Note that a planned probe was never started; what asked for it asks again."""
+        """Note that a planned probe was never started; the demand behind it asks again."""
         page = self.pages.get(planned.probe.source_id)
         if page is not None:
             page.take_back()
@@ -145,22 +145,22 @@ class Planner:
         self.finished(planned.probe.source_id, now_s, seen=False)
 
     def forget_hosts(self, now_s: float) -> None:
-        """Forget the hosts that no page is of, and the throttles that are over."""
+        """Forget the hosts that no source uses, and the throttles that are over."""
         self.hosts.keep({page.host for page in self.pages.values()})
         self.blocks.forget(now_s)
 
     def reschedule(self, source_id: str, now: Chronon) -> None:
-        """Find out again when to look at a page, after its rate, demands or back-off changed."""
+        """Compute again when to look at a source, after its rate, demands or back-off changed."""
         page = self.pages[source_id]
         for week in (self.week, self._coming):
             if week is not None:
                 page.follow(week)
         self.queues.sleep(page, self._due_times.wake(page, now))
 
-    # -- what it decides
+    # -- decisions
 
     def choose(self, now: Chronon, most: float = inf) -> list[PlannedProbe]:
-        """Return the probes to start in chronon ``now``, in order of start, and take them as started."""
+        """Return the probes to start in chronon ``now``, in order of start, and record them as started."""
         self.queues.wake_up(now, self.pages)
         self.held_back = []
         start_s = self.settings.grid.start_s(now)
@@ -170,7 +170,7 @@ class Planner:
         pace = SlotAllocator(start_s, stop_s - start_s, int(min(capacity, most)))
         chosen: list[PlannedProbe] = []
         hard = self._candidates.wanted(self.queues.awake, self.pages, self._in_flight, now)
-        is_alone = len(self.pages) == 1  # there is nobody to be ranked with
+        is_alone = len(self.pages) == 1  # there is no other source to be ranked with
         waiting = self._candidates.waiting(self.queues, now, has_room=lambda: pace.has_room, is_alone=is_alone)
         free = (candidate for candidate in waiting if candidate.page.source_id not in self._in_flight)
         for candidate in merge(hard, free, key=attrgetter("rank")):
@@ -188,7 +188,7 @@ class Planner:
         return sorted(chosen, key=lambda p: (p.start_s, p.probe.source_id))
 
     def part(self, source_ids: Iterable[str]) -> Planner:
-        """Return a copy that has some of the pages alone."""
+        """Return a copy that has only some of the sources."""
         part = Planner(self.settings)
         part.pages = {source_id: self.pages[source_id].copy() for source_id in source_ids}
         part.hosts = self.hosts.part({page.host for page in part.pages.values()})
@@ -199,7 +199,7 @@ class Planner:
         return part
 
     def alone(self, page: PlannedSource, now: Chronon) -> Planner:
-        """Return a planner that has a copy of one page, and its host to itself; it lasts until that is probed."""
+        """Return a planner with a copy of one source that has its host to itself; it is valid until that is probed."""
         alone = Planner(self.settings)
         alone._due_times.week = self.week  # it does not change until a probe ends
         alone.blocks.block(page.throttle_scope or page.host, self._blocked_until_s(page))
@@ -207,7 +207,7 @@ class Planner:
         return alone
 
     def play(self, epoch: Epoch) -> Iterator[tuple[Chronon, list[PlannedProbe]]]:
-        """Go through an epoch as if every probe ended at once, those in flight too; yields what each chronon chose."""
+        """Play an epoch as if every probe ended at once, including those in flight; yields each chronon's choice."""
         for source_id in tuple(self._in_flight):
             self.finished(source_id, self.settings.grid.start_s(epoch.start), seen=True)
         now = epoch.start
@@ -225,7 +225,7 @@ class Planner:
 
     @property
     def in_flight(self) -> int:
-        """How many probes were chosen and have not finished."""
+        """The number of probes that were chosen and have not finished."""
         return len(self._in_flight)
 
     def is_in_flight(self, source_id: str) -> bool:
@@ -233,31 +233,31 @@ class Planner:
         return source_id in self._in_flight
 
     def earliest_s(self, page: PlannedSource) -> float:
-        """Return the earliest start that the page and its host allow, in unix seconds."""
+        """Return the earliest start that the source and its host allow, in unix seconds."""
         return max(page.allowed_s(), self.hosts.earliest_s(page.host), self._blocked_until_s(page))
 
     def blocked_by(self, page: PlannedSource, now_s: float) -> Constraint | None:
-        """Return the constraint that forbids a start of the page at ``now_s``."""
+        """Return the constraint that forbids a start of the source at ``now_s``."""
         if (own := page.blocked_by(now_s)) is not None:
             return own
         if self._blocked_until_s(page) > now_s:
             return Constraint.HOST_THROTTLED
         return Constraint.HOST_POLITENESS if self.earliest_s(page) > now_s else None
 
-    # -- how
+    # -- implementation
 
     @property
     def week(self) -> WeekPlan | None:
-        """The plan of the week, once there is one."""
+        """The plan of the week, if there is one."""
         return self._due_times.week
 
     @property
     def price_item_s(self) -> float:
-        """What a probe for detection must save, in item-seconds."""
+        """The delay that a detection probe must save, in item-seconds."""
         return self._due_times.price_item_s
 
     def postponed(self, source_id: str) -> dict[Constraint, int]:
-        """Return how often each constraint held back a page's probes."""
+        """Return how often each constraint held back a source's probes."""
         page = self.pages[source_id]
         return dict(Counter(page.postponed) + self.queues.passed_over(source_id))
 

@@ -1,4 +1,4 @@
-"""What holds for a planner's whole fleet."""
+"""The settings of a planner for the whole fleet."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from proxyd.core.politeness import PolitenessBudget
 
 @dataclass(frozen=True, slots=True)
 class PlannerSettings:
-    """What holds for the whole fleet.
+    """The settings for the whole fleet.
 
     Parameters
     ----------
     spend
-        Use the whole budget (OptMon1) instead of stopping where a probe saves less than its price (OptMon2).
+        Use the whole budget (OptMon1) instead of stopping when a probe saves less than its price (OptMon2).
     price_item_s
         Item-seconds of delay that a detection probe must save.
     host_spacing_s
@@ -26,10 +26,10 @@ class PlannerSettings:
     safety_s
         Time between two probes of a source whose hub pushes, in seconds.
     overflow
-        Probability that items slide off a feed unseen before its next probe, which is made earlier for it; 1 where
-        nothing is made for it.
+        The accepted probability that items slide off a feed unseen before its next probe. Probes are made earlier to
+        keep to it; 1 disables this.
     host_probes, host_window_s
-        Most probes of a host in any such time, in seconds; ``None`` where their number is not limited.
+        Most probes of a host in each such time, in seconds; ``None`` if their number is not limited.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class PlannerSettings:
         return self.budget.capacity(chronon, self.grid, self.budget_zone)
 
     def spare_per_s(self, times_s: Iterable[float], asked_per_s: float) -> list[float]:
-        """Return what intervals and numbers of probes leave of the budget at each time; at least a tenth of it."""
+        """Return the budget left at each time by intervals and counted probes; at least a tenth of it."""
         most = (self.budget.rate_per_s(time_s, self.budget_zone) for time_s in times_s)
         return [max(0.1 * per_s, per_s - asked_per_s) for per_s in most]
 

@@ -1,4 +1,4 @@
-"""What became of execution intervals: completeness and utility of streams, rules and profiles."""
+"""The fates of execution intervals: completeness and utility of streams, rules and profiles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proxyd.core.rules.state import StreamState
 
 @dataclass(frozen=True, slots=True)
 class CaptureCounts:
-    """Captured and missed execution intervals, and the utility ``gained``, of 1 for each of them.
+    """Captured and missed execution intervals, and the utility ``gained``, at most 1 for each interval.
 
     Examples
     --------
@@ -34,12 +34,12 @@ class CaptureCounts:
 
     @property
     def completeness(self) -> float | None:
-        """Captured over all; ``None`` without any."""
+        """Captured intervals over all intervals; ``None`` without any interval."""
         return self.captured / self._all if self._all else None
 
     @property
     def utility(self) -> float | None:
-        """Gained over possible; ``None`` without any interval."""
+        """Gained utility over possible utility; ``None`` without any interval."""
         return self.gained / self._all if self._all else None
 
     @property
@@ -51,7 +51,7 @@ NO_CAPTURES = CaptureCounts()
 
 
 class StreamTable(UserDict[tuple[str, str], StreamState]):
-    """Streams by rule and source, with the fates of each rule added up as they change.
+    """Streams by rule and source; the counts of each rule are kept up to date.
 
     Examples
     --------
@@ -71,9 +71,9 @@ class StreamTable(UserDict[tuple[str, str], StreamState]):
         self.restore(streams)
 
     def restore(self, streams: Iterable[StreamState]) -> None:
-        """Hold these streams and no others."""
+        """Replace the content by these streams."""
         self.data = {(each.rule, each.source_id): each for each in streams}
-        sums: dict[str, list[float]] = {}  # at the start there are many: no object for each
+        sums: dict[str, list[float]] = {}  # there are many streams at the start, so avoid one object for each
         for (rule, _), each in self.data.items():
             total = sums.setdefault(rule, [0, 0, 0.0])
             total[0] += each.captured
@@ -92,7 +92,7 @@ class StreamTable(UserDict[tuple[str, str], StreamState]):
         self._counts[key[0]] -= _counts_of(self.data.pop(key))
 
     def of_rules(self, rules: Iterable[str]) -> CaptureCounts:
-        """Return what became of the execution intervals of some rules."""
+        """Return the sum of the counts of some rules."""
         return sum((self._counts.get(rule, NO_CAPTURES) for rule in rules), NO_CAPTURES)
 
 

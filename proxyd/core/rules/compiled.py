@@ -1,4 +1,4 @@
-"""A declaration ready to run: what is asked of each source, and on behalf of which rules."""
+"""A declaration ready to run: the request of each source and the rules that ask for it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from proxyd.core.rules.source_requests import probe_request
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A declaration and what follows from it, by source and by rule.
+    """A declaration and what is derived from it, by source and by rule.
 
-    ``since_s`` holds since when each source is declared, in unix seconds; ``rules_of`` holds no source without a rule.
+    ``since_s`` says since when each source is declared, in unix seconds; ``rules_of`` leaves out sources without rules.
     """
 
     declaration: Declaration
@@ -47,25 +47,25 @@ class Compiled:
         return self.declaration.sources
 
     def declared_s(self, source_id: str) -> float:
-        """Return since when a source is declared; 0 where nobody knows."""
+        """Return since when a source is declared, or 0 if that is unknown."""
         return self.since_s.get(source_id, 0.0)
 
     def reading(self, source_id: str) -> str:
-        """Return what a declared source is read as; another reading is another page."""
+        """Return the reading of a declared source; what was learned under another reading does not hold."""
         return self.requests[source_id].reading
 
     def url_of(self, source_id: str) -> str:
-        """Return the address of a source; empty where it is not declared."""
+        """Return the address of a source, or an empty text if it is not declared."""
         source = self.sources.get(source_id)
         return "" if source is None else source.url
 
     def continues(self, rule: str, previous: Compiled) -> bool:
-        """Whether a rule goes on where it was, or is there for the first time, with its streams from the store."""
+        """Whether a rule keeps its NOW, or is new in this process and resumes its stored streams."""
         before, now = previous.programs.get(rule), self.programs.get(rule)
         return now is not None and (before is None or before.accepted_s == now.accepted_s)
 
     def next_period_s(self, now_s: float) -> float:
-        """Return when a rule's period begins or ends next, in unix seconds."""
+        """Return when the next period of a rule begins or ends, in unix seconds."""
         edges = (edge for program in self.programs.values() for edge in (program.start_s, program.end_s))
         return min((edge for edge in edges if edge > now_s), default=inf)
 

@@ -1,4 +1,4 @@
-"""The decider: everything proxyd decides, without reading a clock or touching anything.
+"""The decider: makes every decision of proxyd, without reading a clock or doing I/O.
 
 The daemon and the simulator drive the same decider: declarations, chronons and outcomes go in; probes, observations and
 explanations come out.
@@ -50,7 +50,7 @@ from proxyd.core.rules.subscriptions import Hubs, Subscription
 
 
 class Decider:
-    """Holds the declaration, what is known of its sources, and the planner; decides from them alone."""
+    """Holds the declaration, the planner, and what is known of the sources; decides only from these."""
 
     def __init__(self, settings: DeciderSettings, rng: np.random.Generator) -> None:
         self.settings = settings
@@ -75,9 +75,9 @@ class Decider:
         weeks: Mapping[str, WeekCounts] = MappingProxyType({}),
         changes: Iterable[tuple[str, float]] = (),
     ) -> None:
-        """Take over what a store remembers; to be called before the first ``declare``.
+        """Take over what a store remembers; call it before the first ``declare``.
 
-        ``changes`` holds sources and when each had an item, oldest first.
+        ``changes`` holds pairs of a source and the time of an item, oldest first.
         """
         self.known.streams.restore(streams.values())
         self.known.estimates.restore(states, weeks)
@@ -94,8 +94,8 @@ class Decider:
     ) -> list[Backlog]:
         """Swap in a declaration; ``accepted`` holds each rule's NOW, ``declared`` since when each source is.
 
-        Sources that stay keep what was learned, streams their counts while the rule's NOW stays the same. Returns
-        the new streams whose START lies in the past of a source already known: their ``backlog`` is to be replayed.
+        Sources that stay keep what was learned; streams keep their counts if the rule's NOW is unchanged. Returns the
+        new streams whose START lies in the past of a known source; pass each to ``backlog`` to replay that past.
         """
         known, previous = self.known, self.known.compiled
         known.compiled = compiled = Compiled.of(declaration, accepted, declared, chronon_s=self.settings.grid.length_s)
@@ -113,7 +113,7 @@ class Decider:
         return backlog
 
     def _open_streams(self, program: RuleProgram) -> Iterator[Backlog]:
-        """Open the streams of a rule that are not there, and yield what of the past is to be replayed through them."""
+        """Open the missing streams of a rule, and yield those through which the past must be replayed."""
         name, known = program.rule.name, self.known
         if program.trigger.counts_across:
             known.streams.setdefault((name, ""), program.new_stream(""))
@@ -127,9 +127,9 @@ class Decider:
                 yield Backlog(program, known.compiled.sources[source_id], state.next_seq)
 
     def backlog(self, entry: Backlog, stored: Sequence[StoredEvent], now_s: float) -> RuleResults:
-        """Replay a source's stored events through a new stream and return what fired, to be recorded.
+        """Replay a source's stored events through a new stream and return what fired, for recording.
 
-        Joint intervals are long over: their rules count what was, and notify of what comes.
+        Past joint intervals are counted by their rules, but are not notified.
         """
         name, source_id = entry.program.rule.name, entry.source.source_id
         grid, across = self.settings.grid, self.known.streams.get((name, ""))
@@ -142,15 +142,15 @@ class Decider:
         return RuleResults.of(Advance(step.streams, step.intervals), NOTHING_CAPTURED, sent)
 
     def to_recall(self) -> list[tuple[RuleProgram, StreamState]]:
-        """Return the streams that have lost their events by a restart, each with its rule."""
+        """Return the streams that lost their events in a restart, each with its rule."""
         programs = self.known.compiled.programs
         streams = self.known.streams.values()
         return [(programs[each.rule], each) for each in streams if each.count > 0 and not each.pending]
 
     def recall(self, stream: StreamState, stored: Mapping[str, Sequence[StoredEvent]], now_s: float) -> None:
-        """Give a restored stream back what is not stored with it, from the stored events of its sources.
+        """Restore the part of a stream that is not stored with it, from the stored events of its sources.
 
-        These are the events since it last fired, and those that its windows look back on.
+        These are the events since it last fired, and those within its windows.
         """
         program = self.known.compiled.programs[stream.rule]
         found = [
@@ -164,12 +164,12 @@ class Decider:
     # -- probes
 
     def choose(self, now: Chronon, most: float = inf) -> list[PlannedProbe]:
-        """Return the probes to start in chronon ``now``; each is in flight until ``finished``."""
+        """Return the probes to start in chronon ``now``; each is in flight until ``finished`` is called."""
         self._placement.refresh(now)
         return self.planner.choose(now, most)
 
     def request(self, source_id: str, now_s: float) -> ProbeRequest | None:
-        """Return what the prober needs, ``None`` where the source is gone meanwhile."""
+        """Return what the prober needs, or ``None`` if the source has been removed since."""
         source = self.known.source(source_id)
         if source is None:
             return None
@@ -182,7 +182,7 @@ class Decider:
         )
 
     def needed(self, outcome: ProbeOutcome) -> StoreQuery | None:
-        """Return what ``observe`` must be told from the store, ``None`` for nothing."""
+        """Return what ``observe`` needs from the store, or ``None`` if it needs nothing."""
         source = self.known.source(outcome.source_id)
         if source is None:
             return None
@@ -199,9 +199,9 @@ class Decider:
         reading: str | None = None,
         probe: Probe | None = None,
     ) -> Observation | None:
-        """Return what an outcome changes and take it in; ``probe`` is what was planned.
+        """Take in an outcome and return what it changes; ``probe`` is the planned probe.
 
-        ``None`` where the source is gone or, if ``reading`` says what was probed and how it was read, has changed.
+        Returns ``None`` if the source is gone, or if its present reading is not ``reading``, the one that was probed.
         """
         source = self.known.source(outcome.source_id, reading)
         if source is None:
@@ -221,7 +221,7 @@ class Decider:
         return Observation(state, found, rules, judged.calibration, week, subscription, probe)
 
     def finished(self, outcome: ProbeOutcome, observation: Observation | None) -> None:
-        """Let the planner go on with a source after its observation was recorded."""
+        """Let the planner continue with a source after its observation was recorded."""
         if observation is not None:
             self._placement.take_in(outcome, observation)
         if outcome.is_push:
@@ -234,7 +234,7 @@ class Decider:
             self._placement.feed_back(outcome, observation)
 
     def _context(self, source: Source, outcome: ProbeOutcome) -> SourceContext:
-        """Return what an observation depends on; an outcome that says that we are offline is excused."""
+        """Return what an observation depends on; a failure while the daemon is offline is excused."""
         self.connection.take_in(host_of(source.url), outcome)
         page, is_excused = self.planner.pages.get(source.source_id), self.connection.excuses(outcome)
         if page is None:
@@ -243,7 +243,7 @@ class Decider:
         return self.known.context(source, model=model, pushed_until_s=page.pushed_until_s, is_excused=is_excused)
 
     def _learn(self, context: SourceContext, evidence: Evidence | None, state: SourceState) -> WeekCounts | None:
-        """Take in a source's new state, and return the counts of its week where they changed."""
+        """Take in a source's new state, and return the counts of its week if they changed."""
         estimates, source = self.known.estimates, context.source
         if context.is_another_page:
             estimates.forget_week(source.source_id)
@@ -253,12 +253,12 @@ class Decider:
         return week
 
     def subscribed(self, subscription: Subscription, now_s: float) -> None:
-        """Take in what became of a subscription."""
+        """Take in the new state of a subscription."""
         self.hubs.keep(subscription)
         self._placement.subscribed(subscription.source_id, now_s)
 
     def give_up(self, interval: JointInterval, stored: StoredContext, now_s: float) -> RuleResults | None:
-        """Let an overdue joint interval end and return what to record, ``None`` where it changed meanwhile."""
+        """End an overdue joint interval and return what to record, or ``None`` if it changed meanwhile."""
         captured = self.captures.give_up(interval, stored.history, now_s)
         if captured is None:
             return None
@@ -269,11 +269,11 @@ class Decider:
     # -- the plan of the week
 
     def fleet(self, now_s: float) -> Fleet:
-        """Return the sources that a plan of the week is for, as they stand; it is made beside the event loop."""
+        """Return the present state of the sources that the plan of the week is for; the plan is made in a thread."""
         return run_all(self.snapshot(now_s))
 
     def snapshot(self, now_s: float) -> Chunked[Fleet]:
-        """Gather the fleet in parts; a page that changes after its part is followed up when the plan is taken over."""
+        """Gather the fleet in parts; ``adopt`` follows up sources that change after their part."""
         known = self.known
         taken = Snapshot(known.estimates, self.planner.hosts, now_s, self.settings.grid.length_s)
         for number, pages in enumerate(self.planner.in_parts()):
@@ -283,10 +283,10 @@ class Decider:
         return taken.fleet(self.planner.week, self.settings.planner, self._hints.changes())
 
     def adopt(self, week: WeekPlan, now_s: float) -> None:
-        """Detect by a plan of the week from now on; what was probed while it was made is planned again."""
+        """Detect by a new plan of the week from now on; sources probed while it was made are planned again."""
         run_all(self.switch_plan(week, now_s))
 
     def switch_plan(self, week: WeekPlan, now_s: float) -> Chunked[None]:
-        """Do the same in parts."""
+        """Do the same as ``adopt``, in parts."""
         self._hints.siblings = week.siblings
         return switch_plan(self.planner, week, self.settings.grid.chronon_at(now_s))

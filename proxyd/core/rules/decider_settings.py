@@ -1,4 +1,4 @@
-"""What the decider is set up with."""
+"""The settings of the decider."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from proxyd.core.rates.week_bins import Cycle
 
 @dataclass(frozen=True, slots=True)
 class DeciderSettings:
-    """What every decision depends on.
+    """The settings that decisions depend on.
 
     Parameters
     ----------
     epoch_s
-        How far the rolling plan looks ahead, and how often planned intervals are laid again, in seconds.
+        How far the rolling plan looks ahead, and the interval between two layings of planned intervals, in seconds.
     source_spacing_s
         Least time between two probes of a source that sets no POLITENESS, in seconds.
     freshness_cap_s
-        Longest time for which an origin's word is taken that nothing changes, in seconds.
+        Longest time for which proxyd believes an origin that says that nothing changes, in seconds.
     subscribes
-        Whether hubs can reach the daemon; without it no source is subscribed to.
+        Whether hubs can reach the daemon; if not, no source is subscribed to.
     cycle
-        What repeats in the sources' rates: the week.
+        The cycle in the sources' rates: the week.
     throttle_scope
-        From a host to what a throttle of it silences; by default the host alone.
+        Maps a host to the scope that a throttle of it silences; by default only the host.
     """
 
     planner: PlannerSettings

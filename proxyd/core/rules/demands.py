@@ -1,4 +1,4 @@
-"""What the rules of a page ask of the planner."""
+"""The demands of a source's rules on the planner."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def demands_of(
     grid: ChrononGrid,
     seed: int,
 ) -> Demands:
-    """Return what rules ask of a page; what was asked before (``old``) goes on where it was.
+    """Return the demands of a source's rules; a demand that was there before (``old``) continues.
 
-    ``counts`` says, by rule, how many events its stream has counted: where in its cycle it stands. ``seed`` is of the
-    policies that draw.
+    ``counts`` holds, by rule, how many events its stream has counted, which is its position in its cycle. ``seed`` is
+    for the policies that draw at random.
     """
     demands = Demands()
     programs = tuple(programs)
@@ -66,7 +66,7 @@ def _fixed_demand(program: RuleProgram, old: Demands, now_s: float, grid: Chrono
 
 
 def _doe_demand(program: RuleProgram, old: Demands, grid: ChrononGrid) -> DoeDemand:
-    """Return what DOE asks; probes made before it was declared do not count."""
+    """Return the demand of DOE; probes made before it was declared do not count."""
     choice = program.rule.policy
     assert choice.probes is not None
     assert choice.per is not None
@@ -78,7 +78,7 @@ def _doe_demand(program: RuleProgram, old: Demands, grid: ChrononGrid) -> DoeDem
 
 
 def politeness_of(source: Source, *, spacing_s: float, chronon_s: float) -> PolitenessBudget:
-    """Return what a source bears: what it asks for, and ``spacing_s`` between two probes where it does not say."""
+    """Return a source's politeness budget: its own, or ``spacing_s`` between two probes if it sets none."""
     asked = source.politeness
     if asked is None:
         return PolitenessBudget(spacing_s)
@@ -88,18 +88,18 @@ def politeness_of(source: Source, *, spacing_s: float, chronon_s: float) -> Poli
 
 
 def effective_policy(program: RuleProgram) -> PolicyName:
-    """Return the policy that AUTO stands for: fbSUP where the rule sets a life, else detection by the index."""
+    """Return the policy that AUTO stands for: fbSUP if the rule sets a life, otherwise detection by the index."""
     return chosen_policy(program)[0]
 
 
 def explained_policy(program: RuleProgram) -> tuple[str, str]:
-    """Return the policy of a rule by name, and why it is that one."""
+    """Return the name of a rule's policy and the reason for it."""
     policy, why = chosen_policy(program)
     return policy.value, why
 
 
 def chosen_policy(program: RuleProgram) -> tuple[PolicyName, str]:
-    """Return the policy of a rule and why it is that one."""
+    """Return the policy of a rule and the reason for it."""
     policy = program.rule.policy.name
     if policy is not PolicyName.AUTO:
         return policy, "the rule sets it"

@@ -1,4 +1,4 @@
-"""What is learned of each source: its state, its update rate, and when in a week its items come."""
+"""What is learned of each source: its state, its update rate, and the hours of the week in which its items come."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from proxyd.core.rules.state import SourceState
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 _IN_FOUR_OF_FIVE = np.array([0.1, 0.9])
-_FIRST_PLAN = 8  # of the time between two plans the part after which the first is made
+_FIRST_PLAN = 8  # the first plan is made after this part of the time between two plans
 
 
 class Estimates:
-    """States, rates and weeks of sources, by name; those whose models are ``off``."""
+    """States, rates and weeks of sources, by name, and the sources whose models predict badly (``off``)."""
 
     def __init__(self, prior_mean_per_s: float, cycle: Cycle) -> None:
         self.states: dict[str, SourceState] = {}
@@ -47,18 +47,18 @@ class Estimates:
         self.weeks = dict(weeks)
 
     def state(self, source: Source, reading: str) -> SourceState:
-        """Return the state of a source that is read so; afresh where it was another page."""
+        """Return the state of a source under a reading; a fresh one if the address or the reading changed."""
         known = self.states.get(source.source_id)
         if known is not None and known.reading == reading:
             return known
-        if known is not None and not known.reading and known.url == source.url:  # from before readings were kept
+        if known is not None and not known.reading and known.url == source.url:  # stored before readings were kept
             return replace(known, reading=reading)
-        # Another address, or another reading, is another page, but its events go on in the same numbered stream.
+        # A new address or reading makes it another document, but its events continue in the same numbered stream.
         next_seq = known.next_seq if known is not None else 1
         return SourceState(source.source_id, source.url, next_seq=next_seq, reading=reading)
 
     def keep(self, state: SourceState) -> None:
-        """Take a state as the newest."""
+        """Keep a state as the newest."""
         old = self.states.get(state.source_id)
         self.blend.replace(old.rate if old else NO_EVIDENCE, state.rate)
         self.states[state.source_id] = state
@@ -72,11 +72,11 @@ class Estimates:
         return self.blend.rate_per_s(state.rate, now_s, expect_per_s=source.expected_per_s)
 
     def see(self, source: Source, before: SourceState, evidence: Evidence) -> WeekCounts | None:
-        """Learn from what a probe found; return the week's counts, ``None`` where they are as they were.
+        """Learn from the evidence of a probe; return the week's counts, or ``None`` if they did not change.
 
-        They are counted where the source's week lives. ``before`` is the state as it was when the probe was made.
+        Items are counted in the source's own time zone. ``before`` is the state at the time of the probe.
         """
-        if before.rate.as_of_s is not None and source.expect is None:  # a first contact says nothing of half-lives
+        if before.rate.as_of_s is not None and source.expect is None:  # a first contact says nothing about half-lives
             self.blend.weigh(before.rate, evidence)
         told = self.cycle.evidence(evidence, zone_s(source.zone, evidence.until_s))
         old = self.weeks.get(source.source_id)
@@ -85,40 +85,40 @@ class Estimates:
         return None if new is old or not new.items else new
 
     def model(self, source: Source, rate_per_s: float, week: WeekPlan | None, now_s: float) -> SourceModel:
-        """Return what is expected of a source at a rate, and by its learned week."""
+        """Return the model of a source at a rate and with its learned week."""
         if week is None or (sums := week.sums(source.source_id)) is None:
             return SourceModel(rate_per_s, cycle=self.cycle, dispersion=1.0 if week is None else week.dispersion)
         return SourceModel(rate_per_s, sums, self.cycle, zone_s(source.zone, now_s), week.dispersion)
 
     def week_is_off(self, source_id: str) -> bool:
-        """Whether the week of a source has predicted worse than an even one, so that it is planned evenly."""
+        """Whether the learned week of a source predicted worse than an even one; the source is then planned evenly."""
         state = self.states.get(source_id)
         return state is not None and state.fit.week_off_since_s is not None
 
     def misfit(self, source_id: str) -> Misfit | None:
-        """Return what is off with a source's model; ``None`` where nothing is."""
+        """Return which part of a source's model predicts badly, or ``None`` if none does."""
         state = self.states.get(source_id)
         fit = NO_FIT if state is None else state.fit
         return Misfit(source_id, fit) if fit.is_off else None
 
     def rate_range_per_day(self, state: SourceState, rate_per_s: float, now_s: float) -> tuple[float, float]:
-        """Return between what an update rate lies in four of five cases, in items a day."""
+        """Return the range in which the update rate lies in four of five cases, in items a day."""
         shape = self.blend.items_known(state.rate, now_s)
         low, high = gammaincinv(shape, _IN_FOUR_OF_FIVE) / shape * rate_per_s * 86400.0
         return float(low), float(high)
 
     def week(self, source_id: str, now_s: float) -> WeekCounts:
-        """Return when in a week the items of a source came."""
+        """Return the counts of a source's items over the week."""
         return self.weeks.get(source_id) or WeekCounts.begun(self.cycle.week_s(now_s))
 
     def forget_week(self, source_id: str) -> None:
-        """Count afresh: it is another page."""
+        """Start the counts again, because the source is now another document."""
         self.weeks.pop(source_id, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """A source whose model predicts badly: its week or its rate is off."""
+    """A source whose model predicts badly, in its week or its rate."""
 
     source_id: str
     fit: ModelFit
@@ -126,33 +126,34 @@ class Misfit:
 
 @dataclass(frozen=True, eq=False)
 class Fleet:
-    """The sources that a plan of the week is for, as they stand: what it is made from, in a thread of its own.
+    """The present state of the sources that a plan of the week is for; the plan is made from it in a thread.
 
     Parameters
     ----------
     source_ids, rate_per_s, weights, last_seen_s
-        Those that were seen: name, items a second, weight, and when each was seen last; shape (sources,).
+        The sources seen so far: name, items a second, weight, and time of the last sighting; shape (sources,).
     weeks
-        When in a week the items of each came.
+        The counts of each source's items over the week.
     importances, kind_of
-        What waiting costs by hour of the week, shape (168,), UTC, ``None`` where no hour differs; and which of them
-        holds for each.
+        The cost of waiting by hour of the week in UTC, shape (168,), or ``None`` if all hours are equal; and the index
+        of the one that applies to each source.
     zones_s
-        By how much the clocks where each one's week lives are ahead of UTC, in seconds, shape (sources,).
+        The offset from UTC of the zone in which each source's week is counted, in seconds, shape (sources,).
     doe
-        By source, the probes and seconds of its DOE rules.
+        The probes and seconds of each source's DOE rules.
     probes_per_s
-        What the budget leaves for them.
+        The probes a second that the budget leaves for these sources.
     most_per_s
         The same by slot of the week, shape (slots,).
     host_of, host_per_s
-        The host of each, shape (sources,), and how many of these probes each host bears in a second, shape (hosts,).
+        The host of each source, shape (sources,), and how many of these probes a second each host takes, shape
+        (hosts,).
     even
-        Which are planned as if every hour were alike, for their week is off, shape (sources,); ``None`` for none.
+        Which sources are planned as if every hour were alike because their week is off, shape (sources,), or ``None``.
     slot_factor
-        Extra prices of the slots in the plan before.
+        The extra prices of the slots in the previous plan.
     changes
-        Which sources changed when, as ``siblings_of`` takes it.
+        Which sources changed when, in the form that ``siblings_of`` takes.
     """
 
     source_ids: Sequence[str]
@@ -176,7 +177,7 @@ class Fleet:
     changes: Sequence[tuple[int, str]] = ()
 
     def plan(self) -> WeekPlan | None:
-        """Return the plan of the week, ``None`` for no sources."""
+        """Return the plan of the week, or ``None`` if there are no sources."""
         if not self.source_ids:
             return None
         state = FleetState(
@@ -201,7 +202,7 @@ class Fleet:
         return WeekPlan.of(state)
 
     def _kinds(self) -> tuple[Floats, Ints] | None:
-        """Return the importances that occur, and which of them each source has; ``None`` where all are even."""
+        """Return the importances that occur and the index of each source's, or ``None`` if all are even."""
         if all(each is None or not each.any() for each in self.importances):
             return None
         zones_s, zone_of = np.unique(self.zones_s, return_inverse=True)
@@ -212,17 +213,17 @@ class Fleet:
 
 
 def _local(importance: Floats | None, zone_s: float) -> Floats:
-    """Return what waiting costs by the hours of a zone, mean 1."""
+    """Return the cost of waiting by hour in a zone, with mean 1."""
     if importance is None or not importance.any():
         return np.ones(HOURS)
     return np.roll(importance / importance.mean(), round(zone_s / HOUR_S))
 
 
 def until_next_plan_s(passed_s: float, every_s: float) -> float:
-    """Return how long to wait for the next plan of the week when so much time has passed since the start.
+    """Return how long to wait for the next plan of the week, given the time since the start.
 
-    At first plans come more often, as much is learned soon: an eighth of ``every_s`` after the start, then each time
-    that the time since the start has doubled.
+    Plans are frequent at first, because much is learned soon: the first is made an eighth of ``every_s`` after the
+    start, and the next each time that the time since the start has doubled.
 
     >>> [until_next_plan_s(hours * 3600.0, 86400.0) / 3600.0 for hours in (0, 3, 6, 12, 24, 48)]
     [3.0, 3.0, 6.0, 12.0, 24.0, 24.0]
@@ -231,7 +232,7 @@ def until_next_plan_s(passed_s: float, every_s: float) -> float:
 
 
 def zone_s(zone: str | None, at_s: float) -> float:
-    """Return by how much the clocks of a zone are ahead of UTC, in seconds.
+    """Return the offset of a zone's clocks from UTC, in seconds.
 
     >>> zone_s("Europe/Berlin", 1_760_000_000.0), zone_s(None, 0.0)
     (7200.0, 0.0)

@@ -1,4 +1,4 @@
-"""What is declared, and what is known of its sources and rules."""
+"""The declaration, and what is known of its sources and rules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from proxyd.core.rules.state import SourceState, StreamState
 
 
 class Knowledge:
-    """The declaration, the estimates and the streams, shared by all that decides from them."""
+    """The declaration, the estimates and the streams, shared by all parts that decide."""
 
     def __init__(self, settings: DeciderSettings) -> None:
         self.settings = settings
@@ -37,7 +37,7 @@ class Knowledge:
         return self.estimates.states
 
     def source(self, source_id: str, reading: str | None = None) -> Source | None:
-        """Return a declared source; ``None`` if it is gone or, given a ``reading``, is read in another way now."""
+        """Return a declared source, or ``None`` if it is gone or its reading is no longer ``reading``."""
         source = self.compiled.sources.get(source_id)
         is_other = reading is not None and source is not None and reading != self.compiled.reading(source_id)
         return None if is_other else source
@@ -59,11 +59,11 @@ class Knowledge:
         return self.streams[rule, source_id].count
 
     def capture_counts(self, rules: Iterable[str]) -> CaptureCounts:
-        """Return what became of the execution intervals of declared rules since their START."""
+        """Return the counts of execution intervals of declared rules since their START."""
         return self.streams.of_rules(rules)
 
     def keep_streams(self, streams: Iterable[StreamState]) -> None:
-        """Take streams as the newest."""
+        """Keep streams as the newest."""
         for stream in streams:
             self.streams[stream.rule, stream.source_id] = stream
 

@@ -1,4 +1,4 @@
-"""What one probe changed, to be recorded whole or not at all."""
+"""What one probe changed, to be recorded completely or not at all."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from proxyd.core.rules.subscriptions import Subscription
 
 @dataclass(frozen=True, slots=True)
 class RuleResults:
-    """What events, or the end of a joint interval, meant for rules.
+    """What events, or the end of a joint interval, mean for the rules.
 
     Parameters
     ----------
     streams
-        Streams as they are now.
+        The streams after the step.
     intervals
         Execution intervals that were decided.
     joint, ended
-        Joint intervals that were opened or changed, and the ids of those that are over.
+        Joint intervals that were opened or changed, and the ids of those that ended.
     """
 
     streams: tuple[StreamState, ...] = ()
@@ -39,7 +39,7 @@ class RuleResults:
 
     @classmethod
     def of(cls, advanced: Advance, captured: Captured, notifications: Sequence[Notification]) -> RuleResults:
-        """Return the results of a probe: where a stream moved twice, its last state counts."""
+        """Return the results of a probe; the last state of a stream that moved twice counts."""
         streams = {(each.rule, each.source_id): each for each in (*advanced.streams, *captured.streams)}
         return cls(
             streams=tuple(streams.values()),
@@ -55,24 +55,24 @@ NO_RESULTS = RuleResults()
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What one probe, or what a hub pushed, changed.
+    """What one probe, or one push of a hub, changed.
 
     Parameters
     ----------
     state
-        What is known of the source now.
+        The new state of the source.
     found
         What its items say.
     rules
-        What that means for rules.
+        The results for the rules.
     calibration
-        What was found next to what was predicted, where that is known.
+        What was found compared with what was predicted, if that is known.
     week
-        The source's items by hour of the week, where there are new ones.
+        The source's items by hour of the week, if there are new ones.
     subscription
-        Its subscription at a hub, where that changed.
+        Its subscription at a hub, if that changed.
     probe
-        What was planned; ``None`` for a push.
+        The planned probe; ``None`` for a push.
     """
 
     state: SourceState

@@ -1,4 +1,4 @@
-"""Puts the sources that rules ask for into the planner, and keeps what the planner knows of them up to date."""
+"""Puts the sources that rules ask for into the planner, and keeps the planner's data on them up to date."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from proxyd.core.rules.subscriptions import Hubs
 
 
 class SourcePlacement:
-    """Keeps the planner's sources as the declaration, the outcomes and the hubs want them."""
+    """Keeps the planner's sources in line with the declaration, the outcomes and the hubs."""
 
     def __init__(
         self, known: Knowledge, planner: Planner, captures: JointCaptures, hubs: Hubs, rng: np.random.Generator
@@ -43,7 +43,7 @@ class SourcePlacement:
         self._next_period_s = inf
 
     def place_all(self, now_s: float) -> None:
-        """Put in every source that a rule asks for now, and take out the others."""
+        """Put in every source that a rule asks for now, and remove the others."""
         compiled, now = self._known.compiled, self._grid.chronon_at(now_s)
         for source_id in [name for name in self._planner.pages if name not in compiled.rules_of]:
             self._planner.remove(source_id)
@@ -53,7 +53,7 @@ class SourcePlacement:
         self._next_period_s = compiled.next_period_s(now_s)
 
     def refresh(self, now: Chronon) -> None:
-        """Place sources again where a rule's period begins or ends, and lay planned intervals once an epoch."""
+        """Place sources again if a rule's period begins or ends, and lay planned intervals once an epoch."""
         now_s = self._grid.start_s(now)
         if now_s >= self._next_period_s:
             self.place_all(now_s)
@@ -65,7 +65,7 @@ class SourcePlacement:
                     self._planner.reschedule(source_id, now)
 
     def ask_once(self, sources: Iterable[str], now_s: float) -> None:
-        """Let sources be probed for the joint intervals that want them."""
+        """Place sources again so that they are probed for the joint intervals that want them."""
         for source_id in sources:
             page = self._planner.pages.get(source_id)
             if page is not None:
@@ -73,14 +73,14 @@ class SourcePlacement:
                 self._planner.reschedule(source_id, self._grid.chronon_at(now_s))
 
     def subscribed(self, source_id: str, now_s: float) -> None:
-        """Note until when the hub of a source pushes: that decides what is probed."""
+        """Note until when the hub of a source pushes; this decides which probes it needs."""
         page = self._planner.pages.get(source_id)
         if page is not None:
             page.pushed_until_s = self._hubs.pushes_until_s(source_id)
             self._planner.reschedule(source_id, self._grid.chronon_at(now_s))
 
     def take_in(self, outcome: ProbeOutcome, observation: Observation) -> None:
-        """Tell the planner what an outcome says of when its source may and should be probed."""
+        """Tell the planner when an outcome lets its source be probed again, and when it should be."""
         page = self._planner.pages.get(outcome.source_id)
         if page is None:
             return
@@ -102,7 +102,7 @@ class SourcePlacement:
             self._planner.hosts.space(page.host, outcome.crawl_delay_s)
 
     def feed_back(self, outcome: ProbeOutcome, observation: Observation) -> None:
-        """Let the demands of a source follow what was found; to be called after the planner took the probe in."""
+        """Update the demands of a source with what was found; call it after the planner took the probe in."""
         page, now_s = self._planner.pages.get(outcome.source_id), outcome.finished_s
         if page is None:
             return
@@ -118,14 +118,14 @@ class SourcePlacement:
     # -- how
 
     def _placed(self, source: Source, now_s: float) -> PlannedSource:
-        """Return a source as the planner sees it, with what the planner already knew of it."""
+        """Return a source in the planner's form, with what the planner already knows of it."""
         old = self._planner.pages.get(source.source_id)
         state = self._known.state(source)
         host = host_of(moved_url(state, source) or source.url)
         scope = self._known.settings.throttle_scope(host)
         log = ProbeLog(self._known.politeness(source), old.log.starts_s if old else [])
         if not log.starts_s and state.last_start_s is not None:
-            # only the last start is stored: assume that the whole window was used then
+            # Only the last start is stored, so assume that the whole window was used then.
             for _ in range(log.budget.probes or 1):
                 log.record(state.last_start_s)
             self._planner.hosts.remember(host, state.last_start_s)
@@ -148,7 +148,7 @@ class SourcePlacement:
         )
 
     def _demands(self, source: Source, now_s: float, old: Demands) -> Demands:
-        """Return what the active rules ask of a source; what was asked before goes on where it was."""
+        """Return the demands of the active rules on a source; demands that were there before continue."""
         asking = self._known.compiled.programs_of(source.source_id)
         programs = [program for program in asking if source.source_id in program.event_sources]
         demands = demands_of(
@@ -164,7 +164,7 @@ class SourcePlacement:
         return demands
 
     def _lay(self, page: PlannedSource, now_s: float, *, is_first: bool = False) -> None:
-        """Lay planned intervals; after the first time only where one has passed, else a slow source's never comes."""
+        """Lay planned intervals; after the first time only if one has passed, or a slow source's would never come."""
         for demand in page.demands.intervals:
             lay = demand.anchor if is_first else demand.renew
             lay(now_s, rate_per_s=page.rate_per_s, count=self._known.count(demand.rule, page.source_id))
@@ -181,5 +181,5 @@ def host_of(url: str) -> str:
 
 
 def _full_window(state: SourceState) -> int | None:
-    """Return how many items a feed shows that old ones slide off, ``None`` for others."""
+    """Return the size of a feed's window if old items slide off it, otherwise ``None``."""
     return state.shown if state.slides and state.shown else None

@@ -1,4 +1,4 @@
-"""Hints: where a source changed, its siblings may have changed too, and are probed earlier."""
+"""Sibling hints: when a source has changed, its siblings are probed earlier."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxyd.core.rules.state import StoredEvent
 
 
 class SiblingHints:
-    """Remembers which sources changed when, and tells the planner where items may wait."""
+    """Remembers which sources changed when, and tells the planner which siblings may have new items."""
 
     def __init__(self, planner: Planner, cycle: Cycle) -> None:
         self._planner = planner
@@ -21,17 +21,17 @@ class SiblingHints:
         self.siblings: Siblings = {}
 
     def restore(self, changes: Iterable[tuple[str, float]]) -> None:
-        """Take over sources and when each had an item, oldest first."""
+        """Take over pairs of a source and the time of an item, oldest first."""
         for source_id, time_s in changes:
             self._changes.saw(source_id, [self._cycle.week_s(time_s)])
 
     def learn(self, source_id: str, evidence: Evidence | None) -> None:
-        """Remember when items of a source came."""
+        """Remember the times of a source's items."""
         if isinstance(evidence, ItemTimes):
             self._changes.saw(source_id, (self._cycle.week_s(time_s) for time_s in evidence.times_s))
 
     def changes(self) -> list[tuple[int, str]]:
-        """Return which sources changed when, as ``siblings_of`` takes it."""
+        """Return which sources changed when, in the form that ``siblings_of`` takes."""
         return self._changes.snapshot()
 
     def give(self, source_id: str, events: Sequence[StoredEvent], now_s: float) -> None:

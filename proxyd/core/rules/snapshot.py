@@ -1,4 +1,4 @@
-"""The fleet as it stands, gathered page by page for a plan of the week."""
+"""A snapshot of the fleet, gathered source by source for a plan of the week."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from proxyd.core.rules.programs.rule_program import RuleProgram
 
 
 class Snapshot:
-    """What is gathered of pages; those that no plan is for, or that were not seen yet, are left out.
+    """Data gathered of sources, without those that are not planned or were not seen yet.
 
-    Pages are added as they are at that time: what changes later is followed up when the plan is taken over.
+    Sources are added in their state at that time; later changes are followed up when the plan is taken over.
     """
 
     def __init__(self, estimates: Estimates, hosts: HostBudgets, now_s: float, length_s: float) -> None:
@@ -45,7 +45,7 @@ class Snapshot:
     def add(
         self, pages: list[PlannedSource], programs: Mapping[str, RuleProgram], sources: Mapping[str, Source]
     ) -> None:
-        """Take in some pages."""
+        """Take in some sources."""
         for page in pages:
             if asked_per_s := page.demands.asked_per_s(self._length_s):
                 self._asked_per_s += asked_per_s
@@ -70,7 +70,7 @@ class Snapshot:
         self._doe |= {p.source_id: tuple((d.probes, d.per_s) for d in p.demands.doe) for p in seen if p.demands.doe}
 
     def _kind(self, page: PlannedSource, programs: Mapping[str, RuleProgram]) -> int:
-        """Return the number of what waiting costs the page's rules, the same for all pages of these."""
+        """Return the index of the cost of waiting for these rules; sources with the same rules share it."""
         demands = page.demands
         names = tuple(demands.detecting if demands.only_detects else demands.in_week)
         kind = self._kinds.get(names)
@@ -80,15 +80,15 @@ class Snapshot:
         return kind
 
     def _slots_s(self) -> list[float]:
-        """Return when the slots of this week begin, in unix seconds."""
+        """Return when each slot of this week begins, in unix seconds."""
         slots_s = (self._week_s - MONDAY_S) // WEEK_S * WEEK_S + MONDAY_S + SLOT_S * np.arange(round(WEEK_S / SLOT_S))
         found: list[float] = self._estimates.cycle.time_s(slots_s).tolist()
         return found
 
     def fleet(self, week: WeekPlan | None, settings: PlannerSettings, changes: Sequence[tuple[int, str]]) -> Fleet:
-        """Return the pages that were gathered, what the budget leaves for them, and the plan that held so far.
+        """Return the sources gathered, the probes that the budget leaves for them, and the previous plan's data.
 
-        ``changes`` says which sources changed when, as ``siblings_of`` takes it.
+        ``changes`` says which sources changed when, in the form that ``siblings_of`` takes.
         """
         spare_per_s = np.array(settings.spare_per_s(self._slots_s(), self._asked_per_s))
         return Fleet(
@@ -101,7 +101,7 @@ class Snapshot:
         )
 
     def _columns(self) -> dict[str, Any]:
-        """Return what was gathered, by the names of a fleet's fields."""
+        """Return the gathered columns by the names of the fleet's fields."""
         columns = np.concatenate([np.zeros((0, 6)), *self._numbers]).T.copy()
         rate_per_s, weights, last_seen_s, zones_s, kind_of, host_of = columns
         most_per_s = [(self._budgets.most_per_s(host), self._asked_of.get(host, 0.0)) for host in self._hosts]

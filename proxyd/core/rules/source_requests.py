@@ -1,4 +1,4 @@
-"""What to ask a source for: the address after redirects, validators while its 304s are believed, the reading."""
+"""The request of a source: its address after redirects, its reading, and validators while its 304s are believed."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from proxyd.core.model.profile import Declaration, PageClass, Source
 from proxyd.core.rules.state import SourceState
 
 MOVED_AFTER = 3  # probes in a row that a permanent redirect must lead to the same place
-EXPECTED_CHANGES = 5.0  # a quiet time in which so many were expected asks for the whole document
-MOST_NOT_MODIFIED = 50  # 304s in a row after which it is asked for anyway
+EXPECTED_CHANGES = 5.0  # the whole document is asked for after a quiet time in which so many changes were expected
+MOST_NOT_MODIFIED = 50  # 304s in a row after which the whole document is asked for in any case
 FEWEST_NOT_MODIFIED = 3
 
 
 def reading_of(source: Source, page_class: PageClass) -> str:
-    """Return what identifies an address and how it is read: of another reading nothing learned of items holds.
+    """Return the id of an address and the way it is read; what was learned of items holds only for the same id.
 
-    Feeds are read whole, whatever fields their class declares.
+    Feeds are read whole, regardless of the fields that their class declares.
     """
     how = () if page_class.is_feed else (page_class.fields, page_class.each, page_class.key)
     return hashlib.sha256(repr((source.url, how)).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def probe_request(source: Source, declaration: Declaration) -> ProbeRequest:
-    """Return the request of a source of which nothing is known yet; pages obey robots.txt unless told otherwise."""
+    """Return the first request of a source; HTML pages obey robots.txt unless told otherwise."""
     page_class = declaration.page_class(source)
     obeys_robots = not page_class.is_feed if source.robots is None else source.robots
     return ProbeRequest(
@@ -40,19 +40,20 @@ def probe_request(source: Source, declaration: Declaration) -> ProbeRequest:
 
 
 def moved_url(state: SourceState, source: Source) -> str | None:
-    """Return where to ask instead of the declared address, ``None`` where it did not move for good.
+    """Return the address to ask instead of the declared one, or ``None`` if it has not moved permanently.
 
-    What a profile adds to requests (HEADER, AUTH) is meant for the declared address: it is asked first forever.
+    If a profile adds HEADER or AUTH to requests, these are meant for the declared address, which is then always asked
+    first.
     """
     has_secrets = bool(source.headers or source.auth)
     return state.moved_url if state.moved_times >= MOVED_AFTER and not has_secrets else None
 
 
 def validators(state: SourceState, *, now_s: float, rate_per_s: Callable[[], float]) -> Validators:
-    """Return what to ask with: nothing where a 304 would not be believed.
+    """Return the validators to send; none if a 304 would not be believed.
 
-    Some servers answer 304 whatever they are asked. So the whole document is fetched now and then: after a quiet time
-    in which the source's own rate expects several changes, or after many 304s. It is a small share of the probes: a
+    Some servers answer every request with 304. Therefore the whole document is fetched now and then: after a quiet time
+    in which the source's own rate expects several changes, or after many 304s. These are a small share of the probes: a
     source that is quiet for long has a low rate, and a changed one is sent whole anyway.
     """
     if now_s < state.distrust_until_s:

@@ -1,4 +1,4 @@
-"""What is remembered of a source and of a rule's stream on it, between probes and across restarts."""
+"""What proxyd remembers of a source, and of a rule's stream on it, between probes and across restarts."""
 
 from __future__ import annotations
 
@@ -27,35 +27,36 @@ class SourceState:
     Parameters
     ----------
     reading
-        What identifies the address and how it is read: with another one all but the numbering starts afresh.
+        The id of the address and of how it is read; if it changes, all but the numbering starts again.
     first_contact_s
-        When its items were first seen; ``None`` before.
+        When its items were first seen; ``None`` before that.
     last_start_s, last_success_s
-        Start of the last probe that sent a request, and of the last one that saw the source's state; unix seconds.
+        Start of the last probe that sent a request, and of the last probe that saw the source's state; unix seconds.
     newest_s
         The newest item time seen.
     next_seq
         Number of its next event.
     fresh_until_s, period_s
-        Before when its origin says that nothing changes (unix seconds), and how often its document says that it does.
+        The origin says that nothing changes before the first (unix seconds); its document says that it changes every
+        ``period_s``.
     rate
         Evidence of its update rate.
     shown, slides
-        Items that its feed showed last, and whether old ones were gone when new ones came.
+        Number of items that its feed showed last, and whether old items were gone when new ones came.
     fit
         How well its rate and its week predicted what probes found.
     lost_items
-        Items estimated to have slid off the feed, or to have been overwritten, unseen.
+        Estimated number of items that slid off the feed, or were overwritten, unseen.
     moved_url, moved_times
-        Where its permanent redirects lead, and how many probes in a row they led there.
+        The target of its permanent redirects, and how many probes in a row they led there.
     full_s, not_modified
-        When its document was last sent whole (unix seconds), and the 304s since.
+        When its whole document was last sent (unix seconds), and the number of 304s since.
     doubts, distrust_until_s
-        Whole documents in a row that showed what a 304 had denied, and until when no 304 is believed.
+        Whole documents in a row that showed what a 304 had denied, and the time until which no 304 is believed.
     missing
-        Probes in a row that found no such page (404, 410).
+        Probes in a row that did not find the page (404, 410).
     last_push_s
-        When its hub pushed last.
+        When its hub last pushed.
     """
 
     source_id: str
@@ -90,23 +91,23 @@ class SourceState:
 
     @property
     def watched_s(self) -> float | None:
-        """Until when its events are known, from probes and pushes; ``None`` before first contact."""
+        """The time until which its events are known, from probes and pushes; ``None`` before first contact."""
         if self.last_success_s is None:
             return None
         return max(self.last_success_s, self.last_push_s or self.last_success_s)
 
     def resumed(self, now_s: float) -> SourceState:
-        """Return the state with which a new process goes on.
+        """Return the state with which a new process continues.
 
-        What settings or secrets forbade does not wait because of that: they may be others now.
+        Back-off from outcomes that settings or secrets caused is dropped, because these may have changed.
         """
         found = self.as_of(now_s)
         return replace(found, failures=0, not_before_s=0.0) if self.last_outcome in _OURS else found
 
     def as_of(self, now_s: float) -> SourceState:
-        """Return the state with nothing done later than ``now_s``: the machine's clock was put back since.
+        """Return the state without times later than ``now_s``, after the machine's clock was set back.
 
-        What is to be waited for lies at most two days ahead.
+        A waiting time is limited to two days ahead.
 
         Examples
         --------
@@ -126,29 +127,29 @@ class SourceState:
 
 
 _LONGEST_WAIT_S = 2 * 86400.0
-_OURS = frozenset({OutcomeKind.BLOCKED.value, OutcomeKind.NO_SECRET.value})  # what settings and secrets decide
+_OURS = frozenset({OutcomeKind.BLOCKED.value, OutcomeKind.NO_SECRET.value})  # outcomes that settings or secrets cause
 _WAITS_S = ("not_before_s", "fresh_until_s", "distrust_until_s")
 _DONE_S = ("newest_s", "last_start_s", "last_success_s", "last_push_s", "full_s")
 
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """One rule on one page, or (``source_id`` empty) on all pages of its class: what it holds since START.
+    """The state since START of one rule on one source, or on all sources of its class if ``source_id`` is empty.
 
     Parameters
     ----------
     totals
-        Of the trigger's aggregates; the first is ``COUNT(*)``.
+        Totals of the trigger's aggregates; the first is ``COUNT(*)``.
     fired_seq, fired_s
-        The event on which it last fired, and when that was seen (unix seconds).
+        The event on which it last fired, and when that event was seen (unix seconds).
     captured, missed
-        Intervals, by their fate.
+        Intervals by fate.
     utility
-        Gained so far, of 1 for each interval.
+        Utility gained so far, at most 1 for each interval.
     pending
         The events since it last fired, rebuilt from stored ones; only the newest ``MAX_PENDING`` are kept.
     windows
-        Of the aggregates that look back a time, rebuilt likewise.
+        Windows of the aggregates over a recent time, rebuilt in the same way.
     """
 
     rule: str
@@ -170,10 +171,11 @@ class StreamState:
 
 @dataclass(frozen=True, slots=True)
 class IntervalRecord:
-    """An actual execution interval and its fate; ``deadline`` is ``None`` where nothing has ended it yet.
+    """An actual execution interval and its fate; ``deadline`` is ``None`` if nothing has ended it yet.
 
     ``exact`` says whether the event's time was the item's own; otherwise it is a bound from the probes around it.
-    ``utility`` is what was gained, of 1. Where not ``seen``, no probe saw the page before the interval was given up.
+    ``utility`` is the utility gained, at most 1. If not ``seen``, no probe saw the source before the interval was given
+    up.
     """
 
     rule: str
@@ -191,7 +193,7 @@ class IntervalRecord:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """A firing, ready to be sent: ``body`` is what every receiver gets, byte for byte, however often it is sent."""
+    """A firing ready to be sent; every receiver gets the same ``body``, byte for byte, each time it is sent."""
 
     notification_id: str
     rule: str
@@ -205,16 +207,16 @@ class Notification:
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """An event of a source as it is kept: what happened to which item, and when.
+    """A stored event of a source: what happened to which item, and when.
 
     Parameters
     ----------
     item
-        As it is since; as it was where it is gone.
+        The item after the event, or before it if it was removed.
     seed
-        Whether it was there at first contact.
+        Whether the item was there at first contact.
     old
-        As it was before an update.
+        The item before an update.
     """
 
     seq: int
@@ -227,5 +229,5 @@ class StoredEvent:
     old: Item | None = None
 
     def event(self, source_id: str) -> UpdateEvent:
-        """Return it as the event that rules see."""
+        """Return the event in the form that rules see."""
         return UpdateEvent(source_id, self.seq, self.kind, self.item, self.event_s, self.seen_s, self.exact, self.old)

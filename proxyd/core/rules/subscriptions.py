@@ -1,7 +1,7 @@
-"""Push where a source offers it (WebSub): when to subscribe, renew, and stop believing a hub. Pure.
+"""WebSub subscriptions: when to subscribe, when to renew, and when to stop believing a hub. No I/O.
 
-A hub that pushes spares the probes of its sources but for a few: a safety probe finds out whether it still pushes
-everything, and a hub that missed items twice in a row is left for a week.
+A source whose hub pushes needs only a few probes: safety probes check that the hub still pushes everything. A hub that
+missed items twice in a row is not used for a week.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ import numpy as np
 from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome
 from proxyd.core.rules.state import StoredEvent
 
-LEASE_S = 10 * 86400.0  # what is asked for
-SHORTEST_LEASE_S, LONGEST_LEASE_S = 300.0, 30 * 86400.0  # a shorter one is not worth it, a longer one not believed
-RENEW_AT = 2 / 3  # of the lease
-VERIFY_WITHIN_S = 3600.0  # after a hub accepted a request it has so long to verify it
+LEASE_S = 10 * 86400.0  # the lease that is asked for
+SHORTEST_LEASE_S, LONGEST_LEASE_S = 300.0, 30 * 86400.0  # a shorter lease is not worth it, a longer one is not believed
+RENEW_AT = 2 / 3  # part of the lease after which it is renewed
+VERIFY_WITHIN_S = 3600.0  # a hub that accepted a request has this long to verify it
 FIRST_RETRY_S, LONGEST_RETRY_S = 300.0, 86400.0
 DEMOTED_S = 7 * 86400.0
-CHANGE_S = 86400.0  # a source may name another hub so often
-MISSES = 2  # safety probes in a row that find what was not pushed
-GRACE_S = 60.0  # a push may come so long after its item
+CHANGE_S = 86400.0  # a source may name another hub once in this time
+MISSES = 2  # safety probes in a row that find items that were not pushed
+GRACE_S = 60.0  # a push may come this long after its item
 JITTER = 0.1
 
 
 class SubscriptionStatus(Enum):
-    """Where a subscription stands."""
+    """The states of a subscription."""
 
-    WANTED = "wanted"  # to be asked for at ``due_s``
+    WANTED = "wanted"  # to be requested at ``due_s``
     REQUESTED = "requested"  # accepted by the hub, not verified yet
     ACTIVE = "active"
-    DENIED = "denied"  # by the hub; asked for again at ``due_s``
-    DEMOTED = "demoted"  # it missed items; asked for again at ``due_s``
+    DENIED = "denied"  # by the hub; requested again at ``due_s``
+    DEMOTED = "demoted"  # it missed items; requested again at ``due_s``
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +44,22 @@ class Subscription:
     Parameters
     ----------
     url
-        The source's address: another one has nothing to do with this subscription.
+        The source's address; the subscription is not valid for another address.
     hub, topic
-        The hub's address and what it knows the source by.
+        The hub's address, and the name by which it knows the source.
     callback_id, secret
-        What makes the callback's address unguessable, and what the hub signs with; empty before the first request.
+        The unguessable part of the callback's address, and the key for the hub's signatures; empty before the first
+        request.
     is_asked
-        Whether a request is outstanding: only then the hub may verify.
+        Whether a request is outstanding; only then may the hub verify.
     due_s
-        When something is to be done: to ask, to ask again, to renew; unix seconds.
+        When the next request is due: a first one, another try or a renewal; unix seconds.
     verified_s, lease_until_s
-        When the hub verified it last, and until when it pushes.
+        When the hub last verified it, and until when the hub pushes.
     failures
         Requests in a row that failed or were not verified.
     misses, pushes
-        Safety probes in a row that found what was not pushed, and pushes received in all.
+        Safety probes in a row that found items that were not pushed, and the total number of pushes received.
     last_push_s, chosen_s
         When the last push came, and when the source named this hub.
     """
@@ -85,13 +86,13 @@ class Subscription:
         return self.status is SubscriptionStatus.ACTIVE and now_s < self.lease_until_s
 
     def is_due(self, now_s: float) -> bool:
-        """Whether a request is to be sent."""
+        """Whether a request must be sent."""
         return now_s >= self.due_s
 
 
 @dataclass(frozen=True, slots=True)
 class HubAnswer:
-    """What to answer a hub that asks: the challenge, ``None`` where its request is none of ours."""
+    """The answer to a hub's call: the challenge, or ``None`` if we did not make the request."""
 
     challenge: str | None
     subscription: Subscription
@@ -100,8 +101,8 @@ class HubAnswer:
 def discovered(known: Subscription | None, source_id: str, url: str, links: HubLinks, *, now_s: float) -> Subscription:
     """Return the subscription after a document named its hubs.
 
-    It is the known one while its hub and topic still hold, and for a day after they changed: a document that names
-    another hub at each probe must not make us ask them all. What failed before does not count as new.
+    The known subscription is kept while the document names its hub and topic, and for a day after they changed, so that
+    a document that names another hub at each probe does not make us ask them all. Earlier failures are kept.
     """
     if known is not None:
         same = known.hub in links.hubs and known.topic == links.topic
@@ -113,9 +114,9 @@ def discovered(known: Subscription | None, source_id: str, url: str, links: HubL
 
 
 def asking(known: Subscription, *, now_s: float, rng: np.random.Generator) -> Subscription:
-    """Return the subscription as a request is sent; one that was not verified the last time counts as a failure.
+    """Return the subscription when a request is sent; if the previous request was not verified, that is a failure.
 
-    It is asked again, unless the hub verifies it, after an hour or the wait of its failures.
+    Unless the hub verifies it, it is requested again after an hour or after the back-off of its failures.
     """
     failures = known.failures + known.is_asked
     due_s = now_s + max(VERIFY_WITHIN_S, _retry_s(failures, rng))
@@ -123,12 +124,12 @@ def asking(known: Subscription, *, now_s: float, rng: np.random.Generator) -> Su
 
 
 def accepted(known: Subscription, *, now_s: float) -> Subscription:
-    """Return the subscription after the hub accepted the request; a renewal goes on meanwhile."""
+    """Return the subscription after the hub accepted the request; a renewed subscription stays active meanwhile."""
     return known if known.is_active(now_s) else replace(known, status=SubscriptionStatus.REQUESTED)
 
 
 def refused(known: Subscription, *, now_s: float, rng: np.random.Generator) -> Subscription:
-    """Return the subscription after a request failed: tried again after 5 minutes doubling to a day."""
+    """Return the subscription after a request failed; the wait for the next try doubles from 5 minutes to a day."""
     failures = known.failures + 1
     return replace(known, is_asked=False, failures=failures, due_s=now_s + _retry_s(failures, rng))
 
@@ -139,10 +140,10 @@ def _retry_s(failures: int, rng: np.random.Generator) -> float:
 
 
 def answer(known: Subscription, query: Mapping[str, str], *, now_s: float) -> HubAnswer:
-    """Return what a hub that calls back is told, and the subscription after it.
+    """Return the answer to a hub's callback, and the subscription after it.
 
-    A hub may deny at any time. It may verify what was asked for, for the lease it grants; a lease of minutes is as good
-    as a denial.
+    A hub may deny at any time. It may verify an outstanding request and grants a lease; a lease of minutes counts as a
+    denial.
     """
     mode, challenge = query.get("hub.mode"), query.get("hub.challenge")
     if query.get("hub.topic") != known.topic:
@@ -185,9 +186,9 @@ def pushed(known: Subscription, *, now_s: float) -> Subscription:
 
 
 def probed(known: Subscription, found: Sequence[StoredEvent], *, started_s: float) -> Subscription:
-    """Return the subscription after a probe that saw its source found ``found``, none of which was pushed before.
+    """Return the subscription after a probe saw its source and found the events ``found``, none of them pushed before.
 
-    What came within the last minute may still be on its way; what came before the hub verified is not its business.
+    Items of the last minute may still be on their way; items from before the verification do not count.
     """
     if not known.is_active(started_s):
         return known
@@ -230,13 +231,13 @@ class Hubs:
         return refused(subscription, now_s=now_s, rng=self._rng)
 
     def allow(self, urls: Mapping[str, str]) -> None:
-        """Let only these sources, at these addresses, be subscribed to; the others are to be left."""
+        """Allow subscriptions only for these sources at these addresses; the others are to be cancelled."""
         self._allowed = dict(urls)
         for each in [s for s in self._known.values() if urls.get(s.source_id) != s.url]:
             self._leave(each)
 
     def subscriptions(self) -> dict[str, Subscription]:
-        """Return all of them, by source."""
+        """Return all subscriptions by source."""
         return dict(self._known)
 
     def of(self, source_id: str) -> Subscription | None:
@@ -244,11 +245,11 @@ class Hubs:
         return self._known.get(source_id)
 
     def called(self, callback_id: str) -> Subscription | None:
-        """Return the subscription whose callback has that id: it cannot be guessed."""
+        """Return the subscription whose callback has this unguessable id."""
         return self._known.get(self._by_callback.get(callback_id, ""))
 
     def keep(self, subscription: Subscription) -> None:
-        """Take in what became of a subscription."""
+        """Take in the new state of a subscription."""
         before = self._known.get(subscription.source_id)
         if before is not None and before.callback_id != subscription.callback_id:
             self._by_callback.pop(before.callback_id, None)
@@ -262,28 +263,28 @@ class Hubs:
         self._left.append(subscription)
 
     def due(self, now_s: float) -> list[Subscription]:
-        """Return the subscriptions at whose hubs something is to be asked for."""
+        """Return the subscriptions for which a request to the hub is due."""
         return [each for each in self._known.values() if each.is_due(now_s)]
 
     def take_left(self) -> list[Subscription]:
-        """Return, once, the subscriptions that are to be left."""
+        """Return, once, the subscriptions to cancel."""
         left, self._left = self._left, []
         return left
 
     def count_active(self, now_s: float) -> int:
-        """Return how many sources' hubs push."""
+        """Return the number of sources whose hubs push."""
         return sum(each.is_active(now_s) for each in self._known.values())
 
     def pushes_until_s(self, source_id: str) -> float:
-        """Return until when a source's hub pushes, in unix seconds; 0 where none does."""
+        """Return until when a source's hub pushes, in unix seconds, or 0 if none does."""
         known = self._known.get(source_id)
         return 0.0 if known is None else known.lease_until_s
 
     def follow(self, outcome: ProbeOutcome, found: Sequence[StoredEvent]) -> Subscription | None:
-        """Return the source's subscription where an outcome, and the events ``found`` by it, changed it."""
+        """Return the source's subscription if an outcome, and the events ``found`` by it, changed it."""
         before = after = self._known.get(outcome.source_id)
         url = self._allowed.get(outcome.source_id)
-        is_read = outcome.kind is OutcomeKind.CHANGED  # only then it may say what it calls itself
+        is_read = outcome.kind is OutcomeKind.CHANGED  # only then may the document name its own address
         if outcome.hub_links is not None and (is_read or before is None) and url is not None:
             after = discovered(before, outcome.source_id, url, outcome.hub_links, now_s=outcome.finished_s)
             if before is not None and before.callback_id and after.hub != before.hub:

@@ -1,1 +1,1 @@
-"""How a budget is shared among sources: prices, timetables and the plan of the week."""
+"""Shares a budget among sources: prices, timetables and the plan of the week."""

@@ -1,4 +1,4 @@
-"""What waiting has cost so far: the expected delay of the items since a probe, by the shape of the week."""
+"""The cost of waiting: the expected delay of the items since a probe, by the shape of the week."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Ints = NDArray[np.int64]
 
 
 class WeekCosts:
-    """Costs between any two times for sources of some week shapes, at rate and weight 1 (``single.costs.Prefix``).
+    """Costs between any two times for sources of some week shapes, at rate and weight 1 (``one_source.costs.Prefix``).
 
     Parameters
     ----------
     shapes
-        Factors by slot of the week, shape (shapes, slots), scaled to mean 1 each.
+        Factors by slot of the week, shape (shapes, slots), each row scaled to mean 1.
     importance
-        What waiting costs by slot of the week, shape (slots,) or one row for each shape, scaled to mean 1; even by
+        The cost of waiting by slot of the week, shape (slots,) or one row for each shape, scaled to mean 1; even by
         default.
 
     Examples
@@ -38,7 +38,7 @@ class WeekCosts:
         self._L, self._A, self._G = prefix_sums(factors, weights)
 
     def between(self, shape_of: Ints, start: Floats, finish: Floats) -> Floats:
-        """Return the expected items from ``start`` to ``finish`` times how long they have waited at ``finish``.
+        """Return the expected items from ``start`` to ``finish`` times their waiting time at ``finish``.
 
         Parameters
         ----------
@@ -54,7 +54,7 @@ class WeekCosts:
         return cost
 
     def reached(self, shape: int, start: float, items: float) -> float:
-        """Return when a source of this shape is expected to have had so many items at rate 1 since ``start``, in slots.
+        """Return when ``items`` items are expected since ``start`` at rate 1 and this shape, in slots.
 
         >>> WeekCosts(np.array([[1.0, 1.0, 4.0, 2.0]])).reached(0, 1.0, 1.0)
         2.25
@@ -69,16 +69,16 @@ class WeekCosts:
         return float((week + weeks) * self._slots + slot + part)
 
     def at_slot(self, shape_of: Ints, slot: Ints) -> Floats:
-        """Return what a source's items cost while they wait in a slot, against its mean; shape (n,)."""
+        """Return the cost of a source's waiting items in a slot, relative to the mean; shape (n,)."""
         found: Floats = self._rates[shape_of, slot] * self._weights[shape_of, slot]
         return found
 
     def factor(self, shape: int, slot: int) -> float:
-        """Return the same for one source."""
+        """Return the same as ``at_slot`` for one source."""
         return float(self._rates[shape, slot] * self._weights[shape, slot])
 
     def _at(self, shape: Ints, time: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return L, A and G, which go on from week to week."""
+        """Return L, A and G, which continue from week to week."""
         weeks = np.floor(time / self._slots)
         within = time - weeks * self._slots
         slot = np.minimum(within.astype(np.int64), self._slots - 1)

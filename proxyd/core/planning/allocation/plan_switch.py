@@ -1,4 +1,4 @@
-"""Taking over a plan of the week, in parts between which everything else goes on."""
+"""Takes over a plan of the week in parts, between which other work continues."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from proxyd.core.planning.planner import Planner
 
 
 def switch_plan(planner: Planner, week: WeekPlan, now: Chronon) -> Chunked[None]:
-    """Detect by a new plan of the week, once it has followed what was probed while it was made.
+    """Detect by a new plan of the week, once it has caught up with the probes made while it was computed.
 
-    Until it has, the old plan holds. From then on a page that was not reached yet may wake by the old plan, too early
-    or late, but is due by the new one; so no probe is made twice, and none is lost.
+    Until then the old plan holds. From then on a source that was not rescheduled yet may wake at the time of the old
+    plan, too early or late, but it is due by the new one; so no probe is made twice, and none is lost.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def switch_plan(planner: Planner, week: WeekPlan, now: Chronon) -> Chunked[None]
 
 
 def _behind(week: WeekPlan, pages: Sequence[PlannedSource]) -> list[PlannedSource]:
-    """Return the pages that changed since the plan was made."""
+    """Return the sources that changed since the plan was made."""
     seen = [page for page in pages if page.last_seen_s is not None]
     told = np.array([(page.rate_per_s, page.priced_weight, page.last_seen_s) for page in seen], dtype=np.float64)
     behind = week.behind([page.source_id for page in seen], told.reshape(len(seen), 3))
@@ -57,7 +57,7 @@ def _behind(week: WeekPlan, pages: Sequence[PlannedSource]) -> list[PlannedSourc
 
 
 def _reschedule(planner: Planner, week: WeekPlan, pages: Sequence[PlannedSource], now: Chronon) -> None:
-    """Let pages wake by the new plan; those that only detect are looked up in it together, once they were seen."""
+    """Reschedule sources by the new plan; those seen before that only detect are looked up in it together."""
     grid, plain, allowed_s = planner.settings.grid, list[PlannedSource](), list[float]()
     for page in pages:
         at_s = page.allowed_s()
@@ -71,5 +71,5 @@ def _reschedule(planner: Planner, week: WeekPlan, pages: Sequence[PlannedSource]
     for page, at_s, due_s in zip(plain, allowed_s, dues_s, strict=True):
         if due_s < inf:
             planner.queues.sleep(page, max(now, grid.chronon_at(at_s), grid.chronon_at(due_s)))
-        else:  # the plan does not know it, or never wants it
+        else:  # the plan does not know the source, or never wants it
             planner.reschedule(page.source_id, now)

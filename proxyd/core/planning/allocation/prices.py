@@ -21,14 +21,14 @@ _NO_PROBE = 120.0
 
 @dataclass(frozen=True, eq=False)
 class HostLimits:
-    """How often the sources of a host may be probed together.
+    """How often the sources of a host may be probed in total.
 
     Parameters
     ----------
     of_source
-        Host of each source, shape (sources,).
+        The host of each source, shape (sources,).
     per_slot
-        Probes a slot that each host bears in the long run, shape (hosts,); infinite where it is not limited.
+        Probes a slot that each host takes in the long run, shape (hosts,); infinite if the host has no limit.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class HostLimits:
     per_slot: Floats
 
     def sampled(self, taken: Ints) -> HostLimits:
-        """Return the limits of some sources alone: of each host as much as it has sources among them.
+        """Return the limits of a sample of the sources; each host's limit is scaled by the share of its sources in it.
 
         >>> HostLimits(np.array([0, 0, 1]), np.array([6.0, 6.0])).sampled(np.array([0, 2])).per_slot.tolist()
         [3.0, 6.0]
@@ -56,14 +56,14 @@ class HostLimits:
 
 @dataclass(frozen=True, eq=False)
 class Prices:
-    """What a probe costs, in item-slots.
+    """The price of a probe, in item-slots.
 
     Parameters
     ----------
     probe
-        Price of a probe where no host limit binds: what the last probe of the budget saves.
+        The price where no host limit binds: the delay that the last probe of the budget saves.
     of_source
-        Price of a probe of each source: its host's, where that is higher.
+        The price for each source: that of its host if it is higher.
 
     Examples
     --------
@@ -76,17 +76,17 @@ class Prices:
 
 
 def rows_of(prices: Floats, weighted_rates: Floats, sources: Ints) -> Ints:
-    """Return the rows of their timetables that ``sources`` follow, rounded up or down by turns.
+    """Return the timetable rows that ``sources`` follow; the exact row is rounded up or down in turn.
 
-    Sources of equal rates get different rows in the right proportion: their probes drift apart, and the frequencies add
-    up to the budget although rows are steps.
+    Sources of equal rates get neighbouring rows in the right proportion: their probes do not stay in step, and the
+    frequencies add up to the budget although there are only whole rows.
 
     Parameters
     ----------
     prices, weighted_rates
-        Of each of ``sources``: item-slots a probe, and items a slot times weight.
+        For each of ``sources``: item-slots a probe, and items a slot times weight.
     sources
-        Their numbers, which decide the turns.
+        Their numbers, which decide the rounding.
     """
     with np.errstate(divide="ignore"):
         level = np.log2(prices) - np.log2(weighted_rates)
@@ -96,7 +96,7 @@ def rows_of(prices: Floats, weighted_rates: Floats, sources: Ints) -> Ints:
 
 
 def row_of(price: float, weighted_rate: float, source: int) -> int:
-    """Return the same for one source whose rate is above 0.
+    """Return the same as ``rows_of`` for one source whose rate is above 0.
 
     >>> row_of(8.0, 0.5, 7) == rows_of(np.array([8.0]), np.array([0.5]), np.array([7]))[0]
     np.True_
@@ -114,21 +114,21 @@ def allocate(
     hosts: HostLimits | None = None,
     least_price: float = 0.0,
 ) -> Prices:
-    """Return the prices at which the fleet as a whole makes ``probes_per_slot``, and no host bears more than its limit.
+    """Return the prices at which the fleet makes ``probes_per_slot`` in total, and no host exceeds its limit.
 
     Every source's delay is convex in its frequency, so one price allocates a budget exactly. A host whose sources would
-    exceed its limit has a price of its own; what its sources may not use goes to the others.
+    exceed its limit has a price of its own; the probes that its sources may not use go to the others.
 
     Parameters
     ----------
     tables, table_of
-        Timetables and which of them each source follows, shape (sources,).
+        Timetables and the index of the one that each source follows, shape (sources,).
     weighted_rates
         Items a slot times weight, shape (sources,).
     probes_per_slot
         The budget.
     least_price
-        Price below which no probe is sold, in item-slots: the budget is then not spent.
+        Price below which no probe is made, in item-slots; part of the budget is then not spent.
 
     Raises
     ------
@@ -138,8 +138,8 @@ def allocate(
     Notes
     -----
     Source: ``docs/decisions/planner-prices.md``. Bisections on frequencies that fall with the price, O(sources) each
-    step: one for the fleet,
-    and where a host would bear too much at that price, one for the hosts and another for the fleet.
+    step: one for the fleet and, if a host would exceed its limit at that price, one for the hosts and another for the
+    fleet.
 
     Examples
     --------
@@ -172,7 +172,7 @@ class Frequencies:
         self._dense = np.array([table.dense for table in tables])[table_of]
 
     def frequencies(self, log_price: Floats) -> Floats:
-        """Return probes a slot of each source: between two rows in proportion, which is what turns by rows give."""
+        """Return probes a slot of each source, interpolated between two rows as the rounding in turn achieves."""
         level = log_price - self._log_rate
         frequency = self._between_rows(self._frequency, level)
         low = level < LEVELS[0]
@@ -195,7 +195,7 @@ class Frequencies:
         return between
 
     def price(self, probes_per_slot: float, floor: Floats) -> float:
-        """Return the price at which they make so many probes together, where each pays at least 2 to its ``floor``."""
+        """Return the price at which the sources make so many probes in total; each pays at least 2 to its ``floor``."""
         low, high = _NO_PRICE, _NO_PROBE
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
@@ -212,7 +212,7 @@ class Frequencies:
         return loads
 
     def host_floors(self, hosts: HostLimits) -> Floats:
-        """Return the logarithm of the least price of each source at which its host's limit is kept."""
+        """Return for each source the logarithm of the least price that keeps its host's limit."""
         low, high = np.full(len(hosts.per_slot), _NO_PRICE), np.full(len(hosts.per_slot), _NO_PROBE)
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
@@ -222,7 +222,7 @@ class Frequencies:
 
 
 def slot_loads(tables: Sequence[Timetable], table_of: Ints, weighted_rates: Floats, prices: Prices) -> Floats:
-    """Return the probes that come in each slot of the week, a week, in the long run; shape (slots,)."""
+    """Return the long-run mean number of probes in each slot of the week, shape (slots,)."""
     some = np.flatnonzero(weighted_rates > 0)
     rows = rows_of(prices.of_source[some], weighted_rates[some], some)
     load = np.zeros(tables[0].visits.shape[1])

@@ -1,4 +1,4 @@
-"""The fleet planner: rates, weeks, prices and capacity in; the sources to probe now out."""
+"""The fleet planner: takes rates, weeks, prices and capacity, and returns the sources to probe now."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.errors import InvalidScheduleError, SchedulingError
 
 _ROUNDS, _FOLLOWING_ROUNDS = 32, 8
-_VARIANTS = 8  # of which the rounds are multiples
-_SAMPLE = 10_000  # sources that stand for a larger fleet while the slots' prices are sought
+_VARIANTS = 8  # the number of rounds is a multiple of this
+_SAMPLE = 10_000  # number of sources that represent a larger fleet in the search for the slots' prices
 _STEP = 0.5
 _ALL = slice(None)
 _LOWEST = float(LEVELS[0])
@@ -26,7 +26,7 @@ _LOWEST = float(LEVELS[0])
 
 @dataclass(frozen=True, slots=True)
 class WeekGrid:
-    """The slots of a week, from Monday 00:00 UTC on, in which plans are made.
+    """The slots of a week, from Monday 00:00 UTC, in which plans are made.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class WeekGrid:
 
     @property
     def slots(self) -> int:
-        """Slots of a week."""
+        """Number of slots in a week."""
         return round(WEEK_S / self.slot_s)
 
     def slot_at(self, time_s: float) -> int:
@@ -56,20 +56,21 @@ class WeekGrid:
 
 @dataclass(frozen=True, eq=False)
 class FleetLimits:
-    """What the fleet may do.
+    """The limits of the fleet.
 
     Parameters
     ----------
     probes_per_slot
         The budget, as an average.
     capacity
-        Most probes in each slot of the week, shape (slots,); ``None`` where only the average counts.
+        Most probes in each slot of the week, shape (slots,); ``None`` if only the average is limited.
     hosts
-        Limits by host, ``None`` for none.
+        Limits by host, or ``None`` without limits.
     spacing_s
         Least time between two probes of a source, in seconds.
     least_price
-        What a probe must save in any case, in item-slots: where that is more than the budget's price it is not spent.
+        The least delay that a probe must save, in item-slots; if it exceeds the budget's price, part of the budget is
+        not spent.
 
     Examples
     --------
@@ -86,7 +87,7 @@ class FleetLimits:
     def sampled(self, rates: Floats, shape_of: Ints) -> _Sample:
         """Return some thousand of the sources, evenly chosen, and their share of the limits."""
         every = max(1, len(rates) // _SAMPLE)
-        # by the golden ratio, not every so many-th: the order of sources may repeat with any period
+        # Choose by the golden ratio, not every k-th source, because the order of sources may repeat with any period.
         taken = np.flatnonzero(turns(np.arange(len(rates))) < 1 / every)
         hosts = self.hosts and self.hosts.sampled(taken)
         capacity = np.inf if self.capacity is None else self.capacity / every
@@ -104,7 +105,7 @@ class _Sample:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FleetDemand:
-    """The sources that share a budget, as they are when prices are found.
+    """The sources that share a budget, in their state when prices are found.
 
     Parameters
     ----------
@@ -113,20 +114,21 @@ class FleetDemand:
     shapes
         Week shapes by slot, shape (shapes, slots).
     shape_of
-        The shape of each source, shape (sources,).
+        The index of each source's shape, shape (sources,).
     rate_per_s
         Update rates in items per second, shape (sources,).
     last_s
-        When each source was probed last, in seconds: one time for all, or shape (sources,).
+        The time of each source's last probe, in seconds: one time for all, or shape (sources,).
     weights
-        Importance of each source, shape (sources,); all alike where ``None``.
+        Importance of each source, shape (sources,); ``None`` if all are equal.
     importance
-        What waiting costs by slot of the week, shape (slots,), or for the sources of each shape, shape (shapes, slots).
+        The cost of waiting by slot of the week, shape (slots,), or for the sources of each shape, shape (shapes,
+        slots).
     phase_s
-        By how much the slots of each source begin later than the week's, in seconds, shape (sources,); all together
-        where ``None``. With phases the probes of a slot spread over it.
+        How much later than the week's the slots of each source begin, in seconds, shape (sources,); ``None`` if they
+        begin together. With phases the probes of a slot are spread over it.
     slot_factor
-        Extra price of each slot under a capacity, shape (slots,): from an earlier plan, so that fewer rounds find it.
+        Extra price of each slot under a capacity, shape (slots,), from an earlier plan, which saves rounds.
 
     Examples
     --------
@@ -148,15 +150,15 @@ class FleetDemand:
 class ProbeAllocator:
     """Probes every source when its timetable says so, at prices that spend the budget in the long run.
 
-    The next probe of a source follows from its last one, its rate and the price by looking into a table: O(1), so that
-    every observation plans its source again. ``reprice`` finds new prices, which costs a pass over the fleet.
+    The next probe of a source follows from its last one, its rate and the price by one table look-up. This takes O(1),
+    so every observation plans its source again. ``reprice`` finds new prices, which takes a pass over the fleet.
 
-    Under a capacity each slot of the week has an extra price, raised where too many probes would come (projected
-    subgradient). Since all sources of one kind move together at each step, the sources are spread over the timetables
-    of the last steps, whose average load is what keeps to the capacity. What still comes at once waits, the most urgent
-    first.
+    Under a capacity each slot of the week has an extra price, which is raised while too many probes would come
+    (projected subgradient). Since all sources of one kind move together at each step, the sources are spread over the
+    timetables of the last steps; the average load of these keeps to the capacity. Probes that still come at the same
+    time wait, the most urgent go first.
 
-    It reads no clock and has no randomness: sources are spread by the golden ratio.
+    It reads no clock and uses no randomness: sources are spread by the golden ratio.
 
     Raises
     ------
@@ -197,29 +199,29 @@ class ProbeAllocator:
         self._build(limits)
         self.reprice(limits, now_s=now_s)
 
-    # -- what it is told
+    # -- inputs
 
     def reshape(self, shapes: Floats, shape_of: Ints) -> None:
-        """Take new week shapes; they count from the next ``reprice`` on, which makes new timetables."""
+        """Take new week shapes; they apply from the next ``reprice``, which makes new timetables."""
         self.shapes, self.shape_of = shapes, shape_of
         self.tables = []
 
     def probed(self, sources: Ints, rate_per_s: Floats, *, now_s: float) -> None:
-        """Note probes and what the rates of their sources are now thought to be."""
+        """Note probes of sources and the new estimates of their rates."""
         self.last_s[sources] = now_s
         self.rate_per_s[sources] = rate_per_s
         self._plan(sources)
 
     def probed_one(self, source: int, rate_per_s: float, weight: float, *, now_s: float) -> None:
-        """Note a probe of one source, and what its rate and weight are now thought to be."""
+        """Note a probe of one source, and the new estimates of its rate and weight."""
         self.last_s[source], self.rate_per_s[source], self.weights[source] = now_s, rate_per_s, weight
         self.due_s[source] = self._due_s(source)
 
     def hint(self, source: int, items: float, *, now_s: float) -> None:
-        """Note that so many items may wait at a source besides those that its rate expects: it is due earlier.
+        """Note that ``items`` more items may wait at a source than its rate expects, so that it is due earlier.
 
-        A probe is due when what waits costs as much a second as the policy does on the average: ``items`` that may wait
-        stand for the time in which as many are expected.
+        A probe is due when its source's waiting items cost as much a second as the policy costs on average. The hinted
+        ``items`` are converted to the time in which as many are expected.
         """
         rate = float(self.rate_per_s[source])
         if rate > 0:
@@ -243,15 +245,15 @@ class ProbeAllocator:
         np.maximum(self.due_s, now_s, out=self.due_s)
 
     def loads(self) -> Floats:
-        """Return the probes that come in each slot of the week at the present prices, in the long run."""
+        """Return the long-run mean number of probes in each slot of the week at the present prices."""
         return slot_loads(self.tables, self.table_of, self._weighted() * self.grid.slot_s, self.prices)
 
-    # -- what it decides
+    # -- decisions
 
     def choose(self, now_s: float, room: int, *, spend: bool = False) -> Ints:
         """Return the sources to probe at ``now_s``, at most ``room``: those that are due, the most urgent first.
 
-        With ``spend`` room that is left goes to the sources of whose gap the greatest part has passed.
+        With ``spend``, the remaining room goes to the sources that have passed the greatest part of their gap.
         """
         due = np.flatnonzero(self.due_s <= now_s + 1e-6)
         if len(due) > room:
@@ -263,9 +265,9 @@ class ProbeAllocator:
         return np.concatenate([due, others[largest(passed, room - len(due))]])
 
     def gains(self, sources: Ints, now_s: ArrayLike) -> Floats:
-        """Return the expected delay that a probe of each of ``sources`` would end, over its price.
+        """Return the expected delay that a probe of each of ``sources`` would end, divided by its price.
 
-        ``now_s`` is one time, or one for each source where their weeks live in several zones.
+        ``now_s`` is one time, or one for each source if their weeks are in different zones.
         """
         prices = self.prices
         start = (self.last_s[sources] - MONDAY_S) / self.grid.slot_s
@@ -283,14 +285,14 @@ class ProbeAllocator:
         slots = self._costs.reached(int(self._curve_of[source]), start, items / (rate * slot_s))
         return MONDAY_S + slots * slot_s
 
-    # -- how
+    # -- implementation
 
     def _weighted(self, sources: Ints | slice = _ALL) -> Floats:
         weighted: Floats = self.rate_per_s[sources] * self.weights[sources]
         return weighted
 
     def _timetables(self, slot_price: Floats | None, into: Floats) -> list[Timetable]:
-        """Return the timetables of all shapes; their gaps are put ``into`` one array, shape (shapes, levels, slots)."""
+        """Return the timetables of all shapes; their gaps go ``into`` one array, shape (shapes, levels, slots)."""
         importance = self.importance
         return [
             Timetable.build(
@@ -319,7 +321,7 @@ class ProbeAllocator:
         rounds = _ROUNDS if self.slot_factor is None else _FOLLOWING_ROUNDS
         factor = np.ones(self.grid.slots) if self.slot_factor is None else self.slot_factor
         for number in range(rounds):
-            tables = self._timetables(factor, gaps[:, number % _VARIANTS])  # where the oldest were
+            tables = self._timetables(factor, gaps[:, number % _VARIANTS])  # overwrites the oldest ones
             prices = allocate(
                 tables,
                 sample.shape_of,
@@ -340,8 +342,8 @@ class ProbeAllocator:
     def _shortened(self, gap: Floats, sources: Ints, slot: Ints, prices: Floats, rates: Floats) -> Floats:
         """Return the gaps below those of the timetables' lowest row, where a slot takes many probes.
 
-        There the rate is even from one probe to the next: waiting tau costs ``rate tau^2 / 2``, and a probe is due when
-        that is its price.
+        The rate is taken as constant between two such probes: waiting tau costs ``rate tau^2 / 2``, and a probe is due
+        when that reaches its price.
         """
         low = np.flatnonzero((rates > 0) & (prices < rates * 2.0 ** LEVELS[0]))
         if len(low):
@@ -364,7 +366,7 @@ class ProbeAllocator:
         self.due_s[sources] = np.where(rates > 0, np.maximum(due, last + self.spacing_s), np.inf)
 
     def _due_s(self, source: int) -> float:
-        """Return when one source is due after its last probe: what ``_plan`` finds, without arrays."""
+        """Return when one source is due after its last probe; the same as ``_plan``, without arrays."""
         prices, slot_s = self.prices, self.grid.slot_s
         rate, price = float(self.rate_per_s[source] * self.weights[source]) * slot_s, float(prices.of_source[source])
         if rate <= 0:

@@ -1,4 +1,4 @@
-"""Timetables: for every price of a probe and every slot of the week, when the next probe of a source pays best."""
+"""Timetables: the best time of the next probe for every price of a probe and every slot of the week."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Ints = NDArray[np.int64]
 PER_OCTAVE = 4
 _LOWEST, _HIGHEST = -6, 32
 LEVELS: Floats = np.arange(_LOWEST * PER_OCTAVE, _HIGHEST * PER_OCTAVE + 1) / PER_OCTAVE
-_LONG_WEEKS = 2.0  # from this gap on a probe comes every whole number of weeks, at the best slot
+_LONG_WEEKS = 2.0  # from this gap on, probes are a whole number of weeks apart, at the best slot
 _GAPS_AHEAD = 6.0
 
 
@@ -31,15 +31,15 @@ class Timetable:
     Parameters
     ----------
     gaps
-        Slots to the next probe, shape (levels, slots of a week); below 1 where it is due again within the slot.
+        Slots to the next probe, shape (levels, slots of a week); below 1 if it is due again within the slot.
     frequency
-        Probes a slot that follow in the long run, shape (levels,).
+        Probes a slot in the long run, shape (levels,).
     cost
         Expected undiscovered items at rate and weight 1 in the long run: items times slots of delay a slot, (levels,).
     visits
-        Probes at each slot of the week, a week, in the long run, shape (levels, slots of a week).
+        Probes a week at each slot of the week in the long run, shape (levels, slots of a week).
     dense
-        Below the lowest level, where a slot takes many probes, ``dense * 2 ** (-level / 2)`` of them come in a slot.
+        Below the lowest level a slot takes many probes, namely ``dense * 2 ** (-level / 2)``.
 
     Examples
     --------
@@ -66,19 +66,19 @@ class Timetable:
     ) -> Timetable:
         """Return the timetable of a week shape.
 
-        One priced path over a few weeks for each level; the links that leave the first week are the row. Sources that
-        are probed less than every two weeks come a whole number of weeks apart, at the slot that costs least.
+        Each level takes one priced path over a few weeks; the links that leave the first week are the row. Sources that
+        are probed less than every two weeks are probed a whole number of weeks apart, at the slot that costs least.
 
         Parameters
         ----------
         shape
             Factor of the rate in each slot of the week, shape (slots,); it is scaled to mean 1.
         importance
-            What an item's waiting costs in each slot, shape (slots,); scaled to mean 1, even by default.
+            The cost of an item's waiting in each slot, shape (slots,); scaled to mean 1, even by default.
         slot_price
-            Factor of the price of a probe in each slot, shape (slots,), 1 by default: above 1 where many would come.
+            Factor of the price of a probe in each slot, shape (slots,), 1 by default; above 1 if too many would come.
         into
-            Where its gaps are to be, shape (levels, slots): an array of their own where ``None``.
+            The array that receives the gaps, shape (levels, slots), or ``None`` for a new one.
 
         Raises
         ------
@@ -88,7 +88,7 @@ class Timetable:
         Notes
         -----
         Source: ``docs/decisions/planner-prices.md``: sources that share a shape share its solutions, and a price per
-        probe allocates exactly. The path is that of ``single.optimal``.
+        probe allocates exactly. The path is that of ``one_source.optimal_schedule.optimal``.
 
         Examples
         --------
@@ -116,11 +116,13 @@ def _mean_one(values: ArrayLike, name: str) -> Floats:
 
 
 def _gaps(factors: Floats, weights: Floats, prices: Floats) -> Floats:
-    """Return the slots to the next probe after each slot, where probes cost ``prices`` at rate and weight 1."""
+    """Return the slots to the next probe after each slot if probes cost ``prices`` at rate and weight 1."""
     slots = len(factors)
+    # The gap of an even week: waiting tau costs tau^2 / 2, so a probe pays for itself after sqrt(2 price).
     gap = float(np.sqrt(2 * prices.mean()))
     if gap >= _LONG_WEEKS * slots:
         return _whole_weeks(factors, weights, prices)
+    # The path ends with a forced probe. Several gaps of margin keep that end from distorting the first week's links.
     weeks = int(np.ceil(_GAPS_AHEAD * gap / slots)) + 2
     L, A, G = prefix_sums(np.tile(factors, weeks), np.tile(weights, weeks))
     size = len(L)
@@ -133,24 +135,26 @@ def _gaps(factors: Floats, weights: Floats, prices: Floats) -> Floats:
         best, link, links, lines, heights, slopes,
     )  # fmt: skip
     planned = (np.asarray(link[:slots]) - np.arange(slots)).astype(np.float64)
-    # k probes in a slot of rate r cost r / 2k of delay and k prices: the best k, where it is more than one
+    # k probes in a slot of rate r cost r / 2k for delay and k prices; use the best k if it is more than one.
     many = np.floor(0.5 + np.sqrt(0.25 + factors * weights / (2 * prices)))
     return np.where(many > 1, 1 / many, planned)
 
 
 def _whole_weeks(factors: Floats, weights: Floats, prices: Floats) -> Floats:
-    """Return the slots to the next probe where that is some weeks away: the cheapest slot of the cheapest week.
+    """Return the slots to the next probe if it is some weeks away: the cheapest slot of the cheapest week.
 
-    An item of k weeks before the last waits k weeks longer, whatever the slot.
+    An item that comes k weeks before the last week waits k weeks longer, regardless of its slot.
     """
     slots = len(factors)
     L, A, G = prefix_sums(np.tile(factors, 2), np.tile(weights, 2))
     edge = np.arange(slots)
     one_week = A[edge + slots] * (L[edge + slots] - L[edge]) - (G[edge + slots] - G[edge])
+    # The best number of weeks is near that of an even week, so it is enough to try its neighbours.
     about = np.sqrt(2 * prices.mean()) / slots
     weeks = np.maximum(1.0, np.floor(about) + np.arange(-1, 3))[:, None]
     costs = (prices + weeks * one_week + slots * slots * weeks * (weeks - 1) / 2) / weeks
     row, slot = np.unravel_index(int(np.argmin(costs)), costs.shape)
+    # Steer to the best slot from any slot, by the week that keeps the gap nearest to the planned one.
     ahead = (int(slot) - edge) % slots
     whole = float(weeks[row, 0])
     return np.where(ahead < slots / 2, ahead + whole * slots, ahead + (whole - 1) * slots)
@@ -158,17 +162,17 @@ def _whole_weeks(factors: Floats, weights: Floats, prices: Floats) -> Floats:
 
 @kernel
 def _orbits(gaps: Floats, L: Floats, A: Floats, G: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return frequency, cost and visits of each row in the long run: over one round of the probes it leads to."""
+    """Return frequency, cost and visits of each row in the long run, over the cycle that its probes run into."""
     levels, slots = gaps.shape
     frequency, cost, visits = np.zeros(levels), np.zeros(levels), np.zeros((levels, slots))
     for row in range(levels):
         slot = 0
-        for _ in range(slots):  # whatever way leads to the round is over by then
+        for _ in range(slots):  # after so many probes it is on the cycle, regardless of where it began
             slot = int(slot + max(1.0, gaps[row, slot])) % slots
         first, probes, passed, total = slot, 0, 0.0, 0.0
         while True:
             gap = gaps[row, slot]
-            several = max(1, int(np.rint(1 / gap)))  # in one slot, which they fill
+            several = max(1, int(np.rint(1 / gap)))  # number of probes in one slot, which they fill
             for number in range(several):
                 total += _cost(slot + number * gap, slot + (number + 1) * gap, L, A, G)
             probes += several
@@ -185,7 +189,7 @@ def _orbits(gaps: Floats, L: Floats, A: Floats, G: Floats) -> tuple[Floats, Floa
 
 @kernel
 def _cost(start: float, finish: float, L: Floats, A: Floats, G: Floats) -> float:
-    """Return what items between two times cost that wait for the second; times in slots, the prefix of one week."""
+    """Return the cost of the items between two times if they wait for the second; times in slots, one week's prefix."""
     L0, _, G0 = _at(start, L, A, G)
     L1, A1, G1 = _at(finish, L, A, G)
     return A1 * (L1 - L0) - (G1 - G0)

@@ -1,4 +1,4 @@
-"""The trade of a fleet: what delay and completeness any budget would buy, at the prices that share it."""
+"""The trade-off of a fleet: the delay and completeness that any budget would buy at the prices that share it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proxyd.core.planning.allocation.prices import Frequencies, allocate
 from proxyd.core.planning.allocation.probe_allocator import ProbeAllocator
 from proxyd.core.planning.golden_turns import turns
 
-_SAMPLE = 20_000  # sources that stand for a larger fleet
+_SAMPLE = 20_000  # number of sources that represent a larger fleet
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class TradePoint:
     delay_s
         Mean time from an item to the probe that finds it.
     captured
-        Share of the items that are found before the source's next one, 0 to 1.
+        Share of the items that are found before the source's next item, 0 to 1.
 
     Examples
     --------
@@ -42,17 +42,17 @@ class TradePoint:
 def trade(planner: ProbeAllocator, budgets: Iterable[float]) -> list[TradePoint]:
     """Return what each budget, in probes a second for all sources together, would buy.
 
-    Source by source the delay follows from the timetable at the price, and completeness from the share of items that no
-    other one of the source follows before the next probe, ``(1 - exp(-x)) / x`` with x items to a probe.
+    For each source the delay follows from the timetable at the price. Completeness is the share of items after which no
+    other item of the source comes before the next probe, ``(1 - exp(-x)) / x`` with x items to a probe.
 
     Parameters
     ----------
     planner
-        With timetables, that is after ``reprice``; it stays as it is.
+        With timetables, so after ``reprice``; it is not changed.
 
     Notes
     -----
-    Delays are convex in the probes, so that the points of all prices are the best trades.
+    Delays are convex in the number of probes, so the points of all prices are the best trade-offs.
 
     Examples
     --------

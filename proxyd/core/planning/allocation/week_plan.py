@@ -1,4 +1,4 @@
-"""The week plan: shapes of the week and prices for named sources, made in the background, followed probe by probe."""
+"""The week plan: week shapes and prices for named sources, made in the background and updated with every probe."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class FleetState:
-    """What a week plan is made from: the sources that are probed for detection, as they stand.
+    """The input of a week plan: the present state of the sources that are probed for detection.
 
     Parameters
     ----------
     rate_per_s, weights, last_seen_s
-        Items a second, importance, and when each source was seen last, shape (sources,).
+        Items a second, importance, and time of the last sighting of each source, shape (sources,).
     weeks
-        Shapes by hour of the week, and which of them each source follows.
+        Shapes by hour of the week, and the index of the one that each source follows.
     probes_per_s
-        The budget: what is left of it for detection.
+        The part of the budget that is left for detection.
     importances
-        What waiting costs by hour of the week, shape (kinds, 168), and the kind of each source; even where ``None``.
+        The cost of waiting by hour of the week, shape (kinds, 168), and each source's kind; ``None`` if it is even.
     price_item_s
-        Item-seconds of delay that a probe must save in any case.
+        Item-seconds of delay that a probe must save even if the budget allows more.
     zone_s
-        By how much the clocks where each source's week lives are ahead of UTC, in seconds, shape (sources,).
+        The offset from UTC of the zone in which each source's week is counted, in seconds, shape (sources,).
     doe
-        By source the numbers of probes, and the seconds in which they are to be made, of its DOE rules.
+        The number of probes, and the seconds in which they are to be made, of each source's DOE rules.
     most_per_s
-        What the budget lets through in a second, by slot of the week, shape (slots,); ``None`` where that is no matter.
+        The most probes a second in each slot of the week, shape (slots,); ``None`` if slots have no limit.
     slot_factor
-        Extra prices of the slots from the plan before.
+        Extra prices of the slots from the previous plan.
     siblings
-        Which sources change together: handed on with the plan.
+        Which sources change together; it is passed on with the plan.
     host_of, host_per_s
-        The host of each source, shape (sources,), and how many probes a second each host bears, shape (hosts,);
-        ``None`` where hosts bear anything.
+        The host of each source, shape (sources,), and how many probes a second each host takes, shape (hosts,);
+        ``None`` if hosts have no limits.
     even
-        Sources whose week is off: they are planned as if every hour were alike, shape (sources,); none where ``None``.
+        Sources whose week is off, planned as if every hour were alike, shape (sources,), or ``None`` without any.
 
     Examples
     --------
@@ -86,14 +86,14 @@ class FleetState:
 
     @property
     def planned_weeks(self) -> WeekShapes:
-        """The shapes by which the sources are planned: of those whose week is off an even one."""
+        """The shapes by which the sources are planned; an even one for sources whose week is off."""
         return self.weeks if self.even is None else self.weeks.evened(self.even)
 
 
 class WeekPlan:
-    """When the next probe of each source pays best, by name; ``follow`` it with every probe.
+    """The best time of each source's next probe, by name; call ``follow`` with every probe.
 
-    All inside is in the time of a cycle of seven days, whatever the cycle's length.
+    Internally time runs in a cycle of seven days, whatever the cycle's real length.
 
     Examples
     --------
@@ -126,11 +126,11 @@ class WeekPlan:
         self._told = told  # rate, weight and last probe by which each source was planned, shape (3, sources)
         self._zone_s = zone_s
         self.siblings: Siblings = {}
-        self._doe = doe  # seconds from Monday on, by source and what its rule asks
+        self._doe = doe  # seconds since Monday, by source and by what its rule asks for
 
     @classmethod
     def of(cls, state: FleetState) -> WeekPlan:
-        """Return the plan for a fleet; takes about a second for a million sources, and some for new shapes."""
+        """Return the plan for a fleet; takes about a second for a million sources, and some more for new shapes."""
         cycle, speed = state.cycle, state.cycle.speed
         grid = WeekGrid(state.slot_s)
         shapes, shape_of, importance = _curves(state, grid.slots)
@@ -153,7 +153,7 @@ class WeekPlan:
         planner = ProbeAllocator(demand, limits, now_s=-inf)
         if state.most_per_s is not None and np.any(planner.loads() > (most := state.most_per_s / speed * state.slot_s)):
             planner.reprice(replace(limits, capacity=most), now_s=-inf)
-        # a comprehension lets other threads take turns, as dict(zip(...)) would not
+        # A comprehension lets other threads take turns; dict(zip(...)) would not.
         numbers = {source_id: number for number, source_id in enumerate(state.source_ids)}
         told = np.array([state.rate_per_s, state.weights, state.last_seen_s])
         week = cls(planner, numbers, _Weeks.of(state), cycle, told, state.zone_s, _doe(state, numbers, planner))
@@ -164,7 +164,7 @@ class WeekPlan:
         return source_id in self._numbers
 
     def __deepcopy__(self, memo: dict[int, Any]) -> WeekPlan:
-        """Return a plan that follows other probes; what does not change is shared."""
+        """Return a plan that follows other probes; unchanging data is shared."""
         planner = copy(self._planner)
         for name in ("last_s", "due_s", "rate_per_s", "weights"):
             setattr(planner, name, getattr(planner, name).copy())
@@ -174,27 +174,27 @@ class WeekPlan:
 
     @property
     def price_item_s(self) -> float:
-        """What a probe must save, in item-seconds of delay."""
+        """The delay that a probe must save, in item-seconds."""
         return self._planner.prices.probe * self._planner.grid.slot_s / self._cycle.speed
 
     def price_of(self, source_id: str) -> float | None:
-        """Return what a probe of a source must save, in item-seconds: more than of others where its host binds."""
+        """Return the delay that a probe of a source must save, in item-seconds; more if its host binds."""
         number = self._numbers.get(source_id)
         price = None if number is None else float(self._planner.prices.of_source[number])
         return None if price is None else price * self._planner.grid.slot_s / self._cycle.speed
 
     @property
     def slot_factor(self) -> Floats | None:
-        """Extra price of each slot of the week where the budget was too small for it; ``None`` where it never was."""
+        """Extra price of each slot of the week in which the budget was too small; ``None`` if it never was."""
         return self._planner.slot_factor
 
     @property
     def probes_per_s(self) -> float:
-        """How many probes a second the plan makes in the long run."""
+        """The number of probes a second that the plan makes in the long run."""
         return float(self._planner.loads().mean()) / self._planner.grid.slot_s * self._cycle.speed
 
     def trade(self, probes_per_s: Sequence[float]) -> list[TradePoint]:
-        """Return what each budget would buy, by the rates that the plan was made with: it is found once."""
+        """Return what each budget would buy at the rates that the plan was made with; the result is kept."""
         wanted, speed = tuple(probes_per_s), self._cycle.speed
         if self._trade is None or self._trade[0] != wanted:
             points = [
@@ -205,7 +205,7 @@ class WeekPlan:
         return list(self._trade[1])
 
     def due_s(self, source_id: str) -> float | None:
-        """Return when a source is due, ``None`` where the plan does not know it."""
+        """Return when a source is due, or ``None`` if the plan does not know it."""
         number = self._numbers.get(source_id)
         if number is None:
             return None
@@ -213,7 +213,7 @@ class WeekPlan:
         return float(self._cycle.time_s(due_s - self._ahead_s(number))) if due_s < inf else inf
 
     def reached_s(self, source_id: str, items: float) -> float | None:
-        """Return when a source is expected to have had so many items since it was seen, ``None`` if it is unknown."""
+        """Return when a source is expected to have had so many items since it was seen; ``None`` if it is unknown."""
         number = self._numbers.get(source_id)
         if number is None:
             return None
@@ -221,7 +221,7 @@ class WeekPlan:
         return float(self._cycle.time_s(reached_s - self._ahead_s(number))) if reached_s < inf else inf
 
     def doe_due_s(self, source_id: str, probes: int, per_s: float, last_seen_s: float) -> float | None:
-        """Return when a rule that asks for ``probes`` in each ``per_s`` wants the next one, ``None`` for evenly."""
+        """Return when a rule of ``probes`` in each ``per_s`` wants the next one, or ``None`` to space them evenly."""
         after_s = self._doe.get((source_id, probes, per_s))
         if after_s is None:
             return None
@@ -239,7 +239,7 @@ class WeekPlan:
         return 0.0 if self._zone_s is None else float(self._zone_s[number])
 
     def follow(self, source_id: str, rate_per_s: float, weight: float, last_seen_s: float) -> None:
-        """Plan a source again after a probe; does nothing where nothing is new, or the plan does not know it."""
+        """Plan a source again after a probe; does nothing if nothing changed or the plan does not know it."""
         number, told = self._numbers.get(source_id), (rate_per_s, weight, last_seen_s)
         if number is None or tuple(self._told[:, number].tolist()) == told:
             return
@@ -248,13 +248,13 @@ class WeekPlan:
         self._planner.probed_one(number, rate_per_s / self._cycle.speed, weight, now_s=now_s)
 
     def behind(self, source_ids: Sequence[str], told: Floats) -> NDArray[np.bool_]:
-        """Return which sources were planned by other rates, weights and last probes than ``told``, (sources, 3)."""
+        """Return which sources were planned with other rates, weights or last probes than ``told``, (sources, 3)."""
         numbers = self._numbers_of(source_ids)
         behind: NDArray[np.bool_] = (numbers >= 0) & np.any(told != self._told[:, numbers].T, axis=1)
         return behind
 
     def dues_s(self, source_ids: Sequence[str]) -> Floats:
-        """Return when sources are due, infinity where the plan does not know them; shape (sources,)."""
+        """Return when sources are due, infinity for those that the plan does not know; shape (sources,)."""
         numbers = self._numbers_of(source_ids)
         ahead_s = 0.0 if self._zone_s is None else self._zone_s[numbers]
         due_s = self._planner.due_s[numbers]
@@ -262,19 +262,19 @@ class WeekPlan:
         return dues
 
     def _numbers_of(self, source_ids: Sequence[str]) -> Ints:
-        """Return the numbers of sources, -1 where the plan does not know them."""
+        """Return the numbers of sources, -1 for those that the plan does not know."""
         return np.array([self._numbers.get(source_id, -1) for source_id in source_ids], dtype=np.int64)
 
     def gains(self, source_ids: Sequence[str], now_s: float) -> Floats:
-        """Return the expected delay that a probe of each source would end, over its price; shape (sources,)."""
+        """Return the expected delay that a probe of each source would end, divided by its price; shape (sources,)."""
         return self.gains_of(np.array([self._numbers[source_id] for source_id in source_ids], dtype=np.int64), now_s)
 
     def number(self, source_id: str) -> int | None:
-        """Return the number of a source in this plan, ``None`` where it does not know it."""
+        """Return the number of a source in this plan, or ``None`` if the plan does not know it."""
         return self._numbers.get(source_id)
 
     def gains_of(self, numbers: Ints, now_s: float) -> Floats:
-        """Return the same for sources by their numbers."""
+        """Return the same as ``gains`` for sources given by number."""
         zone_s = 0.0 if self._zone_s is None else self._zone_s[numbers]
         return self._planner.gains(numbers, self._cycle.week_s(now_s) + zone_s)
 
@@ -290,14 +290,14 @@ class WeekPlan:
         return self._weeks.learned.dispersion
 
     def sums(self, source_id: str) -> WeekSums | None:
-        """Return what the learned week of a source predicts, on or off; ``None`` for an even one, or not known."""
+        """Return the prediction of a source's learned week, even if it is off; ``None`` if it is even or not known."""
         number = self._numbers.get(source_id)
         return None if number is None else self._weeks.sums[self._weeks.learned.of_source[number]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Weeks:
-    """The weeks that were learned, their sums, and those by which sources are planned: even where they are off."""
+    """The learned weeks, their sums, and the weeks by which sources are planned: even ones if they are off."""
 
     learned: WeekShapes
     planned: WeekShapes
@@ -305,7 +305,7 @@ class _Weeks:
 
     @classmethod
     def of(cls, state: FleetState) -> _Weeks:
-        """Return those of a fleet."""
+        """Return the weeks of a fleet."""
         sums = tuple(WeekSums(shape.tolist()) if np.ptp(shape) > 1e-9 else None for shape in state.weeks.shapes)
         return cls(state.weeks, state.planned_weeks, sums)
 
@@ -313,7 +313,7 @@ class _Weeks:
 def _doe(
     state: FleetState, numbers: Mapping[str, int], planner: ProbeAllocator
 ) -> dict[tuple[str, int, float], Floats]:
-    """Return the times of the week, in seconds from Monday on, for all that DOE rules ask; the even ones left out."""
+    """Return the times of the week, in seconds since Monday, for all that DOE rules ask; even ones are left out."""
     even = np.ones_like(planner.shapes)
     importance = even if planner.importance is None else planner.importance
     found: dict[tuple[int, int, float], Floats | None] = {}
@@ -348,7 +348,7 @@ def _curves(state: FleetState, slots: int) -> tuple[Floats, Ints, Floats | None]
 
 
 def by_slot(shapes: Floats, slots: int) -> Floats:
-    """Return factors by slot from factors by hour, shape (shapes, slots): the mean over what a slot covers.
+    """Return factors by slot from factors by hour, shape (shapes, slots): the mean over the time that a slot covers.
 
     >>> by_slot(np.arange(168.0)[None, :], 336)[0, :4]
     array([0., 0., 1., 1.])

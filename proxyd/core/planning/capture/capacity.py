@@ -19,9 +19,9 @@ class Capacity:
     Parameters
     ----------
     epoch
-        Nothing is probed outside of it.
+        Nothing is probed outside it.
     probes
-        Shape (len(epoch),), whole numbers, not negative.
+        Shape (len(epoch),), non-negative whole numbers.
 
     Examples
     --------
@@ -46,29 +46,29 @@ class Capacity:
 
     @classmethod
     def constant(cls, probes: int, epoch: Epoch) -> Capacity:
-        """Return ``probes`` for every chronon."""
+        """Return a capacity of ``probes`` at every chronon."""
         return cls(epoch, np.full(len(epoch), probes, dtype=np.int64))
 
     @classmethod
     def of(cls, capacity: Callable[[Chronon], int], epoch: Epoch) -> Capacity:
-        """Return what ``capacity`` says of every chronon, such as ``Planner.capacity``."""
+        """Return the capacity that a function such as ``Planner.capacity`` gives for every chronon."""
         return cls(epoch, np.array([capacity(chronon) for chronon in epoch], dtype=np.int64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Jobs:
-    """The intervals that some probe within a capacity could capture, in order of deadline, then start, then source.
+    """The intervals that a probe within a capacity could capture, in order of deadline, then start, then source.
 
     Parameters
     ----------
     index
-        Which intervals these are, shape (n,).
+        The index of each job's interval, shape (n,).
     sources
         Numbers of their sources.
     first, last
-        Slots they can be served in, numbered from 1 for the epoch's first chronon; both inside it.
+        First and last slot that can serve each, numbered from 1 for the epoch's first chronon; both inclusive.
     room
-        Probes allowed in each slot, shape (chronons + 2,): nothing at either end.
+        Probes allowed in each slot, shape (chronons + 2,); the first and last are 0.
     """
 
     index: Ints
@@ -80,7 +80,7 @@ class Jobs:
 
     @classmethod
     def of(cls, spans: Spans, capacity: Capacity) -> Jobs:
-        """Return the jobs of ``spans``; an open end is the end of the epoch."""
+        """Return the jobs of ``spans``; the end of the epoch replaces an open end."""
         begin, chronons = capacity.epoch.start, len(capacity.epoch)
         first = np.maximum(spans.starts, begin) - begin + 1
         last = np.minimum(spans.deadlines, begin + chronons - 1) - begin + 1
@@ -96,7 +96,7 @@ class Jobs:
         return len(self.index)
 
     def part(self, which: NDArray[np.bool_] | Ints) -> Jobs:
-        """Return some of the jobs, or all in another order, by mask or by number."""
+        """Return some of the jobs, or all in another order, by mask or by index."""
         return Jobs(self.index[which], self.sources[which], self.first[which], self.last[which], self.room, self.epoch)
 
     def chronons(self, slots: Ints) -> Ints:

@@ -2,9 +2,9 @@
 
 They call each other, so they share a file: the compiler's cache of a caller does not notice a change in another file.
 
-A set of jobs takes in one more by moving others. From a job every slot of its window is in reach, and from a full slot
-all that its jobs reach: as windows are runs of slots, what is in reach is one run that grows at its ends. A search that
-finds no room proves that its run is full of jobs that cannot leave it; no later search need look there again.
+A set of jobs takes in one more by moving others. A job reaches every slot of its window, and a full slot reaches all
+slots that its jobs reach. As windows are runs of slots, the reachable slots form one run that grows at its ends. A
+search that finds no room proves that its run is full of jobs that cannot leave it; later searches skip this run.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from proxyd.core.planning.numba_kernels import kernel
 
 Ints = NDArray[np.int64]
 
-# rows of the table of jobs, shape (5, jobs); slot 0 is none, next and previous in the slot are -1 for none
+# Rows of the table of jobs, shape (5, jobs): slot 0 means not placed, -1 means no next or previous job in the slot.
 FIRST, LAST, SLOT, NEXT, PREVIOUS = range(5)
-# rows of the table of slots, shape (6, slots + 2): room, first of its jobs, the next slots to either side that a search
-# need look at (union-find), the job that a search would move there, and the queue of a search
+# Rows of the table of slots, shape (6, slots + 2): room, its first job, the next slots to either side that a search
+# must look at (union-find), the job that a search would move there, and the queue of a search.
 ROOM, HEAD, AFTER, BEFORE, VIA, QUEUE = range(6)
 
 
 def tables(first: Ints, last: Ints, room: Ints) -> tuple[Ints, Ints]:
-    """Return the tables of jobs and of slots, nothing placed yet; ``room`` has an empty slot at either end."""
+    """Return the tables of jobs and of slots with nothing placed; ``room`` has an empty slot at either end."""
     jobs = np.zeros((5, len(first)), dtype=np.int64)
     jobs[FIRST], jobs[LAST] = first, last
     slots = np.zeros((6, len(room)), dtype=np.int64)
@@ -39,7 +39,7 @@ def tables(first: Ints, last: Ints, room: Ints) -> tuple[Ints, Ints]:
 
 @kernel
 def root(parents: Ints, place: int) -> int:
-    """Return where ``parents`` lead from ``place``, and shorten the way there."""
+    """Return the root that ``parents`` lead to from ``place``, and shorten the path (union-find)."""
     while parents[place] != place:
         parents[place] = parents[parents[place]]
         place = parents[place]
@@ -48,11 +48,12 @@ def root(parents: Ints, place: int) -> int:
 
 @kernel
 def take_in(job: int, jobs: Ints, slots: Ints) -> int:
-    """Return the slot newly used after placing ``job``, 0 where no placing of all jobs with it exists.
+    """Return the slot newly used after placing ``job``, or 0 if all jobs cannot be placed together with it.
 
     Every job placed stays placed, and every slot in use stays in use.
     """
     run = np.empty(3, dtype=np.int64)
+    # Search breadth first, from the window of the job to the windows of the jobs that fill it.
     run[0], run[1], run[2] = jobs[FIRST, job], jobs[FIRST, job] - 1, 0
     found = _grow(job, run, jobs, slots)
     looked_at = 0
@@ -63,11 +64,14 @@ def take_in(job: int, jobs: Ints, slots: Ints) -> int:
             found = _grow(occupant, run, jobs, slots)
             occupant = jobs[NEXT, occupant]
     if found == 0:
+        # The run is full for good, because no job in it can leave it. Link its slots past each other, so that later
+        # searches skip them.
         for n in range(run[2]):
             slot = slots[QUEUE, n]
             slots[BEFORE, slot], slots[AFTER, slot] = slot - 1, slot + 1
         return 0
     slots[ROOM, found] -= 1
+    # Shift jobs along the path of the search, from the slot with room back to the new job.
     at = found
     while True:
         mover = slots[VIA, at]
@@ -107,7 +111,7 @@ def _queue(at: int, mover: int, run: Ints, slots: Ints) -> bool:
 
 @kernel
 def _move(job: int, slot: int, jobs: Ints, slots: Ints) -> None:
-    """Take ``job`` out of the chain of its slot, if it has one, and put it into that of ``slot``."""
+    """Take ``job`` out of the chain of its slot, if it has one, and add it to that of ``slot``."""
     origin, following, previous = jobs[SLOT, job], jobs[NEXT, job], jobs[PREVIOUS, job]
     if origin > 0:
         if previous >= 0:
@@ -124,7 +128,7 @@ def _move(job: int, slot: int, jobs: Ints, slots: Ints) -> None:
 
 @kernel
 def take_in_order(order: Ints, jobs: Ints, slots: Ints) -> None:
-    """Place one job after the other where that is possible."""
+    """Place one job after the other if that is possible."""
     for n in range(len(order)):
         take_in(order[n], jobs, slots)
 
@@ -133,8 +137,8 @@ def take_in_order(order: Ints, jobs: Ints, slots: Ints) -> None:
 def cheapest_first(starts: Ints, ends: Ints, jobs: Ints, slots: Ints) -> tuple[Ints, Ints]:
     """Return the jobs in the order of their capture and the slot each newly uses.
 
-    Jobs are numbered by start, ``ends[slot]`` counts those that may use it or an earlier one. ``left`` leads from a
-    number of jobs to the last of them not yet tried, plus 1; ``free`` from a slot to the first one with room.
+    Jobs are numbered by start; ``ends[slot]`` counts those that may use it or an earlier one. ``left`` leads from a
+    number of jobs to the last of them not yet tried, plus 1; ``free`` leads from a slot to the first one with room.
     """
     count, width = len(starts), len(ends)
     left = np.arange(count + 1)
@@ -143,6 +147,7 @@ def cheapest_first(starts: Ints, ends: Ints, jobs: Ints, slots: Ints) -> tuple[I
     heap = np.empty(count + width, dtype=np.int64)
     order, used = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
     size, made = 0, 0
+    # The heap holds one candidate for each slot with room: the latest start before it has the least delay.
     for slot in range(1, width - 1):
         key = _candidate(slot, starts, ends, left, free, jobs)
         if key >= 0:
@@ -152,7 +157,7 @@ def cheapest_first(starts: Ints, ends: Ints, jobs: Ints, slots: Ints) -> tuple[I
         size -= 1
         slot = key % width
         if key != _candidate(slot, starts, ends, left, free, jobs):
-            continue  # the slot filled up or its candidate was tried since
+            continue  # outdated: the slot filled up, or its candidate was tried since
         job = root(left, ends[slot]) - 1
         left[job + 1] = job
         if take_in(job, jobs, slots) > 0:
@@ -160,6 +165,7 @@ def cheapest_first(starts: Ints, ends: Ints, jobs: Ints, slots: Ints) -> tuple[I
             made += 1
             if slots[ROOM, slot] == 0:
                 free[slot] = slot + 1
+        # The slot, or the next one with room if it is full now, has another candidate.
         key = _candidate(root(free, slot), starts, ends, left, free, jobs)
         if key >= 0:
             size = push(heap, size, key)
@@ -179,7 +185,7 @@ def _candidate(slot: int, starts: Ints, ends: Ints, left: Ints, free: Ints, jobs
 def earliest_first(first: Ints, last: Ints, sources: Ints, arrivals: Ints, room: Ints, head: Ints) -> Ints:
     """Return jobs and slots of the probes, shape (2, probes); jobs are numbered in order of deadline.
 
-    ``head[source]`` and ``following`` chain the jobs of a source that came since its last probe.
+    ``head[source]`` and ``following`` chain the jobs of a source that arrived since its last probe.
     """
     count = len(first)
     probes = np.empty((2, count), dtype=np.int64)
@@ -197,6 +203,7 @@ def earliest_first(first: Ints, last: Ints, sources: Ints, arrivals: Ints, room:
         while left > 0 and size > 0:
             job = pop(heap, size)
             size -= 1
+            # A job leaves the heap only when it comes first, so it may have been served or have ended long before.
             if caught[job] or last[job] < slot:
                 continue
             probes[0, made], probes[1, made] = job, slot
@@ -208,7 +215,7 @@ def earliest_first(first: Ints, last: Ints, sources: Ints, arrivals: Ints, room:
 
 @kernel
 def _serve(source: int, head: Ints, following: Ints, caught: NDArray[np.bool_]) -> None:
-    """Mark the chained jobs of ``source``; those that ended before are marked too, as nothing can serve them."""
+    """Mark the chained jobs of ``source``; those that have ended are marked too, as nothing can serve them."""
     job = head[source]
     while job >= 0:
         caught[job] = True
@@ -218,7 +225,7 @@ def _serve(source: int, head: Ints, following: Ints, caught: NDArray[np.bool_]) 
 
 @kernel
 def push(heap: Ints, size: int, key: int) -> int:
-    """Put ``key`` into the binary heap ``heap[:size]``, least first, and return its new size."""
+    """Put ``key`` into the binary heap ``heap[:size]``, smallest first, and return its new size."""
     at = size
     while at > 0 and heap[(at - 1) // 2] > key:
         heap[at] = heap[(at - 1) // 2]
@@ -229,7 +236,7 @@ def push(heap: Ints, size: int, key: int) -> int:
 
 @kernel
 def pop(heap: Ints, size: int) -> int:
-    """Take the least key out of ``heap[:size]`` (not empty), leaving ``size - 1`` keys, and return it."""
+    """Take the smallest key out of ``heap[:size]`` (not empty), leaving ``size - 1`` keys, and return it."""
     least = heap[0]
     key = heap[size - 1]
     at, child = 0, 1

@@ -1,4 +1,4 @@
-"""Most intervals captured under a capacity: earliest deadline first."""
+"""Captures the most intervals under a capacity: earliest deadline first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proxyd.core.planning.capture.spans import CaptureSchedule, Ints, Spans, are
 
 
 def edf(intervals: Iterable[ExecutionInterval], capacity: Capacity) -> CaptureSchedule:
-    """Return a schedule that captures the most intervals within ``capacity``; it does not look at delay.
+    """Return a schedule that captures the most intervals within ``capacity``, regardless of delay.
 
     Each chronon probes the sources of the open intervals that end first. A probe serves every open interval of its
     source.
@@ -21,18 +21,18 @@ def edf(intervals: Iterable[ExecutionInterval], capacity: Capacity) -> CaptureSc
     Parameters
     ----------
     intervals
-        Where an end is not known it is the end of the epoch. Parts outside the epoch cannot be used.
+        The end of the epoch replaces an unknown end. Parts outside the epoch cannot be used.
 
     Returns
     -------
     CaptureSchedule
-        ``exact`` where the intervals of each source are disjoint, or all that a probe could capture at all are
-        captured; ``bound`` is their number.
+        ``exact`` if the intervals of each source are disjoint, or all that could be captured are captured; ``bound``
+        is their number.
 
     Notes
     -----
-    Source: ``docs/algorithms.md``: unit jobs with windows, O(E log E) and the chronons of the epoch. Where intervals
-    of one source overlap this is broadcast scheduling with deadlines, NP-complete; see ``greedy_capture`` for a bound.
+    Source: ``docs/algorithms.md``: unit jobs with windows, O(E log E) and the chronons of the epoch. If intervals of
+    one source overlap this is broadcast scheduling with deadlines, NP-complete; see ``greedy_capture`` for a bound.
 
     Examples
     --------
@@ -53,12 +53,13 @@ def edf(intervals: Iterable[ExecutionInterval], capacity: Capacity) -> CaptureSc
 
 
 def earliest_deadline_first(jobs: Jobs, sources: Ints, room: Ints) -> tuple[Ints, Ints]:
-    """Return which jobs are probed for and in which slots, in order of slots.
+    """Return the jobs that get a probe and their slots, in order of slots.
 
     Parameters
     ----------
     sources
-        Jobs of one source are served together; shape (n,), numbers below n or below those of the intervals' sources.
+        Jobs of one source are served together; shape (n,), numbers below n or below the number of the intervals'
+        sources.
     room
         Probes allowed in each slot, as ``Jobs.room``.
     """

@@ -17,19 +17,20 @@ from proxyd.errors import InvalidScheduleError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParetoFront:
-    """Least total delay for each number of intervals captured, and the schedules that reach it.
+    """The least total delay for each number of intervals captured, and the schedules that reach it.
 
     Parameters
     ----------
     delays
-        ``D*(k)`` for k = 0, 1, ..., the most that can be captured: total delay in chronons, shape (most + 1,), convex.
+        ``D*(k)`` for k = 0, 1, ... up to the most that can be captured: total delay in chronons, shape (most + 1,),
+        convex.
     captured
-        Which interval the k-th point captures besides those of the points before, shape (most,).
+        The interval that the k-th point captures in addition to those of the points before, shape (most,).
     used
-        The chronon in which it uses one probe more, shape (most,).
+        The chronon in which it uses one more probe, shape (most,).
     exact
-        Whether no schedule lies below; false where intervals of one source overlap, as one probe for each of them is
-        counted then.
+        Whether no schedule is better; false if intervals of one source overlap, because each of them is then counted as
+        one probe.
 
     Examples
     --------
@@ -49,24 +50,24 @@ class ParetoFront:
 
     @property
     def points(self) -> tuple[tuple[int, int], ...]:
-        """The Pareto set: (captured, delay) where one more cannot be captured at the same delay, both increasing."""
+        """The Pareto set: (captured, delay) such that one more costs more delay, both increasing."""
         last = np.append(np.diff(self.delays) > 0, True)
         return tuple((int(k), int(self.delays[k])) for k in np.flatnonzero(last))
 
     def completeness(self, captured: int) -> float:
-        """Return the share of all intervals that ``captured`` are; 1 where there are none."""
+        """Return ``captured`` as a share of all intervals; 1 if there are none."""
         return captured / len(self.spans) if len(self.spans) else 1.0
 
     def schedule(self, captured: int) -> CaptureSchedule:
         """Return a schedule that captures ``captured`` intervals with delay ``delays[captured]``.
 
-        Where the front is not ``exact`` a probe may serve more intervals than it was planned for; the schedule counts
-        all that it captures.
+        If the front is not ``exact``, a probe may serve more intervals than it was planned for; the schedule counts all
+        that it captures.
 
         Raises
         ------
         InvalidScheduleError
-            So many cannot be captured.
+            So many intervals cannot be captured.
         """
         most = len(self.captured)
         if not 0 <= captured <= most:
@@ -84,18 +85,17 @@ def pareto(intervals: Iterable[ExecutionInterval], capacity: Capacity) -> Pareto
     Parameters
     ----------
     intervals
-        Where an end is not known it is the end of the epoch. Parts outside the epoch cannot be used; delay counts from
-        the start all the same.
+        The end of the epoch replaces an unknown end. Parts outside the epoch cannot be used, but delay counts from the
+        start of the interval.
 
     Notes
     -----
-    Source: Roitman, Gal and Raschid, problem 1; in place of their enumeration and approximation scheme the exact set
-    by ``docs/algorithms.md``: a flow of least cost by successive shortest paths. A path costs the slot it newly uses
-    less the
-    start of the interval it newly captures. In a flow of least cost the slot is the first with room after that start,
-    so each such slot has one candidate, the latest start before it that is left; whether the path exists is asked only
-    for the cheapest of all. An interval once refused is refused for good. O((E + K) log (E + K)) besides the paths,
-    each of which takes at most the jobs and slots in its reach.
+    Source: Roitman, Gal and Raschid, problem 1. Instead of their enumeration and approximation scheme, this finds the
+    exact set by ``docs/algorithms.md``: a minimum-cost flow by successive shortest paths. The cost of a path is the
+    slot it newly uses minus the start of the interval it newly captures. In a minimum-cost flow the slot is the first
+    with room after that start. So each such slot has one candidate, the latest remaining start before it, and only for
+    the cheapest candidate of all is it checked whether the path exists. An interval that was once refused is refused
+    for good. O((E + K) log (E + K)) besides the paths, each of which takes at most the jobs and slots in its reach.
 
     Examples
     --------
@@ -127,14 +127,15 @@ def pareto(intervals: Iterable[ExecutionInterval], capacity: Capacity) -> Pareto
 
 
 def epsilon_cover(front: ParetoFront, epsilon: float) -> tuple[tuple[int, int], ...]:
-    """Return the fewest points of the front such that each of its points is met within ``1 + epsilon``.
+    """Return the fewest points of the front such that each of its points is covered within ``1 + epsilon``.
 
-    A point (k, D) is met by (k', D') where ``k <= k' (1 + epsilon)`` and ``D' <= D (1 + epsilon)``.
+    A point (k, D) is covered by (k', D') if ``k <= k' (1 + epsilon)`` and ``D' <= D (1 + epsilon)``.
 
     Notes
     -----
     Source: the approximate Pareto set of Papadimitriou and Yannakakis, which Roitman, Gal and Raschid's definition 2
-    follows; theirs asks for less delay than the point has, ``D' <= D (1 - epsilon)``, which no front can give.
+    follows. Their definition asks for less delay than the point has, ``D' <= D (1 - epsilon)``, which no front can
+    give.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Execution intervals as arrays, and the schedule that probes of them make."""
+"""Execution intervals as arrays, and the schedule that probes form."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ OPEN = np.int64(2**62)
 
 @dataclass(frozen=True, slots=True)
 class CaptureSchedule:
-    """Probes as (source, chronon), how many intervals they capture, and the total delay from start to capture.
+    """Probes as (source, chronon), the number of intervals they capture, and the total delay from start to capture.
 
     Parameters
     ----------
     exact
-        Whether no schedule does better at what was asked; otherwise the figures are a bound's other side.
+        Whether no schedule is better at the stated objective; otherwise ``bound`` limits how much better one may be.
     weight
-        Of the captured intervals, 1 each where none were given.
+        Total weight of the captured intervals, 1 each if no weights were given.
     bound
-        No schedule captures more weight than this; ``None`` where nothing is known but that the schedule is ``exact``.
+        No schedule captures more weight than this; ``None`` if nothing is known except that the schedule is ``exact``.
 
     Examples
     --------
@@ -47,14 +47,14 @@ class CaptureSchedule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spans:
-    """Intervals as arrays, all of shape (E,): the number of the source, first and last chronon.
+    """Intervals as arrays, all of shape (E,): index of the source, first and last chronon.
 
     Parameters
     ----------
     sources
-        Numbers into ``names``, which are sorted.
+        Indices into ``names``, which are sorted.
     deadlines
-        ``OPEN`` where the end is not known.
+        ``OPEN`` if the end is not known.
     """
 
     names: tuple[str, ...]
@@ -64,7 +64,7 @@ class Spans:
 
     @classmethod
     def of(cls, intervals: Iterable[ExecutionInterval]) -> Spans:
-        """Return the arrays of ``intervals``, in their order.
+        """Return the arrays of ``intervals``, in the given order.
 
         >>> spans = Spans.of([ExecutionInterval("b", "r", 0, 4), ExecutionInterval("a", "r", 2, 3)])
         >>> spans.names, spans.sources.tolist(), spans.starts.tolist()
@@ -86,12 +86,12 @@ class Spans:
         return len(self.starts)
 
     def captured_at(self, sources: Ints, chronons: Ints) -> Ints:
-        """Return for each interval the chronon of the first probe that captures it, ``OPEN`` where none does.
+        """Return for each interval the chronon of the first probe that captures it, or ``OPEN`` if none does.
 
         Parameters
         ----------
         sources, chronons
-            Of the probes, in any order, equal shapes.
+            Source and chronon of each probe, in any order, equal shapes.
         """
         if not len(self) or not len(sources):
             return np.full(len(self), OPEN)
@@ -112,7 +112,7 @@ class Spans:
         weights: Floats | None = None,
         bound: float | None = None,
     ) -> CaptureSchedule:
-        """Return the schedule of these probes with all it captures; equal probes count once."""
+        """Return the schedule of these probes with all that it captures; equal probes count once."""
         at = self.captured_at(sources, chronons)
         caught = at < OPEN
         weight = float(np.sum(caught if weights is None else weights[caught]))
@@ -125,7 +125,7 @@ class Spans:
 
 
 def timeline(sources: Ints, times: Ints, width: int) -> Ints:
-    """Return places on one line that holds the time of every source, ``width`` chronons for each.
+    """Return positions on one line that holds the time of every source, ``width`` chronons for each.
 
     Raises
     ------
@@ -150,7 +150,7 @@ def checked_weights(weights: ArrayLike | None, count: int) -> Floats:
     Raises
     ------
     ValueError
-        There are not ``count`` of them, or one is negative or not finite.
+        There are not ``count`` weights, or one is negative or not finite.
     """
     if weights is None:
         return np.ones(count)

@@ -1,4 +1,4 @@
-"""The cost of a schedule of one source: expected items times how long they wait, weighted by importance."""
+"""The cost of a schedule of one source: expected items times their waiting time, weighted by importance."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Prefix:
     Parameters
     ----------
     intensity, importance
-        On the same period; their breakpoints may differ.
+        Over the same period; their breakpoints may differ.
 
     Notes
     -----
-    Source: Eckstein, Gal and Reiner, equation (5), in the prefix form of ``docs/algorithms.md``: O(1) a query on the
-    grid, O(log) elsewhere, and no matrix of costs.
+    Source: Eckstein, Gal and Reiner, equation (5), in the prefix form of ``docs/algorithms.md``: a query takes O(1) on
+    the grid and O(log) elsewhere, without a matrix of costs.
 
     Examples
     --------
@@ -68,11 +68,11 @@ class Prefix:
         return self.L[cell] + lam * h, A, self.G[cell] + lam * (self.A[cell] * h + a * h * h / 2)
 
     def cost(self, start: float, finish: float) -> float:
-        """Return ``C(start, finish)``: what items of the time between cost if a probe comes at ``finish``."""
+        """Return ``C(start, finish)``: the cost of the items in between if a probe comes at ``finish``."""
         return float(self.total([start, finish]))
 
     def total(self, probes: ArrayLike) -> float:
-        """Return the cost of probes at the given times, increasing; the first is where counting starts."""
+        """Return the cost of probes at the given increasing times; the first time only starts the count."""
         L, A, G = self.at(probes)
         return float(np.sum(A[1:] * np.diff(L) - np.diff(G)))
 
@@ -85,11 +85,11 @@ def prefix_sums(
     Parameters
     ----------
     rates
-        Of the cells, shape (..., cells): several sources at once where there are more axes.
+        Rates of the cells, shape (..., cells); further axes hold several sources.
     weights
-        Importance in the cells, shape (cells,), or of each source as the rates.
+        Importance in the cells, shape (cells,), or of each source in the shape of the rates.
     lengths
-        Of the cells, shape (cells,) or one for all.
+        Lengths of the cells, shape (cells,) or one for all.
 
     Examples
     --------

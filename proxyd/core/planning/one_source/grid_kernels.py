@@ -1,8 +1,8 @@
-"""Kernels of the one-source problem: paths of cheapest links over a grid, by lower envelopes of lines.
+"""Kernels of the one-source problem: cheapest paths of links over a grid, by lower envelopes of lines.
 
-A link from slot i to slot j > i costs ``A[j] (L[j] - L[i]) - (G[j] - G[i]) + price[j]``: for a fixed j a line in
-``L[i]`` with slope ``-A[j]``. Slots are visited from the last to the first, so slopes only grow and queries only fall:
-one pass over a deque of lines serves a whole layer.
+A link from slot i to slot j > i costs ``A[j] (L[j] - L[i]) - (G[j] - G[i]) + price[j]``: for a fixed j this is a line
+in ``L[i]`` with slope ``-A[j]``. Slots are visited from the last to the first, so slopes only grow and queries only
+fall. Therefore one pass over a deque of lines serves a whole layer.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ def layer(
 ) -> None:  # fmt: skip
     """Fill ``best[i] = min over j of link(i, j) + value[j]`` and ``link[i]``, the j of the minimum.
 
-    ``base[j]`` is ``A[j] L[j] - G[j]``, infinite where slot j is closed; ``value[j]`` holds its price already.
+    ``base[j]`` is ``A[j] L[j] - G[j]``, infinite if slot j is closed; ``value[j]`` already includes its price.
     ``reach[i] > i`` is the first slot that may follow i; lines enter when they come into reach. Infinite values never
-    enter. Slots without a successor get infinity and -1. ``lines``, ``heights`` and ``slopes`` (negated) are the
-    envelope: room to work in.
+    enter. Slots without a successor get infinity and -1. ``lines``, ``heights`` and ``slopes`` (negated) are working
+    space for the envelope.
     """
     front, back = 0, 0
     entered = len(L)
@@ -40,6 +40,7 @@ def layer(
             if height == inf:
                 continue
             slope = A[entered]
+            # Drop the lines at the back that the new one covers. Slopes only grow, so a dropped line never returns.
             top, enters = back - 1, True
             while top >= front:
                 below = heights[top]
@@ -49,7 +50,7 @@ def layer(
                         enters = False
                         break
                 elif top == front or (
-                    # the line is on the envelope where its crossing with the one before lies right of that with the new
+                    # The line stays if its crossing with the previous line is right of that with the new one.
                     (below - heights[top - 1]) * (steeper - slope) < (height - below) * (slopes[top - 1] - steeper)
                 ):
                     break
@@ -64,6 +65,7 @@ def layer(
             best[i] = inf
             link[i] = -1
             continue
+        # Queries only fall, so a line that the next one undercuts is never the best again: move the front past it.
         x = L[i]
         cost = heights[front] - slopes[front] * x
         ahead = front + 1
@@ -85,9 +87,9 @@ def priced(
 ) -> None:  # fmt: skip
     """Fill the cheapest paths to the last slot with any number of links.
 
-    ``base[j]`` is ``A[j] L[j] - G[j]`` plus the price of a link into j, infinite where slot j is closed. Among paths
-    equal within ``tolerance`` at a link the one with the most links is taken, or with the fewest. ``links[i]`` counts
-    those of the path from i. The rest is as for ``layer``.
+    ``base[j]`` is ``A[j] L[j] - G[j]`` plus the price of a link into j, infinite if slot j is closed. If paths are
+    equal within ``tolerance`` at a link, the one with the most links is taken, or without ``most`` the one with the
+    fewest. ``links[i]`` counts the links of the path from i. The rest is as for ``layer``.
     """
     last = len(L) - 1
     sign = 1 if most else -1
@@ -136,7 +138,7 @@ def priced(
             following = heights[ahead] - slopes[ahead] * x
             if following > cost + tolerance:
                 break
-            # a tie: the next line takes over for good once it is cheaper, now it only may if its count is wanted
+            # A tie: later the next line takes over for good, but now only if its number of links is preferred.
             if following >= cost - tolerance and sign * (links[lines[ahead]] - links[lines[front]]) <= 0:
                 break
             cost = following
@@ -154,8 +156,8 @@ def bounded_layer(
 ) -> None:
     """Fill ``best`` and ``link`` as ``layer`` does, with successors of i from ``reach[i]`` to ``until[i]`` only.
 
-    A largest gap takes lines out again that an envelope would need later, so this divides and conquers instead: the
-    costs stay Monge, so the best successor of a slot lies between those of the slots around it. Closed slots have an
+    A largest gap removes lines that an envelope would need later, so this uses divide and conquer instead. The costs
+    are still Monge, so the best successor of a slot lies between those of the slots around it. Closed slots have an
     infinite ``value``.
     """
     parts = [(0, len(L) - 1, 0, len(L) - 1)]
@@ -169,6 +171,7 @@ def bounded_layer(
             cost = value[j] + A[j] * (L[j] - L[i]) - (G[j] - G[i])
             if cost < best[i]:
                 best[i], link[i] = cost, j
+        # A slot without a successor says nothing about its neighbours, so both halves keep the whole range.
         split_low, split_high = (high, low) if link[i] < 0 else (link[i], link[i])
         parts.append((first, i - 1, low, split_low))
         parts.append((i + 1, last, split_high, high))

@@ -1,4 +1,4 @@
-"""Optimal probes of one source on a grid of slots: for every n at once, or for one n by a price per probe."""
+"""Optimal probes of one source on a grid of slots, for every n at once, or for one n by a price per probe."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _BISECTIONS = 200
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Slots at which a source may be probed, and what holds there.
+    """Slots at which a source may be probed, and the constraints on them.
 
     Parameters
     ----------
     times
-        Slot times, increasing; the first is where the period starts, the last where it ends and a probe is always made.
+        Slot times, increasing; the first is the start of the period, the last its end, at which a probe is always made.
     spacing
         Least time between two probes, and between the start and the first.
     is_open
         Whether each slot may be used, shape of ``times``; the last one always may.
-    price
+    Whether each slot may be used, shape of ``times``; the last one always may.
         Extra cost of a probe at each slot (shared capacity, peaks), shape of ``times``, not negative.
     largest_gap
-        Most time between two probes, from the start on; ``None`` for any.
+        Longest time between two probes, beginning at the start; ``None`` for any.
 
     Examples
     --------
@@ -74,10 +74,10 @@ class Grid:
 
 @dataclass(frozen=True, eq=False)
 class OneSourceSchedule:
-    """Probe times of one source, without the start and with the end of its period.
+    """Probe times of one source, excluding the start and including the end of its period.
 
-    ``cost`` is in expected items times time times importance, slot prices left out. ``exact`` says whether it is the
-    least there is on the grid for this number of probes.
+    ``cost`` is in expected items times time times importance, without slot prices. ``exact`` says whether it is the
+    least on the grid for this number of probes.
 
     Examples
     --------
@@ -91,15 +91,15 @@ class OneSourceSchedule:
 
     @property
     def probes(self) -> int:
-        """How many probes there are."""
+        """The number of probes."""
         return len(self.times)
 
 
 def all_optimal(prefix: Prefix, grid: Grid, probes: int) -> list[OneSourceSchedule | None]:
-    """Return the optimal schedules of exactly 1, 2, ..., ``probes`` probes, ``None`` where there is none.
+    """Return the optimal schedules of exactly 1, 2, ..., ``probes`` probes, or ``None`` for each that does not exist.
 
-    O(probes * slots): one pass over an envelope of lines for each number of probes, where the paper's Algorithm 1 takes
-    O(probes * slots^2); with a largest gap O(probes * slots log slots).
+    O(probes * slots): one pass over an envelope of lines for each number of probes, whereas the paper's Algorithm 1
+    takes O(probes * slots^2); with a largest gap O(probes * slots log slots).
 
     Notes
     -----
@@ -137,11 +137,11 @@ def optimal(prefix: Prefix, grid: Grid, probes: int) -> OneSourceSchedule:
     """Return the cheapest schedule of at most ``probes`` probes.
 
     The optimal cost is convex in the number of probes (the links are Monge), so a price per probe finds one number in
-    O(slots log): bisect the price until the path of fewest links has at most ``probes`` and the path of most links at
-    least as many. Where equal weeks make many numbers optimal at one price, the two paths are spliced where one crosses
-    the other.
+    O(slots log): bisect the price until the path with the fewest links has at most ``probes`` and the path with the
+    most links at least as many. If equal weeks make many numbers optimal at one price, the two paths are spliced at a
+    crossing.
 
-    Spacing can make more probes cost more, or impossible; then fewer are made.
+    Spacing can make more probes more expensive, or impossible; then fewer are made.
 
     Raises
     ------
@@ -173,7 +173,7 @@ def optimal(prefix: Prefix, grid: Grid, probes: int) -> OneSourceSchedule:
 
 
 def _best_layer(prefix: Prefix, grid: Grid, probes: int) -> OneSourceSchedule:
-    """Return the cheapest of all layers: with a largest gap there is no envelope to price."""
+    """Return the cheapest of all layers; with a largest gap there is no envelope to price."""
     layers = [schedule for schedule in all_optimal(prefix, grid, probes) if schedule is not None]
     if not layers:
         raise InvalidScheduleError("no schedule keeps both the largest gap and the number of probes")
@@ -199,7 +199,7 @@ class _Priced:
         self._scale = float(A[-1] * L[-1]) + float(np.sum(grid.price))
 
     def path(self, price: float, *, most: bool) -> list[int] | None:
-        """Return the slots of the cheapest path with the most or the fewest links, the start left out."""
+        """Return the slots of the cheapest path with the most or the fewest links, without the start."""
         tolerance = 1e-13 * self._scale
         base = flat(self._base + price)
         priced(*self._costs, base, self._reach, tolerance, most, self._best, self._link, self._links, *self._envelope)
@@ -236,7 +236,8 @@ class _Priced:
 def _splice(short: list[int], long: list[int], wanted: int) -> list[int]:
     """Join the head of the long path to the tail of the short one so that ``wanted`` links remain.
 
-    With both optimal and links Monge, the joined path is optimal too: at the crossing, exchanging tails costs nothing.
+    Since both are optimal and links are Monge, the joined path is optimal too: at the crossing, exchanging tails is
+    free.
     """
     p, q = [0, *short], [0, *long]
     extra = wanted - len(short)
@@ -275,8 +276,8 @@ def optimal_cycle(
 ) -> OneSourceSchedule:
     """Return at most ``probes`` probe times in [0, period) that repeat each period at least cost.
 
-    A first solution is cut at its shortest gap; every start inside that gap is then solved, since an optimal
-    cycle has a probe there. To restart from one found slot alone is not optimal (it can cost half as much again).
+    A first solution is cut at its shortest gap. Then every start inside that gap is solved, since an optimal cycle has
+    a probe there. Restarting from only one found slot is not optimal (it can cost half as much again).
 
     Parameters
     ----------
@@ -289,7 +290,7 @@ def optimal_cycle(
 
     Notes
     -----
-    Source: ``docs/algorithms.md`` (weekly cycle). ``exact`` is false where a start had to be left out because it was
+    Source: ``docs/algorithms.md`` (weekly cycle). ``exact`` is false if a start had to be left out because it was
     closed.
 
     Examples
@@ -342,7 +343,7 @@ def _shortest_gap(
     probes: np.ndarray[tuple[int, ...], np.dtype[np.float64]],
     period: float,
 ) -> tuple[int, int]:
-    """Return the slots of the shortest gap between consecutive probes, as indices that may run over the end."""
+    """Return the slots of the shortest gap between consecutive probes, as indices that may exceed the end."""
     at = np.searchsorted(slots, probes - 1e-9 * period)
     following = np.append(at[1:], at[0] + len(slots))
     shortest = int(np.argmin(following - at))

@@ -1,1 +1,1 @@
-"""What each policy demands of the plan for one rule on one source."""
+"""The demands that each policy makes on the plan for one rule on one source."""

@@ -1,4 +1,4 @@
-"""What one rule asks of one page, followed over time: intervals to hit, fixed probes, or detection."""
+"""The demand of one rule on one source over time: intervals to hit, fixed probes, or detection."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from proxyd.core.planning.policies.expected_intervals import FiringPattern, Plan
 from proxyd.core.planning.policies.frequency_demand import PacedDemand
 from proxyd.core.politeness import ProbeLog
 
-_RATE_CHANGE = 2.0  # planned intervals are laid again when the rate moved by this factor since
+_RATE_CHANGE = 2.0  # planned intervals are laid again when the rate has changed by this factor
 
 
 @dataclass(slots=True)
 class IntervalDemand:
     """SUP and fbSUP: one probe inside each expected interval of the rule.
 
-    Intervals follow from the rate and the count at the anchor, as in the papers' static plan. They are laid again by
-    ``anchor`` at every epoch. With ``feedback`` a probe that found too few items adds an interval for the items still
-    to come, unless a planned one already covers it.
+    Intervals follow from the rate and the count at the anchor, as in the papers' static plan. ``anchor`` lays them
+    again at every epoch. With ``feedback``, a probe that found too few items adds an interval for the missing items,
+    unless a planned one already covers it.
 
     Notes
     -----
@@ -53,7 +53,7 @@ class IntervalDemand:
     unmet: int = 0
 
     def asks_the_same(self, other: IntervalDemand) -> bool:
-        """Whether ``other`` is the same demand, wherever either is anchored."""
+        """Whether ``other`` is the same demand, regardless of where either is anchored."""
         return (self.rule, self.firing, self.life_s, self.feedback) == (
             other.rule,
             other.firing,
@@ -77,7 +77,7 @@ class IntervalDemand:
         return planned
 
     def upcoming(self, epoch: Epoch) -> list[PlannedInterval]:
-        """Return the uncaught intervals that begin in an epoch, or lie open at its start, and end in it."""
+        """Return the uncaught intervals that end in an epoch and begin in it or are open at its start."""
         found, k = [], self._k
         if self.rate_per_s > 0:
             while (planned := self._planned(k)).deadline < epoch.stop:
@@ -89,14 +89,14 @@ class IntervalDemand:
         return found
 
     def probed(self, chronon: Chronon) -> None:
-        """Note that the page is probed at ``chronon``: intervals that contain it are caught."""
+        """Note that the source is probed at ``chronon``; intervals that contain it are caught."""
         if self._pass_by(chronon).start <= chronon:
             self._k += 1
         if self._extra is not None and self._extra.start <= chronon:
             self._extra = None
 
     def observed(self, now_s: float, *, rate_per_s: float, count: int, fired: bool) -> None:
-        """Take in what a probe found: ``count`` is the stream's new count, ``fired`` whether the rule fired."""
+        """Take in the result of a probe: ``count`` is the stream's new count, ``fired`` whether the rule fired."""
         if not self.feedback or fired or rate_per_s <= 0:
             return
         interval = expected_interval(
@@ -111,14 +111,14 @@ class IntervalDemand:
             self._extra = interval
 
     def follow(self, now_s: float, *, rate_per_s: float, count: int, fired: bool) -> None:
-        """Take in a probe and the rate learned from it; where that has moved far since the anchor, lay again first."""
+        """Take in a probe and the new rate; if that has moved far since the anchor, lay the intervals again first."""
         asked = self.asked_rate_per_s
         if not asked <= rate_per_s * _RATE_CHANGE or not rate_per_s <= asked * _RATE_CHANGE:
             self.anchor(now_s, rate_per_s=rate_per_s, count=count)
         self.observed(now_s, rate_per_s=rate_per_s, count=count, fired=fired)
 
     def renew(self, now_s: float, *, rate_per_s: float, count: int) -> None:
-        """Lay the intervals again if one came and went since the anchor: one still to come must not be pushed away."""
+        """Lay the intervals again if one has ended since the anchor; one still to come must not be postponed."""
         if self._k > 1:
             self.anchor(now_s, rate_per_s=rate_per_s, count=count)
 
@@ -128,11 +128,11 @@ class IntervalDemand:
         return self._extra is not None and self._extra.deadline < self._planned(self._k).deadline
 
     def _useful(self, rate_per_s: float) -> float:
-        """Return the rate, but no more than one firing a chronon: nothing finer can be planned."""
+        """Return the rate, limited to one firing a chronon, because nothing finer can be planned."""
         return min(rate_per_s, self.firing.every / self.grid.length_s)
 
     def _pass_by(self, now: Chronon) -> PlannedInterval:
-        """Count the intervals that ended before ``now`` as unmet and return the next one, however many there were."""
+        """Count the intervals that ended before ``now`` as unmet, in one step, and return the next one."""
         elapsed_s = self.grid.start_s(now) - (self.life_s or 0.0) - self.anchor_s
         ended = (elapsed_s * self.rate_per_s - self.firing.items_to_next(self.count) - 1) / self.firing.every
         if ended > self._k + 1:
@@ -170,7 +170,7 @@ class FixedDemand:
     next_due: Chronon
 
     def pending(self, now: Chronon) -> PlannedInterval:
-        """Return the chronons in which the next probe is wanted; a period that passed is not made up for."""
+        """Return the chronons in which the next probe is wanted; a missed period is not made up for."""
         if now >= self.next_due + self.period:
             self.next_due += (now - self.next_due) // self.period * self.period
         return PlannedInterval(self.next_due, self.next_due + self.period - 1)
@@ -183,9 +183,9 @@ class FixedDemand:
 
 @dataclass(slots=True)
 class DoeDemand:
-    """DOE(n PROBES PER t): probes where they leave items waiting least, never more of them in a time than it says.
+    """DOE(n PROBES PER t): probes at the times that leave items waiting least, never more than n in any time t.
 
-    ``log`` holds the starts of the page's probes, whatever asked for them: they count.
+    ``log`` holds the starts of all of the source's probes, because probes made for other rules count too.
 
     Examples
     --------
@@ -208,7 +208,7 @@ class DoeDemand:
 
 @dataclass(frozen=True, slots=True)
 class OnceDemand:
-    """One probe between two chronons, both inside: an interval that an event on another page opened.
+    """One probe between two chronons, both inclusive, for an interval that an event on another source opened.
 
     Examples
     --------
@@ -228,7 +228,7 @@ class OnceDemand:
 
 @dataclass(slots=True)
 class Demands:
-    """Everything the rules of one page ask of it; ``weight`` is what a delay costs them, 1 for one strict rule.
+    """All demands of the rules on one source; ``weight`` is the cost of a delay to them, 1 for one strict rule.
 
     Examples
     --------
@@ -246,7 +246,7 @@ class Demands:
     weight: float = 1.0
 
     def probed(self, chronon: Chronon) -> None:
-        """Note a probe for all of them: one probe serves every rule."""
+        """Note a probe for all demands; one probe serves every rule."""
         for demand in self.intervals:
             demand.probed(chronon)
         for fixed in self.fixed:
@@ -254,7 +254,7 @@ class Demands:
 
     @property
     def first_rule(self) -> str | None:
-        """A rule to name where no single one asked."""
+        """The rule to name if no single rule asked for the probe."""
         named = [*self.detecting, *(d.rule for d in self.intervals), *(d.rule for d in self.fixed)]
         named += [*(d.rule for d in self.paced), *(d.rule for d in self.doe), *(d.rule for d in self.once)]
         return named[0] if named else None
@@ -269,22 +269,22 @@ class Demands:
 
     @property
     def priced(self) -> list[str]:
-        """The rules that ask for probes as often as they are worth their price."""
+        """The rules that ask for a probe whenever it is worth its price."""
         return [*self.detecting, *(demand.rule for demand in self.paced)]
 
     @property
     def is_priced(self) -> bool:
-        """Whether there is such a rule."""
+        """Whether any rule asks for a probe whenever it is worth its price."""
         return bool(self.detecting or self.paced)
 
     @property
     def only_detects(self) -> bool:
-        """Whether nothing is asked but probes that are worth their price."""
+        """Whether all probes asked for are those that are worth their price."""
         others = self.intervals or self.fixed or self.paced or self.doe or self.once
         return bool(self.detecting) and not others
 
     def asked_per_s(self, length_s: float) -> float:
-        """Return the probes a second that its intervals and numbers of probes ask for, in chronons of ``length_s``."""
+        """Return the probes a second that intervals and counted probes ask for, in chronons of ``length_s``."""
         if not (self.intervals or self.fixed or self.doe):
             return 0.0
         return (
@@ -295,6 +295,6 @@ class Demands:
 
     @property
     def earliest_s(self) -> float:
-        """Before when no rule wants a probe, not even a retry, in unix seconds: where all are DOE's, and used up."""
+        """The time before which no rule wants a probe, not even a retry: all are DOE rules with no probes left."""
         others = self.intervals or self.fixed or self.detecting or self.paced or self.once
         return -inf if others else min((demand.log.earliest_s() for demand in self.doe), default=-inf)

@@ -1,4 +1,4 @@
-"""Overflow: when so many items may have come that some slid off the feed's window unseen."""
+"""Detection: when a probe pays for itself, and when items may slide off the feed's window unseen (overflow)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from math import inf, sqrt
 from scipy.optimize import brentq
 from scipy.special import betainc, gammaincinv
 
-_CALM = 1.05  # a dispersion below this is taken for none
+_CALM = 1.05  # a dispersion below this is treated as 1, that of a Poisson process
 
 
 @lru_cache(65_536)
 def most_items(window: int, probability: float, dispersion: float = 1.0) -> float:
-    """Return the expected items at which more than ``window`` come with a probability, and no more than that.
+    """Return the expected items at which more than ``window`` come with just the given probability.
 
     Parameters
     ----------
@@ -22,13 +22,13 @@ def most_items(window: int, probability: float, dispersion: float = 1.0) -> floa
     probability
         Of losing some, between 0 and 1.
     dispersion
-        Variance over mean of the items: above 1 they come in batches.
+        Variance over mean of the number of items; above 1 they come in batches.
 
     Notes
     -----
     Source: ``docs/algorithms.md`` (feed-window overflow). The items of a gap are Poisson or, in batches, negative
-    binomial; the
-    probability of more than w is then the regularised incomplete gamma or beta function of ``w + 1``, inverted.
+    binomial. The probability of more than w is then the regularised incomplete gamma or beta function of ``w + 1``,
+    which is inverted.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def most_items(window: int, probability: float, dispersion: float = 1.0) -> floa
     def excess(items: float) -> float:
         return float(betainc(window + 1.0, items / batches, 1.0 - 1.0 / dispersion)) - probability
 
-    # the items at which the variable passes the window half of the time bound it from above
+    # The mean at which the variable exceeds the window half of the time is an upper bound.
     high = float(gammaincinv(window + 1.0, 0.5)) * dispersion
     while excess(high) < 0:
         high *= 2.0
@@ -53,13 +53,13 @@ def most_items(window: int, probability: float, dispersion: float = 1.0) -> floa
 def due_after_s(rate_per_s: float, *, price_item_s: float, weight: float = 1.0) -> float:
     """Return how long after the last probe the next one pays for itself, in seconds.
 
-    Waiting tau leaves ``weight * rate * tau^2 / 2`` item-seconds of delay; the probe is due where that reaches the
+    Waiting tau leaves ``weight * rate * tau^2 / 2`` item-seconds of delay; the probe is due when that reaches the
     price: ``tau = sqrt(2 price / (weight rate))``.
 
     Parameters
     ----------
     price_item_s
-        Item-seconds of delay a probe must save.
+        Item-seconds of delay that a probe must save.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Detection frequencies: how often to probe each source so that new items wait least, and what no schedule can beat."""
+"""Detection frequencies: how often to probe each source so that new items wait least, and a bound on any schedule."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class DetectionBound:
     Parameters
     ----------
     cost
-        Expected undiscovered items, counted at the end of each step; no schedule of ``c`` probes a step has less.
+        Expected undiscovered items, counted at the end of each step; no schedule of ``c`` probes a step has fewer.
     frequencies
-        Probes a step of each source, shape (n,), each at most 1, in all at most ``c``.
+        Probes a step of each source, shape (n,), each at most 1, in total at most ``c``.
 
     Examples
     --------
@@ -34,11 +34,11 @@ class DetectionBound:
 
 
 def tight_bound(rates: ArrayLike, c: float) -> DetectionBound:
-    """Return the least of ``sum rates (1/f + 1)/2`` over ``sum f <= c``, ``f <= 1``.
+    """Return the minimum of ``sum rates (1/f + 1)/2`` over ``sum f <= c``, ``f <= 1``.
 
-    An item is discovered one step after it came at the earliest, and with gaps between probes of mean ``1/f`` it waits
-    ``(1/f + 1)/2`` steps on average at least. The least is at ``f = min(1, theta sqrt(rate))``: sources that would be
-    probed more than once a step are capped and what they leave is given to the others.
+    An item is discovered at the earliest one step after it came. With gaps between probes of mean ``1/f`` it waits at
+    least ``(1/f + 1)/2`` steps on average. The minimum is at ``f = min(1, theta sqrt(rate))``: sources that would be
+    probed more than once a step are capped, and the probes that they leave go to the others.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def paper_bound(rates: ArrayLike, c: float) -> float:
 def memoryless(rates: ArrayLike, c: float) -> Floats:
     """Return the probability of each source per probe, ``sqrt(lambda)`` normalised.
 
-    With ``c`` probes a step each is drawn again from these, whatever came before.
+    Each of the ``c`` probes of a step is drawn independently with these probabilities.
 
     Notes
     -----
@@ -124,14 +124,14 @@ def memoryless(rates: ArrayLike, c: float) -> Floats:
 def periodic_cost(rates: ArrayLike, cycle: ArrayLike, c: int = 1) -> float:
     """Return the expected undiscovered items of a repeating sequence of probes, ``c`` of them a step.
 
-    Items of one step are discovered at the end of that step if their source is probed in it; each gap of g steps
-    between probes costs ``rate * g (g + 1) / 2`` items times steps. Infinite where a source with a rate is never
-    probed.
+    Items of a step are discovered at the end of that step if their source is probed in it. Each gap of g steps between
+    probes costs ``rate * g (g + 1) / 2`` items times steps. The result is infinite if a source with a positive rate is
+    never probed.
 
     Parameters
     ----------
     cycle
-        Indices of sources, in the order probed, -1 for an idle place; its length is made a multiple of ``c`` by idling.
+        Indices of sources in the order probed, -1 for an idle place; idle places extend it to a multiple of ``c``.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def periodic_cost(rates: ArrayLike, cycle: ArrayLike, c: int = 1) -> float:
     sequence = np.asarray(cycle, dtype=np.int64)
     steps = -(-len(sequence) // c)
     probed = sequence >= 0
-    # one number for each source and step that it is probed in, source by source
+    # One number for each source and each step in which it is probed, source by source.
     places = np.unique(sequence[probed] * steps + (np.arange(len(sequence)) // c)[probed])
     sources, at = np.divmod(places, max(steps, 1))
     first = np.flatnonzero(np.diff(sources, prepend=-1))

@@ -1,4 +1,4 @@
-"""DOE(n PROBES PER t): so many probes of a source in each period, where they leave items waiting least."""
+"""DOE(n PROBES PER t): n probes of a source in each period t, at the times that leave items waiting least."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _WHOLE = 1e-6
 
 
 def doe_slots(shape: Floats, importance: Floats, probes: int, period_slots: float) -> Floats | None:
-    """Return the slots of a week at which ``probes`` a period cost least; ``None`` where they may as well be even.
+    """Return the slots of a week at which ``probes`` a period cost least, or ``None`` if even spacing is as good.
 
-    A period of some weeks is taken as its share of a week, rounded up; one of which a week holds a whole number has
-    the mean of them as its shape. They are even where a slot would hold more than one, and where the week is no whole
-    number of periods.
+    A period of some weeks is taken as its share of a week, rounded up. If a week holds a whole number of periods, their
+    mean is used as the shape. Probes are even if a slot would hold more than one, or if the week is not a whole number
+    of periods.
 
     Parameters
     ----------
     shape, importance
-        Factors of the rate and what waiting costs, by slot of the week, shape (slots,).
+        Factors of the rate and the cost of waiting, by slot of the week, shape (slots,).
     period_slots
         Length of the period, in slots.
 

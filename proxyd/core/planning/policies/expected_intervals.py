@@ -9,7 +9,7 @@ from proxyd.core.model.chronon import Chronon, ChrononGrid
 
 @dataclass(frozen=True, slots=True)
 class FiringPattern:
-    """When a rule fires, counted in items of its page: at counts ``remainder`` modulo ``every``.
+    """When a rule fires, counted in items of its source: at counts ``remainder`` modulo ``every``.
 
     ``COUNT(*) % 3 = 1`` is ``FiringPattern(3, 1)``; a rule that does not count is ``FiringPattern(1, 0)``.
 
@@ -23,7 +23,7 @@ class FiringPattern:
     remainder: int = 0
 
     def items_to_next(self, count: int, k: int = 1) -> int:
-        """Return how many more items there are from ``count`` to the k-th firing (k from 1).
+        """Return the number of items from ``count`` to the k-th firing (k from 1).
 
         >>> third = FiringPattern(3, 0)
         >>> third.items_to_next(4), third.items_to_next(3), third.items_to_next(3, k=2)
@@ -34,7 +34,7 @@ class FiringPattern:
 
 @dataclass(frozen=True, slots=True)
 class PlannedInterval:
-    """Chronons ``start`` to ``deadline``, both inside, in which the rate model expects a probe to be useful.
+    """Chronons ``start`` to ``deadline``, both inclusive, in which the rate model expects a probe to be useful.
 
     Examples
     --------
@@ -49,9 +49,9 @@ class PlannedInterval:
 def expected_interval(
     items: float, *, anchor_s: float, rate_per_s: float, life_s: float | None, grid: ChrononGrid
 ) -> PlannedInterval:
-    """Return the interval that the item number ``items`` after ``anchor_s`` is expected to open.
+    """Return the interval that the ``items``-th item after ``anchor_s`` is expected to open.
 
-    It starts where the expected number of items reaches ``items``. Under *overwrite* (``life_s`` is ``None``) it ends
+    It starts when the expected number of items reaches ``items``. Under *overwrite* (``life_s`` is ``None``) it ends
     one chronon before the next expected item, under a window ``life_s`` later.
 
     Parameters
@@ -63,8 +63,8 @@ def expected_interval(
 
     Notes
     -----
-    Source: Roitman et al., section 4; ``docs/algorithms.md``. Ending *at* the next update would let one probe serve
-    two updates.
+    Source: Roitman et al., section 4; ``docs/algorithms.md``. If the interval ended *at* the next update, one probe
+    could serve two updates.
 
     Examples
     --------

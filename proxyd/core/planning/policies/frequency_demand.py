@@ -1,4 +1,4 @@
-"""GOLDEN, MEMORYLESS and ADAPTIVE: as many probes as detection makes at the price, spread by a rule of their own."""
+"""GOLDEN, MEMORYLESS and ADAPTIVE: as many probes as detection makes at the price, at times chosen by each policy."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from proxyd.core.planning.golden_turns import turns
 from proxyd.core.planning.policies.detection import due_after_s
 
 PACED = frozenset({PolicyName.GOLDEN, PolicyName.MEMORYLESS, PolicyName.ADAPTIVE})
-_POINTS = 8  # at least so many probes of a source in a cycle of the golden ratio
-_APART = 0.25  # of the mean gap: what comes sooner after a probe is passed over
-_LEAST_S = 1e-3  # what is asked more often is asked whenever it may be; unix times have no more digits for it
+_POINTS = 8  # least number of probes of a source in a cycle of the golden ratio
+_APART = 0.25  # part of the mean gap; a point that comes sooner after a probe is skipped
+_LEAST_S = 1e-3  # shorter gaps mean "always", because unix times have no more digits
 
 
 @dataclass(slots=True)
 class PacedDemand:
-    """What such a rule asks of a page.
+    """The demand of such a rule on a source.
 
     Parameters
     ----------
     policy
         GOLDEN, MEMORYLESS or ADAPTIVE.
     seed
-        Of what is drawn: the same seed, page and last probe give the same next probe, in whatever order pages come.
+        Seed of the draws: the same seed, source and last probe give the same next probe, regardless of the order.
     own_rate_per_s
-        The rate as ADAPTIVE takes it; the page's estimate otherwise.
+        The rate by ADAPTIVE's own estimate; other policies use the source's estimate.
 
     Notes
     -----
-    The papers share a number of probes a step among the sources; here a price does, which shares it with all other
+    The papers share a number of probes a step among the sources. Here a price does this, which is shared with all other
     rules: the mean gap is that of detection, ``sqrt(2 price / (weight rate))``. Source: Mahmoody, Riondato and Upfal,
     sections 4 and 5 (memoryless, adaptive); Coffman, Liu and Weber, section 5 (golden ratio).
 
@@ -52,13 +52,13 @@ class PacedDemand:
 
     @property
     def reason(self) -> Reason:
-        """Why a probe is made that falls due so."""
+        """The reason of a probe that falls due by this demand."""
         return Reason[self.policy.name]
 
     def due_s(
         self, source_id: str, last_s: float, *, rate_per_s: float, price_item_s: float, weight: float = 1.0
     ) -> float:
-        """Return when the page is due after a probe at ``last_s``, in unix seconds."""
+        """Return when the source is due after a probe at ``last_s``, in unix seconds."""
         rate = rate_per_s if self.own_rate_per_s is None else self.own_rate_per_s
         gap_s = due_after_s(rate, price_item_s=price_item_s, weight=weight)
         if not 0 < gap_s < inf:
@@ -76,10 +76,10 @@ class PacedDemand:
 
 
 def golden_after_s(last_s: float, gap_s: float, number: int) -> float:
-    """Return the next of a source's points on the golden ratio's circle, ``gap_s`` apart on the average.
+    """Return the next of a source's points on the golden ratio's circle, ``gap_s`` apart on average.
 
-    A cycle is a power of two seconds, so that sources of about one frequency share it; the source has consecutive
-    multiples of the golden ratio in it, from ``number`` on, which lie about evenly, whichever they are.
+    A cycle is a power of two seconds, so that sources of similar frequency share it. Each source has consecutive
+    multiples of the golden ratio in it, beginning with ``number``; any such run is nearly even.
 
     >>> golden_after_s(0.0, 100.0, 7) < golden_after_s(golden_after_s(0.0, 100.0, 7), 100.0, 7) < 400.0
     True

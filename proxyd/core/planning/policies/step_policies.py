@@ -1,4 +1,4 @@
-"""Detection policies, step by step: which sources to probe next, knowing rates or learning them."""
+"""Detection policies, step by step: which sources to probe next, with known or learned rates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 
 class DetectionPolicy(Protocol):
-    """Chooses the probes of one step after the other; steps are whole numbers that only grow by one.
+    """Chooses the probes of one step after the other; steps are whole numbers that grow by one.
 
     Examples
     --------
@@ -26,24 +26,24 @@ class DetectionPolicy(Protocol):
     """
 
     def choose(self, step: int, c: int) -> Ints:
-        """Return the sources to probe in ``step``, at most ``c`` of them, each once."""
+        """Return the sources to probe in ``step``, at most ``c``, each once."""
 
     def observe(self, step: int, sources: Ints, found: Ints) -> None:
-        """Take in how many new items the probes of ``step`` found, in the order of ``sources``."""
+        """Take in the numbers of new items that the probes of ``step`` found, in the order of ``sources``."""
 
 
 class _KnowsRates:
-    """A policy that was given the rates has nothing to learn."""
+    """A policy that is given the rates and learns nothing."""
 
     def observe(self, step: int, sources: Ints, found: Ints) -> None:
         """Ignore what was found."""
 
 
 class IndexPolicy(_KnowsRates):
-    """Probes the c sources of largest ``rate * tau (tau + 1) / 2``, tau the steps since the last probe.
+    """Probes the c sources of largest ``rate * tau (tau + 1) / 2``, with tau the steps since the last probe.
 
-    That is what a source's present gap will have cost when it is probed now; equalising it is what the optimal
-    frequencies do, and no source starves.
+    This is the cost of a source's present gap if it is probed now. The optimal frequencies equalise it, and no source
+    starves.
 
     Notes
     -----
@@ -72,7 +72,7 @@ class IndexPolicy(_KnowsRates):
 
 
 class GreedyPolicy(IndexPolicy):
-    """Probes where most new items are expected now; arbitrarily bad, for comparison only.
+    """Probes the sources where most new items are expected now; arbitrarily bad, for comparison only.
 
     Notes
     -----
@@ -91,17 +91,17 @@ class GreedyPolicy(IndexPolicy):
 
 
 class DuePolicy(_KnowsRates):
-    """Gives each source a due time that moves on by ``1 / f`` with every probe; O(log n) a probe.
+    """Gives each source a due time that advances by ``1 / f`` with every probe; O(log n) a probe.
 
     Notes
     -----
     Source: ``docs/algorithms.md``: within 3 % of the tight bound on its settings. First due times are spread by the
-    golden ratio, so that equal rates do not come in step.
+    golden ratio, so that sources of equal rates are not in step.
 
     Parameters
     ----------
     c
-        Probes a step on the average.
+        Mean number of probes a step.
 
     Examples
     --------
@@ -119,7 +119,7 @@ class DuePolicy(_KnowsRates):
         heapify(self._heap)
 
     def choose(self, step: int, c: int) -> Ints:
-        """Return the sources that are due soonest, at most ``c`` and none twice."""
+        """Return the sources that are due soonest, at most ``c``, each once."""
         chosen = [heappop(self._heap) for _ in range(min(c, len(self._heap)))]
         for due, source in chosen:
             heappush(self._heap, (due + float(self._period[source]), source))
@@ -169,7 +169,7 @@ class MemorylessPolicy(_KnowsRates):
 
 
 class AdaptivePolicy:
-    """The paper's Adaptive: memoryless on rates estimated as ``max(1, N) / t``, derived again after each probe.
+    """The paper's Adaptive: memoryless on rates estimated as ``max(1, N) / t``, estimated again after each probe.
 
     Notes
     -----
@@ -178,7 +178,7 @@ class AdaptivePolicy:
     Parameters
     ----------
     found, steps
-        Items that each source showed in ``steps`` steps before, where there is a history; one number, or each its own.
+        Items that each source showed in ``steps`` earlier steps, if there is a history; one number, or one for each.
 
     Examples
     --------
@@ -200,10 +200,10 @@ class AdaptivePolicy:
     def choose(self, step: int, c: int) -> Ints:
         """Return the sources drawn."""
         c = min(c, len(self._rates))
-        return _draw(memoryless(self._rates, 1), c, self._rng)  # they do not depend on c, which may be 0
+        return _draw(memoryless(self._rates, 1), c, self._rng)  # the probabilities do not depend on c, which may be 0
 
     def observe(self, step: int, sources: Ints, found: Ints) -> None:
-        """Estimate the rates of the probed sources from all they ever showed."""
+        """Estimate the rates of the probed sources from all items they ever showed."""
         self._found[sources] += found
         self._rates[sources] = np.maximum(1, self._found[sources]) / (self._steps[sources] + step + 1)
 
@@ -212,13 +212,13 @@ class LearningIndexPolicy:
     """The index on posterior means: a Gamma prior at the population's mean, with forgetting.
 
     The estimate of a source is ``(N + k) / (E + k / m)`` with ``k = 0.5``: N items found in E probed steps, both
-    multiplied by ``forget`` each step, and m the mean over all sources. Nothing forces exploration: a source that was
-    long not probed gains index by its waiting.
+    multiplied by ``forget`` each step, and m the mean over all sources. Exploration is not forced: the index of a
+    source that was not probed for long grows with its waiting time.
 
     Parameters
     ----------
     forget
-        What is left of the evidence after a step; 1 forgets nothing.
+        Share of the evidence that is left after a step; 1 forgets nothing.
 
     Notes
     -----
@@ -252,7 +252,7 @@ class LearningIndexPolicy:
         return largest(self.rates() * tau * (tau + 1), c)
 
     def observe(self, step: int, sources: Ints, found: Ints) -> None:
-        """Add what was found over the steps since each source's last probe."""
+        """Add the items found over the steps since each source's last probe."""
         waited = step - self._probed[sources]
         self._found *= self._forget
         self._exposure *= self._forget
@@ -262,7 +262,7 @@ class LearningIndexPolicy:
 
 
 def largest(index: Floats, c: int) -> Ints:
-    """Return the places of the c largest values, ties to the lower place.
+    """Return the positions of the c largest values, ties to the lower position.
 
     >>> largest(np.array([1.0, 3.0, 3.0]), 2)
     array([1, 2])
@@ -277,7 +277,7 @@ def largest(index: Floats, c: int) -> Ints:
 
 
 def _draw(p: Floats, c: int, rng: np.random.Generator) -> Ints:
-    """Draw c different places, one after the other in proportion to ``p`` (exponential races)."""
+    """Draw c different positions, one after the other in proportion to ``p`` (exponential races)."""
     with np.errstate(divide="ignore"):
         races = rng.exponential(size=len(p)) / p
     return np.argpartition(races, c - 1)[:c] if c < len(p) else np.arange(len(p))

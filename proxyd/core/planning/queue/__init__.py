@@ -1,1 +1,1 @@
-"""Which sources are due in a chronon and which of them go first."""
+"""Decides which sources are due in a chronon and which of them go first."""

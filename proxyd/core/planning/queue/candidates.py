@@ -1,4 +1,4 @@
-"""Which pages want a probe in a chronon: the hardest demand of each, ranked."""
+"""The sources that want a probe in a chronon, each with its hardest demand, ranked."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from proxyd.core.planning.queue.due_times import LOOKAHEAD_CHRONONS, DueTimes
 from proxyd.core.planning.queue.latest_slots import latest_slots
 from proxyd.core.planning.queue.source_queues import SourceQueues
 
-_GROUPS = {Reason.OVERFLOW: 1, Reason.DOE: 1, Reason.SPEND: 3}  # what must be comes before what is worth it
+_GROUPS = {Reason.OVERFLOW: 1, Reason.DOE: 1, Reason.SPEND: 3}  # required probes come before those worth their price
 _Wanted: TypeAlias = tuple[PlannedSource, Reason, str]
 
 
 class Candidate(NamedTuple):
-    """A page that wants a probe, on behalf of which rule, and its place: the smallest rank goes first."""
+    """A source that wants a probe, the rule that asks for it, and its rank; the smallest rank goes first."""
 
     rank: tuple[int, float, float, str]
     page: PlannedSource
@@ -30,14 +30,14 @@ class Candidate(NamedTuple):
 
 
 class Candidates:
-    """Ranks pages: intervals and fixed probes by deadline, first contacts, then by what a probe saves."""
+    """Ranks sources: intervals and fixed probes by deadline, first contacts, then by the delay that a probe saves."""
 
     def __init__(self, settings: PlannerSettings, dues: DueTimes) -> None:
         self._settings = settings
         self._dues = dues
 
     def of(self, pages: Sequence[PlannedSource], now: Chronon) -> dict[str, Candidate]:
-        """Return those of some pages that want a probe in ``now``, by source."""
+        """Return the candidates of ``now`` among some sources, by source."""
         now_s = self._settings.grid.start_s(now)
         ranked = self._by_deadline(pages, now)
         for page in pages:
@@ -51,7 +51,7 @@ class Candidates:
     def wanted(
         self, awake: Iterable[str], pages: Mapping[str, PlannedSource], in_flight: Container[str], now: Chronon
     ) -> list[Candidate]:
-        """Return the candidates that do not wait for room alone, hardest first."""
+        """Return the candidates that wait for more than room, hardest first."""
         ranked = self.of([pages[source_id] for source_id in sorted(awake) if source_id not in in_flight], now)
         if self._settings.spend:
             self.spend_on((page for source_id, page in pages.items() if source_id not in in_flight), ranked, now)
@@ -60,7 +60,7 @@ class Candidates:
     def waiting(
         self, queues: SourceQueues, now: Chronon, *, has_room: Callable[[], bool], is_alone: bool
     ) -> Iterator[Candidate]:
-        """Yield those that wait for room alone while there is any: first contacts, then detection by its gain."""
+        """Yield those that only wait for room, while there is any: first contacts, then detection by its gain."""
         for _, page in queues.unseen.best(queues.unseen.soonest):
             if not has_room():
                 return
@@ -73,7 +73,7 @@ class Candidates:
             yield self.detecting(page, gain)
 
     def spend_on(self, pages: Iterable[PlannedSource], ranked: dict[str, Candidate], now: Chronon) -> None:
-        """Add to ``ranked`` every other page that detects, whatever a probe saves: for a budget that is to be spent."""
+        """Add to ``ranked`` every other source that detects, regardless of gain, for a budget that is to be spent."""
         start_s, stop_s = self._settings.grid.start_s(now), self._settings.grid.start_s(now + 1)
         others = (page for page in pages if page.source_id not in ranked and page.demands.detecting)
         seen = (page for page in others if page.last_seen_s is not None and not page.is_pushed(start_s))
@@ -81,7 +81,7 @@ class Candidates:
         self._rank(ranked, wanted, start_s)
 
     def contact(self, page: PlannedSource, now: Chronon) -> Candidate | None:
-        """Return the candidate of a page that was never seen, or whose hub pushes and may be silent."""
+        """Return the candidate of a source that was never seen, or whose hub pushes and may be silent."""
         now_s = self._settings.grid.start_s(now)
         if now_s + 1e-9 < page.demands.earliest_s:
             return None
@@ -93,11 +93,11 @@ class Candidates:
         return None
 
     def detecting(self, page: PlannedSource, gain: float) -> Candidate:
-        """Return the candidate of a page that is due for detection, with what a probe saves over its price."""
+        """Return the candidate of a source that is due for detection, with the delay saved over the price."""
         return Candidate((2, -gain, 0.0, page.source_id), page, Reason.DETECTION, page.demands.detecting[0])
 
     def _by_deadline(self, pages: Iterable[PlannedSource], now: Chronon) -> dict[str, Candidate]:
-        """Pages whose interval cannot wait longer if all are to be served, and fixed probes that are due."""
+        """Return sources whose interval cannot wait longer if all are to be served, and due fixed probes."""
         now_s = self._settings.grid.start_s(now)
         planned = (page for page in pages if not page.is_pushed(now_s))
         waiting = [(page, d, d.pending(now)) for page in planned for d in page.demands.intervals if d.rate_per_s > 0]
@@ -119,7 +119,7 @@ class Candidates:
         return ranked
 
     def _rank(self, ranked: dict[str, Candidate], wanted: Sequence[_Wanted], now_s: float) -> None:
-        """Add pages that nothing harder asks for, by what a probe of each would save over its price."""
+        """Add sources without a harder demand, by the delay that a probe would save, divided by its price."""
         week, price_item_s = self._dues.week, self._dues.price_item_s
         planned = [page.source_id for page, _, _ in wanted if week is not None and page.source_id in week]
         gains = dict(zip(planned, week.gains(planned, now_s), strict=True)) if week and planned else {}

@@ -1,4 +1,4 @@
-"""When pages that were seen are due: what detects, what overflows, what asks for a number or a pace of probes."""
+"""When sources that were seen are due: for detection, before overflow, or for a number or pace of probes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOOKAHEAD_CHRONONS = 60
 
 
 class DueTime(NamedTuple):
-    """When a rule wants a page, in unix seconds, and why."""
+    """When and why a rule wants a source, in unix seconds."""
 
     due_s: float
     reason: Reason
@@ -26,7 +26,7 @@ class DueTime(NamedTuple):
 
 
 class DueTimes:
-    """Tells by the plan of the week, and without one by rates alone, when pages are due that no interval asks for."""
+    """Tells when sources are due without an interval, by the plan of the week or, without one, only by rates."""
 
     def __init__(self, settings: PlannerSettings) -> None:
         self._settings = settings
@@ -34,17 +34,17 @@ class DueTimes:
 
     @property
     def price_item_s(self) -> float:
-        """What a probe for detection must save, in item-seconds: also of a source that is newer than the plan."""
+        """The delay that a detection probe must save, in item-seconds, also of sources newer than the plan."""
         return self._settings.price_item_s if self.week is None else self.week.price_item_s
 
     def of(self, page: PlannedSource) -> list[DueTime]:
-        """Return when rules that ask for no intervals want the page."""
+        """Return when rules that do not ask for intervals want the source."""
         last_s, demands = page.last_seen_s, page.demands
         if last_s is None:
             return []
         dues = [DueTime(self.detection_s(page), Reason.DETECTION, rule) for rule in demands.detecting[:1]]
         worth = {"rate_per_s": page.rate_per_s, "price_item_s": self.price_item_s, "weight": demands.weight}
-        if page.hidden > 0 and page.rate_per_s > 0:  # they stand for the time in which as many are expected
+        if page.hidden > 0 and page.rate_per_s > 0:  # the time in which as many items are expected
             early_s = page.hidden / page.rate_per_s
             dues += [DueTime(each.due_s - early_s, Reason.SIBLING, each.rule) for each in dues]
         dues += [DueTime(self.overflow_s(page), Reason.OVERFLOW, rule) for rule in demands.priced[:1]]
@@ -53,20 +53,20 @@ class DueTimes:
         return dues + [DueTime(self._doe_s(page, d, last_s), Reason.DOE, d.rule) for d in demands.doe]
 
     def have_come(self, due_s: float, now: Chronon) -> bool:
-        """Whether a time comes by the end of ``now``: a probe is made in the chronon in which it is due."""
+        """Whether a time comes by the end of ``now``; a probe is made in the chronon in which it is due."""
         return due_s < inf and self._settings.grid.chronon_at(due_s) <= now
 
     def only_detects(self, page: PlannedSource, now: Chronon) -> bool:
-        """Whether the page is due for detection, and not to save items from sliding off its feed."""
+        """Whether the source is due for detection, and not to save items from sliding off its feed."""
         return self.have_come(self.detection_s(page), now) and not self.have_come(self.overflow_s(page), now)
 
     def most_overdue(self, page: PlannedSource, now: Chronon) -> DueTime | None:
-        """Return which of the dues that have come was first."""
+        """Return the earliest of the due times that have come."""
         late = [due for due in self.of(page) if self.have_come(due.due_s, now)]
         return min(late, key=lambda due: due.due_s, default=None)
 
     def detection_s(self, page: PlannedSource) -> float:
-        """Return when what waits at a page that was seen is worth the price of a probe."""
+        """Return when the waiting items of a source that was seen are worth the price of a probe."""
         assert page.last_seen_s is not None
         due_s = None if self.week is None else self.week.due_s(page.source_id)
         if due_s is not None:
@@ -75,7 +75,7 @@ class DueTimes:
         return page.last_seen_s + detection.due_after_s(page.rate_per_s, price_item_s=price_item_s, weight=weight)
 
     def overflow_s(self, page: PlannedSource) -> float:
-        """Return when so many items may have come that some slid off the feed unseen, with the probability allowed."""
+        """Return when items may slide off the feed unseen with the allowed probability."""
         if page.last_seen_s is None or page.window is None or page.rate_per_s <= 0 or self._settings.overflow >= 1:
             return inf
         items = most_items(page.window, self._settings.overflow, round(page.dispersion, 1))
@@ -83,7 +83,7 @@ class DueTimes:
         return page.last_seen_s + items / page.rate_per_s if planned_s is None else planned_s
 
     def safety_s(self, page: PlannedSource) -> float:
-        """Return when a page whose hub pushes is asked all the same."""
+        """Return when a source whose hub pushes gets a safety probe."""
         asked_s = page.log.starts_s[-1] if page.log.starts_s else page.last_seen_s or 0.0
         return asked_s + self._settings.safety_s
 
@@ -93,12 +93,12 @@ class DueTimes:
         return self._wholly_s(demand.due_s(last_s, planned_s))
 
     def _wholly_s(self, due_s: float) -> float:
-        """Return the start of the first chronon that is wholly due: a number, or a pace, is never gone before."""
+        """Return the start of the first chronon that is entirely due; a number or pace of probes is never exceeded."""
         grid = self._settings.grid
         return due_s if isinf(due_s) else grid.start_s(grid.ceil(due_s))
 
     def wake(self, page: PlannedSource, now: Chronon) -> Chronon:
-        """Return the first chronon from ``now`` on at which a page could be a candidate."""
+        """Return the first chronon from ``now`` on at which a source could be a candidate."""
         if not page.demands:
             return now + 10**9
         grid = self._settings.grid

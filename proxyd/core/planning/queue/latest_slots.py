@@ -1,4 +1,4 @@
-"""Unit jobs with windows under a capacity per chronon: earliest deadline first, from either end of time."""
+"""Unit jobs with windows under a capacity per chronon: earliest deadline first, run backwards in time."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ def latest_slots(
 ) -> list[Chronon | None]:
     """Return for each window the latest chronon to serve it at, all served if possible.
 
-    Earliest deadline first run backwards in time: from the last deadline down to ``now``, each chronon takes the
-    windows that start last among those open. A window that finds no room is ``None``. Among schedules that serve as
-    many windows as possible this is one of them.
+    Earliest deadline first run backwards in time: from the last deadline down to ``now``, each chronon takes the open
+    windows that start last. A window that finds no room gets ``None``. No schedule serves more windows.
 
     Parameters
     ----------
     windows
-        Chronons, both ends inside; what lies before ``now`` cannot be used.
+        Chronons, both ends inclusive; chronons before ``now`` cannot be used.
     capacity
         Windows that may be served at a chronon.
 

@@ -1,4 +1,4 @@
-"""When within its chronon each probe starts."""
+"""The start of each probe within its chronon."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from math import inf
 
 from proxyd.core.model.schedule import Probe
 
-# the part of a chronon in which probes start: the last ones must not fall out of it when the loop is late
+# The part of a chronon in which probes start; the last ones must still be inside it when the loop is late.
 _SPREAD = 0.9
 _LEAST = 16.0  # probes that a chronon may always plan
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedProbe:
-    """A probe and when it starts, in unix seconds within its chronon.
+    """A probe and its start, in unix seconds within its chronon.
 
     Examples
     --------
@@ -42,9 +42,9 @@ class SlotAllocator:
         return bool(self._free)
 
     def take(self, at_s: float) -> float | None:
-        """Return the start of a probe that may start at ``at_s``; ``None`` where the budget is used up.
+        """Return the start of a probe that may start at ``at_s``, or ``None`` if the budget is used up.
 
-        It is in the first free part from then on; where none is left, one of the earlier parts pays for it.
+        The start is in the first free part from then on; if none is left, one of the earlier parts pays for it.
         """
         if not self._free:
             return None
@@ -54,10 +54,11 @@ class SlotAllocator:
 
 
 class OverloadLimiter:
-    """How many probes a chronon plans ``most``: any number, until this machine falls behind.
+    """Limits the probes a chronon plans (``most``) when this machine falls behind; otherwise there is no limit.
 
-    A chronon that came to fewer than half of its probes lets the next one plan twice what was started; each that could
-    doubles that again. A machine that stood still did not fall behind: its chronons do not follow each other.
+    If a chronon reached fewer than half of its probes, the next one plans twice the number that was started. Each
+    chronon that reached them doubles the limit again. A machine that stood still did not fall behind: its chronons do
+    not follow each other.
 
     >>> headway = OverloadLimiter()
     >>> headway.after(started=100, dropped=900)
@@ -72,6 +73,6 @@ class OverloadLimiter:
         self.most = inf
 
     def after(self, started: int, dropped: int) -> None:
-        """Note how many probes the chronon before started, and how many it did not come to."""
+        """Note how many probes the previous chronon started, and how many it did not reach."""
         is_behind = dropped > max(started, _LEAST)
         self.most = 2.0 * started + _LEAST if is_behind else 2.0 * self.most

@@ -1,4 +1,4 @@
-"""Pages that wait for room in the budget and for nothing else, ranked all at once however many they are."""
+"""Sources that wait only for room in the budget, ranked together even if there are very many."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Ints = NDArray[np.int64]
 Gains: TypeAlias = Callable[[Ints], Floats]
 _LIMITS = (Constraint.BUDGET, Constraint.OVERLOAD)
 _UNPLANNED = -1
-_FOUND = 2048  # gains found again in a call
-_SHORT = 4096  # pages on a new short list
-_RUN = 256  # so many are sorted at first, then four times as many
+_FOUND = 2048  # number of gains that a call computes again
+_SHORT = 4096  # number of sources on a new short list
+_RUN = 256  # number sorted first, then four times as many
 
 
 class ReadyQueue:
-    """Pages that are due for detection alone, or for their first contact.
+    """Sources that are due only for detection, or for their first contact.
 
-    What the ranking needs of a page is kept when it is put: a page that changes must be removed and put again.
+    The data that the ranking needs is stored when a source is put: a source that changes must be removed and put again.
 
-    Of more than some thousand pages the gains are found again by turns. Whenever all had their turn the best make the
-    short list, and it alone is ranked in each call, with those put since whose gain is no less than any that was left
-    out. So a page is passed over by others at most for what its gain grew in two rounds of turns.
+    For more than some thousand sources the gains are computed again in turn. Whenever all had their turn, the best ones
+    form the short list. Each call ranks only this list and the sources put since whose gain is at least that of any
+    source left out. So other sources pass one by at most for the growth of its gain in two rounds of turns.
 
     Examples
     --------
@@ -52,12 +52,12 @@ class ReadyQueue:
         self._place: dict[str, int] = {}
         self._numbers = np.zeros(64, dtype=np.int64)
         self._kept = np.zeros((64, 5))  # rate times weight, last seen, not before, what to take from the calls
-        self._gains = np.zeros(64)  # as they were found last, nan where they never were
-        self._calls = [0] * len(_LIMITS)  # in which there was no room for all, by why
+        self._gains = np.zeros(64)  # as last computed, nan if never
+        self._calls = [0] * len(_LIMITS)  # calls in which there was no room for all, by reason
         self._told = self._turn = 0
         self._short = np.zeros(0, dtype=np.int64)
-        self._joined: set[int] = set()  # places of those that were put or moved since the last call
-        self._least = inf  # no page that the short list left out had a larger gain; infinity: there must be a new one
+        self._joined: set[int] = set()  # places of the sources put or moved since the last call
+        self._least = inf  # the largest gain that the short list left out; infinity if a new list is needed
 
     def __len__(self) -> int:
         return len(self._pages)
@@ -66,7 +66,7 @@ class ReadyQueue:
         return source_id in self._place
 
     def put(self, page: PlannedSource, week: WeekPlan | None) -> None:
-        """Add a page that does not wait yet."""
+        """Add a source that does not wait yet."""
         place = self._place[page.source_id] = len(self._pages)
         self._pages.append(page)
         self._joined.add(place)
@@ -79,7 +79,7 @@ class ReadyQueue:
         self._kept[place] = worth, page.last_seen_s or 0.0, page.not_before_s, *self._calls
 
     def remove(self, source_id: str) -> None:
-        """Forget a page; does nothing where it does not wait."""
+        """Forget a source; does nothing if it does not wait."""
         place = self._place.get(source_id)
         if place is None:
             return
@@ -95,14 +95,14 @@ class ReadyQueue:
             self._kept[place] = self._kept[len(self)]
 
     def renumber(self, week: WeekPlan | None) -> None:
-        """Go by a new plan: all gains are found again at the next ranking."""
+        """Use a new plan; all gains are computed again at the next ranking."""
         self._numbers[: len(self)] = [_number(page, week) for page in self._pages]
         self._gains[: len(self)], self._turn, self._least = np.nan, 0, inf
 
     # -- ranking
 
     def gains(self, places: Ints, *, now_s: float, week: WeekPlan | None, price_item_s: float) -> Floats:
-        """Return the expected delay that a probe of each would end, over its price; shape (places,)."""
+        """Return the expected delay that a probe at each place would end, divided by its price; shape (places,)."""
         worth, seen_s = self._kept[places, :2].T
         gains: Floats = worth * (now_s - seen_s) ** 2 / 2 / price_item_s
         if week is not None:
@@ -111,14 +111,15 @@ class ReadyQueue:
         return gains
 
     def soonest(self, places: Ints) -> Floats:
-        """Return gains by which those go first that might be probed first; shape (places,)."""
+        """Return gains that rank first the sources that might be probed first; shape (places,)."""
         soonest: Floats = -self._kept[places, 2]
         return soonest
 
     def first(self, count: int, gains_of: Gains, later_of: Gains) -> list[PlannedSource]:
-        """Return the pages of the largest gains, and those that by their later gains may come before one of them.
+        """Return the sources of the largest gains, and those whose later gains may put them before one of these.
 
-        Gains only grow: so many probes are among these whoever is probed when. Changes nothing; in no order.
+        Gains only grow, so the first ``count`` probes are among these regardless of the order of probes. Changes
+        nothing; the result is in no order.
         """
         if count >= len(self):
             return list(self._pages)
@@ -127,8 +128,8 @@ class ReadyQueue:
         return [self._pages[place] for place in np.flatnonzero(later_of(places) >= least)]
 
     def best(self, gains_of: Gains) -> Iterator[tuple[float, PlannedSource]]:
-        """Yield the gain and the page of each, the largest gain first; none may be put or removed meanwhile."""
-        if len(self) <= 1:  # as for most planners of one source
+        """Yield gain and source, the largest gain first; do not put or remove sources meanwhile."""
+        if len(self) <= 1:  # usual for planners of one source
             yield from zip(gains_of(np.arange(len(self))).tolist(), self._pages, strict=True)
             return
         self._rank_short(gains_of)
@@ -140,7 +141,7 @@ class ReadyQueue:
             yield from self._ranked(np.flatnonzero(others))
 
     def _rank_short(self, gains_of: Gains) -> None:
-        """Find gains again, and who is on the short list by them."""
+        """Compute gains again, and with them the short list."""
         gains, short = self._gains[: len(self)], self._listed()
         new = np.flatnonzero(np.isnan(gains)) if self._least == inf else short[np.isnan(gains[short])]
         turn = np.arange(self._turn, min(self._turn + _FOUND, len(self)))
@@ -156,14 +157,14 @@ class ReadyQueue:
             self._least = float(gains[self._short].min()) if beyond else -inf
 
     def _listed(self) -> Ints:
-        """Return the places of the short list and of those that joined it, in order, and let none join twice."""
+        """Return the places of the short list and of those that joined it, in order and without repetition."""
         joined = np.fromiter(self._joined, np.int64, len(self._joined))
         self._joined.clear()
         listed = np.sort(np.concatenate([self._short, joined]), kind="stable")
         return listed[(np.diff(listed, prepend=-1) > 0) & (listed < len(self))]
 
     def _ranked(self, left: Ints) -> Iterator[tuple[float, PlannedSource]]:
-        """Yield the gain and the page of those at some places, the largest gain first."""
+        """Yield gain and source of some places, the largest gain first."""
         losses, run = -self._gains[left], _RUN
         while len(left):
             order = np.argpartition(losses, run) if len(left) > run else np.arange(len(left))
@@ -174,22 +175,22 @@ class ReadyQueue:
                 yield -loss, self._pages[place]
             left, losses, run = left[order], losses[order], 4 * run
 
-    # -- how often there was no room
+    # -- counts of calls without room
 
     def pass_over(self, limit: Constraint) -> int:
-        """Note that all but those ``looked_at`` since the last call were passed over once more; return how many."""
+        """Count one more call without room for all but those ``looked_at`` since the last call; return how many."""
         passed, self._told = len(self) - self._told, 0
         self._calls[_LIMITS.index(limit)] += 1
         return passed
 
     def looked_at(self, source_id: str, limit: Constraint) -> None:
-        """Note that a page was held back for a reason of its own; does nothing where it does not wait."""
+        """Note that a source was held back for a reason of its own; does nothing if it does not wait."""
         if (place := self._place.get(source_id)) is not None:
             self._kept[place, 3 + _LIMITS.index(limit)] += 1
             self._told += 1
 
     def passed_over(self, source_id: str) -> Counter[Constraint]:
-        """Return how often a page was passed over since it was put, by what left no room."""
+        """Return how often a source was passed over since it was put, by the limit that left no room."""
         place = self._place.get(source_id)
         if place is None:
             return Counter()

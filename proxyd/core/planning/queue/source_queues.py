@@ -1,4 +1,4 @@
-"""Where sources wait: asleep until they may be due, awake as candidates, or ranked for room in the budget."""
+"""The queues of sources: asleep until they may be due, awake as candidates, or ranked for room in the budget."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NEVER = 10**9  # chronons
 
 
 class SourceQueues:
-    """Each source is in one queue at a time, but for those that wait for room and wake again before items slide off.
+    """Each source is in one queue; those that wait for room may also be asleep, to wake before items slide off.
 
     ``unseen`` ranks sources before first contact, ``due`` those that only detect; all others are looked at one by one
     while they are awake.
@@ -50,27 +50,27 @@ class SourceQueues:
 
     @property
     def awake(self) -> Set[str]:
-        """The sources that are candidates by themselves."""
+        """The sources that are candidates individually."""
         return self._awake
 
     def sleep(self, page: PlannedSource, wake: Chronon) -> None:
-        """Let a source be no candidate until ``wake``."""
+        """Put a source to sleep until ``wake``."""
         self.rest(page.source_id)
         self._sleeping.put(page, wake)
 
     def rest(self, source_id: str) -> None:
-        """Let a source be no candidate until it wakes again."""
+        """Stop a source from being a candidate until it wakes again."""
         self._awake.discard(source_id)
         self.unseen.remove(source_id)
         self.due.remove(source_id)
 
     def forget(self, page: PlannedSource) -> None:
-        """Take a source out."""
+        """Remove a source."""
         self._sleeping.remove(page)
         self.rest(page.source_id)
 
     def wake_up(self, now: Chronon, pages: Mapping[str, PlannedSource]) -> None:
-        """Let the sources whose time has come be candidates: by themselves, or ranked with all that only detect."""
+        """Wake the sources whose time has come: as individual candidates, or ranked with all that only detect."""
         week, now_s = self._due_times.week, self._settings.grid.start_s(now)
         for page in self._sleeping.wake_up(now, pages):
             self.rest(page.source_id)
@@ -84,7 +84,7 @@ class SourceQueues:
                 self._awake.add(page.source_id)
 
     def _wait(self, page: PlannedSource, week: WeekPlan | None) -> None:
-        """Let a source wait for room, and wake again where items are to be saved from sliding off its feed."""
+        """Let a source wait for room, and wake it again in time to save items from sliding off its feed."""
         self.due.put(page, week)
         if (overflow_s := self._due_times.overflow_s(page)) < inf:
             self._sleeping.put(page, self._settings.grid.chronon_at(overflow_s))
@@ -97,7 +97,7 @@ class SourceQueues:
         return now + _NEVER if wake is None else wake
 
     def gains_at(self, now_s: float, *, is_alone: bool) -> Callable[[Ints], Floats]:
-        """Return what says how much a probe of each of ``due`` saves over its price; one alone is not ranked."""
+        """Return a function for the gain over price of each of ``due``; a single source is not ranked."""
         if is_alone:
             return lambda places: np.zeros(len(places))
         week, price_item_s = self._due_times.week, self._due_times.price_item_s
@@ -106,7 +106,7 @@ class SourceQueues:
     def first(
         self, room: int, pages: Mapping[str, PlannedSource], now_s: float, until_s: float
     ) -> tuple[set[str], Chronon | None]:
-        """Return the sources of which the first ``room`` probes are, and when the next of the others wakes."""
+        """Return the sources that the first ``room`` probes come from, and when the next of the others wakes."""
         is_alone = len(pages) == 1
         unseen = self.unseen.first(room, self.unseen.soonest, self.unseen.soonest)
         gains = self.gains_at(now_s, is_alone=is_alone), self.gains_at(until_s, is_alone=is_alone)
@@ -116,12 +116,12 @@ class SourceQueues:
         return self._awake | {page.source_id for page in (*unseen, *due, *sleeping)}, until
 
     def copy_into(self, other: SourceQueues, pages: Mapping[str, PlannedSource]) -> None:
-        """Let copies of some sources wake elsewhere; those that are awake, or wait, wake again at once."""
+        """Put copies of some sources to sleep elsewhere; those that are awake or waiting wake again at once."""
         for source_id, page in pages.items():
             other._sleeping.put(page, 0 if source_id in self.due else page.wake)
 
     def pass_over(self, limit: Constraint) -> int:
-        """Count that there was no room for those that still wait, and return how many they are."""
+        """Count that there was no room for the sources still waiting, and return their number."""
         return self.unseen.pass_over(limit) + self.due.pass_over(limit)
 
     def looked_at(self, source_id: str, limit: Constraint) -> None:

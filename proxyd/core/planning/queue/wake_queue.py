@@ -1,4 +1,4 @@
-"""Pages that are not to be looked at yet, by the chronon at which they are."""
+"""Sources that sleep, ordered by the chronon at which they are to be looked at."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.planning.planned_source import PlannedSource
 
-_SPAN = 16  # chronons: few enough that waking a span of them costs little beside the others
+_SPAN = 16  # chronons; few enough that waking a span of them is cheap compared with the rest
 
 
 def _order(page: PlannedSource) -> tuple[Chronon, str]:
@@ -16,9 +16,9 @@ def _order(page: PlannedSource) -> tuple[Chronon, str]:
 
 
 class WakeQueue:
-    """Wakes pages in order. Those of the span of chronons under way are in a heap, later ones in a set for each span.
+    """Wakes sources in order. Those of the current span of chronons are in a heap, later ones in a set for each span.
 
-    A page that is put again leaves its old set, so that nothing piles up however often it is planned again.
+    A source that is put again leaves its old set, so the queue does not grow when sources are planned again often.
 
     Examples
     --------
@@ -39,7 +39,7 @@ class WakeQueue:
         self._reached = -1
 
     def put(self, page: PlannedSource, wake: Chronon) -> None:
-        """Let a page sleep until ``wake``."""
+        """Put a source to sleep until ``wake``."""
         self.remove(page)
         page.wake = wake
         span = wake // _SPAN
@@ -52,12 +52,12 @@ class WakeQueue:
         self._far[span].add(page.source_id)
 
     def remove(self, page: PlannedSource) -> None:
-        """Forget a page; does nothing where it does not sleep."""
+        """Forget a source; does nothing if it does not sleep."""
         if (far := self._far.get(page.wake // _SPAN)) is not None:
             far.discard(page.source_id)
 
     def wake_up(self, now: Chronon, pages: Mapping[str, PlannedSource]) -> list[PlannedSource]:
-        """Return the pages whose time has come, in its order."""
+        """Return the sources whose time has come, in order."""
         while self._spans and self._spans[0] <= now // _SPAN:
             for source_id in self._far.pop(heappop(self._spans)):
                 heappush(self._near, (pages[source_id].wake, source_id))
@@ -71,7 +71,7 @@ class WakeQueue:
         return woken
 
     def first(self, count: int, pages: Mapping[str, PlannedSource]) -> list[PlannedSource]:
-        """Return the pages that wake first, in that order; changes nothing."""
+        """Return the sources that wake first, in order; changes nothing."""
         found: dict[str, PlannedSource] = {}
         for wake, source_id in sorted(self._near):
             page = pages.get(source_id)
@@ -85,7 +85,7 @@ class WakeQueue:
 
     @property
     def next_wake(self) -> Chronon | None:
-        """The earliest chronon at which one may wake, ``None`` where none sleeps."""
+        """The earliest chronon at which a source may wake, or ``None`` if none sleeps."""
         if self._near:
             return self._near[0][0]
         return self._spans[0] * _SPAN if self._spans else None

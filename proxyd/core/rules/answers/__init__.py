@@ -1,1 +1,1 @@
-"""What the decider can say of its plan: explanations, advice, and what a declaration would cost."""
+"""Answers about the plan: explanations, budget advice, and the cost of a declaration before it is applied."""

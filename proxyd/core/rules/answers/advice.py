@@ -1,4 +1,4 @@
-"""Budget advice: what other budgets would buy, and which rules the present one does not let be met."""
+"""Budget advice: what other budgets would buy, and which rules the present budget cannot meet."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from proxyd.core.planning.plan_forecast import IntervalForecast
 from proxyd.core.planning.planner_settings import PlannerSettings
 
 _FACTORS = 2.0 ** np.arange(-4, 5)
-_FINE = 0.25  # points of the Pareto set nearer than this are left out
-_MOST_TIMES = 1024.0  # the present budget
+_FINE = 0.25  # points of the Pareto set that are closer together than this are left out
+_MOST_TIMES = 1024.0  # the present budget; the search for a sufficient budget ends there
 
 
 @dataclass(frozen=True, slots=True)
 class RuleOutlook:
-    """What becomes of a rule's expected intervals: how many there are, and by constraint how many are not met.
+    """The outlook of a rule: the number of its expected intervals, and how many each constraint leaves unmet.
 
     Examples
     --------
@@ -39,20 +39,20 @@ class RuleOutlook:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The trade of delay and completeness against probes.
+    """The trade-off between delay, completeness and the number of probes.
 
     Parameters
     ----------
     budget_per_s
-        The present budget: what is allowed, of which ``planned_per_s`` is used for detection.
+        The budget that is allowed; detection uses ``planned_per_s`` of it.
     trade
-        What other numbers of detection probes would buy, few first; empty before the first plan of the week.
+        What other numbers of detection probes would buy, ascending; empty before the first plan of the week.
     over_s
-        The time ahead for which the rules' intervals are looked at.
+        The length of the time ahead whose intervals are examined.
     front
-        Of these intervals: how many can be captured in the budget, and then their least mean delay in seconds.
+        For these intervals: how many the budget can capture, and the least mean delay in seconds for that number.
     needed_per_s
-        About the least even budget that captures all of them, ``None`` where none does.
+        Approximately the least even budget that captures all of them, or ``None`` if none does.
 
     Examples
     --------
@@ -70,14 +70,14 @@ class Advice:
 
 
 def advise(settings: PlannerSettings, week: WeekPlan | None, coming: IntervalForecast) -> Advice:
-    """Return what other budgets would buy; it may take some seconds for a large fleet.
+    """Return what other budgets would buy; this may take some seconds for a large fleet.
 
     Parameters
     ----------
     week
-        The plan of the week, which stays as it is.
+        The plan of the week, which is not changed.
     coming
-        What becomes of the intervals of the time ahead.
+        The outlook of the intervals in the time ahead.
     """
     grid, planned_per_s = settings.grid, None if week is None else week.probes_per_s
     wanted = () if week is None or not planned_per_s else tuple((planned_per_s * _FACTORS).tolist())
@@ -98,7 +98,7 @@ def advise(settings: PlannerSettings, week: WeekPlan | None, coming: IntervalFor
 
 
 def outlook_of_rules(coming: IntervalForecast) -> tuple[RuleOutlook, ...]:
-    """Return what becomes of each rule's intervals, by name."""
+    """Return the outlook of each rule's intervals, sorted by the rule's name."""
     asked = Counter(interval.rule for interval in coming.intervals)
     unmet: dict[str, Counter[str]] = {rule: Counter() for rule in asked}
     for each in coming.unmet:
@@ -107,14 +107,14 @@ def outlook_of_rules(coming: IntervalForecast) -> tuple[RuleOutlook, ...]:
 
 
 def _front(coming: IntervalForecast, capacity: Capacity, grid: ChrononGrid) -> tuple[tuple[int, float], ...]:
-    """Return some points of the Pareto set, the last among them: intervals captured, and their least mean delay."""
+    """Return some points of the Pareto set, including the last: intervals captured and their least mean delay."""
     front = pareto(coming.intervals, capacity)
     points = dict.fromkeys([*epsilon_cover(front, _FINE), *front.points[-1:]])
     return tuple((captured, delay * grid.length_s / captured) for captured, delay in points if captured)
 
 
 def _needed_per_s(coming: IntervalForecast, capacity: Capacity, grid: ChrononGrid) -> float | None:
-    """Return about the least multiple of the budget at which all intervals are captured, found by bisection."""
+    """Return approximately the least even budget that captures all intervals, found by bisection."""
     low, high, wanted = 0.0, _MOST_TIMES, len(coming.intervals)
 
     def captures_all(times: float) -> bool:

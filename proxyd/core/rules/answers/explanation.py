@@ -1,4 +1,4 @@
-"""What the decider says of its plan: which probes are coming, and why a source is probed when it is."""
+"""Explanations of the plan: the coming probes, and why a source is probed when it is."""
 
 from __future__ import annotations
 
@@ -27,20 +27,21 @@ from proxyd.core.rules.state import SourceState
 from proxyd.core.rules.subscriptions import Hubs, Subscription
 
 _MOST_INTERVALS = 50_000
-_MOST_CHRONONS = 100_000  # of a week there are 60,480 of 10 s
+_MOST_CHRONONS = 100_000  # a week has 60,480 chronons of 10 s
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a source is probed when it is; times in unix seconds, the rate in items a day.
+    """Why a source is probed when it is; times are in unix seconds, the rate is in items a day.
 
-    ``unmet_intervals`` counts planned intervals that ended without a probe, since they were last laid.
-    ``price_item_s`` is the delay that a probe for detection must save, in item-seconds, where there is a price; it is
-    higher than ``fleet_price_item_s`` where the limit of its host binds. ``week`` holds the factors of the rate by
-    hour of the week, once that is planned. ``misfit`` says what is off with its model. In four of five cases the rate
-    lies in ``rate_range_per_day``. ``policies`` holds for each rule its policy and why it is that one, ``intervals``
-    the one it expects next (start and end) where it expects any, ``host_free_s`` when the budget of its host lets a
-    probe start, ``fresh_until_s`` before when the origin says that nothing changes.
+    ``unmet_intervals`` counts planned intervals that ended without a probe since they were last laid. ``price_item_s``
+    is the delay, in item-seconds, that a detection probe must save, if there is a price; it exceeds
+    ``fleet_price_item_s`` if the limit of the source's host binds. ``week`` holds the factors of the rate by hour of
+    the week, once the week is planned. ``misfit`` says which part of the source's model predicts badly. The rate lies
+    in ``rate_range_per_day`` in four of five cases. ``policies`` holds the policy of each rule and the reason for it.
+    ``intervals`` holds the start and end of the interval that each rule expects next, if it expects any.
+    ``host_free_s`` is when the budget of the host lets a probe start. The origin says that nothing changes before
+    ``fresh_until_s``.
     """
 
     source_id: str
@@ -67,25 +68,25 @@ class Explanation:
 
     @property
     def is_host_bound(self) -> bool:
-        """Whether its host bears fewer probes than its sources are worth: only another limit lets it be asked more."""
+        """Whether the limit of the host, not the budget, holds probes back; only a higher limit allows more."""
         return (self.price_item_s or 0.0) > (self.fleet_price_item_s or inf) * (1.0 + 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
 class Explainer:
-    """Looks at the parts of a decider, and changes none."""
+    """Explains the state of a decider without changing it."""
 
     known: Knowledge
     planner: Planner
     hubs: Hubs
 
     def plan(self, now: Chronon, *, limit: int) -> list[PlannedProbe]:
-        """Return the coming probes of the rolling epoch, if every probe finds what is expected."""
+        """Return the coming probes of the rolling epoch, assuming that every probe finds what is expected."""
         stop = now + self.known.grid.ceil(self.known.settings.epoch_s)
         return preview(self.planner, Epoch(now, stop), limit=limit)
 
     def preview_of(self, source_id: str, now: Chronon) -> Iterator[PlannedProbe]:
-        """Return the coming probes of one source, from a copy that is taken at once and played as it is asked."""
+        """Return the coming probes of one source; the planner is copied at once and played on demand."""
         if source_id not in self.planner.pages:
             return iter(())
         part = self.planner.part([source_id])
@@ -93,7 +94,7 @@ class Explainer:
         return (planned for _, chosen in part.play(epoch) for planned in chosen)
 
     def ahead(self, now: Chronon, *, most_chronons: int = _MOST_CHRONONS) -> PlanForecast:
-        """Return the rules' intervals of a cycle ahead, or of less where much is asked, to be played elsewhere."""
+        """Return the forecast of a cycle, or of less if many probes are asked for; the caller plays it elsewhere."""
         grid = self.known.grid
         per_s = sum(page.demands.asked_per_s(grid.length_s) for page in self.planner.pages.values())
         length_s = min(
@@ -102,7 +103,7 @@ class Explainer:
         return PlanForecast.of(self.planner, Epoch(now, now + self.known.grid.ceil(length_s)))
 
     def explain(self, source_id: str, now: Chronon) -> Explanation | None:
-        """Return why and when a source is probed next, ``None`` where it is not declared."""
+        """Return why and when a source is probed next, or ``None`` if it is not declared."""
         source = self.known.compiled.sources.get(source_id)
         if source is None:
             return None
@@ -133,7 +134,7 @@ class Explainer:
         )
 
     def _constraints_of(self, page: PlannedSource, now: Chronon) -> dict[str, Any]:
-        """Return the intervals that rules expect next, and what else a probe must keep to."""
+        """Return the intervals that rules expect next, and the other constraints on a probe."""
         grid, now_s = self.known.grid, self.known.grid.start_s(now)
         demands = ((demand.rule, deepcopy(demand).pending(now)) for demand in page.demands.intervals)
         host_free_s = self.planner.hosts.earliest_s(page.host)
@@ -153,13 +154,13 @@ class Explainer:
         return [source.source_id for source in failed if source is not None and self.known.state(source).failures]
 
     def misfits(self) -> list[Misfit]:
-        """Return the sources whose rate or week is off, by name."""
+        """Return the sources whose rate or week predicts badly, by name."""
         wanted = sorted(name for name in self.known.estimates.off if name in self.known.compiled.rules_of)
         found = (self.known.estimates.misfit(source_id) for source_id in wanted)
         return [misfit for misfit in found if misfit is not None]
 
     def _week_of(self, source: Source, now_s: float) -> dict[str, Any]:
-        """Return the price of a probe and the factors of the week by the hours of UTC, wherever the week lives."""
+        """Return the price of a probe and the factors of the week by hour in UTC, independent of the source's zone."""
         week = self.planner.week
         if week is None and self.known.settings.planner.spend:
             return {}

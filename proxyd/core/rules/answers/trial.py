@@ -1,4 +1,4 @@
-"""What a declaration would ask of the budget if it were swapped in."""
+"""The probes that a declaration would ask for if it replaced the running one."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.state import SourceState, StreamState
 from proxyd.core.rules.subscriptions import Subscription
 
-_TRIED_CHRONONS = 4_000  # whoever edits a profile waits for it
+_TRIED_CHRONONS = 4_000  # a short forecast, because the user who edits a profile waits for it
 
 
 @dataclass(frozen=True, slots=True)
 class PlanCost:
-    """What a declaration asks for, in probes a second over all sources, and the rules that the budget fails soon.
+    """The probes a second that a declaration asks for over all sources, and the rules that the budget soon fails.
 
-    These are looked at for some thousand chronons ahead.
+    The forecast covers some thousand chronons.
 
     Examples
     --------
@@ -42,16 +42,16 @@ class PlanCost:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A declaration to be tried beside the running one: taken at once, tried in a thread of its own.
+    """A trial of a declaration: copied from the running daemon at once, computed in another thread.
 
     Parameters
     ----------
     running, wanted
         The declarations.
     running_s, wanted_s
-        The NOW of their rules; of ``wanted`` the running one's where that would go on.
+        NOW of their rules; a rule of ``wanted`` that would continue keeps its running NOW.
     states, streams, subscriptions
-        What is known of pages, as ``Decider.restore`` takes it.
+        What is known of sources, in the form that ``Decider.restore`` takes.
     """
 
     settings: DeciderSettings
@@ -66,7 +66,7 @@ class Trial:
 
     @classmethod
     def beside(cls, decider: Decider, wanted: Declaration, now_s: float) -> Trial:
-        """Return what a trial needs of the running daemon."""
+        """Return a trial with copies of what it needs from the running daemon."""
         known, planner = decider.known, decider.planner
         running, settings = known.compiled.declaration, known.settings
         running_s = {name: program.accepted_s for name, program in known.compiled.programs.items()}
@@ -81,7 +81,7 @@ class Trial:
         return cls(settings, running, wanted, running_s, wanted_s, *seen, now_s)
 
     def cost(self) -> PlanCost:
-        """Return what the wanted declaration would ask for; it may take some seconds for many sources."""
+        """Return what the wanted declaration would ask for; this may take some seconds for many sources."""
         before, after = self._tried(self.running, self.running_s), self._tried(self.wanted, self.wanted_s)
         now = self.settings.grid.chronon_at(self.now_s) + 1
         explainer, planner = after.explainer, after.planner
@@ -104,7 +104,7 @@ class Trial:
 
 
 def asked_per_s(decider: Decider) -> float:
-    """Return how many probes a second all pages ask for: intervals, numbers of probes, and detection at its price."""
+    """Return the probes a second that all sources ask for: intervals, counted probes, and detection at its price."""
     length_s, price_item_s = decider.settings.grid.length_s, decider.planner.price_item_s
     return sum(_of_page(page, length_s, price_item_s) for page in decider.planner.pages.values())
 

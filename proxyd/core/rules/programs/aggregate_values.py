@@ -1,4 +1,4 @@
-"""Aggregates, taken in one value after the other: in triggers since START or over a window, in queries over a group."""
+"""Aggregates that take in one value at a time: since START or over a window in triggers, over a group in queries."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ MOST_IN_WINDOW = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """What was taken in so far: enough for COUNT, SUM, MIN, MAX and AVG.
+    """A running total that is enough for COUNT, SUM, MIN, MAX and AVG.
 
     Parameters
     ----------
     count
-        Values that are not null.
+        Number of values that are not null.
     sum
-        Of the numbers among them.
+        Sum of the numbers among them.
     seen
-        The different ones so far, where only those count; ``None`` where all do. Past ``MOST_DISTINCT`` nothing
-        more is taken in.
+        The distinct values so far if only those count, otherwise ``None``. Values past ``MOST_DISTINCT`` are not taken
+        in.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class Total:
 
     @classmethod
     def of(cls, aggregate: Aggregate) -> Total:
-        """Return the total of nothing."""
+        """Return the total of no values."""
         return cls(seen=frozenset() if aggregate.distinct else None)
 
     def add(self, value: Value) -> Total:
@@ -66,7 +66,7 @@ class Total:
         )
 
     def value(self, function: str) -> Value:
-        """Return COUNT, SUM, MIN, MAX or AVG; all but COUNT are null where there was nothing."""
+        """Return COUNT, SUM, MIN, MAX or AVG; without values all but COUNT are null."""
         if function == "COUNT":
             return self.count
         if not self.count:
@@ -90,7 +90,7 @@ class Window:
     values: tuple[tuple[float, Value], ...] = field(default=())
 
     def add(self, time_s: float, value: Value) -> Window:
-        """Return the window as it is at ``time_s``, with a value of then; null is none."""
+        """Return the window at ``time_s`` with a new value; null is not added."""
         kept = [each for each in self.values if each[0] > time_s - self.length_s]
         if value is not None:
             kept.append((time_s, value))
@@ -98,7 +98,7 @@ class Window:
 
 
 def aggregate_of(aggregate: Aggregate, values: Sequence[Value]) -> Value:
-    """Return an aggregate of values that passed its FILTER; of ``COUNT(*)`` they may be anything but null."""
+    """Return an aggregate of values that passed its FILTER; for ``COUNT(*)`` any values but null will do."""
     total = Total.of(aggregate)
     for value in values:
         total = total.add(value)

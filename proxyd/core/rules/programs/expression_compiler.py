@@ -1,4 +1,4 @@
-"""Expressions compiled to closures, with SQL's three-valued logic: ``None`` is unknown."""
+"""Compiles expressions to closures with SQL's three-valued logic; ``None`` is unknown."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ _NO_TABLES: Mapping[str, Mapping[str, Value]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What an expression sees.
+    """The values that an expression reads.
 
     Parameters
     ----------
     fields
-        Of the one class there is, by lower-case path.
+        The fields of the only class, by lower-case path.
     aggregates
-        Values of the aggregates, in the compiler's order.
+        The values of the aggregates, in the compiler's order.
     new, old
-        Of the event, after and before it; empty where there is no such state.
+        The fields of the event after and before it; empty if there is no such state.
     tables
-        Of several classes, by the names they go by.
+        The fields of several classes, by class name or alias.
     """
 
     fields: Mapping[str, Value]
@@ -58,7 +58,7 @@ class Row:
 
     @classmethod
     def of(cls, event: UpdateEvent, fields: Mapping[str, Value] | None = None) -> Row:
-        """Return what an expression sees of an event, or of other ``fields`` on the occasion of one."""
+        """Return the row of an event, or of other ``fields`` that are evaluated because of it."""
         is_gone = event.kind is EventKind.DELETE
         before = event.item if is_gone else event.old
         return cls(
@@ -74,17 +74,17 @@ Closure: TypeAlias = Callable[[Row], Value]
 class Compiler:
     """Turns checked expressions into closures.
 
-    ``aggregates`` collects the distinct aggregates met, in the order in which ``Row.aggregates`` must hold them, and
-    ``paths`` and ``old_paths`` the lower-case paths of the fields read, of items and of what they were before.
+    ``aggregates`` collects the distinct aggregates in the order in which ``Row.aggregates`` must hold them. ``paths``
+    and ``old_paths`` collect the lower-case paths of the fields that are read from items and from their old states.
 
     Parameters
     ----------
     event_class
-        The class of the event: of ``OLD`` and ``NEW``, and of all fields where there are no ``tables``.
+        The class of the event: of ``OLD`` and ``NEW``, and of all fields if there are no ``tables``.
     tables
-        Classes by the names they go by, where an expression sees several.
+        The classes by name or alias, if an expression reads several.
     own_class
-        The class of the fields that name none, where it is not the event's.
+        The class of unqualified fields, if it differs from the event's.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Compiler:
         return lambda row: _null_or(function, left(row), right(row))
 
     def _operands(self, *nodes: Expression) -> list[Closure]:
-        """Compile what is compared; texts compared with a Timestamp are read as ISO 8601."""
+        """Compile the operands of a comparison; a text compared with a Timestamp is read as ISO 8601."""
         timestamps = any(isinstance(n, Column) and self.type_of(n) is FieldType.TIMESTAMP for n in nodes)
         return [
             self._literal(parse_iso(n.value))
@@ -219,7 +219,7 @@ def _types(page_class: PageClass) -> dict[str, FieldType]:
 
 
 def is_true(value: Value) -> bool:
-    """Return whether a condition holds; unknown does not.
+    """Return whether a condition holds; an unknown condition does not.
 
     >>> is_true(True), is_true(None), is_true(0)
     (True, False, False)
@@ -273,7 +273,7 @@ def _arithmetic(operator: str, left: Value, right: Value) -> Value:
 
 
 def _quotient(left: float, right: float) -> float:
-    """Divide as SQL does: whole numbers give a whole number, cut towards zero."""
+    """Divide as SQL does: the quotient of whole numbers is whole, truncated towards zero."""
     if isinstance(left, int) and isinstance(right, int):
         whole = abs(left) // abs(right)
         return whole if (left < 0) == (right < 0) else -whole

@@ -1,4 +1,4 @@
-"""SET IMPORTANCE: what waiting costs by hour of the week."""
+"""SET IMPORTANCE: the cost of waiting by hour of the week."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Floats = NDArray[np.float64]
 
 
 def page_weights(programs: Iterable[RuleProgram], at_s: float) -> Floats | None:
-    """Return what a delay on a page costs its rules by hour of the week, shape (168,); ``None`` where no hour differs.
+    """Return the cost of a delay for a source's rules by hour of the week, shape (168,), or ``None`` if it is constant.
 
-    The rule to which it matters most decides, hour by hour.
+    In each hour the rule with the highest weight decides.
     """
     asked = [(program.weight, program.rule.importance) for program in programs]
     if not any(importance for _, importance in asked):
@@ -32,9 +32,10 @@ def page_weights(programs: Iterable[RuleProgram], at_s: float) -> Floats | None:
 
 
 def importance_by_hour(terms: tuple[ImportanceTerm, ...], at_s: float) -> Floats:
-    """Return the weight of each hour of the week, Monday 00:00 UTC first, as it is in the week of ``at_s``; (168,).
+    """Return the weight of each hour of the week of ``at_s``, from Monday 00:00 UTC, shape (168,).
 
-    The first term that holds decides; where none does the weight is 1. An hour counts by its middle.
+    The first term that holds decides; if none does, the weight is 1. A term holds for an hour if it holds at its
+    middle.
 
     Examples
     --------
@@ -63,7 +64,7 @@ def _weight(terms: Sequence[ImportanceTerm], moment: datetime) -> float:
 
 
 def _holds(during: During, local: datetime) -> bool:
-    """Whether a time is in a part of the week; one over midnight belongs to the day on which it begins."""
+    """Whether a time is in a part of the week; a period over midnight belongs to the day on which it begins."""
     minute = local.hour * 60 + local.minute
     if during.start < during.stop:
         return local.weekday() in during.days and during.start <= minute < during.stop

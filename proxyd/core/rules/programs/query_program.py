@@ -1,4 +1,4 @@
-"""Queries: SELECT over the events since the last firing, over history, and over the pages of other classes."""
+"""Queries: SELECT over the events since the last firing, over history, and over the sources of other classes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from proxyd.core.rules.programs.aggregate_values import aggregate_of
 from proxyd.core.rules.programs.expression_compiler import NO_FIELDS, Closure, Compiler, Row, is_true
 
 MAX_ROWS = 1000
-MOST_EXAMINED = 100_000  # rows, or combinations of rows, of one run
+MOST_EXAMINED = 100_000  # rows, or combinations of rows, that one run examines
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A class of FROM: by what name, of what time before the event, and how it is joined to those before it.
+    """A class of FROM: its name, its history before the event, and its join with the tables before it.
 
     Parameters
     ----------
     over_s
-        How far its history goes back; ``None`` where it has none.
+        How far its history goes back; ``None`` if it has none.
     on
         The condition of its JOIN.
     key, other_key
-        The sides of an equality with what stands before it, of its own rows and of the others: it is looked up.
+        The two sides of an equality between its own rows and those of the tables before it, which allows a look-up.
     """
 
     name: str
@@ -69,7 +69,7 @@ class _Aggregated:
 
 @dataclass(frozen=True, slots=True)
 class QueryProgram:
-    """A compiled query; ``paths`` and ``old_paths`` are the fields it reads."""
+    """A compiled query; ``paths`` and ``old_paths`` are the fields that it reads."""
 
     tables: tuple[Table, ...]
     outputs: tuple[_Output, ...]
@@ -84,9 +84,9 @@ class QueryProgram:
     old_paths: frozenset[str]
 
     def run(self, tables: Sequence[Sequence[Row]]) -> list[dict[str, Value]]:
-        """Return the result over the rows of each table, at most ``MAX_ROWS`` rows; times are ISO 8601.
+        """Return the result over the rows of each table, at most ``MAX_ROWS`` rows; times are in ISO 8601.
 
-        Of more than ``MOST_EXAMINED`` combinations of rows only the first are looked at.
+        Only the first ``MOST_EXAMINED`` combinations of rows are examined.
         """
         examined = islice(self._joined(tables), MOST_EXAMINED)
         kept = [row for row in examined if self.where is None or is_true(self.where(row))]
@@ -109,7 +109,7 @@ class QueryProgram:
         return rows
 
     def _grouped(self, rows: Sequence[Row]) -> list[Row]:
-        """Return one row for each group, with its aggregates; of no rows at all one group, where none are named."""
+        """Return one row for each group, with its aggregates; without GROUP BY, no rows at all form one group."""
         grouped: dict[tuple[Value, ...], list[Row]] = defaultdict(list)
         for row in rows:
             grouped[tuple(group(row) for group in self.groups)].append(row)
@@ -126,7 +126,7 @@ class QueryProgram:
 
 
 def _join(rows: Iterator[Row], table: Table, found: Sequence[Row]) -> Iterator[Row]:
-    """Yield each row with the rows of one more table that its condition lets pass; looked up where it can be."""
+    """Yield each row joined with the matching rows of one more table; looks them up if the table has a key."""
     index = _index(table, found)
     for row in rows:
         others = found if table.other_key is None else index.get(table.other_key(row), ())
@@ -145,7 +145,7 @@ def _index(table: Table, found: Sequence[Row]) -> Mapping[Value, Sequence[Row]]:
     for other in found if table.key is not None else ():
         alone = replace(other, tables={table.name: other.fields})
         value = table.key(alone) if table.key is not None else None
-        if value is not None:  # null is equal to nothing
+        if value is not None:  # null is not equal to anything
             index[value].append(other)
     return index
 
@@ -153,7 +153,7 @@ def _index(table: Table, found: Sequence[Row]) -> Mapping[Value, Sequence[Row]]:
 def compile_query(
     query: Select, classes: Sequence[PageClass], event_class: PageClass, chronon_s: float
 ) -> QueryProgram:
-    """Return the program of a checked query over ``classes``, those of its FROM in their order."""
+    """Return the program of a checked query over ``classes``, those of its FROM clause in order."""
     names = [source.alias or page_class.name for source, page_class in zip(query.sources, classes, strict=True)]
     named = dict(zip(names, classes, strict=True)) if len(names) > 1 else {}
     compiler = Compiler(event_class, named, classes[0])
@@ -222,7 +222,7 @@ def _keys(terms: Sequence[Expression], name: str, before: set[str]) -> tuple[Col
 
 
 def conjuncts(condition: Expression | None) -> Iterator[Expression]:
-    """Yield the conditions that a condition joins by AND."""
+    """Yield the conditions that are joined by AND."""
     match condition:
         case None:
             return
@@ -246,7 +246,7 @@ def _aliased(expression: Expression, aliases: Mapping[str, Expression]) -> Expre
 
 
 def _outputs(compiler: Compiler, columns: Sequence[OutputColumn]) -> tuple[_Output, ...]:
-    """Return the columns by their names; fields of one path in several classes are told apart by their classes."""
+    """Return the columns by name; fields with the same path in several classes are qualified by the class."""
     paths = [c.expression.path.lower() for c in columns if isinstance(c.expression, Column) and not c.alias]
     twice = {path for path in paths if paths.count(path) > 1}
     return tuple(_output(compiler, column, number, twice) for number, column in enumerate(columns, 1))
@@ -263,7 +263,7 @@ def _output(compiler: Compiler, column: OutputColumn, number: int, twice: set[st
 
 
 def _is_time(compiler: Compiler, expression: Expression) -> bool:
-    """Return whether a value is a time, to be shown as one."""
+    """Return whether a value is a time, and is shown as one."""
     match expression:
         case Column():
             return compiler.type_of(expression) is FieldType.TIMESTAMP
@@ -281,7 +281,7 @@ def _show(output: _Output, value: Value) -> Value:
 
 
 def _sort_key(order: _Order, row: Row) -> tuple[bool, bool, float, str]:
-    """Order unknowns as asked (last by default), numbers before texts; ``descending`` turns all of it round."""
+    """Order unknowns as asked (last by default), and numbers before texts; ``descending`` reverses all."""
     value = order.key(row)
     last = (value is None) != order.nulls_first
     group = last if not order.descending else not last

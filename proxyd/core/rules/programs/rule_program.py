@@ -1,4 +1,4 @@
-"""Rules ready to run: compiled, their periods resolved, and what they need beside the page that triggers them."""
+"""Rules ready to run: compiled, with their periods resolved and the sources of other classes that they need."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ LEAST_WEIGHT, MOST_WEIGHT = 0.1, 100.0
 
 @dataclass(frozen=True, slots=True)
 class JoinedClass:
-    """Another class than the trigger's that a query reads: its pages are probed when the rule fires.
+    """A class other than the trigger's that a query reads; its sources are probed when the rule fires.
 
     Parameters
     ----------
     table
-        Which table of the query it is, and its name.
+        The position of its table in the query, and its name.
     sources
-        Its pages.
+        Its sources.
     correlation
-        The part of the query's conditions that a row of it and the event decide alone.
+        The part of the query's conditions that depends only on one of its rows and the event.
     """
 
     position: int
@@ -42,7 +42,7 @@ class JoinedClass:
 class RuleProgram:
     """A rule ready to run: its period in unix seconds, its life and the length of its utility's decay in seconds.
 
-    ``event_sources`` are the pages of its trigger's class, ``table_sources`` those of each table of its query.
+    ``event_sources`` are the sources of its trigger's class, ``table_sources`` those of each table of its query.
     """
 
     rule: NotificationRule
@@ -59,36 +59,36 @@ class RuleProgram:
     decay_s: float | None
 
     def new_stream(self, source_id: str) -> StreamState:
-        """Return the state of a stream that saw nothing."""
+        """Return the state of a stream that has seen no events."""
         zero = self.trigger.zero
         return StreamState(self.rule.name, source_id, zero.totals, windows=zero.windows)
 
     def opened(self, stream: StreamState) -> StreamState:
-        """Return a stream with windows: one that was stored comes without, and has empty ones until it is recalled."""
+        """Return a stream with windows; those of a stored stream are empty until it is recalled."""
         windows = self.trigger.zero.windows
         return stream if len(stream.windows) == len(windows) else replace(stream, windows=windows)
 
     def fits(self, stream: StreamState) -> bool:
-        """Return whether a stored stream is one of this rule's condition."""
+        """Return whether a stored stream belongs to this rule's condition."""
         shapes = [(total.seen is None) for total in self.trigger.zero.totals]
         return [(total.seen is None) for total in stream.totals] == shapes
 
     def is_active(self, now_s: float) -> bool:
-        """Whether its period runs: only then are probes made on its behalf."""
+        """Whether the rule's period is running; probes are made for it only then."""
         return self.start_s <= now_s < self.end_s
 
     def starts_at(self, declared_s: float) -> float:
-        """Return START on a source that was declared at ``declared_s``: NOW is never before that."""
+        """Return START on a source that was declared at ``declared_s``; its NOW is never before that."""
         is_relative = self.rule.start.anchor is Anchor.NOW
         return self.start_s + max(0.0, declared_s - self.accepted_s) if is_relative else self.start_s
 
     def looks_back(self, declared_s: float) -> bool:
-        """Whether START on that source lies before it was declared, or the rule was accepted."""
+        """Whether START on that source lies before the source was declared or the rule was accepted."""
         return self.starts_at(declared_s) < max(self.accepted_s, declared_s)
 
     @property
     def is_joint(self) -> bool:
-        """Whether several pages must capture its intervals."""
+        """Whether several sources must capture the rule's intervals."""
         return bool(self.joined) or self.trigger.counts_across
 
     def is_event_table(self, position: int) -> bool:
@@ -97,18 +97,18 @@ class RuleProgram:
         return table.over_s is None and table.page_class == self.event_class
 
     def notification_id(self, event: UpdateEvent) -> str:
-        """Return the id of the notification of a firing: the same whenever that firing is computed."""
+        """Return the id of a firing's notification; it is the same each time the firing is computed."""
         identity = f"{self.rule.name}\0{self.accepted_s!r}\0{event.source_id}\0{event.item.item_id}\0{event.seq}"
         return "ntf_" + hashlib.sha256(identity.encode()).hexdigest()[:32]
 
     @property
     def longest_history_s(self) -> float:
-        """How far back its query looks, in seconds; 0 where it does not."""
+        """How far back its query looks, in seconds; 0 if it reads no history."""
         return max((table.over_s or 0.0 for table in self.query.tables), default=0.0)
 
     @property
     def weight(self) -> float:
-        """How much of its utility a delay costs, against a strict rule: a decay over an hour weighs as much as one."""
+        """The share of utility that a delay costs, relative to a strict rule; a decay over an hour weighs the same."""
         if self.decay_s is None:
             return 1.0
         slope = log(2) if self.rule.utility.kind is UtilityKind.EXPONENTIAL else 1.0
@@ -117,7 +117,8 @@ class RuleProgram:
     def utility(self, delay_s: float, *, captured: bool) -> float:
         """Return the value of a capture ``delay_s`` after its event.
 
-        Strict: 1 if captured, else 0. A decay gives its value at the capture, however the interval ended.
+        A strict rule gains 1 if captured, else 0. A decay gives its value at the capture, even if the interval has
+        ended.
         """
         kind = self.rule.utility.kind
         if kind is UtilityKind.STRICT or self.decay_s is None:
@@ -176,7 +177,7 @@ def _of_class(rule: NotificationRule, declaration: Declaration, page_class: Page
 
 
 def _correlation(query: Select, source: FromClass, page_class: PageClass, event_class: PageClass) -> Closure | None:
-    """Return the conditions that a row of one table and the event decide alone, as one; ``None`` without any."""
+    """Return the conjunction of conditions that depend only on a row of one table and the event, or ``None``."""
     name = source.alias or page_class.name
     is_alone = len(query.sources) == 1
     terms = [*conjuncts(query.where), *conjuncts(source.on)]

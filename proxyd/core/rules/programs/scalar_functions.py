@@ -1,4 +1,4 @@
-"""Scalar functions of the language; unknown in gives unknown out unless the function is about unknowns."""
+"""Scalar functions of the language; an unknown argument gives unknown, unless the function is about unknowns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _strict(function: Callable[..., Value]) -> Callable[..., Value]:
 
 
 def _substr(text: Value, start: Value, length: Value = None) -> Value:
-    """Count characters from 1; a negative start counts from the end."""
+    """Return a substring, counting characters from 1; a negative start counts from the end."""
     characters = str(text)
     if not isinstance(start, int | float) or not isinstance(length, int | float | None):
         return None
@@ -26,7 +26,7 @@ def _substr(text: Value, start: Value, length: Value = None) -> Value:
 
 
 def _round(value: Value, digits: Value = 0) -> Value:
-    """Round half away from zero."""
+    """Return a number rounded half away from zero."""
     if not isinstance(value, int | float) or not isinstance(digits, int | float):
         return None
     try:
@@ -47,7 +47,7 @@ def _nullif(value: Value, other: Value) -> Value:
 
 
 def _part(name: str) -> Callable[..., Value]:
-    """Return a function that takes a part of a time, in UTC or a named zone."""
+    """Return a function that extracts a part of a time, in UTC or a named zone."""
 
     def part(time_s: Value, zone: Value = None) -> Value:
         if not isinstance(time_s, int | float):

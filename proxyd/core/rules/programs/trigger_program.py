@@ -1,4 +1,4 @@
-"""Triggers: events in, firings out, counting as they go."""
+"""Triggers: take in events, count them, and say which of them fire."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COUNT_ALL = Aggregate("COUNT")
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """An aggregate of a trigger, and what it takes in of an event."""
+    """An aggregate of a trigger, and the value that it takes from an event."""
 
     aggregate: Aggregate
     argument: Closure | None = None
@@ -26,7 +26,7 @@ class Counter:
     over_s: float | None = None
 
     def taken(self, event: UpdateEvent) -> Value:
-        """Return what an event adds, null for nothing."""
+        """Return the value that an event adds; null adds nothing."""
         row = Row.of(event)
         if self.where is not None and not is_true(self.where(row)):
             return None
@@ -35,9 +35,9 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What the aggregates of a trigger hold: totals since START, and the windows of those that look back a time.
+    """The aggregates of a trigger: totals since START, and the windows of aggregates over a recent time.
 
-    A window's total is not used; the windows are rebuilt from stored events after a restart.
+    The total of a windowed aggregate is not used. Windows are rebuilt from stored events after a restart.
     """
 
     totals: tuple[Total, ...]
@@ -51,9 +51,9 @@ class TriggerProgram:
     Parameters
     ----------
     counters
-        Its aggregates: ``COUNT(*)`` of the page always comes first, then those of the condition.
+        Its aggregates: ``COUNT(*)`` of the source is always first, then those of the condition.
     across
-        Which of them count the class as one stream.
+        Which of them count all sources of the class as one stream.
     firing
         How often it fires, for planning.
     """
@@ -65,7 +65,7 @@ class TriggerProgram:
 
     @property
     def zero(self) -> Tally:
-        """What the aggregates hold of no events."""
+        """The tally of no events."""
         return Tally(
             tuple(Total.of(each.aggregate) for each in self.counters),
             tuple(None if each.over_s is None else Window(each.over_s) for each in self.counters),
@@ -73,12 +73,12 @@ class TriggerProgram:
 
     @property
     def counts_across(self) -> bool:
-        """Whether any aggregate counts the class as one stream."""
+        """Whether any aggregate counts all sources of the class as one stream."""
         return any(self.across)
 
     @property
     def longest_s(self) -> float:
-        """How far back the windows look, in seconds; 0 without any."""
+        """How far back the windows look, in seconds; 0 without windows."""
         return max((each.over_s or 0.0 for each in self.counters), default=0.0)
 
     def take(self, tally: Tally, event: UpdateEvent) -> Tally:
@@ -93,7 +93,7 @@ class TriggerProgram:
         )
 
     def fires(self, event: UpdateEvent, own: Tally, across: Tally) -> bool:
-        """Return whether the rule fires on an event that both tallies have taken: the page's and the class's."""
+        """Return whether the rule fires on an event that both tallies, the source's and the class's, have taken."""
         if self.condition is None:
             return True
         values = [
@@ -136,9 +136,9 @@ def _counter(aggregate: Aggregate, page_class: PageClass, chronon_s: float) -> C
 
 
 def firing_of(condition: Expression | None) -> FiringPattern:
-    """Return how often a condition fires, for planning: the cycle of ``COUNT(*) % X = r`` where it demands one.
+    """Return how often a condition fires, for planning: the cycle of ``COUNT(*) % X = r`` if it requires one.
 
-    Other conditions are planned for as if every item could fire.
+    Other conditions are planned as if every item could fire.
     """
     for term in conjuncts(condition):
         match term:

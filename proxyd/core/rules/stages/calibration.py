@@ -1,4 +1,4 @@
-"""Calibration: what probes found, compared with what the model predicted before them."""
+"""Calibration: compares what probes found with what the model had predicted."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from proxyd.core.rules.state import IntervalRecord, StreamState
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Sums over some probes of sources already known: what was found, and what was predicted of the same gaps.
+    """Sums over some probes of known sources: what was found, and what was predicted for the same gaps.
 
     Parameters
     ----------
     items, predicted_items
-        New items; of a page whether it changed.
+        New items; for a document that is one item, whether it changed.
     timed_items, delay_item_s, predicted_timed_items, predicted_delay_item_s
-        Those of sources that date their items, and how long they had waited together, in item-seconds.
+        Items of sources that date their items, and the sum of their waiting times, in item-seconds.
     captured, missed, predicted_captured, predicted_missed
-        Execution intervals of one page.
+        Execution intervals of a single source.
 
     Examples
     --------
@@ -77,13 +77,13 @@ class Judgement:
 
     Parameters
     ----------
-    fit
+    How well it has predicted recently.
         How well it has predicted lately.
     jumped_to_per_s
-        The rate since it proved wrong, in items per second; ``None`` unless it did so just now.
+        The rate since it proved wrong, in items per second, if it did so just now; otherwise ``None``.
     calibration
-        What was found next to what was predicted; ``None`` at first contact, and for a source whose hub pushes: a
-        probe finds there only what the hub left out.
+        What was found compared with what was predicted. ``None`` at first contact, and for a source whose hub pushes,
+        because a probe finds there only what the hub left out.
     """
 
     fit: ModelFit
@@ -92,7 +92,7 @@ class Judgement:
 
 
 def calibrate(context: SourceContext, found: Discovery, intervals: Sequence[IntervalRecord]) -> Judgement:
-    """Return how well the model of a source, as it stood before, predicted what was found."""
+    """Return how well the model of a source, before the outcome, predicted what was found."""
     before, model, outcome = context.state, context.model, found.outcome
     if model is None or before.last_success_s is None or before.first_contact_s is None or not outcome.kind.is_success:
         return Judgement(before.fit)
@@ -126,9 +126,9 @@ def _with_findings(
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What a probe can see: (``since_s``, ``until_s``] of a source, unix seconds.
+    """The time that a probe covers: (``since_s``, ``until_s``] of a source, in unix seconds.
 
-    ``is_page`` says that it has one item, ``is_timed`` that its items tell their time.
+    ``is_page`` says that the source has one item, ``is_timed`` that its items carry their time.
     """
 
     since_s: float
@@ -147,8 +147,8 @@ def predicted(
 ) -> Calibration:
     """Return what a probe at the end of a gap is expected to find.
 
-    Several updates of a page are one, and what lies in one chronon is one execution interval. A rule that counts fires
-    on its share of the items, another that has a condition on as many as it did so far.
+    Several updates of a one-item source count as one, and items in one chronon share an execution interval. A rule that
+    counts fires on its share of the items; a rule with a condition fires on its share so far.
 
     Examples
     --------
@@ -178,8 +178,8 @@ def _expected_captures(
 ) -> tuple[float, float]:
     """Return the captured and the missed intervals that are expected of a rule among the ``items`` of a gap.
 
-    Under *overwrite* the last update is captured. A window counts in whole chronons: half a one more on the average.
-    Items without a time are taken to lie in the middle, all in one chronon.
+    Under *overwrite* the last update is captured. A window is counted in whole chronons, which adds half a chronon on
+    average. Items without a time are assumed to lie in the middle of the gap, all in one chronon.
     """
     gap_s, share, any_item = gap.until_s - gap.since_s, _firing_share(program, stream), -expm1(-items)
     life_s = None if program.life_s is None else (ceil(program.life_s / chronon_s) + 0.5) * chronon_s
@@ -196,7 +196,7 @@ def _expected_captures(
 
 
 def _chronons_hit(items: float, chronons: float) -> float:
-    """Return in how many of so many chronons something is expected, as if the items were spread evenly."""
+    """Return in how many chronons at least one item is expected, if the items were spread evenly."""
     chronons = max(1.0, chronons)
     return -chronons * expm1(-items / chronons)
 

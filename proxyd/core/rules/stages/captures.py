@@ -1,4 +1,4 @@
-"""Joint intervals: those that several sources must capture, from the event that opens one to its notification."""
+"""Joint intervals, which several sources must capture, from the event that opens one to its notification."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from proxyd.core.rules.state import IntervalRecord, StoredEvent, StreamState
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """A joint interval of which a notification is due now; ``url`` is that of the source whose event opened it."""
+    """A joint interval that is to be notified now; ``url`` is that of the source whose event opened it."""
 
     program: RuleProgram
     interval: JointInterval
@@ -38,7 +38,7 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """How a joint interval moved on; ``records`` are the fates of those of its sources that are decided now."""
+    """One step of a joint interval; ``records`` holds the sources whose fate is decided now."""
 
     interval: JointInterval
     is_over: bool = False
@@ -48,18 +48,18 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """How joint intervals moved on.
+    """The progress of joint intervals.
 
     Parameters
     ----------
     streams, records
         Streams whose counts changed, and the intervals that were decided.
     announcements
-        What is to be notified.
+        The intervals to notify.
     joint, ended
-        Joint intervals that were opened or changed, and the ids of those that are over.
+        Joint intervals that were opened or changed, and the ids of those that ended.
     sources
-        Sources that joint intervals now want, or want no longer.
+        Sources that joint intervals now want, or no longer want.
     """
 
     streams: tuple[StreamState, ...] = ()
@@ -74,7 +74,7 @@ NOTHING_CAPTURED = Captured()
 
 
 class JointCaptures:
-    """The open joint intervals, and what the pages of queries showed last."""
+    """The open joint intervals, and the last known rows of the sources that queries read."""
 
     def __init__(self, known: Knowledge) -> None:
         self._known = known
@@ -89,7 +89,7 @@ class JointCaptures:
         self._open = {interval.interval_id: interval for interval in intervals}
 
     def declare(self) -> None:
-        """Keep to the rules there are now, and forget the intervals of others."""
+        """Forget the intervals of rules that no longer exist."""
         paths: dict[str, frozenset[str]] = {}
         for program in self._programs.values():
             for page in (page for joined in program.joined for page in joined.sources):
@@ -106,25 +106,25 @@ class JointCaptures:
         return self._known.compiled.programs
 
     def take_orphans(self) -> list[str]:
-        """Return, once, the ids of the intervals that were forgotten because their rule or pages are gone."""
+        """Return, once, the ids of the intervals that were forgotten because their rule or sources are gone."""
         orphans, self._orphans = self._orphans, []
         return orphans
 
     def unseen(self) -> list[str]:
-        """Return the pages whose rows are wanted and not known."""
+        """Return the sources whose rows are wanted but unknown."""
         return [page for page in self._paths if page not in self._rows]
 
     def see(self, page: str, items: Iterable[Item]) -> None:
-        """Take in what a page shows now."""
+        """Take in the items that a source shows now."""
         if page in self._paths:
             self._rows[page] = rows_of(items, self._paths[page])
 
     def wanting(self, page: str) -> list[JointInterval]:
-        """Return the intervals that a page is still to capture."""
+        """Return the intervals that a source has yet to capture."""
         return [each for each in self._open.values() if page in each.wanted]
 
     def asked_once(self, page: str) -> tuple[OnceDemand, ...]:
-        """Return the probes that the intervals ask for which a page is still to capture."""
+        """Return the probes that a source needs for the intervals that it has yet to capture."""
         grid = self._grid
         return tuple(
             OnceDemand(each.rule, each.opened, grid.chronon_at(each.ends_s) if each.deadline is None else each.deadline)
@@ -133,11 +133,11 @@ class JointCaptures:
         )
 
     def is_overdue(self, now_s: float) -> bool:
-        """Return whether an interval ends without some of its sources."""
+        """Return whether an interval is to be ended without some of its sources."""
         return any(each.ends_s <= now_s for each in self._open.values())
 
     def overdue(self, now_s: float) -> list[tuple[JointInterval, StoreQuery]]:
-        """Return the intervals that end without some of their sources, and what to read for their notifications."""
+        """Return the intervals to end without some of their sources, and what to read for their notifications."""
         return [
             (each, history_query([self._programs[each.rule]], each.event.source_id, now_s))
             for each in self._open.values()
@@ -161,12 +161,12 @@ class JointCaptures:
         return self._moved(steps)
 
     def give_up(self, interval: JointInterval, history: History, now_s: float) -> Captured | None:
-        """Let an interval end without the sources it still wants; ``None`` if it changed meanwhile."""
+        """End an interval without the sources that it still wants, or return ``None`` if it changed meanwhile."""
         step = self._given_up(interval, history, now_s)
         return None if step is None else self._moved([step])
 
     def _moved(self, steps: Sequence[_Step]) -> Captured:
-        """Count the intervals that were decided, and return all that moved."""
+        """Count the intervals that were decided, and return all that changed."""
         if not steps:
             return NOTHING_CAPTURED
         streams: dict[tuple[str, str], StreamState] = {}
@@ -188,8 +188,9 @@ class JointCaptures:
     def _opened(self, firing: Firing, now_s: float, history: History) -> _Step:
         """Open the interval of a firing.
 
-        Of another class it opens when the event is discovered, on the pages that correlate with it. Counted across
-        sources it opens with the event, on every source of the class; those probed since then have captured it.
+        For a query of another class it opens when the event is discovered, on the sources that correlate with the
+        event. For a count across sources it opens with the event, on every source of the class; sources probed since
+        have captured it.
         """
         known = self._known
         sources = {page: known.compiled.sources[page] for page in firing.program.rule.source_ids}
@@ -232,14 +233,14 @@ class JointCaptures:
             after = obtain(interval, page, found, self._rows.get(page, ()), seen_s=outcome.finished_s, grid=self._grid)
             captured = after.obtained[-1].captured and interval.told is None
             record = self._record(interval, page, outcome.finished_s, captured=captured)
-            records = (record,) if interval.told is None else ()  # after the partial notification all is decided
+            records = (record,) if interval.told is None else ()  # the partial notification has decided all
             steps.append(self._step(after, records, history, outcome.finished_s))
         return steps
 
     def _given_up(self, interval: JointInterval, history: History, now_s: float) -> _Step | None:
-        """Let an interval end without the pages it still wants: tell of the others, or after a while of late ones.
+        """End an interval without the sources that it still wants: notify of the others, or later of supplements.
 
-        ``None`` where it changed meanwhile.
+        Returns ``None`` if it changed meanwhile.
         """
         if self._open.get(interval.interval_id) != interval:
             return None

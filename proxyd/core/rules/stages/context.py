@@ -1,4 +1,4 @@
-"""What the observation of a source depends on, apart from the outcome of its probe."""
+"""What the observation of a source depends on, other than the outcome of its probe."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from proxyd.core.rules.state import SourceState, StreamState
 
 
 class Shape(Enum):
-    """What the items of a source are together, and so what it means when one is missing."""
+    """How the items of a source belong together, and so what a missing item means."""
 
     FEED = "feed"  # the newest items: old ones slide off
-    ROWS = "rows"  # all rows: one that is missing is gone
+    ROWS = "rows"  # all rows: a missing row was removed
     PAGE = "page"  # one item: the page itself
 
     @classmethod
@@ -41,11 +41,11 @@ class SourceContext:
     across
         By rule, the stream of those that count across sources.
     model
-        What the plan predicts of the source; ``None`` while it is not planned.
+        The plan's prediction for the source; ``None`` while it is not planned.
     pushed_until_s
-        Until when its hub pushes, unix seconds.
+        Until when its hub pushes, in unix seconds.
     is_excused
-        Whether a failure is ours, not the source's.
+        Whether a failure is on our side, not the source's.
     """
 
     source: Source
@@ -64,7 +64,7 @@ class SourceContext:
 
     @property
     def shape(self) -> Shape:
-        """What the source's items are together."""
+        """The shape of the source's items."""
         return Shape.of(self.page_class)
 
     @property
@@ -79,12 +79,12 @@ class SourceContext:
 
     @property
     def starts_afresh(self) -> bool:
-        """Whether the stored items belong to another page, or to another reading of this one."""
+        """Whether the stored items belong to another document, or were read in another way."""
         return self.is_another_page and self.shape is not Shape.FEED
 
     @property
     def is_another_page(self) -> bool:
-        """Whether the source was another page before, or was read in another way."""
+        """Whether the source was another document before, or was read in another way."""
         return self.state.first_contact_s is None and self.state.next_seq > 1
 
     def rate_per_s(self, now_s: float) -> float:

@@ -1,4 +1,4 @@
-"""From the items a probe found to the events they were: what came, changed or went, when, and what was not seen."""
+"""Derives events from the items that a probe found: what came, changed or went, when, and what was not seen."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from proxyd.core.rules.stages.context import Shape, SourceContext
 from proxyd.core.rules.state import SourceState, StoredEvent
 
 CLOCK_TOLERANCE_S = 1.0
-MISSING_AFTER = 2  # probes in a row that must not find a page before it is gone; "gone" (410) counts at once
+MISSING_AFTER = 2  # probes in a row that must not find a page before it counts as gone; 410 (gone) counts at once
 SHORTEST_HISTORY_S = 1.0
 _UPDATED = "channel.item.updated"
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentView:
-    """What a probe's items are compared with.
+    """The stored state that a probe's items are compared with.
 
     Parameters
     ----------
     known
-        The stored items of a feed that were found again; of another shape all that the source had.
+        The stored items of a feed that were found again; for other shapes, all stored items of the source.
     has_updates
-        Whether items of other content are events: they always are where the shape is no feed.
+        Whether changed content is an event; always true if the shape is not a feed.
     is_whole
-        Whether the items found are all there were.
+        Whether the items found are all that the source has.
     is_pushed
-        Whether a hub pushed them: of a feed then only what is new.
+        Whether a hub pushed them; a pushed feed holds only new items.
     """
 
     shape: Shape
@@ -49,13 +49,13 @@ class WindowEvents:
     Parameters
     ----------
     events
-        What happened, in the order in which it is taken: by time, then by page order, then what went.
+        The events in the order in which they are taken: by time, then by document order, removals last.
     edited
-        Known items that have other content now.
+        Known items whose content changed.
     evidence
         What the window says about the update rate; ``None`` if it says nothing.
     lost_items
-        Items estimated to have slid off, or to have been overwritten, unseen since the last probe.
+        Estimated number of items that slid off, or were overwritten, unseen since the last probe.
     """
 
     events: tuple[StoredEvent, ...] = ()
@@ -74,7 +74,7 @@ class Discovery:
     Parameters
     ----------
     outcome
-        The outcome as it counts: one that a push overtook counts as unchanged.
+        The outcome as it counts; one that a push overtook counts as unchanged.
     window
         What its items say.
     is_seen
@@ -82,11 +82,11 @@ class Discovery:
     present
         The ids of the items that are shown.
     unfit_values
-        Values that do not fit their declared type and read as null.
+        Number of values that do not fit their declared type and read as null.
     starts_afresh
-        Whether the stored items belong to another page.
+        Whether the stored items belong to another document.
     kept_kinds
-        The kinds of events that rules wait for: of others only the items' present state is stored.
+        The kinds of events that rules wait for; other kinds only update the stored items.
     """
 
     outcome: ProbeOutcome
@@ -99,18 +99,18 @@ class Discovery:
 
     @property
     def events(self) -> tuple[StoredEvent, ...]:
-        """What happened."""
+        """The events of the window."""
         return self.window.events
 
     @property
     def delays_s(self) -> list[float]:
-        """Published to seen, of the new items whose own time is known."""
+        """The delays from publication to discovery of the new items whose own time is known."""
         return [e.seen_s - e.event_s for e in self.events if e.exact and not e.seed]
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """An event before it is put in order; ``time_s`` is what the source says itself."""
+    """An event before ordering; ``time_s`` is the source's own time."""
 
     kind: EventKind
     item: Item
@@ -119,7 +119,7 @@ class _Change:
 
 
 def find_events(context: SourceContext, outcome: ProbeOutcome, known: Mapping[str, Item]) -> Discovery:
-    """Return what an outcome says about the source's items; ``known`` holds the stored items that it needs."""
+    """Return the events in an outcome; ``known`` holds the stored items that are needed."""
     outcome = _as_it_counts(context, outcome)
     if not (outcome.is_push or outcome.kind.is_success or _has_vanished(context, outcome)):
         return Discovery(outcome)
@@ -136,7 +136,7 @@ def find_events(context: SourceContext, outcome: ProbeOutcome, known: Mapping[st
 
 
 def _as_it_counts(context: SourceContext, outcome: ProbeOutcome) -> ProbeOutcome:
-    """Return the outcome; one of a probe that read a page before a hub pushed a newer one counts as unchanged."""
+    """Return the outcome; if a hub pushed a newer document while the probe ran, it counts as unchanged."""
     pushed_s = context.state.last_push_s
     is_older = pushed_s is not None and not outcome.is_push and outcome.started_s < pushed_s
     if is_older and context.shape is not Shape.FEED and outcome.kind is OutcomeKind.CHANGED:
@@ -145,7 +145,7 @@ def _as_it_counts(context: SourceContext, outcome: ProbeOutcome) -> ProbeOutcome
 
 
 def _has_vanished(context: SourceContext, outcome: ProbeOutcome) -> bool:
-    """Return whether a page is gone: one 404 may be a mistake of the origin."""
+    """Return whether a page is gone; a single 404 may be a mistake of the origin."""
     if context.shape is Shape.FEED:
         return False
     is_missing_again = outcome.is_missing and context.state.missing + 1 >= MISSING_AFTER
@@ -163,7 +163,7 @@ def _window(context: SourceContext, outcome: ProbeOutcome, known: Mapping[str, I
 
 
 def _unfit_values(context: SourceContext, item: Item) -> int:
-    """Count the item's values that do not fit the type their class declares: rules read them as null."""
+    """Count the item's values that do not fit their declared type; rules read them as null."""
     return sum(
         value is not None and coerce(value, declared.type, path=declared.path.lower()) is None
         for declared in context.page_class.fields
@@ -174,10 +174,10 @@ def _unfit_values(context: SourceContext, item: Item) -> int:
 def discover(
     items: Sequence[Item], view: DocumentView, state: SourceState, *, seen_s: float, rate_per_s: Callable[[], float]
 ) -> WindowEvents:
-    """Return what ``items``, the whole window in page order, adds to what is known.
+    """Return what ``items``, the whole window in document order, adds to what is known.
 
-    At first contact every item is a seed: it is no event of itself, but its time is evidence. ``rate_per_s`` is asked
-    where what was not seen must be estimated.
+    At first contact every item is a seed: it is not an event, but its time is evidence. ``rate_per_s`` is called only
+    if unseen items must be estimated.
     """
     items = _distrust_constant(items)
     new = [item for item in items if item.item_id not in view.known]
@@ -194,7 +194,7 @@ def discover(
 
 
 def unchanged(state: SourceState, *, seen_s: float) -> WindowEvents:
-    """Return what a probe says that found the source as it was."""
+    """Return the result of a probe that found the source unchanged."""
     since_s = state.watched_s
     return WindowEvents(evidence=None if since_s is None else ItemCount(since_s, seen_s, 0))
 
@@ -205,7 +205,7 @@ def _is_edited(item: Item, known: Mapping[str, Item]) -> bool:
 
 
 def _changes(items: Sequence[Item], view: DocumentView) -> Iterator[_Change]:
-    """Yield what happened, in page order; what is gone comes last."""
+    """Yield what happened, in document order; removals come last."""
     for item in items:
         before = view.known.get(item.item_id)
         if before is None:
@@ -220,7 +220,7 @@ def _changes(items: Sequence[Item], view: DocumentView) -> Iterator[_Change]:
 
 
 def _distrust_constant(items: Sequence[Item]) -> Sequence[Item]:
-    """Drop the times of a feed that gives all its items the same one."""
+    """Drop the times of a feed that gives the same time to all its items."""
     times = {item.published_s for item in items}
     if len(items) < 3 or len(times) > 1 or None in times:
         return items
@@ -246,11 +246,11 @@ def _seeds(new: Sequence[Item], state: SourceState, seen_s: float) -> tuple[Stor
 
 
 def _ordered(changes: Sequence[_Change], state: SourceState, since_s: float, seen_s: float) -> tuple[StoredEvent, ...]:
-    """Clip the sources' times to (last probe, now]; where there is none, take the middle."""
+    """Clip the source's times to (last probe, now]; use the middle if there is no time."""
 
     def time_s(change: _Change) -> float:
         if change.time_s is None:
-            return min((since_s + seen_s) / 2, seen_s)  # the clock may have been put back between the probes
+            return min((since_s + seen_s) / 2, seen_s)  # the clock may have been set back between the probes
         return min(max(change.time_s, since_s), seen_s)
 
     def key(index: int) -> tuple[float, float, int]:
@@ -273,12 +273,12 @@ def _ordered(changes: Sequence[_Change], state: SourceState, since_s: float, see
 
 
 def _is_within(time_s: float | None, since_s: float, until_s: float) -> bool:
-    """Whether an item's own time can be true; feeds cut times to whole seconds and clocks differ a little."""
+    """Whether an item's own time is plausible; feeds truncate times to seconds, and clocks differ a little."""
     return time_s is not None and since_s - CLOCK_TOLERANCE_S <= time_s <= until_s + CLOCK_TOLERANCE_S
 
 
 def _seed_evidence(items: Sequence[Item], seen_s: float) -> Evidence | None:
-    """Take a feed's own history: the gaps between its items up to now."""
+    """Return the evidence in a feed's own history: the gaps between its items up to now."""
     latest_s = seen_s + CLOCK_TOLERANCE_S
     times = sorted(min(i.published_s, seen_s) for i in items if i.published_s is not None and i.published_s <= latest_s)
     if len(times) < 2 or times[0] >= seen_s:
@@ -287,7 +287,7 @@ def _seed_evidence(items: Sequence[Item], seen_s: float) -> Evidence | None:
 
 
 def _evidence(events: Sequence[StoredEvent], since_s: float, seen_s: float, *, overflowed: bool) -> Evidence:
-    """Return what new items say; where the window overflowed they tell all since the oldest that is still there."""
+    """Return the evidence of new items; if the window overflowed, it begins at the oldest item still shown."""
     if events and all(event.exact and event.event_s >= since_s for event in events):
         times_s = tuple(event.event_s for event in events)
         if not overflowed:
@@ -304,9 +304,9 @@ def _page(
     seen_s: float,
     rate_per_s: Callable[[], float],
 ) -> WindowEvents:
-    """Say of a page whether it changed; how often, and what was overwritten before it was seen, is estimated.
+    """Return whether a one-item source changed; the number of changes, and of unseen overwrites, is estimated.
 
-    Of a Poisson process with ``x`` expected events ``x / (1 - exp(-x))`` are expected where there was at least one.
+    For a Poisson process that expects ``x`` events, the expected number given at least one is ``x / (1 - exp(-x))``.
     """
     expected = rate_per_s() * (seen_s - since_s) if events else 0.0
     lost = expected / -expm1(-expected) - 1.0 if events and expected > 1e-9 else 0.0
@@ -316,11 +316,11 @@ def _page(
 def _lost_items(
     items: Sequence[Item], new: Sequence[Item], state: SourceState, *, seen_s: float, rate_per_s: Callable[[], float]
 ) -> float | None:
-    """Return the items estimated lost where the window overflowed, ``None`` where it did not.
+    """Return the estimated number of items lost if the window overflowed, or ``None`` if it did not.
 
-    A window of nothing but new items, the oldest newer than anything that could be seen before, has slid past what was
-    between. The gap is filled at the rate that the window itself shows; without item times the estimated rate says how
-    many items there should have been.
+    The window overflowed if all its items are new and the oldest is newer than anything that could be seen before. The
+    gap is filled at the rate that the window itself shows; without item times, the estimated rate says how many items
+    there should have been.
     """
     if not items or len(new) < len(items) or state.next_seq == 1 or state.last_success_s is None:
         return None

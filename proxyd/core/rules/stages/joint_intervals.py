@@ -1,7 +1,7 @@
-"""Intervals that several pages must capture: a trigger on one class and a query of others, or a count over a class.
+"""Intervals that several sources must capture: an event in one class with a query of others, or a count over a class.
 
-An event opens the interval on every page of the query that correlates with it. The notification goes out once all are
-captured, or partial when the interval ends; what is obtained after that goes out once, as a supplement.
+An event opens the interval on every source of the query that correlates with it. The notification is sent once all are
+captured, or is sent as partial when the interval ends; what is obtained later is sent once, as a supplement.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from proxyd.core.model.item import Item, UpdateEvent, Value
 from proxyd.core.rules.programs.expression_compiler import Closure, Row, is_true
 from proxyd.core.rules.state import StoredEvent
 
-MOST_ROWS = 1000  # of one page
-LONGEST_S = 86400.0  # for which a page is waited for whose life nothing ends, and for supplements
-_LIVES = 2.0  # expected lives of a page after which its interval is taken to have ended
+MOST_ROWS = 1000  # of one source
+LONGEST_S = 86400.0  # longest wait for a source whose life has no end, and for supplements
+_LIVES = 2.0  # expected lives of a source after which its interval is assumed to have ended
 
 
 @dataclass(frozen=True, slots=True)
 class Obtained:
-    """What a page showed to the probe that was to capture it."""
+    """The rows of a source at the probe that was to capture it."""
 
     source_id: str
     seen_s: float
@@ -31,22 +31,22 @@ class Obtained:
 
 @dataclass(frozen=True, slots=True)
 class JointInterval:
-    """An interval open on several pages.
+    """An interval open on several sources.
 
     Parameters
     ----------
     interval_id
         The id of its notification.
     events
-        Of the trigger's stream since the rule's previous firing; the last one opened the interval.
+        Events of the trigger's stream since the rule's previous firing; the last one opened the interval.
     opened, deadline
-        Chronons; no deadline where each page's next update ends it.
+        Chronons; there is no deadline if each source's next update ends the interval.
     ends_s
-        When it is taken to have ended for pages that were not obtained: then a partial notification goes out.
+        When it is assumed to have ended for sources not yet obtained; a partial notification is then sent.
     wanted
-        Pages still to be obtained.
+        Sources still to be obtained.
     told
-        Pages of the partial notification, ``None`` before it; what comes after them is a supplement.
+        Sources in the partial notification, ``None`` before it; later sources go into a supplement.
     """
 
     interval_id: str
@@ -67,25 +67,25 @@ class JointInterval:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every page was obtained."""
+        """Whether every source was obtained."""
         return not self.wanted
 
     @property
     def is_captured(self) -> bool:
-        """Whether every page was captured in time."""
+        """Whether every source was captured in time."""
         return not self.wanted and all(page.captured for page in self.obtained)
 
     def news(self) -> tuple[Obtained, ...]:
-        """Return the pages that no notification has told of."""
+        """Return the sources that no notification has reported yet."""
         return tuple(page for page in self.obtained if page.source_id not in (self.told or ()))
 
 
 def correlated(
     event: UpdateEvent, pages: Mapping[str, Sequence[Mapping[str, Value]] | None], table: str, condition: Closure | None
 ) -> list[str]:
-    """Return the pages that may hold a row for an event: those where one meets ``condition``, or nothing is known.
+    """Return the sources that may have a row for an event: a row meets ``condition``, or the rows are unknown.
 
-    ``pages`` holds the rows last seen of each page, ``None`` before first contact; without a condition all correlate.
+    ``pages`` holds the last rows seen of each source, ``None`` before first contact. Without a condition all correlate.
     """
     row = Row.of(event)
     return [
@@ -98,7 +98,7 @@ def correlated(
 
 
 def wait_s(rates_per_s: Iterable[float], *, chronon_s: float) -> float:
-    """Return how long pages are waited for whose life ends with their next update: twice the longest expected life.
+    """Return how long to wait for sources whose life ends with their next update: twice the longest expected life.
 
     >>> wait_s([0.1, 0.01], chronon_s=10.0)
     200.0
@@ -116,10 +116,10 @@ def obtain(
     seen_s: float,
     grid: ChrononGrid,
 ) -> JointInterval:
-    """Return the interval after a probe that started after it opened saw one of its pages.
+    """Return the interval after one of its sources was seen by a probe that started after the interval opened.
 
-    Under a window the page is captured up to the deadline; under *overwrite* unless it was updated in a later chronon
-    than the one in which the interval opened.
+    Under a window the source is captured up to the deadline; under *overwrite* it is captured unless it was updated in
+    a chronon later than the one in which the interval opened.
     """
     if interval.deadline is not None:
         captured = grid.chronon_at(seen_s) <= interval.deadline
@@ -134,6 +134,6 @@ def obtain(
 
 
 def rows_of(items: Iterable[Item], paths: Iterable[str]) -> tuple[Mapping[str, Value], ...]:
-    """Return the rows that queries see of a page's items: only the fields they read."""
+    """Return the rows of a source's items that queries see: only the fields they read."""
     wanted = tuple(paths)
     return tuple({path: item.fields.get(path) for path in wanted} for item in items)[:MOST_ROWS]

@@ -1,4 +1,4 @@
-"""Notifications: what a firing says to its receivers, byte for byte the same however often it is sent."""
+"""Notifications: the body of a firing's message, identical byte for byte each time it is sent."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def notifications(
     history: History,
     found: Sequence[StoredEvent],
 ) -> tuple[Notification, ...]:
-    """Return what a probe sends: firings that one source decides, then joint intervals.
+    """Return the notifications of a probe: first the firings that one source decides, then joint intervals.
 
-    A rule's history includes what the probe found itself.
+    A rule's history includes the items that the probe itself found.
     """
     own = [
         notice(
@@ -45,7 +45,7 @@ def notifications(
 
 
 def notice(firing: Firing, history: History, *, url: str, created_s: float, grid: ChrononGrid) -> Notification:
-    """Return the notification of a rule whose page captured the interval, or missed it, by itself."""
+    """Return the notification of a rule whose interval a single source captured or missed."""
     event, record = firing.events[-1], firing.record
     data = _head(firing.program, event, url, record.start, record.deadline, grid)
     data |= {"late": not record.captured, "items": _items(firing.program, firing.events, history, ())}
@@ -90,7 +90,7 @@ def _head(
 def _items(
     program: RuleProgram, events: Sequence[UpdateEvent], history: History, pages: Sequence[Obtained]
 ) -> list[dict[str, Value]]:
-    """Return the query's rows: over events, over history, and over what the pages of other classes showed."""
+    """Return the query's rows over events, over history, and over the rows of other classes' sources."""
     joined = {each.position: set(each.sources) for each in program.joined}
     occasion = events[-1]
     tables: list[list[Row]] = []

@@ -1,4 +1,4 @@
-"""What is known of a source after an outcome."""
+"""The state of a source after an outcome."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from proxyd.core.rules.stages.events import Discovery, WindowEvents
 from proxyd.core.rules.state import SourceState, StateChanges
 
 DISTRUST_S = 30 * 86400.0
-_SURE_S = 60.0  # by how much an item must be older than the 304 that denied it
+_SURE_S = 60.0  # an item must be at least so much older than the 304 that denied it
 
 
 def next_state(context: SourceContext, found: Discovery, judged: Judgement, *, rng: np.random.Generator) -> SourceState:
-    """Return the state of a source after an outcome; ``rng`` draws the jitter of back-off."""
+    """Return the state of a source after an outcome; ``rng`` draws the jitter of the back-off."""
     outcome, window = found.outcome, found.window
     state = context.state if outcome.is_push else after_redirects(context.state, outcome)
     changes = {} if outcome.is_push else _after_probe(context, outcome, rng)
@@ -42,7 +42,7 @@ def _rate(context: SourceContext, window: WindowEvents, judged: Judgement) -> Ra
 
 
 def after_redirects(state: SourceState, outcome: ProbeOutcome) -> SourceState:
-    """Count how often a permanent redirect led to the same place; believe the declared address again if that fails."""
+    """Count how often a permanent redirect led to the same place; return to the declared address if that fails."""
     if not outcome.kind.is_success:
         is_patient = state.failures < MOVED_AFTER - 1
         is_temporary = outcome.kind is OutcomeKind.THROTTLED or (outcome.kind is OutcomeKind.TIMEOUT and is_patient)
@@ -55,10 +55,10 @@ def after_redirects(state: SourceState, outcome: ProbeOutcome) -> SourceState:
 
 
 def after_document(state: SourceState, outcome: ProbeOutcome, found: WindowEvents) -> StateChanges:
-    """Count 304s, and doubt them where a whole document shows what they denied; return what changes.
+    """Return the changes to the state: count 304s, and distrust them if a whole document shows what they denied.
 
-    The same validators on other content are proof. New items dated between the last whole document and the last 304
-    may have been backdated: it takes two such documents in a row.
+    The same validators with other content are proof. New items dated between the last whole document and the last 304
+    may have been backdated, so two such documents in a row are required.
     """
     if outcome.kind is OutcomeKind.NOT_MODIFIED:
         return {"not_modified": state.not_modified + 1}
@@ -98,7 +98,7 @@ def _after_probe(context: SourceContext, outcome: ProbeOutcome, rng: np.random.G
 
 
 def _after_vanishing(state: SourceState, outcome: ProbeOutcome, found: WindowEvents) -> StateChanges:
-    """Remember a page that is not there: it was seen, as nothing, and is read again if it comes back."""
+    """Return the state of a page that is gone: it counts as seen, and is read again if it comes back."""
     return {
         "validators": NO_VALIDATORS,
         "body_hash": None,
@@ -110,7 +110,7 @@ def _after_vanishing(state: SourceState, outcome: ProbeOutcome, found: WindowEve
 
 
 def _after_push(state: SourceState, outcome: ProbeOutcome, found: WindowEvents, shape: Shape) -> StateChanges:
-    """Remember a push: of a feed it says nothing of the document that the next probe compares with."""
+    """Return the state after a push; a pushed feed says nothing about the document that the next probe reads."""
     forgotten = {} if shape is Shape.FEED else {"validators": NO_VALIDATORS, "body_hash": None}
     return forgotten | {
         "last_push_s": outcome.finished_s,
@@ -120,9 +120,9 @@ def _after_push(state: SourceState, outcome: ProbeOutcome, found: WindowEvents, 
 
 
 def _shown(state: SourceState, outcome: ProbeOutcome, found: WindowEvents) -> StateChanges:
-    """Remember how many items a feed shows: some have slid off where it shows as many as before, and new ones.
+    """Return how many items a feed shows; old ones slid off if it shows as many as before, including new ones.
 
-    Of one that shows fewer items than before some were taken out: nothing is known of its window, nor of an empty one.
+    If it shows fewer items than before, some were removed, and its window is unknown; so is that of an empty feed.
     """
     shown, new = len(outcome.items), sum(event.kind is EventKind.INSERT for event in found.events)
     if not shown:

@@ -1,4 +1,4 @@
-"""What an observation needs to read from the store."""
+"""The store reads that an observation needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ History = Mapping[tuple[str, int], Sequence[Mapping[str, Value]]]
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuery:
-    """The insertions of some sources since a time, for a table of a rule's query."""
+    """A query for the insertions of some sources since a time, for a table of a rule's query."""
 
     rule: str
     position: int
@@ -28,7 +28,7 @@ class HistoryQuery:
 
 @dataclass(frozen=True, slots=True)
 class StoreQuery:
-    """What to read: items of ``item_ids`` (``None``: all of the source), with ``fields`` or without; histories."""
+    """What to read: the items in ``item_ids`` (``None``: all of the source), with or without ``fields``; histories."""
 
     item_ids: tuple[str, ...] | None
     fields: bool
@@ -37,7 +37,7 @@ class StoreQuery:
 
 @dataclass(frozen=True, slots=True)
 class StoredContext:
-    """What was read: items by id, and histories by rule and number of the table that reads them."""
+    """The result of a query: items by id, and histories by rule and position of the table that reads them."""
 
     items: Mapping[str, Item] = field(default_factory=dict)
     history: History = field(default_factory=dict)
@@ -47,9 +47,9 @@ NO_CONTEXT = StoredContext()
 
 
 def store_query(context: SourceContext, outcome: ProbeOutcome, *, completes: bool) -> StoreQuery | None:
-    """Return what must be read to observe an outcome, ``None`` for nothing.
+    """Return what must be read to observe an outcome, or ``None`` if nothing must.
 
-    ``completes`` says that a joint interval waits for this source: then a rule may fire without a new event.
+    ``completes`` says that a joint interval waits for this source; a rule may then fire without a new event.
     """
     is_feed = context.shape is Shape.FEED
     programs = [program for program, _ in context.rules]
@@ -65,7 +65,7 @@ def store_query(context: SourceContext, outcome: ProbeOutcome, *, completes: boo
 
 
 def history_query(programs: Iterable[RuleProgram], source_id: str, now_s: float) -> StoreQuery:
-    """Return a query of the histories that rules read when they fire on a source, and of no items."""
+    """Return a query, without items, for the histories that rules read when they fire on a source."""
     return StoreQuery((), fields=False, histories=tuple(_histories(programs, source_id, now_s)))
 
 

@@ -1,4 +1,4 @@
-"""One rule on one page: events in, intervals and firings out."""
+"""One rule on one source: takes in events, and returns intervals and firings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proxyd.core.rules.state import MAX_PENDING, MAX_PENDING_CHARACTERS, Interva
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """A rule that fired: the events since it last did, the last of which it fired on, and the interval that opened."""
+    """A firing of a rule: the events since the previous firing, the last of which fired, and the interval it opened."""
 
     program: RuleProgram
     events: tuple[UpdateEvent, ...]
@@ -25,7 +25,7 @@ class Firing:
 
 @dataclass(frozen=True, slots=True)
 class StreamStep:
-    """How events moved one stream, and the class's where the rule counts across pages."""
+    """How events moved a source's stream, and that of the class if the rule counts across sources."""
 
     stream: StreamState
     across: StreamState | None = None
@@ -34,7 +34,7 @@ class StreamStep:
 
     @property
     def streams(self) -> tuple[StreamState, ...]:
-        """Both of them, as far as there are two."""
+        """The streams that moved: one or both."""
         return (self.stream,) if self.across is None else (self.stream, self.across)
 
 
@@ -52,9 +52,9 @@ NO_ADVANCE = Advance()
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """A new stream whose START lies in the past of a source already known.
+    """A new stream whose START lies in the past of a known source.
 
-    The stored items numbered before ``before_seq`` are to be run through it; later ones reach it by themselves.
+    The stored items numbered before ``before_seq`` are to be run through it; later ones reach it without help.
     """
 
     program: RuleProgram
@@ -85,7 +85,7 @@ def advance_rules(context: SourceContext, events: Sequence[StoredEvent]) -> Adva
 
 
 def counted(stream: StreamState, records: Sequence[IntervalRecord]) -> StreamState:
-    """Return the stream with the fates of some of its intervals."""
+    """Return the stream with the fates of some of its intervals counted."""
     captured = sum(record.captured for record in records)
     return replace(
         stream,
@@ -104,11 +104,11 @@ def advance(
     *,
     declared_s: float = 0.0,
 ) -> StreamStep:
-    """Return the stream after the events ``found`` by one probe, taken one by one in their order.
+    """Return the stream after the events ``found`` by one probe, taken one by one in order.
 
-    Firings in one chronon share one interval: updates in one chronon are one event for the measures. Seeds count where
-    they are known to be younger than START; what lies outside [START, END) does not count at all. Intervals that
-    several pages must capture are not recorded here: they have not ended yet.
+    Firings in one chronon share one interval, because the measures count updates in one chronon as one event. Seeds
+    count if they are known to be younger than START; events outside [START, END) never count. Intervals that several
+    sources must capture are not recorded here, because they have not ended yet.
     """
     intervals: list[IntervalRecord] = []
     firings: list[Firing] = []
@@ -134,7 +134,7 @@ def advance(
 def recalled(program: RuleProgram, stream: StreamState, found: Iterable[UpdateEvent], now_s: float) -> StreamState:
     """Return a restored stream with the events since it last fired, and with its windows filled again.
 
-    ``found`` holds the events of its pages that count.
+    ``found`` holds the events of its sources that count.
     """
     events = sorted(found, key=lambda e: (e.time_s, e.seq))
     is_across = not stream.source_id
@@ -157,7 +157,7 @@ def _take(program: RuleProgram, stream: StreamState, event: UpdateEvent) -> Stre
 
 
 def bounded(pending: tuple[UpdateEvent, ...]) -> tuple[UpdateEvent, ...]:
-    """Return the newest events that a stream remembers: so many, and of so many characters."""
+    """Return the newest events that a stream keeps, limited in number and in characters."""
     pending = pending[-MAX_PENDING:]
     if not pending or _characters(pending[-1]) * MAX_PENDING <= MAX_PENDING_CHARACTERS:
         return pending
@@ -175,7 +175,7 @@ def _characters(event: UpdateEvent) -> int:
 
 
 def _remembered(program: RuleProgram, event: UpdateEvent) -> UpdateEvent:
-    """Return an event with the fields its rule's query reads: a rule that seldom fires keeps many of them."""
+    """Return an event with only the fields that its rule's query reads; a rule that seldom fires keeps many events."""
     query = program.query
     paths, old_paths = query.paths, query.old_paths
     if event.kind is EventKind.DELETE:
@@ -186,10 +186,10 @@ def _remembered(program: RuleProgram, event: UpdateEvent) -> UpdateEvent:
 
 
 def counts(program: RuleProgram, item: StoredEvent, declared_s: float = 0.0) -> bool:
-    """Return whether something that happened is an event of the rule's kind inside its period.
+    """Return whether an event is of the rule's kind and inside its period.
 
-    On a source that was declared later than the rule, at ``declared_s``, NOW is when that was.
-    Many feeds cut times to whole seconds: what appeared in the second of START and was not there before counts.
+    On a source that was declared later than the rule, at ``declared_s``, NOW is that time. Many feeds truncate times to
+    whole seconds, so an item that appeared in the second of START and was not there before counts.
     """
     if item.kind is not program.rule.trigger.kind:
         return False
@@ -206,9 +206,9 @@ def counts(program: RuleProgram, item: StoredEvent, declared_s: float = 0.0) -> 
 def _interval(
     program: RuleProgram, event: UpdateEvent, later: Sequence[StoredEvent], grid: ChrononGrid
 ) -> IntervalRecord:
-    """Return the actual interval that ``event`` opened and whether the probe that found it came in time.
+    """Return the actual interval that ``event`` opened, and whether the probe that found it came in time.
 
-    Whatever happens to the page ``later`` overwrites it, of whatever kind it is.
+    Any ``later`` event on the source overwrites it, regardless of its kind.
     """
     start = grid.chronon_at(event.time_s)
     probed = grid.chronon_at(event.seen_s)
