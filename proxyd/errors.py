@@ -21,7 +21,7 @@
     |  `- FeedParseError
     |- BusyError                        ask again a little later
     |- UnreachableError                 no daemon answers
-    |- FleetError                       a message between machines that cannot be read, or not be sent
+    |- ClusterError                     a message between machines that cannot be read, or not be sent
     |  `- LostLeaseError                another machine has it now
     |- DeliveryError                    retryable: the outbox decides from it
     `- StoreError
