@@ -1,1 +1,1 @@
-"""The words of proxyd as values: chronons, items, rules, intervals, probes. Imported by module; nothing here acts."""
+"""The terms of proxyd as values: chronons, items, rules, intervals, probes. Nothing here acts; import the modules."""

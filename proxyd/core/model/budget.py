@@ -12,7 +12,7 @@ from proxyd.core.model.chronon import Chronon, ChrononGrid
 
 @dataclass(frozen=True, slots=True)
 class BudgetHours:
-    """A rate for the hours of the day from ``start`` to ``stop``, which may run over midnight.
+    """A rate for the hours of the day from ``start`` to ``stop``, which may cross midnight.
 
     Examples
     --------
@@ -25,7 +25,7 @@ class BudgetHours:
     per_s: float
 
     def holds_at(self, hour: int) -> bool:
-        """Whether ``hour`` (0..23) is one of them."""
+        """Whether the rate holds in ``hour`` (0..23)."""
         if self.start < self.stop:
             return self.start <= hour < self.stop
         return hour >= self.start or hour < self.stop
@@ -45,7 +45,7 @@ class Budget:
     hours: tuple[BudgetHours, ...] = ()
 
     def rate_per_s(self, time_s: float, zone: ZoneInfo | None = None) -> float:
-        """Return probes per second allowed at ``time_s`` (unix seconds)."""
+        """Return the probes per second that are allowed at ``time_s`` (unix seconds)."""
         if not self.hours:
             return self.per_s
         hour = datetime.fromtimestamp(time_s, zone or UTC).hour
@@ -64,10 +64,10 @@ class Budget:
         return sum(map(self._per_s_at, range(24))) / 24
 
     def capacity(self, chronon: Chronon, grid: ChrononGrid, zone: ZoneInfo | None = None) -> int:
-        """Return ``C_j``, the whole probes of ``chronon``.
+        """Return ``C_j``, the whole number of probes of ``chronon``.
 
-        A fractional rate is rounded so that any run of chronons gets its rate to within one probe; what one chronon
-        does not use, the next does not get.
+        A fractional rate is rounded so that any run of chronons gets its rate to within one probe. The budget that one
+        chronon does not use is not passed on to the next.
         """
         per_chronon = self.rate_per_s(grid.start_s(chronon), zone) * grid.length_s
         return floor((chronon + 1) * per_chronon + 1e-9) - floor(chronon * per_chronon + 1e-9)

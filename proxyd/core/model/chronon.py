@@ -13,7 +13,7 @@ Chronon: TypeAlias = int
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """A finite run of chronons, ``start`` inside and ``stop`` outside.
+    """A finite run of chronons, ``start`` inclusive and ``stop`` exclusive.
 
     >>> len(Epoch(3, 7)), 6 in Epoch(3, 7), 7 in Epoch(3, 7)
     (4, True, False)

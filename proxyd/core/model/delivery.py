@@ -1,4 +1,4 @@
-"""Where notifications go: one class for each kind of delivery."""
+"""Destinations of notifications: one class for each kind of delivery."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class SecretRef:
-    """Where a secret is found: an environment variable or a file of the secrets folder. Never its value."""
+    """The place of a secret: an environment variable or a file of the secrets folder. Never its value."""
 
     kind: str  # "env" or "file"
     name: str
 
 
 class Delivery(ABC):
-    """Where notifications go; ``kind`` names the channel, and the outbox stores it."""
+    """A destination of notifications; ``kind`` names the channel, and the outbox stores it."""
 
     __slots__ = ()
     kind: ClassVar[str]
@@ -28,7 +28,7 @@ class Delivery(ABC):
     @property
     @abstractmethod
     def endpoint(self) -> str:
-        """The address, which tells two deliveries of a rule apart."""
+        """The address, which distinguishes the deliveries of a rule."""
 
 
 class WebhookForm(Enum):
@@ -50,7 +50,7 @@ class WebhookDelivery(Delivery):
 
     @property
     def endpoint(self) -> str:
-        """Where it goes."""
+        """The URL."""
         return self.url
 
 
@@ -63,7 +63,7 @@ class MailDelivery(Delivery):
 
     @property
     def endpoint(self) -> str:
-        """Where it goes."""
+        """The mail address."""
         return self.address
 
 
@@ -77,7 +77,7 @@ class ChannelDelivery(Delivery):
 
     @property
     def endpoint(self) -> str:
-        """Where it goes."""
+        """The URL of the channel."""
         return self.url
 
 
@@ -90,7 +90,7 @@ class LogDelivery(Delivery):
 
     @property
     def endpoint(self) -> str:
-        """The name, told from addresses by what stands before it."""
+        """The name after a prefix that distinguishes it from addresses."""
         return f"log:{self.name}"
 
 
@@ -101,7 +101,7 @@ DELIVERIES: Mapping[str, type[Delivery]] = MappingProxyType(
 
 
 def shown_endpoint(kind: str, endpoint: str) -> str:
-    """Return an endpoint for people: the addresses of channels hold tokens.
+    """Return an endpoint for people to read; tokens in the addresses of channels are hidden.
 
     >>> shown_endpoint("channel", "tgram://token/chat")
     'tgram://[hidden]'

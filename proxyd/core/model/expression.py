@@ -1,7 +1,7 @@
 """Expressions and queries of the rule language, as trees.
 
-Spans are offsets into the file that declared them; they carry error messages and take no part in comparison, so that
-a printed and re-read tree equals the first one.
+Spans are offsets into the file that declared them. They serve error messages and are not compared, so a tree that is
+printed and read again equals the first one.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ Expression: TypeAlias = Literal | Column | Unary | Binary | Like | InList | Betw
 
 @dataclass(frozen=True, slots=True)
 class ClassName:
-    """A page class, with its domain where it was written."""
+    """A page class, with its domain if that was written."""
 
     name: str
     domain: str | None = None
@@ -207,7 +207,7 @@ class OutputColumn:
 
 @dataclass(frozen=True, slots=True)
 class OrderTerm:
-    """One term of ORDER BY. ``nulls_first`` is ``None`` where it was not written."""
+    """One term of ORDER BY. ``nulls_first`` is ``None`` if it was not written."""
 
     expression: Expression
     descending: bool = False
@@ -239,7 +239,7 @@ def children(expression: Expression) -> Iterator[Expression]:
 
 
 def has_aggregate(expression: Expression) -> bool:
-    """Return whether an aggregate stands anywhere in the expression."""
+    """Return whether an aggregate occurs anywhere in the expression."""
     waiting = [expression]
     while waiting:
         each = waiting.pop()

@@ -1,4 +1,4 @@
-"""Values of fields: typed reading, and how they look in a notification."""
+"""Values of fields: conversion to their types, and their form in a notification."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TIMESTAMP_PATHS = frozenset({"channel.item.pubdate", "channel.item.updated"})
 
 
 def iso_time(time_s: float) -> str:
-    """Return unix seconds as ISO 8601 in UTC, to the millisecond: such times sort as texts.
+    """Return unix seconds as ISO 8601 in UTC, to the millisecond; such times sort as texts.
 
     >>> iso_time(0.0), iso_time(1.5)
     ('1970-01-01T00:00:00.000Z', '1970-01-01T00:00:01.500Z')
@@ -24,7 +24,7 @@ def iso_time(time_s: float) -> str:
 
 
 def parse_iso(text: str) -> float | None:
-    """Return unix seconds of an ISO 8601 time (UTC where it names no zone), or ``None``.
+    """Return the unix seconds of an ISO 8601 time (UTC if it names no zone), or ``None``.
 
     >>> parse_iso("1970-01-02"), parse_iso("soon")
     (86400.0, None)
@@ -38,9 +38,9 @@ def parse_iso(text: str) -> float | None:
 
 
 def coerce(value: Value, field_type: FieldType, *, path: str = "") -> Value:
-    """Return ``value`` as its declared type, or ``None`` where it does not fit.
+    """Return ``value`` as its declared type, or ``None`` if it does not fit.
 
-    A feed's times, declared as String, read as ISO 8601.
+    A feed's times, which are declared as String, are read as ISO 8601.
 
     >>> coerce("12", FieldType.INTEGER), coerce("twelve", FieldType.INTEGER), coerce("yes", FieldType.BOOLEAN)
     (12, None, True)
@@ -83,13 +83,13 @@ __all__ = ["TIMESTAMP_PATHS", "coerce", "is_equal", "is_less", "iso_time", "pars
 
 
 def is_equal(left: Value, right: Value) -> bool:
-    """Return whether two values that are not null are the same: as numbers if both are, else as texts."""
+    """Return whether two values that are not null are equal: as numbers if both are numbers, otherwise as texts."""
     a, b = _comparable(left, right)
     return a == b
 
 
 def is_less(left: Value, right: Value) -> bool:
-    """Return whether one value comes before another, neither of which is null."""
+    """Return whether one value comes before another; neither may be null."""
     a, b = _comparable(left, right)
     return a < b  # type: ignore[operator]  # both numbers or both texts
 

@@ -44,17 +44,17 @@ class PiecewiseConstant:
 
     @classmethod
     def constant(cls, value: float, stop: float, start: float = 0.0) -> PiecewiseConstant:
-        """Return a function that is ``value`` from ``start`` to ``stop``."""
+        """Return a function with the value ``value`` from ``start`` to ``stop``."""
         return cls([start, stop], [value])
 
     @property
     def start(self) -> float:
-        """The first time it is defined at."""
+        """The first time at which it is defined."""
         return float(self.breaks[0])
 
     @property
     def stop(self) -> float:
-        """Where it ends."""
+        """The time at which it ends."""
         return float(self.breaks[-1])
 
     def at(self, time: float) -> float:
@@ -69,13 +69,13 @@ class PiecewiseConstant:
         return float(result) if result.ndim == 0 else result
 
     def repeat(self, times: int) -> PiecewiseConstant:
-        """Return the function repeated ``times`` times, one after the other."""
+        """Return the function repeated ``times`` times in a row."""
         period = self.stop - self.start
         breaks = np.concatenate([self.breaks[:-1] + period * k for k in range(times)] + [[self.start + period * times]])
         return PiecewiseConstant(breaks, np.tile(self.values, times))
 
     def refine(self, breaks: Sequence[float] | NDArray[np.float64]) -> PiecewiseConstant:
-        """Return the same function with ``breaks`` added that lie inside it."""
+        """Return the same function with those of ``breaks`` added that lie inside it."""
         inside = np.asarray(breaks, dtype=np.float64)
         inside = inside[(inside > self.start) & (inside < self.stop)]
         merged = np.union1d(self.breaks, inside)

@@ -1,4 +1,4 @@
-"""What probes find, and the update events at the source that produced it."""
+"""The items that probes find, and the update events at their sources."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Item:
     fields
         Values by full path in lower case, for example ``channel.item.title``.
     published_s
-        The item's own time in unix seconds, or ``None`` where the source gives none.
+        The item's own time in unix seconds, or ``None`` if the source gives none.
     content_hash
-        Changes exactly when the content does.
+        Changes exactly when the content changes.
     """
 
     item_id: str
@@ -48,13 +48,13 @@ class UpdateEvent:
     Parameters
     ----------
     seq
-        Its number in the source's stream, growing in the order in which events are taken.
+        Its number in the source's stream, increasing in the order in which events are taken.
     time_s
-        When it happened, in unix seconds: the item's own time, or the best bound where ``exact`` is false.
+        When it happened, in unix seconds: the item's own time, or the best bound if ``exact`` is false.
     seen_s
         When a probe discovered it.
     item
-        The item as it is since, or as it was where it is gone.
+        The item after the event, or before it if it was removed.
     old
         The item as it was before an update; ``None`` for other kinds.
     """

@@ -1,4 +1,4 @@
-"""Completeness and delay: what a schedule of probes achieved against events that are all known."""
+"""Completeness and delay: what a schedule of probes achieved against a complete list of events."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Times: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What ``probes`` probes achieved against ``events`` events; without events complete and without delay.
+    """What ``probes`` probes achieved against ``events`` events; without events, completeness is 1 and delay 0.
 
     Parameters
     ----------
     completeness
-        Captured over all execution intervals, 0 to 1.
+        Captured intervals over all execution intervals, 0 to 1.
     mean_delay_s, p95_delay_s
-        From an event to the probe that found it.
+        The time from an event to the probe that found it.
     """
 
     completeness: float
@@ -42,14 +42,14 @@ def measure(
     end_s: float,
     window: int | None = None,
 ) -> Measures:
-    """Return the measures of a schedule over several sources: one sequence of times for each, both ascending.
+    """Return the measures of a schedule over several sources; each has one ascending sequence of events and of probes.
 
     Parameters
     ----------
     end_s
-        End of the time measured, in unix seconds; neither events nor probes lie behind it.
+        End of the time measured, in unix seconds; no event or probe may be later.
     window
-        Items that a page shows; ``None`` where it keeps them all.
+        Number of items that a source shows; ``None`` if it shows all.
 
     Examples
     --------
@@ -72,8 +72,8 @@ def measure(
 def delays_s(events_s: ArrayLike, probes_s: ArrayLike, *, end_s: float, window: int | None = None) -> Times:
     """Return the time from each event of one source to the first probe at or after it.
 
-    An event that no probe finds is charged up to ``end_s``: also one that ``window`` newer ones had pushed off the page
-    when the first probe came.
+    An event that no probe finds counts as delayed until ``end_s``. So does one that ``window`` newer events had pushed
+    out of the source before the first probe came.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def delays_s(events_s: ArrayLike, probes_s: ArrayLike, *, end_s: float, window: 
 
 
 def found_s(events_s: ArrayLike, probes_s: ArrayLike, *, window: int | None = None) -> Times:
-    """Return when each event of one source was found, ``nan`` where it was not.
+    """Return when each event of one source was found, ``nan`` if it was not.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def found_s(events_s: ArrayLike, probes_s: ArrayLike, *, window: int | None = No
     events, probes = _times(events_s), _times(probes_s)
     found = np.append(probes, np.nan)[np.searchsorted(probes, events, side="left")]
     if window is not None:
-        newest = np.searchsorted(events, found, side="right")  # nan sorts last: those stay nan
+        newest = np.searchsorted(events, found, side="right")  # nan sorts last, so nan entries stay nan
         found = np.where(np.arange(events.size) < newest - window, np.nan, found)
     return found
 
@@ -105,13 +105,13 @@ def found_s(events_s: ArrayLike, probes_s: ArrayLike, *, window: int | None = No
 def captured(events_s: ArrayLike, probes_s: ArrayLike, *, grid: ChrononGrid) -> NDArray[np.bool_]:
     """Return which execution intervals of one source a probe captured, under life *overwrite*.
 
-    Events of one chronon are one update. Its interval runs from its chronon to the one before the next update's, the
-    last one's without end. A probe captures it where it comes in these chronons and not before the update itself: a
-    chronon has room for both, and a probe made before the update did not see it.
+    Events of one chronon are one update. Its interval runs from its chronon to the one before the next update's; the
+    last interval has no end. A probe captures the interval if it comes in these chronons and not before the update
+    itself: a chronon has room for both, and a probe made before the update did not see it.
 
     Notes
     -----
-    Source: Roitman et al., section 2; probes of the papers come at the end of their chronon.
+    Source: Roitman et al., section 2; the papers' probes come at the end of their chronon.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def captured(events_s: ArrayLike, probes_s: ArrayLike, *, grid: ChrononGrid) -> 
     start, first = np.unique(_chronons(events, grid), return_index=True)
     deadline = np.append(start[1:] - 1.0, np.inf)[: start.size]
     at = np.append(_chronons(probes, grid), np.nan)[np.searchsorted(probes, events[first], side="left")]
-    within: NDArray[np.bool_] = at <= deadline  # false where there is no probe: nan
+    within: NDArray[np.bool_] = at <= deadline  # false if there is no probe (nan)
     return within
 
 

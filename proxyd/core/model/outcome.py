@@ -1,4 +1,4 @@
-"""What a probe ended in: a value, whatever the world did."""
+"""The outcome of a probe, as a value for every case."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class OutcomeKind(Enum):
     NOT_MODIFIED = "not_modified"  # 304
     THROTTLED = "throttled"  # 429 or 503
     GONE = "gone"  # 410
-    HTTP_ERROR = "http_error"  # any other status that is no success
+    HTTP_ERROR = "http_error"  # any other status that is not a success
     TIMEOUT = "timeout"
     UNREACHABLE = "unreachable"  # DNS, connection, TLS, cut off in the middle
     BLOCKED = "blocked"  # the network guard refused an address, a scheme or a port
@@ -27,7 +27,7 @@ class OutcomeKind(Enum):
     TOO_LARGE = "too_large"
     TOO_MANY_REDIRECTS = "too_many_redirects"
     EMPTY = "empty"  # a success without a body
-    NOT_A_FEED = "not_a_feed"  # a web page or anything else that holds no feed
+    NOT_A_FEED = "not_a_feed"  # a web page or anything else that is not a feed
     UNSAFE = "unsafe"  # declares entities or hides a decompression bomb
     PARSER_FAILED = "parser_failed"  # the parser hung, died or raised
 
@@ -53,22 +53,22 @@ NO_VALIDATORS = Validators()
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """What a prober needs to know of a source; one without a page class is read as a feed.
+    """What a prober needs to know of a source; a source without a page class is read as a feed.
 
     Parameters
     ----------
     url
         The declared address.
     reading
-        What identifies the address and how it is read: an outcome of another reading says nothing.
+        The id of the address and of how it is read; an outcome with another reading says nothing.
     moved_url
-        Where the source moved for good, as its redirects said repeatedly; asked instead of ``url``.
+        The permanent target of the source's redirects, if they agreed repeatedly; asked instead of ``url``.
     headers, auth
-        What the profile adds to requests; sent to the origin of the address asked first, never to another one.
+        What the profile adds to requests; sent only to the origin of the address asked first.
     obeys_robots
-        Whether robots.txt of the host may forbid the probe.
+        Whether the host's robots.txt may forbid the probe.
     trace
-        The step of a trace that the probe belongs to, as a ``traceparent`` header; empty without one.
+        The step of a trace that the probe belongs to, as a ``traceparent`` header; empty without a trace.
     """
 
     source_id: str
@@ -95,7 +95,7 @@ class ProbeRequest:
 
 @dataclass(frozen=True, slots=True)
 class HubLinks:
-    """Where a source can be subscribed to (WebSub): its hubs and the topic they know it by."""
+    """The WebSub hubs of a source, and the topic by which they know it."""
 
     hubs: tuple[str, ...]
     topic: str
@@ -108,35 +108,35 @@ class ProbeOutcome:
     Parameters
     ----------
     started_s, finished_s
-        Unix seconds at which the first request started and the last byte was handled.
+        Unix seconds at which the first request started and the last byte was processed.
     items
-        The whole window of the source in page order, where ``kind`` is CHANGED; otherwise empty.
+        The whole window of the source in document order if ``kind`` is CHANGED; otherwise empty.
     truncated
-        Whether the window held more items than these.
+        Whether the window held more items than ``items``.
     retry_after_s
-        Seconds the origin asked to wait, from ``finished_s``.
+        Seconds that the origin asked to wait, from ``finished_s``.
     fresh_for_s
-        Seconds from ``finished_s`` for which the response says that it stays fresh; ``None`` where it says nothing.
+        Seconds from ``finished_s`` for which the response says that it stays fresh; ``None`` if it does not say so.
     period_s
-        How often the document says that it changes (ttl, updatePeriod); ``None`` where it says nothing or was not read.
+        How often the document says that it changes (ttl, updatePeriod); ``None`` if it does not, or was not read.
     permanent_url
-        Where redirects of kind 301 and 308 led, up to the first of another kind; ``None`` without any.
+        The target of redirects of kind 301 and 308, up to the first of another kind; ``None`` without any.
     hub_links
-        What the response or its document says of hubs, where it was read.
+        The hubs in the response or its document, if that was read.
     answered_by
-        The host of the last response; ``None`` where there was none.
+        The host of the last response; ``None`` without a response.
     crawl_delay_s
         Seconds between requests that robots.txt asks for.
     misfits
-        Values of a page that do not fit their declared type and read as null.
+        Number of values that do not fit their declared type and read as null.
     detail
-        One line for people: the status, the error or what the document looked like.
+        One line for people: the status, the error or a description of the document.
     requests
-        HTTP requests that were started, redirects included.
+        Number of HTTP requests that were started, including redirects.
     trace
-        That of the request.
+        The trace of the request.
     is_push
-        Whether nobody asked: a hub pushed it. The items of a feed are then only what is new.
+        Whether a hub pushed it without a request. The items of a feed are then only the new ones.
     """
 
     source_id: str
@@ -164,7 +164,7 @@ class ProbeOutcome:
 
     @property
     def is_missing(self) -> bool:
-        """Whether the origin says that there is no such page (404, 410)."""
+        """Whether the origin says that the page does not exist (404, 410)."""
         return self.status in _MISSING
 
 

@@ -1,4 +1,4 @@
-"""Domains, sources, profiles and notification rules: what a checked declaration holds."""
+"""Domains, sources, profiles and notification rules: the content of a checked declaration."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Extraction:
 
 
 def css_parts(selector: str) -> tuple[str, str | None]:
-    """Return the CSS of a selector, empty for the row itself, and the attribute it reads instead of the text.
+    """Return the CSS of a selector, empty for the row itself, and the attribute to read instead of the text.
 
     >>> css_parts("main a::attr(href)"), css_parts("h1")
     (('main a', 'href'), ('h1', None))
@@ -63,7 +63,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class PageClass:
-    """A kind of page: its fields and, for pages of many rows, what selects and identifies one."""
+    """A kind of page: its fields and, for pages of many rows, the selector and the key of a row."""
 
     name: str
     domain: str
@@ -87,7 +87,7 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Politeness:
-    """At most ``probes`` in each ``per_s`` seconds and ``spacing`` between two; ``None`` is not limited."""
+    """At most ``probes`` in each ``per_s`` seconds, with ``spacing`` between two; ``None`` means no limit."""
 
     probes: int | None = None
     per: Duration | None = None
@@ -130,7 +130,7 @@ class Source:
 
     @property
     def expected_per_s(self) -> float | None:
-        """The update rate that its author expects (EXPECT), in items per second; ``None`` without one."""
+        """The update rate that its author expects (EXPECT), in items per second, or ``None``."""
         if self.expect is None:
             return None
         return float(self.expect.amount) / self.expect.per.in_seconds(chronon_s=1.0)
@@ -182,7 +182,7 @@ class UtilityKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Utility:
-    """Strict, or a decay over ``length`` (LINEAR: to zero; EXPONENTIAL: its half-life)."""
+    """A strict utility, or a decay over ``length`` (LINEAR: to zero; EXPONENTIAL: its half-life)."""
 
     kind: UtilityKind
     length: Duration | None = None
@@ -190,13 +190,13 @@ class Utility:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """What ends an execution interval: the page's next update where ``window`` is ``None``, else the window."""
+    """What ends an execution interval: the source's next update if ``window`` is ``None``, otherwise the window."""
 
     window: Duration | None = None
 
 
 class PolicyName(Enum):
-    """Policies a rule can ask for."""
+    """The policies that a rule can ask for."""
 
     AUTO = "AUTO"
     SUP = "SUP"
@@ -222,7 +222,7 @@ class PolicyChoice:
 
 @dataclass(frozen=True, slots=True)
 class ImportanceTerm:
-    """A weight and when it holds: ``during`` such as ``Mon-Fri 09:00-18:00``; ``None`` for OTHERWISE."""
+    """A weight and the time when it holds: ``during`` such as ``Mon-Fri 09:00-18:00``; ``None`` for OTHERWISE."""
 
     weight: Decimal
     during: str | None = None
@@ -239,7 +239,7 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Domains, users and the deliveries its rules use where they set none."""
+    """Domains, users, and the deliveries of its rules that set none."""
 
     name: str
     domains: tuple[str, ...]
@@ -250,11 +250,11 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class NotificationRule:
-    """Query, trigger, period and utility, and the options a rule may set.
+    """Query, trigger, period and utility, and the options that a rule may set.
 
-    ``source_ids`` are the pages of the trigger and query, resolved by the checker. ``deliveries`` include the
-    defaults of its profiles. ``fingerprint`` changes exactly when trigger class, condition or FROM SOURCES do: an
-    edited rule keeps its counters and NOW while it does not.
+    ``source_ids`` are the sources of the trigger and query, resolved by the checker. ``deliveries`` include the
+    defaults of its profiles. ``fingerprint`` changes exactly when the trigger class, the condition or FROM SOURCES
+    change; as long as it is the same, an edited rule keeps its counters and NOW.
     """
 
     name: str
@@ -276,7 +276,7 @@ class NotificationRule:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """Everything a directory of profiles (and the API) declares, checked as a whole, by name."""
+    """All that a directory of profiles (and the API) declares, checked as a whole, by name."""
 
     domains: Mapping[str, Domain]
     sources: Mapping[str, Source]

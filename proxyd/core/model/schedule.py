@@ -1,4 +1,4 @@
-"""Probes that were planned, each with its reason, and why others were not."""
+"""Planned probes, each with its reason, and the constraints that prevented others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from proxyd.core.model.chronon import Chronon
 
 
 class Reason(Enum):
-    """Why a probe is in the plan."""
+    """Why a probe is planned."""
 
     FIRST_CONTACT = "first contact"
     INTERVAL = "execution interval"
@@ -24,18 +24,18 @@ class Reason(Enum):
     ADAPTIVE = "adaptive"
     SPEND = "spare budget"
     RETRY = "retry"
-    SAFETY = "safety"  # the source's hub pushes; does it push everything?
+    SAFETY = "safety"  # tests whether the source's hub still pushes everything
 
 
 class Constraint(StrEnum):
-    """Why a probe that is wanted is not made now."""
+    """Why a wanted probe is not made now."""
 
     BACK_OFF = "back-off"
     SOURCE_POLITENESS = "source politeness"
     HOST_POLITENESS = "host politeness"
     HOST_THROTTLED = "throttled host"
     BUDGET = "budget"
-    OVERLOAD = "overload"  # this machine manages no more in a chronon
+    OVERLOAD = "overload"  # this machine can do no more in a chronon
     FRESHNESS = "freshness"
 
 
@@ -46,7 +46,7 @@ class Probe:
     Parameters
     ----------
     rule
-        The rule it serves first, or ``None`` when it serves detection alone.
+        The first rule that it serves, or ``None`` if it serves only detection.
     rate_per_day
         The source's estimated update rate when the probe was planned, in items a day.
     """
@@ -60,7 +60,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionInterval:
-    """Chronons ``start`` to ``deadline``, both inside, in which one probe of ``source_id`` serves ``rule``.
+    """Chronons ``start`` to ``deadline``, both inclusive, in which one probe of ``source_id`` serves ``rule``.
 
     ``deadline`` is ``None`` while the end is not known (an open interval under life *overwrite*).
     """

@@ -1,7 +1,7 @@
-"""The text of a page as blocks, and what changed between two of them. Pure.
+"""The text of a page as blocks, and the changes between two texts. No I/O.
 
-A block is a paragraph, a heading, a list item, a row of a table. Differences are sought by block, not by character:
-14 kB by character take seconds, and nobody can read them.
+A block is a paragraph, a heading, a list item or a row of a table. Differences are sought by block, not by character:
+comparing 14 kB by character takes seconds, and the result is unreadable.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ChangeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BlockChange:
-    """A run of blocks that changed: those that were there, and those that are there now."""
+    """A run of blocks that changed: the old ones and the new ones."""
 
     kind: ChangeKind
     old: tuple[str, ...]
@@ -45,9 +45,9 @@ def blocks_of(text: str) -> list[str]:
 
 
 def diff_blocks(old: str, new: str) -> tuple[BlockChange, ...]:
-    r"""Return what changed from one text of a page to another, in page order.
+    r"""Return the changes from one text of a page to another, in page order.
 
-    Where more than ``MOST_BLOCKS`` blocks lie between the first and the last change, they count as one change.
+    If more than ``MOST_BLOCKS`` blocks lie between the first and the last change, they count as one change.
 
     >>> print(*diff_blocks("Prices\n\nTea 3\n\nBye", "Prices\n\nTea 4\n\nNew: cake\n\nBye"), sep="\n")
     - Tea 3
@@ -65,7 +65,7 @@ def diff_blocks(old: str, new: str) -> tuple[BlockChange, ...]:
 
 
 def _common(before: list[str], after: list[str]) -> int:
-    """Return how many blocks both begin with."""
+    """Return how many blocks the two lists share at the start."""
     pairs = zip(before, after, strict=False)
     return next((index for index, (one, other) in enumerate(pairs) if one != other), min(len(before), len(after)))
 

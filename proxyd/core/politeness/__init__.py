@@ -1,4 +1,4 @@
-"""Politeness rules: when the next request may start. Pure; nothing here waits."""
+"""Politeness rules: when the next request may start. No I/O; nothing here waits."""
 
 from proxyd.core.politeness.backoff import BackOff, back_off, fresh_until_s
 from proxyd.core.politeness.connectivity import Connectivity

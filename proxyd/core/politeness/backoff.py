@@ -1,4 +1,4 @@
-"""When a source may be asked again after a failure: never at once, never in step with others, never given up."""
+"""When a failed source may be asked again: not at once, not in step with others, but always eventually."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ def back_off(
 ) -> BackOff:
     """Return the back-off after ``outcome``.
 
-    A success forgets the failures. A throttle waits what the origin asked (Retry-After), or 60 s doubling to a day.
-    What is gone for good (410) waits a day at once, any other failure its source's spacing doubling to a day. All but
-    Retry-After's own share get up to 10 % of jitter on top, so that what failed together does not come back together;
-    the wait is never shorter than asked. A failure that does not count (the fault is ours) waits the spacing.
+    A success forgets the failures. A throttle waits as long as the origin asked (Retry-After), or 60 s doubling to a
+    day. A page that is gone (410) waits a day at once, any other failure its source's spacing doubling to a day. All
+    waits except the part that Retry-After sets get up to 10 % of jitter, so that sources that failed together do not
+    come back together; a wait is never shorter than asked. A failure that does not count (the fault is ours) waits the
+    spacing.
     """
     if outcome.kind.is_success:
         asked = outcome.retry_after_s or 0.0
@@ -48,18 +49,18 @@ def back_off(
 
 
 def fresh_until_s(outcome: ProbeOutcome, *, period_s: float | None, cap_s: float) -> float:
-    """Return before when a source need not be asked again, in unix seconds; 0 for any time.
+    """Return the time until which a source need not be asked again, in unix seconds; 0 if it may be asked any time.
 
-    The longer of what the response says (``max-age``, ``Expires``, of a 304 as well) and of how often the document says
-    that it changes, from the end of the probe that saw it. Many say a day or a year without meaning it, so the bound is
-    capped. A failure says nothing of the document: it bounds nothing.
+    It is the longer of the freshness in the response (``max-age``, ``Expires``, also in a 304) and the period after
+    which the document says that it changes, from the end of the probe that saw it. Many origins say a day or a year
+    without meaning it, so the result is capped. A failure says nothing about the document and sets no bound.
 
     Parameters
     ----------
     period_s
-        What the document said when it was last read, in seconds.
+        The period that the document gave when it was last read, in seconds.
     cap_s
-        Longest bound.
+        The longest bound.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Whether it is our own connection that is down: then no source is to blame."""
+"""Detects that our own connection is down; then no source is to blame."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _NOT_ASKED = frozenset({OutcomeKind.BLOCKED, OutcomeKind.DISALLOWED, OutcomeKind
 
 @dataclass(slots=True)
 class Connectivity:
-    """Which hosts gave no answer since any host did last.
+    """The hosts that gave no answer since any host last answered.
 
-    Where several hosts in a row are silent and none answers, the fault is more likely ours than theirs.
+    If several hosts in a row are silent and none answers, the fault is more likely ours than theirs.
 
     Examples
     --------
@@ -43,9 +43,9 @@ class Connectivity:
 
     @property
     def is_down(self) -> bool:
-        """Whether nobody answers."""
+        """Whether no host answers."""
         return len(self._silent) >= SILENT_HOSTS
 
     def excuses(self, outcome: ProbeOutcome) -> bool:
-        """Return whether a failure is not the source's: nobody answers, or our own queue was too long to ask."""
+        """Return whether a failure is not the source's: no host answers, or our own queue was too long to ask."""
         return outcome.kind in _SILENT and (self.is_down or outcome.requests == 0)

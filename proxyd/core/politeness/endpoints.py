@@ -1,4 +1,4 @@
-"""How often an endpoint may be sent to, and when one that fails is left alone: for all lanes that lead to it."""
+"""Limits on the attempts at an endpoint, and a circuit that pauses a failing one, for all lanes that lead to it."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Circuit:
 def failed(circuit: Circuit, lane: str, now_s: float, rng: np.random.Generator) -> Circuit:
     """Return the circuit after an attempt of ``lane`` failed.
 
-    It opens after 5 failures in a row over at least 2 lanes: one lane alone is paced by its own retries. While it is
-    open one attempt is made after 5 s, doubling to 10 minutes with every failure; up to 10 % of jitter comes on top.
-    What was under way when it opened does not count again.
+    It opens after 5 failures in a row over at least 2 lanes, because a single lane is paced by its own retries. While
+    it is open, one attempt is made after 5 s, doubling to 10 minutes with every failure, plus up to 10 % of jitter.
+    Attempts that were under way when it opened do not count again.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def failed(circuit: Circuit, lane: str, now_s: float, rng: np.random.Generator) 
 
 @dataclass(frozen=True, slots=True)
 class EndpointLimits:
-    """Most attempts at an endpoint at once, and most in any ``window_s``; ``None``: as many as there are."""
+    """The most attempts at an endpoint at once, and the most in any ``window_s``; ``None`` means no limit."""
 
     concurrency: int = 8
     attempts: int | None = None
@@ -74,7 +74,7 @@ class _Gate:
     is_awaited: bool = False
 
     def opens_s(self, now_s: float, limits: EndpointLimits) -> float:
-        """Return when the next attempt may start: 0 now, infinity once one under way has ended."""
+        """Return when the next attempt may start: 0 means now, infinity when one under way has ended."""
         if self.under_way >= (1 if self.circuit.is_open else limits.concurrency):
             return inf
         wait_s = max(self.circuit.until_s, self.pause_until_s)
@@ -83,13 +83,13 @@ class _Gate:
         return wait_s if wait_s > now_s else 0.0
 
     def is_idle(self, now_s: float, limits: EndpointLimits) -> bool:
-        """Whether nothing of it needs to be remembered."""
+        """Whether there is nothing to remember."""
         is_quiet = not self.starts_s or self.starts_s[-1] + limits.window_s <= now_s
         return self.circuit == Circuit() and not self.under_way and self.pause_until_s <= now_s and is_quiet
 
 
 class Endpoints:
-    """Decides which endpoints may be sent to; it neither waits nor reads a clock, and forgets all at a restart."""
+    """Decides which endpoints may be sent to; it does not wait or read a clock, and a restart forgets its state."""
 
     def __init__(self, limits: EndpointLimits, rng: np.random.Generator) -> None:
         self._limits = limits
@@ -97,7 +97,7 @@ class Endpoints:
         self._gates: dict[str, _Gate] = {}
 
     def shut(self, now_s: float) -> dict[str, float]:
-        """Return the endpoints that nothing may be sent to now, and when that ends (infinity: with an attempt)."""
+        """Return the closed endpoints and the time when each opens (infinity: when an attempt ends)."""
         if len(self._gates) > _MOST_ENDPOINTS:
             self._gates = {name: gate for name, gate in self._gates.items() if not gate.is_idle(now_s, self._limits)}
         waits = {name: gate.opens_s(now_s, self._limits) for name, gate in self._gates.items()}
@@ -106,7 +106,7 @@ class Endpoints:
         return {name: wait_s for name, wait_s in waits.items() if wait_s > 0}
 
     def enter(self, endpoint: str, now_s: float) -> bool:
-        """Note that an attempt starts, if one may; return whether that is so."""
+        """Note the start of an attempt if one may start, and return whether it may."""
         gate = self._gates.setdefault(endpoint, _Gate())
         if gate.opens_s(now_s, self._limits) > 0:
             return False
@@ -118,7 +118,7 @@ class Endpoints:
         return True
 
     def leave(self, endpoint: str, now_s: float) -> bool:
-        """Note that an attempt ended, after what came of it was noted; return whether others may wait for it."""
+        """Note the end of an attempt whose result was noted before; return whether others may wait for it."""
         gate = self._gates[endpoint]
         was_awaited, gate.is_awaited = gate.is_awaited, False
         gate.under_way -= 1
@@ -127,11 +127,11 @@ class Endpoints:
         return was_awaited
 
     def accepted(self, endpoint: str) -> None:
-        """Note that the endpoint works: all lanes may go on."""
+        """Note that the endpoint works, so that all lanes may continue."""
         self._gates.setdefault(endpoint, _Gate()).circuit = Circuit()
 
     def failed(self, endpoint: str, lane: str, now_s: float, *, asked_s: float | None) -> bool:
-        """Note a failure and what the receiver asked for (Retry-After); return whether the circuit opened by it."""
+        """Note a failure and the wait that the receiver asked for; return whether this opened the circuit."""
         gate = self._gates.setdefault(endpoint, _Gate())
         before, gate.circuit = gate.circuit, failed(gate.circuit, lane, now_s, self._rng)
         if asked_s:
@@ -139,7 +139,7 @@ class Endpoints:
         return gate.circuit.is_open and not before.is_open
 
     def open_circuits(self) -> int:
-        """Return how many endpoints are left alone because they fail."""
+        """Return how many endpoints are paused because they fail."""
         return sum(gate.circuit.is_open for gate in self._gates.values())
 
 
@@ -147,9 +147,9 @@ LADDER_S = (1.0, 3.0, 10.0, 60.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0, 50400
 
 
 def retry_after_s(attempts: int, *, asked_s: float | None, rng: np.random.Generator) -> float | None:
-    """Return how long to wait after the ``attempts``-th failed attempt, ``None`` where the ladder ends.
+    """Return how long to wait after the ``attempts``-th failed attempt, or ``None`` if no attempts are left.
 
-    A receiver's Retry-After lengthens a step but never shortens one; up to 10 % of jitter comes on top.
+    A receiver's Retry-After lengthens a step but never shortens one; up to 10 % of jitter is added.
     """
     if attempts > len(LADDER_S):
         return None

@@ -1,4 +1,4 @@
-"""How often the hosts may be asked: one budget for each, kept by what is planned and by what really started."""
+"""One politeness budget for each host, applied to planned and to actual starts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class _Host:
 class HostBudgets:
     """The politeness budget of every host, the same for all.
 
-    Probes are planned before they start, and some start late or never: a plan keeps the budget by what was planned,
-    and a start by what started.
+    Probes are planned before they start, and some start late or never. Therefore plans are checked against planned
+    starts, and starts against actual ones.
 
     Examples
     --------
@@ -36,11 +36,11 @@ class HostBudgets:
         self._hosts: dict[str, _Host] = {}
 
     def earliest_s(self, host: str) -> float:
-        """Return the earliest start of the host's next probe, minus infinity where any time will do."""
+        """Return the earliest start of the host's next probe, minus infinity if it may start any time."""
         return self._host(host).planned.earliest_s()
 
     def most_per_s(self, host: str) -> float:
-        """Return how many probes a second a host bears in the long run, infinity where any number."""
+        """Return how many probes a second a host takes in the long run, infinity without a limit."""
         known = self._hosts.get(host)
         return (self.budget if known is None else known.started.budget).most_per_s
 
@@ -49,7 +49,7 @@ class HostBudgets:
         self._host(host).planned.record(at_s)
 
     def start(self, host: str, planned_s: float, now_s: float) -> float:
-        """Return when a planned probe may really start, given when others did; at ``now_s`` it has."""
+        """Return when a planned probe may really start, given the actual starts of others; at ``now_s`` it starts."""
         known = self._host(host)
         at_s = max(now_s, known.started.earliest_s())
         if at_s <= now_s:
@@ -58,11 +58,11 @@ class HostBudgets:
         return at_s
 
     def take_back(self, host: str, planned_s: float) -> None:
-        """Forget a probe that was planned and did not start."""
+        """Forget a planned probe that did not start."""
         self._host(host).planned.correct(planned_s, None)
 
     def space(self, host: str, spacing_s: float) -> None:
-        """Keep at least ``spacing_s`` between the probes of one host, where it asks for more than the others."""
+        """Keep at least ``spacing_s`` between the probes of a host that asks for more than the others."""
         known = self._host(host)
         if spacing_s > known.started.budget.spacing_s:
             budget = replace(self.budget, spacing_s=spacing_s)
@@ -71,17 +71,17 @@ class HostBudgets:
             )
 
     def part(self, hosts: Set[str]) -> HostBudgets:
-        """Return a copy that knows of some hosts alone."""
+        """Return a copy with only some of the hosts."""
         part = HostBudgets(self.budget)
         part._hosts = {host: deepcopy(self._hosts[host]) for host in hosts if host in self._hosts}
         return part
 
     def keep(self, hosts: Set[str]) -> None:
-        """Forget all hosts but these."""
+        """Forget all other hosts."""
         self._hosts = {host: known for host, known in self._hosts.items() if host in hosts}
 
     def remember(self, host: str, start_s: float) -> None:
-        """Take over the last start of a host from before a restart, as if the whole budget had been used then."""
+        """Take over a host's last start before a restart, as if the whole budget had been used then."""
         known = self._host(host)
         for log in (known.planned, known.started):
             if start_s > (log.starts_s[-1] if log.starts_s else 0.0):

@@ -1,4 +1,4 @@
-"""How often one source, or one host, may be asked: least spacing and probes per window."""
+"""The politeness budget of a source or host: least spacing, and most probes in a window."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from math import inf
 class PolitenessBudget:
     """Probes start at least ``spacing_s`` apart, at most ``probes`` of them in any ``window_s``.
 
-    ``probes`` is ``None`` where their number is not limited.
+    ``probes`` is ``None`` if their number is not limited.
     """
 
     spacing_s: float
@@ -19,7 +19,7 @@ class PolitenessBudget:
 
     @property
     def most_per_s(self) -> float:
-        """How many probes a second it lets through in the long run, infinity where any number.
+        """How many probes a second it allows in the long run, infinity without a limit.
 
         >>> PolitenessBudget(spacing_s=1.0, probes=30, window_s=60.0).most_per_s
         0.5
@@ -48,24 +48,24 @@ class ProbeLog:
             self.starts_s.pop(0)
 
     def move_last(self, start_s: float) -> None:
-        """Correct the last start: it was planned, and came later."""
+        """Correct the last start: the probe was planned, and started later."""
         if self.starts_s:
             self.starts_s[-1] = max(self.starts_s[-1], start_s)
 
     def take_back(self) -> None:
-        """Forget the last start: it was planned and did not come."""
+        """Forget the last start: the probe was planned but not made."""
         if self.starts_s:
             self.starts_s.pop()
 
     def correct(self, planned_s: float, start_s: float | None) -> None:
-        """Correct a start that was planned: it came at ``start_s``, or not at all."""
+        """Correct a planned start: the probe started at ``start_s``, or not at all."""
         if planned_s in self.starts_s:
             self.starts_s.remove(planned_s)
             if start_s is not None:
                 self.starts_s = sorted([*self.starts_s, start_s])
 
     def earliest_s(self) -> float:
-        """Return the earliest start of the next probe, minus infinity where any time will do."""
+        """Return the earliest start of the next probe, minus infinity if it may start any time."""
         if not self.starts_s:
             return -inf
         earliest = self.starts_s[-1] + self.budget.spacing_s

@@ -1,4 +1,4 @@
-"""What a throttle means for the whole host: one answer of "too many requests" speaks for every source behind it."""
+"""Throttles of whole hosts: one "too many requests" holds for every source of the host."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ class HostThrottle:
 def throttled(previous: HostThrottle, *, now_s: float, asked_s: float | None, rng: np.random.Generator) -> HostThrottle:
     """Return the host's throttle after one of its sources answered 429 or 503 at ``now_s``.
 
-    It waits what was asked (Retry-After, at most a day), else 60 s doubling to a day with every strike and up to 10 %
-    longer. Answers to probes that were under way together are one strike. After 30 quiet minutes it counts from one
-    again; whoever sees the host answer meanwhile should forget its strikes: one bad address must not silence a host.
+    The wait is what the origin asked for (Retry-After, at most a day), otherwise 60 s doubling to a day with every
+    strike and up to 10 % longer. Answers to probes that were under way together count as one strike. After 30 quiet
+    minutes the count starts at one again. The caller should forget the strikes when the host answers meanwhile, because
+    one bad address must not silence a host.
 
     Examples
     --------
@@ -59,9 +60,9 @@ class Throttles:
         self._known: dict[str, HostThrottle] = {}
 
     def take_in(self, scope: str, outcome: ProbeOutcome, rng: np.random.Generator) -> float | None:
-        """Note how a probe of a scope ended; return until when the scope is to be left alone, if it is.
+        """Note the outcome of a probe of a scope; return until when the scope must not be asked, or ``None``.
 
-        An answer forgets the strikes; what was pushed is none.
+        An answer forgets the strikes; a push is not an answer.
         """
         if outcome.kind is OutcomeKind.THROTTLED:
             before = self._known.get(scope, HostThrottle())
@@ -74,7 +75,7 @@ class Throttles:
 
 
 class ScopeBlocks:
-    """Until when no probe of a throttle scope may start.
+    """The times until which no probe of a throttle scope may start.
 
     Examples
     --------
@@ -92,7 +93,7 @@ class ScopeBlocks:
         self._until_s[scope] = max(until_s, self.until_s(scope))
 
     def until_s(self, scope: str) -> float:
-        """Return until when a scope is blocked, in unix seconds; minus infinity where it is not."""
+        """Return until when a scope is blocked, in unix seconds; minus infinity if it is not."""
         return self._until_s.get(scope, -inf)
 
     def forget(self, now_s: float) -> None:
@@ -100,5 +101,5 @@ class ScopeBlocks:
         self._until_s = {scope: until_s for scope, until_s in self._until_s.items() if until_s > now_s}
 
     def copy(self) -> ScopeBlocks:
-        """Return blocks that change by themselves."""
+        """Return an independent copy."""
         return ScopeBlocks(self._until_s)

@@ -1,4 +1,4 @@
-"""What one probe says about the update rate, best kind first: item times, a count, or one bit."""
+"""What one probe says about the update rate, in descending quality: item times, a count, or one bit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ItemTimes:
 
 @dataclass(frozen=True, slots=True)
 class ItemCount:
-    """``count`` items appeared in (``since_s``, ``until_s``]; ``at_least`` where the feed's window overflowed.
+    """``count`` items appeared in (``since_s``, ``until_s``]; ``at_least`` if the feed's window overflowed.
 
     Examples
     --------
@@ -39,7 +39,7 @@ class ItemCount:
 
 @dataclass(frozen=True, slots=True)
 class ChangedBit:
-    """Whether anything changed in (``since_s``, ``until_s``]; how often is not known.
+    """Whether anything changed in (``since_s``, ``until_s``]; the number of changes is unknown.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Update rates of a fleet: a blend of what several half-lives say of each source, weighted by how well they predict."""
+"""Update rates of a fleet: a blend of estimates under several half-lives, weighted by how well they predict."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 HALF_LIVES_S = tuple(weeks * 7 * 86400.0 for weeks in (1.0, 4.0, 16.0, 52.0))
-PRIOR_ITEMS = 50.0  # what the even weights at the beginning are worth
+PRIOR_ITEMS = 50.0  # the weight of the even starting weights, in items
 MEMORY_ITEMS = 2000.0  # items after which the evidence for the weights counts a third
 
 
@@ -21,14 +21,14 @@ class FleetRates:
     """Posterior update rates of many sources, learned together.
 
     No half-life suits every fleet: recipes of a package collection are predicted best by a year, forums by a week. So
-    each source keeps its evidence under several, each gives a posterior mean (as ``GammaRate``), and the rate is their
-    weighted sum with the population's mean as one more member. The weights are the fleet's, fitted by maximum
-    likelihood of what the probes found, online (stepwise EM).
+    each source keeps its evidence under several half-lives, and each of these gives a posterior mean (as
+    ``GammaRate``). The rate is their weighted sum, with the population's mean as one more member. The weights are
+    shared by the fleet and fitted online by maximum likelihood of what the probes found (stepwise EM).
 
     Parameters
     ----------
     sources
-        How many; they are numbered from 0.
+        Number of sources; they are numbered from 0.
     half_lives_s
         Ages at which evidence counts half, in seconds, shape (h,).
     mean_per_s
@@ -79,11 +79,11 @@ class FleetRates:
         Parameters
         ----------
         sources
-            Each at most once, shape (p,).
+            The sources probed, each at most once, shape (p,).
         since_s, until_s
             What each probe could see: (``since_s``, ``until_s``], unix seconds, shape (p,) or one number.
         item_of
-            For each item the position in ``sources`` of the source that showed it, shape (m,).
+            For each item, the position in ``sources`` of the source that showed it, shape (m,).
         times_s
             Unix seconds of the items, shape (m,).
         """
@@ -106,14 +106,14 @@ class FleetRates:
         return rates
 
     def refresh(self, now_s: float) -> None:
-        """Take the population's means again from all sources; costs a pass over the fleet."""
+        """Compute the population's means again from all sources; takes a pass over the fleet."""
         every = np.arange(self.events.shape[1])
         weight = np.exp(-self._decay * self._age_s(every, np.full(len(every), now_s)))
         events, exposure_s = (self.events * weight).sum(axis=1), (self.exposure_s * weight).sum(axis=1)
         self._means_per_s = (events + PRIOR_EVENTS) / (exposure_s + PRIOR_EVENTS / self._default_per_s)
 
     def _members(self, sources: Ints, now_s: Floats) -> Floats:
-        """Return what each half-life and the population's mean say, shape (h + 1, p)."""
+        """Return the rates by each half-life and the population's mean, shape (h + 1, p)."""
         weight = np.exp(-self._decay * self._age_s(sources, now_s))
         members = np.empty((len(self._decay) + 1, len(sources)))
         for horizon, mean in enumerate(self._means_per_s):
@@ -141,6 +141,6 @@ class FleetRates:
         self.as_of_s[sources] = np.fmax(self.as_of_s[sources], until_s)
 
     def _age_s(self, sources: Ints, now_s: Floats) -> Floats:
-        """Return how old the evidence is, 0 where there is none."""
+        """Return the age of the evidence, 0 without evidence."""
         age_s: Floats = np.fmax(0.0, now_s - self.as_of_s[sources])
         return age_s

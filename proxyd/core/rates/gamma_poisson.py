@@ -30,9 +30,9 @@ _EXPECTED = _components(1.0)  # authors err by a factor of 4
 
 
 def _plain(components: tuple[NDArray[np.float64], NDArray[np.float64]]) -> tuple[tuple[float, float], ...]:
-    """Return, for each component, the log of its weight as it enters the posterior, and the inverse of its mean.
+    """Return for each component the log of its weight in the posterior, and the inverse of its mean.
 
-    What all components share leaves the posterior as it is, and is left out.
+    Factors that all components share do not change the posterior and are left out.
     """
     log_weights, means = components
     return tuple(zip((log_weights - PRIOR_EVENTS * np.log(means)).tolist(), (1.0 / means).tolist(), strict=True))
@@ -42,7 +42,7 @@ _PLAIN_POPULATION, _PLAIN_EXPECTED = _plain(_POPULATION), _plain(_EXPECTED)
 
 
 def prior_components(*, is_expected: bool) -> tuple[tuple[float, float], ...]:
-    """Return the prior's components as ``posterior_mean`` takes them: of the population, or around an expectation."""
+    """Return the prior's components for ``posterior_mean``: of the population, or around an expectation."""
     return _PLAIN_EXPECTED if is_expected else _PLAIN_POPULATION
 
 
@@ -79,7 +79,7 @@ def _posterior_means(
 def posterior_mean(
     events: float, exposure_s: float, mean_per_s: float, components: tuple[tuple[float, float], ...] = _PLAIN_POPULATION
 ) -> float:
-    """Return what ``posterior_means`` returns, for one source: without arrays, which cost more than 21 numbers do.
+    """Return the same as ``posterior_means`` for one source, without arrays, which are slower for 21 numbers.
 
     >>> round(posterior_mean(50.0, 100.0, 0.5), 6) == float(posterior_means([50.0], [100.0], 0.5)[0].round(6))
     True
@@ -95,7 +95,7 @@ def posterior_mean(
 
 @dataclass(slots=True)
 class PopulationPrior:
-    """The mean rate of all sources together: what a source is taken for until it shows otherwise.
+    """The mean rate of all sources together: the assumed rate of a source without evidence.
 
     The mean is events over exposure of the whole population, starting from ``mean_per_s`` with the weight of
     ``PRIOR_EVENTS`` events.
@@ -125,7 +125,7 @@ class GammaRate:
     """Posterior of one source's Poisson rate.
 
     The prior is a mixture of Gammas of shape ``k`` whose means ``m_j`` lie in steps of 4 around the population's, with
-    log-normal weights ``w_j``: update rates of a population spread over orders of magnitude, and a single Gamma around
+    log-normal weights ``w_j``. Update rates of a population spread over orders of magnitude, and a single Gamma around
     their mean holds a fast source back for ``k / m``, however clear its evidence. With discounted events ``N`` and
     exposure ``E`` the posterior mean is the average of ``(N + k) / (E + b_j)``, ``b_j = k / m_j``, under the weights
     ``w_j b_j^k / (E + b_j)^(N + k)``; without evidence it is the population's mean.
@@ -147,8 +147,8 @@ class GammaRate:
 
     Notes
     -----
-    Source: ``docs/decisions/update-rates.md``, with the mixture in place of its one Gamma (figures:
-    `docs/decisions/update-rates.md`); Cho and Garcia-Molina 2003 for why bits must not be counted as one item each.
+    Source: ``docs/decisions/update-rates.md``, with the mixture instead of its single Gamma (figures are in the same
+    document); Cho and Garcia-Molina 2003 for why bits must not be counted as one item each.
 
     Examples
     --------
@@ -165,9 +165,9 @@ class GammaRate:
     expect_per_s: float | None = None
 
     def update(self, evidence: Evidence, *, prior_per_s: float = DEFAULT_MEAN_PER_S) -> None:
-        """Take in what one probe showed; evidence of an empty or negative time adds nothing.
+        """Take in what one probe showed; evidence over an empty or negative time adds nothing.
 
-        ``prior_per_s`` is the prior mean, which bits and full windows need to guess how many items they hide.
+        ``prior_per_s`` is the prior mean; bits and full windows need it to estimate how many items they hide.
         """
         gap_s = evidence.until_s - evidence.since_s
         if gap_s <= 0:
@@ -177,7 +177,7 @@ class GammaRate:
         if isinstance(evidence, ItemTimes):
             count = sum(self._weight(evidence.until_s - time_s) for time_s in evidence.times_s)
         self.events += count
-        # Exposure decays along the gap just as events do, so that a constant rate stays unbiased.
+        # Exposure decays along the gap in the same way as events, so that a constant rate stays unbiased.
         decay = log(2) / self.half_life_s
         self.exposure_s += -expm1(-decay * gap_s) / decay
 

@@ -1,4 +1,4 @@
-"""What a source's model predicts, and how well it has predicted over about the last week."""
+"""A source's model: what it predicts, and how well it has predicted over about the last week."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ WEEK_OFF_SCORE = -5.0
 """Log-likelihood ratio below which a week is worse than none; `docs/decisions/model-fit.md` has what was measured."""
 RATE_OFF_SCORE = 8.0  # the deviance of four standard deviations
 RATE_OFF_FACTOR = 1.5
-_CALM = 10.0  # expected items for which a source is taken to have no batches
-_SURPRISES = 0.1  # the share of items that may come at any hour: one alone at night proves nothing
+_CALM = 10.0  # expected items up to which a source is assumed to have no batches
+_SURPRISES = 0.1  # the share of items that may come at any hour, so that a single one at night proves nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,15 @@ class ModelFit:
     score
         Log-likelihood ratio of its week against an even one.
     found, expected
-        Items, by the rate and the week it was planned by.
+        Items found, and items expected by the rate and the week of the plan.
     since_s, as_of_s
-        When the first and the last probe that counts found something or nothing, unix seconds.
+        When the first and the last probe that count were made, in unix seconds.
     week_off_since_s
-        Since when the week has predicted worse than an even one; ``None`` where it has not.
+        Since when the week has predicted worse than an even one; ``None`` if it has not.
     rate_off_since_s
-        Since when found and expected items differ by far and beyond chance; ``None`` where they do not.
+        Since when found and expected items differ by far and beyond chance; ``None`` if they do not.
     spread
-        Squares of what was found less what was expected.
+        Sum of the squared differences between found and expected items.
 
     Examples
     --------
@@ -60,13 +60,13 @@ class ModelFit:
 
     @property
     def dispersion(self) -> float:
-        """Variance over mean of the items that a probe finds, at least 1: what batches and wrong rates make of it."""
+        """Variance over mean of the items that a probe finds, at least 1; batches and wrong rates raise it."""
         return max(1.0, (self.spread + _CALM) / (self.expected + _CALM))
 
     def _rate_is_off(self, dispersion: float, *, week_s: float) -> bool:
-        """Whether a whole week's items were more or fewer than expected, by far and beyond chance.
+        """Whether a whole week's items were far more or far fewer than expected, beyond chance.
 
-        While the week is off the rate is not judged: planned evenly, nights and weekends would be surprises.
+        While the week is off the rate is not judged, because nights and weekends surprise an even plan.
         """
         if self.since_s is None or self.as_of_s is None or self.as_of_s - self.since_s < week_s:
             return False
@@ -75,7 +75,7 @@ class ModelFit:
         return is_far and _deviance(self.found, self.expected) > RATE_OFF_SCORE * dispersion
 
     def with_rate(self, dispersion: float, *, week_s: float) -> ModelFit:
-        """Return it with since when the rate is off; ``dispersion`` says by how much less batches prove."""
+        """Return the fit with the time since which the rate is off; batches (``dispersion``) prove less."""
         if not self._rate_is_off(dispersion, week_s=week_s):
             return self if self.rate_off_since_s is None else replace(self, rate_off_since_s=None)
         return self if self.rate_off_since_s is not None else replace(self, rate_off_since_s=self.as_of_s)
@@ -85,7 +85,7 @@ NO_FIT = ModelFit()
 
 
 def _deviance(found: float, expected: float) -> float:
-    """Return by how much likelier ``found`` items are at their own rate than at the expected one.
+    """Return how much likelier ``found`` items are at their own rate than at the expected one.
 
     >>> _deviance(0.0, 9.0), round(_deviance(1.0, 0.01), 1)
     (9.0, 3.6)
@@ -95,16 +95,16 @@ def _deviance(found: float, expected: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SourceModel:
-    """What is expected of a source: its mean rate, and its week where one is known.
+    """What is expected of a source: its mean rate, and its week if that is known.
 
     Parameters
     ----------
     sums
-        Of the shape of its week; ``None`` for an even one.
+        The sums of its week's shape; ``None`` for an even week.
     ahead_s
-        By how much the clocks where its week lives are ahead of UTC, in seconds.
+        The offset from UTC of the zone in which its week is counted, in seconds.
     dispersion
-        Variance over mean of the fleet's items by hour: batches say less, by this factor.
+        Variance over mean of the fleet's items by hour; evidence counts less by this factor.
 
     Examples
     --------
@@ -128,13 +128,14 @@ class SourceModel:
         return self.rate_per_s * items / speed, self.rate_per_s * waits / (speed * speed)
 
     def planned(self, fit: ModelFit) -> SourceModel:
-        """Return the model that the source is planned by: an even week while its own is off."""
+        """Return the model for planning the source: with an even week while its own is off."""
         return self if fit.week_off_since_s is None else replace(self, sums=None)
 
     def judged(self, fit: ModelFit, evidence: Evidence) -> ModelFit:
-        """Return how well it does, with what a probe showed; the model must be as it stood before.
+        """Return the fit after a probe; the model must be the one from before the probe.
 
-        The week is judged by its own shape also while it is off, so that it can recover; the rate by what was planned.
+        The week is judged by its own shape even while it is off, so that it can recover; the rate is judged by the
+        plan.
         """
         gap_s = evidence.until_s - evidence.since_s
         if gap_s <= 0:
@@ -164,7 +165,7 @@ class SourceModel:
         return now_s if since_s is None and score < WEEK_OFF_SCORE else since_s
 
     def _score(self, evidence: Evidence, even: float, by_week: float) -> float:
-        """Return the log-likelihood of what was found under the week, but for some surprises, against an even one."""
+        """Return the log-likelihood ratio of the week, with some surprises allowed, against an even one."""
         if self.sums is None:
             return 0.0
         expected = (1.0 - _SURPRISES) * by_week + _SURPRISES * even
@@ -181,7 +182,7 @@ class SourceModel:
 
 
 def _counted(evidence: Evidence, expected: float) -> tuple[float, float]:
-    """Return what a probe found and what of it was expected: of bits, whether anything changed."""
+    """Return what a probe found and how much of it was expected; for bits, whether anything changed."""
     if isinstance(evidence, ItemTimes):
         return float(len(evidence.times_s)), expected
     if isinstance(evidence, ChangedBit):

@@ -1,4 +1,4 @@
-"""Update rates one source at a time: a blend of half-lives, each source's evidence kept apart from what all share."""
+"""Update rates of single sources: a blend of half-lives, with each source's evidence apart from the shared weights."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RateEvidence:
     Parameters
     ----------
     events, exposure_s
-        Items, and seconds observed, as of ``as_of_s``; one for each half-life.
+        Items and seconds observed, as of ``as_of_s``; one value for each half-life.
     as_of_s
         ``None`` before anything was observed.
 
@@ -41,7 +41,7 @@ class RateEvidence:
     as_of_s: float | None = None
 
     def forgotten(self, rate_per_s: float, *, events: float = 2.0) -> RateEvidence:
-        """Return what is left where the rate has become another: worth ``events`` items, as ``forget_to`` does.
+        """Return the evidence that is kept after a change of rate: worth ``events`` items, as ``forget_to`` does.
 
         >>> RateEvidence((8.0,) * 4, (4.0,) * 4).forgotten(4.0).events
         (1.0, 1.0, 1.0, 1.0)
@@ -59,10 +59,10 @@ def _times(values: Sequence[float], factors: Sequence[float]) -> tuple[float, ..
 
 
 class Blend:
-    """What the sources of a fleet share: the mean rate of all, and how well each half-life predicts.
+    """What the sources of a fleet share: their mean rate, and how well each half-life predicts.
 
-    The same estimate as ``FleetRates``, which takes many sources at once; here sources come and go, and each keeps its
-    own evidence. Bits and overflowing windows count as the items expected of them (one EM step).
+    It is the same estimate as ``FleetRates``, which takes many sources at once; here sources come and go, and each
+    keeps its own evidence. Bits and overflowing windows count as the number of items expected of them (one EM step).
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class Blend:
 
     @property
     def mean_per_s(self) -> float:
-        """The rate of a source that nothing is known of, in items per second."""
+        """The rate of a source without evidence, in items per second."""
         return self._population[-1].rate_per_s()
 
     def rate_per_s(self, known: RateEvidence, now_s: float, *, expect_per_s: float | None = None) -> float:
@@ -115,13 +115,13 @@ class Blend:
         return sum(weight * member for weight, member in zip(self.weights, members, strict=True))
 
     def items_known(self, known: RateEvidence, now_s: float) -> float:
-        """Return how many items a rate rests on: its uncertainty is that of a Gamma distribution of this shape."""
+        """Return the number of items behind a rate: its uncertainty is that of a Gamma distribution of this shape."""
         faded, weights = self._faded(known, now_s), self.weights[:-1]
         shares = sum(weights) or 1.0
         return PRIOR_EVENTS + sum(weight * found for weight, found in zip(weights, faded.events, strict=True)) / shares
 
     def seen(self, known: RateEvidence, evidence: Evidence, *, expect_per_s: float | None = None) -> RateEvidence:
-        """Return a source's evidence with what one probe showed; of an empty or negative time it adds nothing."""
+        """Return a source's evidence after one probe; a probe over an empty or negative time adds nothing."""
         gap_s = evidence.until_s - evidence.since_s
         if gap_s <= 0:
             return known
@@ -151,21 +151,21 @@ class Blend:
             self._expected[place] = self._expected[place] * forget + member * gap_s
 
     def replace(self, old: RateEvidence, new: RateEvidence) -> None:
-        """Exchange one source's evidence in the population's."""
+        """Replace one source's evidence in that of the population."""
         for place, population in enumerate(self._population):
             population.replace(
                 old=(old.events[place], old.exposure_s[place]), new=(new.events[place], new.exposure_s[place])
             )
 
     def _faded(self, known: RateEvidence, now_s: float) -> RateEvidence:
-        """Return evidence discounted to a time, not before its own."""
+        """Return evidence discounted to a time that is not before its own."""
         if known.as_of_s is None or now_s <= known.as_of_s:
             return known
         weights = [exp(-decay * (now_s - known.as_of_s)) for decay in self._decays]
         return RateEvidence(_times(known.events, weights), _times(known.exposure_s, weights), now_s)
 
     def _members(self, known: RateEvidence, now_s: float, expect_per_s: float | None) -> list[float]:
-        """Return what each half-life and the population's mean say."""
+        """Return the rates by each half-life and by the population's mean."""
         components = prior_components(is_expected=expect_per_s is not None)
         faded = self._faded(known, now_s)
         means = [expect_per_s or population.rate_per_s() for population in self._population]
@@ -175,7 +175,7 @@ class Blend:
     def _count(
         self, known: RateEvidence, evidence: ItemCount | ChangedBit, gap_s: float, expect_per_s: float | None = None
     ) -> float:
-        """Return how many items there were, where the evidence does not tell as many as are expected of it."""
+        """Return the number of items; if the evidence does not tell it, the number expected."""
         if isinstance(evidence, ItemCount) and not evidence.at_least:
             return float(evidence.count)
         if isinstance(evidence, ChangedBit) and not evidence.changed:

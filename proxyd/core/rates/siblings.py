@@ -1,4 +1,4 @@
-"""Siblings: sources that change together, such as the pages of one release; where one changed, the others may have."""
+"""Siblings: sources that change together, such as the pages of one release. If one changed, the others may have."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from proxyd.core.rates.week_bins import WEEK_S
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-TOGETHER_S = 2 * 3600.0  # what comes within this time came together
-FRESH_S = 86400.0  # an item older than this says nothing of the siblings any more
-MOST_CHANGES = 100_000  # remembered, of all sources
-_LARGEST = 200  # a time in which more sources changed than these tells nothing of who belongs together
-_BLOCK = 500  # sources whose pairs are looked at together
+TOGETHER_S = 2 * 3600.0  # items that come within this time came together
+FRESH_S = 86400.0  # an older item says nothing about the siblings
+MOST_CHANGES = 100_000  # number of changes remembered, of all sources
+_LARGEST = 200  # a time in which more sources changed does not tell which belong together
+_BLOCK = 500  # sources whose pairs are examined together
 _LEAST = 0.05  # probabilities below this are left out
-_FEWEST = 3.0  # times that two sources changed together
+_FEWEST = 3.0  # least number of times that two sources changed together
 _SIGMAS = 4.0
 _LONGEST_S = 52 * WEEK_S
 _DAY, _WEEK = round(86400.0 / TOGETHER_S), round(WEEK_S / TOGETHER_S)
-_LAGS = (-_WEEK, -_DAY, _DAY, _WEEK)  # what comes so far apart did not come together
+_LAGS = (-_WEEK, -_DAY, _DAY, _WEEK)  # items that are this far apart did not come together
 
 _Pairs: TypeAlias = tuple[Ints, Ints, Floats]
 _NOBODY: _Pairs = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
@@ -34,7 +34,7 @@ Siblings: TypeAlias = Mapping[str, tuple[tuple[str, float], ...]]
 
 
 class RecentChanges:
-    """Which sources changed when, the newest changes of all.
+    """Remembers which sources changed when; keeps the newest changes of all sources.
 
     Examples
     --------
@@ -53,29 +53,29 @@ class RecentChanges:
         self._last: dict[str, int] = {}
 
     def saw(self, source_id: str, times_s: Iterable[float]) -> None:
-        """Remember when items of a source came."""
+        """Remember the times of a source's items."""
         for number in sorted({int(time_s // TOGETHER_S) for time_s in times_s}):
             if number > self._last.get(source_id, -1):
                 self._bins.append((number, source_id))
                 self._last[source_id] = number
 
     def snapshot(self) -> list[tuple[int, str]]:
-        """Return what is remembered, to be worked on elsewhere."""
+        """Return a copy of what is remembered, for work in another thread."""
         return list(self._bins)
 
 
 def siblings_of(changes: Sequence[tuple[int, str]], *, now_s: float, since_s: float | None = None) -> Siblings:
     """Return each source's siblings.
 
-    Two sources are siblings if they changed in the same two hours at least three times and four standard deviations
-    more often than sources that know nothing of each other, even if they share their hours of the week.
+    Two sources are siblings if they changed in the same two hours at least three times, and four standard deviations
+    more often than independent sources would, even if these share their hours of the week.
 
     Parameters
     ----------
     changes
-        Number of the two hours and source, each pair once.
+        Pairs of the number of the two hours and the source, each pair once.
     since_s
-        Since when changes are known, the first of them by default.
+        The time since which changes are known; by default that of the first one.
 
     Notes
     -----
@@ -105,10 +105,10 @@ def siblings_of(changes: Sequence[tuple[int, str]], *, now_s: float, since_s: fl
 
 
 def _related(numbers: Ints, columns: Ints, sources: int, times: float) -> _Pairs:
-    """Return pairs of sources and the probability that the second changed where the first did, beyond chance.
+    """Return pairs of sources, and the probability beyond chance that the second changed when the first did.
 
-    Chance is what it would be of sources without weeks or, where that is more, how often the second changed a day or a
-    week before or after the first: then they only share their hours.
+    Chance is what independent sources without weeks would give. If the second changed more often a day or a week before
+    or after the first, chance is that: then they only share their hours.
     """
     bins, rows, sizes = np.unique(numbers, return_inverse=True, return_counts=True)
     count = np.bincount(columns, minlength=sources).astype(np.float64)
@@ -116,7 +116,7 @@ def _related(numbers: Ints, columns: Ints, sources: int, times: float) -> _Pairs
     numbers, columns = numbers[useful], columns[useful]
 
     def changed(lag: int) -> csr_array:
-        """Return which sources changed ``lag`` bins after each, shape (bins, sources)."""
+        """Return which sources changed ``lag`` bins after each bin, shape (bins, sources)."""
         place = np.searchsorted(bins, numbers - lag)
         there = np.flatnonzero(bins[np.minimum(place, len(bins) - 1)] == numbers - lag)
         return csr_array((np.ones(len(there)), (place[there], columns[there])), shape=(len(bins), sources))
@@ -131,7 +131,7 @@ def _related(numbers: Ints, columns: Ints, sources: int, times: float) -> _Pairs
 
 
 def _block(block: Ints, now: csr_array, apart: Sequence[csr_array], count: Floats, times: float) -> _Pairs:
-    """Return the pairs whose first source is in a block: all pairs at once would take memory by their number."""
+    """Return the pairs whose first source is in a block, because all pairs at once would take too much memory."""
     together = (now[block] @ now.T).tocoo()
     often = np.flatnonzero(together.data >= _FEWEST)
     one, other, found = together.row[often], together.col[often], together.data[often]

@@ -1,4 +1,4 @@
-"""The intervals of a repeating week in which an intensity is taken to be constant."""
+"""The intervals of a repeating week in which an intensity is assumed to be constant."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MONDAY_S = 345_600.0  # unix time 0 was a Thursday
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """What repeats: a week, or something shorter in tests and demonstrations, told in the time of a week.
+    """The cycle that repeats: a week, or something shorter in tests and demonstrations, mapped to the time of a week.
 
     >>> Cycle(3600.0).week_s(MONDAY_S + 1800.0) == MONDAY_S + WEEK_S / 2
     True
@@ -32,7 +32,7 @@ class Cycle:
         return WEEK_S / self.length_s
 
     def week_s(self, time_s: Any) -> Any:
-        """Return the time of the week at a time, or at each of an array; both unix seconds."""
+        """Return the time of the week at a time, or at each of an array; both in unix seconds."""
         return time_s if self.length_s == WEEK_S else MONDAY_S + (time_s - MONDAY_S) * self.speed
 
     def evidence(self, evidence: Evidence, ahead_s: float = 0.0) -> Evidence:
@@ -49,7 +49,7 @@ class Cycle:
         return told
 
     def time_s(self, week_s: Any) -> Any:
-        """Return the time at a time of the week: the inverse."""
+        """Return the time at a time of the week: the inverse of ``week_s``."""
         return week_s if self.length_s == WEEK_S else MONDAY_S + (week_s - MONDAY_S) / self.speed
 
 
@@ -62,14 +62,14 @@ class WeekBins:
     breaks_s
         Seconds from the beginning of the week, increasing from 0 to the length of the week, shape (intervals + 1,).
     groups
-        For each interval the number of its level, 0, 1, 2, ...; without it each interval has its own.
+        For each interval the number of its level, 0, 1, 2, ...; by default each interval has its own.
     anchor_s
         Unix time at which some week begins; by default a Monday, 0:00 UTC.
 
     Raises
     ------
     ValueError
-        For breaks that do not increase from 0, or levels that are not numbered without a gap.
+        The breaks do not increase from 0, or the levels are not numbered without a gap.
 
     Notes
     -----
@@ -109,12 +109,12 @@ class WeekBins:
 
     @property
     def period_s(self) -> float:
-        """Length of the week."""
+        """The length of the week."""
         return float(self.breaks_s[-1])
 
     @property
     def levels(self) -> int:
-        """How many levels there are to estimate."""
+        """The number of levels to estimate."""
         return int(self.groups.max()) + 1
 
     def exposure_s(self, since_s: ArrayLike, until_s: ArrayLike) -> NDArray[np.float64]:
@@ -126,10 +126,10 @@ class WeekBins:
         return np.maximum(exposure, 0.0)
 
     def events(self, evidence: ItemTimes) -> NDArray[np.float64]:
-        """Return how many items fall to each level, shape (levels,).
+        """Return the number of items at each level, shape (levels,).
 
-        An item on a break belongs to the interval that begins there, unless the evidence ends there: each item is
-        counted where the evidence has exposure. Times outside of the evidence count at its nearer end.
+        An item on a break belongs to the interval that begins there, unless the evidence ends there, so that each item
+        is counted where the evidence has exposure. Times outside the evidence count at its nearer end.
         """
         times_s = np.clip(np.asarray(evidence.times_s, dtype=np.float64), evidence.since_s, evidence.until_s)
         phases_s = self.phase_s(times_s)
@@ -151,7 +151,7 @@ class WeekBins:
         return float(levels[self.groups] @ np.diff(self.breaks_s)) / self.period_s
 
     def _elapsed(self, times_s: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return whole weeks since the anchor, and the seconds of the begun one in each interval."""
+        """Return whole weeks since the anchor, and the seconds of the current week in each interval."""
         times = np.atleast_1d(np.asarray(times_s, dtype=np.float64)) - self.anchor_s
         weeks = np.floor(times / self.period_s)
         parts = (times - weeks * self.period_s)[:, None] - self.breaks_s[:-1]

@@ -1,4 +1,4 @@
-"""When in a week one source's items came: counted online, small enough to keep for every source, over restarts."""
+"""Counts of one source's items over the week: updated online, small enough to store for every source."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class WeekCounts:
     Parameters
     ----------
     counts
-        Shape (168,), Monday 00:00 UTC first.
+        Items by hour, shape (168,), Monday 00:00 UTC first.
     squares
-        Squares of the items that came in the same hour, discounted likewise: they tell batches from single items.
+        Squares of the items of the same hour, discounted in the same way; they tell batches from single items.
     since_s
         Since when the source is observed.
     as_of_s
-        To when the counts are discounted.
+        The time to which the counts are discounted.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class WeekCounts:
 
     @classmethod
     def begun(cls, since_s: float) -> WeekCounts:
-        """Return no items yet."""
+        """Return counts without items."""
         return cls(np.zeros(HOURS, dtype=np.float32), 0.0, since_s, since_s)
 
     @property
@@ -67,7 +67,7 @@ class WeekCounts:
         return float(self.counts.sum())
 
     def seen(self, evidence: Evidence) -> WeekCounts:
-        """Return the counts with what a probe found; items without times are spread over when they may have come."""
+        """Return the counts after a probe; items without times are spread over the time in which they may have come."""
         if isinstance(evidence, ItemTimes):
             found = np.bincount(week_hours(evidence.times_s), minlength=HOURS).astype(np.float64)
             _, batches = np.unique(np.floor(np.asarray(evidence.times_s) / HOUR_S), return_counts=True)
@@ -91,19 +91,19 @@ class WeekCounts:
         )
 
     def passed(self, now_s: float) -> Floats:
-        """Return how often each hour of the week was observed, of the last year."""
+        """Return how often each hour of the week was observed in the last year."""
         return passed_hours(max(self.since_s, now_s - _LONGEST_S), now_s)
 
 
 def fleet_shapes(weeks: Sequence[WeekCounts], now_s: ArrayLike, *, most: int = 8) -> WeekShapes:
     """Return shared week shapes and the one that each source follows.
 
-    Shapes are learned from the sources that have shown most; their items count less the more come in batches.
+    Shapes are learned from the sources with the most items; items that come in batches count less.
 
     Parameters
     ----------
     now_s
-        One time, or one for each source where their weeks live in several zones.
+        One time, or one for each source if their weeks are in different zones.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def fleet_shapes(weeks: Sequence[WeekCounts], now_s: ArrayLike, *, most: int = 8
     learned = shared_shapes(counts, passed, most=most, dispersion=(spread := dispersion(sample, at_s[first])))
     of_source = np.zeros(len(weeks), dtype=np.int64)
     of_source[first] = learned.of_source
-    others = np.sort(order[_SAMPLE:])  # side by side in memory
+    others = np.sort(order[_SAMPLE:])  # neighbouring sources are close in memory
     for begin in range(0, len(others), _RUN):
         numbers = others[begin : begin + _RUN]
         of_source[numbers] = _belonging([weeks[number] for number in numbers.tolist()], at_s[numbers], learned.shapes)
@@ -131,17 +131,17 @@ def fleet_shapes(weeks: Sequence[WeekCounts], now_s: ArrayLike, *, most: int = 8
 
 
 def _belonging(weeks: Sequence[WeekCounts], now_s: Floats, shapes: Floats) -> Ints:
-    """Return the shape of each source; how far its items are discounted does not matter for it."""
+    """Return the shape of each source; it does not depend on the discount of its items."""
     since_s = np.maximum(np.array([each.since_s for each in weeks]), now_s - _LONGEST_S)
     return belonging(_counts(weeks).astype(np.float64), expected_hours(since_s, now_s, shapes), shapes)
 
 
 def dispersion(weeks: Sequence[WeekCounts], now_s: ArrayLike) -> float:
-    """Return variance over mean of the items by hour, at least 1: how much less they say than single items do.
+    """Return variance over mean of the items by hour, at least 1: the factor by which they say less than single items.
 
     Notes
     -----
-    With n items in an hour, ``E[n^2] / E[n]`` is the dispersion and the hour's rate; the rate is taken off.
+    With n items in an hour, ``E[n^2] / E[n]`` is the dispersion plus the hour's rate; the rate is subtracted.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def dispersion(weeks: Sequence[WeekCounts], now_s: ArrayLike) -> float:
 
 
 def _arrays(weeks: Sequence[WeekCounts], now_s: Floats) -> tuple[Floats, Floats]:
-    """Return items and observed hours of each source, shape (sources, 168) both."""
+    """Return items and observed hours of each source, both of shape (sources, 168)."""
     counts = np.concatenate([_counts(run) for run in _runs(weeks)]).astype(np.float64)
     fades = 2.0 ** (-np.maximum(0.0, now_s - np.array([each.as_of_s for each in weeks])) / HALF_LIFE_S)
     since_s = np.array([each.since_s for each in weeks])

@@ -1,4 +1,4 @@
-"""Shapes of the week: when in a week updates come, shared by many sources and shrunk towards what is simpler."""
+"""Week shapes: the hours in which updates come, shared by many sources and shrunk towards simpler shapes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def passed_hours(start_s: ArrayLike, stop_s: ArrayLike) -> Floats:
 def expected_hours(start_s: ArrayLike, stop_s: ArrayLike, shapes: Floats) -> Floats:
     """Return the sum of each shape's factors over the hours between two unix times, shape (times, shapes).
 
-    It is ``passed_hours(start_s, stop_s) @ shapes.T``, without going through the hours.
+    It equals ``passed_hours(start_s, stop_s) @ shapes.T``, without a loop over the hours.
 
     >>> shapes = np.arange(2.0 * HOURS).reshape(2, HOURS)
     >>> expected_hours([4 * 86400.0], [4 * 86400.0 + 5400.0], shapes)
@@ -71,8 +71,8 @@ def week_shape(counts: ArrayLike, passed: ArrayLike, *, dispersion: float = 1.0)
     """Return the factor of each hour of the week, mean 1, shape (168,).
 
     Empirical Bayes in two steps: hours of the day and days of the week are each shrunk towards a flat week, and the 168
-    hours towards their product, each as far as the counts' marginal likelihood asks. Without events, or with events
-    that show no pattern, the week is flat.
+    hours towards their product, each by as much as the counts' marginal likelihood favours. Without events, or without
+    a pattern in them, the week is flat.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def week_shape(counts: ArrayLike, passed: ArrayLike, *, dispersion: float = 1.0)
     passed
         How often each hour has been observed, shape (168,).
     dispersion
-        Variance over mean of the counts: items that come in batches say less, by this factor.
+        Variance over mean of the counts; items that come in batches count less by this factor.
 
     Notes
     -----
@@ -104,7 +104,7 @@ def week_shape(counts: ArrayLike, passed: ArrayLike, *, dispersion: float = 1.0)
 
 
 def _shape(seen: Floats, flat: Floats) -> Floats:
-    """Return the shape that explains ``seen`` where a flat week would have shown ``flat``."""
+    """Return the shape that explains ``seen`` if a flat week would have shown ``flat``."""
     by_day, flat_by_day = seen.reshape(7, 24), flat.reshape(7, 24)
     hours = _shrunk(by_day.sum(0), flat_by_day.sum(0), np.ones(24))
     days = _shrunk(by_day.sum(1), flat_by_day.sum(1), np.ones(7))
@@ -129,12 +129,12 @@ def _shrunk(counts: Floats, flat: Floats, base: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class WeekShapes:
-    """Shapes that many sources share, and which each of them follows.
+    """Shapes that many sources share, and the shape that each of them follows.
 
     Parameters
     ----------
     shapes
-        Factors of the hours of the week, shape (clusters, 168), mean 1 each.
+        Factors of the hours of the week, shape (clusters, 168), each row with mean 1.
     of_source
         The cluster of each source, shape (sources,).
     dispersion
@@ -151,7 +151,7 @@ class WeekShapes:
     dispersion: float = 1.0
 
     def evened(self, even: NDArray[np.bool_]) -> WeekShapes:
-        """Return them with an even week for some sources, shape (sources,).
+        """Return the shapes with an even week for some sources, shape (sources,).
 
         >>> WeekShapes(np.full((1, 2), 3.0), np.array([0, 0])).evened(np.array([False, True])).of_source.tolist()
         [0, 1]
@@ -165,8 +165,8 @@ class WeekShapes:
 def shared_shapes(counts: ArrayLike, passed: ArrayLike, *, most: int = 8, dispersion: float = 1.0) -> WeekShapes:
     """Return one to ``most`` week shapes and the shape that each source follows.
 
-    A mixture fitted by EM, with shapes shrunk as in ``week_shape``; it is split where it is most mixed for as long as
-    that pays by the Bayesian information criterion on effective (dispersion-scaled) counts.
+    A mixture fitted by EM, with shapes shrunk as in ``week_shape``. The most mixed shape is split as long as that pays
+    by the Bayesian information criterion on effective (dispersion-scaled) counts.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def belonging(counts: Floats, expected: Floats, shapes: Floats) -> Ints:
     Parameters
     ----------
     counts
-        Items of each source by hour of the week, shape (sources, 168), or as many times that.
+        Items of each source by hour of the week, shape (sources, 168), or any multiple of them.
     expected
         Factors of each shape over the hours that each source was observed, shape (sources, shapes).
     """
@@ -216,7 +216,7 @@ def belonging(counts: Floats, expected: Floats, shapes: Floats) -> Ints:
 
 
 def _pooled(counts: Floats, passed: Floats, share: Floats) -> Floats:
-    """Return the shape of several sources taken together, each with a share of it, shape (sources,)."""
+    """Return the shape of several sources together, each with a share in it, shape (sources,)."""
     if passed.ndim == 1:
         return week_shape(share @ counts, passed)
     flat = counts.sum(axis=1, keepdims=True) * passed / np.maximum(passed.sum(axis=1, keepdims=True), 1e-12)
@@ -225,7 +225,7 @@ def _pooled(counts: Floats, passed: Floats, share: Floats) -> Floats:
 
 
 def _split(counts: Floats, passed: Floats, shapes: Floats, members: Ints, clusters: int) -> Floats:
-    """Return the shapes and one more: that of the sources which fit their own shape worst."""
+    """Return the shapes and one more: that of the sources that fit their own shape worst."""
     flat = counts.sum(axis=1, keepdims=True) * passed / np.maximum(passed.sum(axis=-1, keepdims=True), 1e-12)
     expected = flat * shapes[members]
     misfit = ((counts - expected) ** 2 / np.maximum(expected, 1e-9)).sum(axis=1) / HOURS
@@ -246,7 +246,7 @@ def _mixture(counts: Floats, passed: Floats, shapes: Floats) -> tuple[Floats, In
 
 
 def _log_likelihoods(counts: Floats, passed: Floats, shapes: Floats) -> Floats:
-    """Return the log-likelihood of each source under each shape, its rate being whatever fits, shape (n, k)."""
+    """Return the log-likelihood of each source under each shape, at the best-fitting rate, shape (n, k)."""
     if passed.ndim == 1:
         share = shapes * passed
         logs: Floats = counts @ np.log(share / share.sum(axis=1, keepdims=True) + 1e-12).T
@@ -260,7 +260,7 @@ def _likelihoods(counts: Floats, expected: Floats, shapes: Floats) -> Floats:
 
 
 def _evidence(counts: Floats, passed: Floats, shapes: Floats) -> float:
-    """Return the mixture's log-likelihood less what its parameters cost (BIC)."""
+    """Return the mixture's log-likelihood minus the cost of its parameters (BIC)."""
     logs = _log_likelihoods(counts, passed, shapes)
     fit = float(logsumexp(logs, axis=1).sum()) - len(counts) * float(np.log(len(shapes)))
     smooth = sum(_freedom(shape) for shape in shapes)
@@ -268,14 +268,14 @@ def _evidence(counts: Floats, passed: Floats, shapes: Floats) -> float:
 
 
 def _freedom(shape: Floats) -> float:
-    """Return about how many parameters a shape has: hours and days, and more where it is no product of them."""
+    """Return approximately how many parameters a shape has: hours and days, more if it is not a product of these."""
     by_day = shape.reshape(7, 24)
     product = np.outer(by_day.mean(axis=1), by_day.mean(axis=0))
     return 29.0 if not np.allclose(product, by_day, rtol=0.02, atol=0.02) else 1.0 + 28.0 * (np.ptp(shape) > 1e-9)
 
 
 def own_shape(counts: ArrayLike, passed: ArrayLike, shared: ArrayLike, *, weight: float = OWN_EVENTS) -> Floats:
-    """Return one source's week shape: its counts, shrunk to ``shared`` by as much as ``weight`` items say.
+    """Return one source's week shape: its counts, shrunk to ``shared`` with the weight of ``weight`` items.
 
     Examples
     --------
@@ -315,17 +315,17 @@ def dispersion_of(weekly: Sequence[ArrayLike] | Floats) -> float:
 
 
 class WeekSums:
-    """Integrals of a week shape, exact between any two times, in plain floats: a probe asks for two or three of them.
+    """Integrals of a week shape, exact between any two times, in plain floats, because a probe needs only two or three.
 
     Parameters
     ----------
     factors
-        Of equal parts of the week from Monday 00:00 on, mean 1.
+        Factors of equal parts of the week from Monday 00:00 on, mean 1.
 
     Notes
     -----
-    With ``F(t)`` the integral of the factor and ``H(t)`` that of ``F``, both from Monday on, the items of ``(s, t]``
-    are ``F(t) - F(s)`` and have waited ``H(t) - H(s) - F(s) (t - s)`` at ``t``.
+    With ``F(t)`` the integral of the factor and ``H(t)`` that of ``F``, both from Monday on, ``F(t) - F(s)`` items come
+    in ``(s, t]``, and they have waited ``H(t) - H(s) - F(s) (t - s)`` at ``t``.
 
     Examples
     --------
@@ -350,7 +350,7 @@ class WeekSums:
         return self._factors[int((time_s - MONDAY_S) % WEEK_S // self._part_s) % len(self._factors)]
 
     def between(self, since_s: float, until_s: float) -> tuple[float, float]:
-        """Return the items expected of a mean rate of one a second, and their waits at ``until_s`` in item-seconds."""
+        """Return the items expected at a mean rate of one a second, and their waits at ``until_s`` in item-seconds."""
         gap_s = until_s - since_s
         begin_s = (since_s - MONDAY_S) % WEEK_S
         F0, H0 = self._at(begin_s)  # noqa: N806 - as in the notes
@@ -358,7 +358,7 @@ class WeekSums:
         return F1 - F0, max(0.0, H1 - H0 - F0 * gap_s)
 
     def _at(self, time_s: float) -> tuple[float, float]:
-        """Return F and H, which go on from week to week."""
+        """Return F and H, which continue from week to week."""
         weeks, within_s = divmod(time_s, WEEK_S)
         part = min(int(within_s / self._part_s), len(self._factors) - 1)
         rest_s = within_s - part * self._part_s
