@@ -217,7 +217,7 @@ class RuleChecker:
 def fingerprint(trigger: Trigger, named_sources: Sequence[str]) -> str:
     """Return a text that changes exactly when a rule's trigger class, condition or FROM SOURCES do.
 
-    A rule that names no sources applies to all sources of its classes, so their number does not matter.
+    A rule that names no sources applies to all sources of its classes; a change of these does not count.
     """
     canonical = "\n".join([format_trigger(trigger), *sorted(named_sources)])
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:16]
