@@ -1,4 +1,4 @@
-"""Each kind of delivery as the language knows it: its words, its members in JSON, how it is printed and checked."""
+"""The kinds of delivery in the language: their words, their JSON members, and how they are printed and checked."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _LOG_NAME = re.compile(r"[\w-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPart:
-    """One thing that is written of a delivery.
+    """One part of a written delivery.
 
     Parameters
     ----------
     name
-        The attribute that it sets; in JSON, where it is not the first part, also the member.
+        The attribute that it sets and, except for the first part, its JSON member.
     shape
         ``str`` for a text in single quotes, ``SecretRef``, or an enumeration whose values are keywords.
     word
-        The keyword before it; a secret has its own.
+        The keyword before it; a secret has a keyword of its own.
     default
-        What it is where it is not written; ``None`` where it must be.
+        Its value if it is not written; ``None`` if it must be written.
     """
 
     name: str
@@ -52,7 +52,7 @@ class DeliveryPart:
 
     @property
     def grammar(self) -> str:
-        """How it is written, in the grammar's notation."""
+        """Its syntax, in the grammar's notation."""
         if self.shape is str:
             form = "TEXT"
         elif self.shape is SecretRef:
@@ -64,15 +64,15 @@ class DeliveryPart:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The keywords that it may be, where it is one of some."""
+        """The keywords that it may be, if it is an enumeration."""
         return tuple(each.value for each in self.shape) if issubclass(self.shape, Enum) else ()
 
     def read(self, written: Any) -> Any:
-        """Return the value of what is written: of a keyword, what it stands for."""
+        """Return the value of the written form; a keyword becomes its enumeration member."""
         return self.shape(written) if issubclass(self.shape, Enum) else written
 
     def format(self, value: Any) -> str:
-        """Return how a value is written, after a space; nothing for the default."""
+        """Return the written form of a value, after a space; an empty text for the default."""
         if value == self.default:
             return ""
         word = f" {self.word}" if self.word else ""
@@ -88,15 +88,15 @@ class DeliveryKind:
     Parameters
     ----------
     made
-        Its class; its ``kind`` in capitals is its keyword, and as it is the member of its first part in JSON.
+        Its class; the class's ``kind`` is the JSON member of its first part, and in capitals its keyword.
     noun
-        What people call it, after an article.
+        Its name for users, after an article.
     parts
-        What is written after the keyword, in order. Each of the others is a member of its own in JSON.
+        The parts after the keyword, in order. Each except the first is a JSON member of its own.
     check
-        Reports what is wrong with the values.
+        Reports errors in the values.
     parts_fault
-        What is said of members in JSON that do not belong together, where there are several.
+        The error for JSON members that do not belong together, if there are several.
     """
 
     made: Callable[..., Delivery]
@@ -108,16 +108,16 @@ class DeliveryKind:
 
     @property
     def keyword(self) -> str:
-        """The word it begins with."""
+        """The keyword that it begins with."""
         return self.kind.upper()
 
     @property
     def members(self) -> Mapping[str, DeliveryPart]:
-        """Its parts by their members in JSON."""
+        """Its parts by JSON member."""
         return {part.name if n else self.kind: part for n, part in enumerate(self.parts)}
 
     def build(self, written: Sequence[tuple[str, Any]]) -> Delivery:
-        """Return the delivery of what the grammar found after the keyword: terminals and what they hold, in order."""
+        """Return the delivery from what the grammar found after the keyword: terminals and their contents, in order."""
         words = {part.word for part in self.parts if part.word}
         values = [value for terminal, value in written if terminal not in words]
         return self.made(*(part.read(value) for part, value in zip(self.parts, values, strict=False)))
@@ -171,12 +171,12 @@ def kind_of(delivery: Delivery) -> DeliveryKind:
 
 
 def kind_named(keyword: str) -> DeliveryKind:
-    """Return the kind that a keyword begins."""
+    """Return the kind that begins with a keyword."""
     return _BY_KIND[keyword.lower()]
 
 
 def format_delivery(delivery: Delivery) -> str:
-    """Return a delivery as it is written.
+    """Return a delivery in its written form.
 
     >>> format_delivery(WebhookDelivery("https://a.example/", SecretRef("env", "SECRET_A"), WebhookForm.GITHUB))
     "WEBHOOK 'https://a.example/' SECRET ENV 'SECRET_A' FORM GITHUB"
@@ -186,7 +186,7 @@ def format_delivery(delivery: Delivery) -> str:
 
 
 def format_secret(secret: SecretRef) -> str:
-    """Return where a secret is, as it is written."""
+    """Return the place of a secret in its written form."""
     return f"SECRET {secret.kind.upper()} {quote_text(secret.name)}"
 
 

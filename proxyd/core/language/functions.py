@@ -1,4 +1,4 @@
-"""The scalar functions of the language: what they take and what they return."""
+"""The scalar functions of the language: their parameters and results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from proxyd.core.model.profile import FieldType
 
 
 class Family(Enum):
-    """Types that can be compared with each other; the value is how an error names them."""
+    """Types that can be compared with each other; the value is the family's name in errors."""
 
     TEXT = "a text"
     NUMBER = "a number"
@@ -36,16 +36,16 @@ def family_of(type_: FieldType) -> Family:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """What a function takes and returns.
+    """The parameters and the result of a function.
 
     Parameters
     ----------
     parameters
         Families of the arguments; with ``variadic`` the last one repeats.
     required
-        How many arguments there must be.
+        The least number of arguments.
     result
-        Type of the result; ``None`` where it is that of the first argument.
+        Type of the result; ``None`` if it is that of the first argument.
     """
 
     parameters: tuple[Family, ...]

@@ -1,6 +1,6 @@
-"""Statements as they were written: the tree that is printed back and that the checker reads.
+"""Statements as written: the tree that is printed back and that the checker reads.
 
-Spans are offsets into the file; neither they nor comments take part in comparison.
+Spans are offsets into the file; spans and comments are not compared.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class SourceText:
-    """A text in the rule language and the name errors give it."""
+    """A text in the rule language and its name in errors."""
 
     file: str
     text: str
@@ -40,7 +40,7 @@ class SourceText:
 
 @dataclass(frozen=True, slots=True)
 class Located(Generic[T_co]):
-    """A value and where it was written."""
+    """A value and the place where it was written."""
 
     value: T_co
     span: TextSpan = field(default=NO_SPAN, compare=False)
@@ -77,7 +77,7 @@ class CreateDomain:
 
 @dataclass(frozen=True, slots=True)
 class CreateSource:
-    """``CREATE SOURCE`` and its options; what was not written is ``None`` or empty."""
+    """``CREATE SOURCE`` and its options; an option that was not written is ``None`` or empty."""
 
     name: Located[str]
     page_class: ClassName
@@ -109,7 +109,7 @@ class CreateProfile:
 
 @dataclass(frozen=True, slots=True)
 class TimeSpec:
-    """What START and END take. ``text`` is the written ISO 8601 time where the anchor is absolute."""
+    """The value of START or END. ``text`` is the written ISO 8601 time if the anchor is absolute."""
 
     anchor: Anchor
     offset: Duration | None = None
@@ -121,7 +121,7 @@ class TimeSpec:
 class InsertNotification:
     """``INSERT NOTIFICATION`` and its clauses.
 
-    A required clause is ``None`` only where it could not be read; its error stands in ``Parsed.errors``.
+    A required clause is ``None`` only if it could not be read; its error is in ``Parsed.errors``.
     """
 
     name: Located[str]
@@ -143,7 +143,7 @@ class InsertNotification:
 
 
 class StatementKind(Enum):
-    """What a statement declares, as the language writes it."""
+    """The kind of object that a statement declares, as the language writes it."""
 
     DOMAIN = "DOMAIN"
     SOURCE = "SOURCE"
@@ -153,7 +153,7 @@ class StatementKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DropStatement:
-    """``DROP PROFILE|NOTIFICATION|SOURCE|DOMAIN "x"``: only texts sent over the API may hold one."""
+    """``DROP PROFILE|NOTIFICATION|SOURCE|DOMAIN "x"``; allowed only in texts sent over the API."""
 
     kind: StatementKind
     name: Located[str]
@@ -166,7 +166,7 @@ Statement: TypeAlias = CreateDomain | CreateSource | CreateProfile | InsertNotif
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A statement that could not be read; ``name`` is ``None`` where even that could not be."""
+    """A statement that could not be read; ``name`` is ``None`` if even the name could not be read."""
 
     kind: StatementKind
     name: str | None
@@ -174,30 +174,30 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """What could not be read: whatever it declares must not count as unknown elsewhere."""
+    """Statements that could not be read; the names they declare must not count as unknown elsewhere."""
 
     kinds: frozenset[StatementKind] = frozenset()
     names: frozenset[tuple[StatementKind, str]] = frozenset()
 
     def hides(self, kind: StatementKind, name: str) -> bool:
-        """Return whether that name may be declared by something unread."""
+        """Return whether an unread statement may declare that name."""
         return kind in self.kinds or (kind, name) in self.names
 
     def hides_any(self, kind: StatementKind) -> bool:
-        """Return whether anything of that kind is unread."""
+        """Return whether any statement of that kind is unread."""
         return kind in self.kinds or any(known is kind for known, _ in self.names)
 
     def adding(self, kind: StatementKind, name: str) -> Unread:
-        """Return this and one name more."""
+        """Return a copy with one more name."""
         return Unread(self.kinds, self.names | {(kind, name)})
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The statements of one text and every error met while reading it.
+    """The statements of one text and every error found while reading it.
 
-    ``tail_comments`` are those after the last statement. ``broken`` names what is declared by statements that have
-    errors, so that their names do not count as unknown elsewhere.
+    ``tail_comments`` are those after the last statement. ``broken`` holds the names that faulty statements declare, so
+    that these names do not count as unknown elsewhere.
     """
 
     source: SourceText

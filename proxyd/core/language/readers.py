@@ -1,4 +1,4 @@
-"""Each reader of pages as the language knows it: its word, and why a selector of it cannot be read."""
+"""The readers of pages in the language: their keywords, and why a selector is invalid."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _JSON = JSONPathEnvironment()
 
 @dataclass(frozen=True, slots=True)
 class ReaderKind:
-    """A reader: its value is its keyword.
+    """A reader; its value is its keyword.
 
     Parameters
     ----------
     compile
-        Reads a selector; raises ``ValueError``, or what its library does, where that is not possible.
+        Reads a selector; raises ``ValueError``, or its library's error, if the selector is invalid.
     is_of_json
-        Whether it reads documents of JSON; all others read web pages.
+        Whether it reads JSON documents; all others read web pages.
     """
 
     reader: Reader
@@ -56,7 +56,7 @@ _ERRORS = (JSONPathError, etree.XPathError, ValueError, RecursionError)
 
 
 def selector_problem(extraction: Extraction) -> str | None:
-    """Return why a selector cannot be read, or ``None``.
+    """Return why a selector is invalid, or ``None``.
 
     >>> selector_problem(Extraction(Reader.CSS, "h1 >"))
     'it is not a CSS selector'
@@ -72,7 +72,7 @@ def selector_problem(extraction: Extraction) -> str | None:
 
 
 def readers_of(*, json: bool) -> list[str]:
-    """Return the words of the readers of JSON documents, or of those of web pages.
+    """Return the keywords of the readers of JSON documents, or of those of web pages.
 
     >>> readers_of(json=False)
     ['CSS', 'XPATH']

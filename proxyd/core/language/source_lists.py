@@ -1,4 +1,4 @@
-"""Lists of feeds of other programs (OPML, or an address on each line) as texts of the language, and back to OPML."""
+"""Converts other programs' lists of feeds (OPML, or one address per line) to the language, and sources to OPML."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SET TRIGGER "ON {event} TO {name}" START NOW END NEVER SET UTILITY STRICT;
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How listed sources are read, and what one rule says of them all."""
+    """How listed sources are read, and what one rule reports of them all."""
 
     name: str
     fields: str
@@ -33,7 +33,7 @@ class _Kind:
     told: str
 
     def preamble(self, listing: str) -> str:
-        """Return the statements besides the sources, in canonical layout."""
+        """Return the statements other than the sources, in canonical layout."""
         domain, rule = quote_name(listing), quote_name(f"{listing}: {self.told}")
         told = _RULE.format(domain=domain, rule=rule, selected=self.selected, name=self.name, event=self.event)
         parsed = parse(f"CREATE DOMAIN {domain} AS CLASS::{self.name}{self.fields};\n{told}")
@@ -44,7 +44,7 @@ class _Kind:
 
 NOTHING_DECLARED: Mapping[str, str | None] = MappingProxyType({})
 _MOST_LISTED = 100_000
-_MOST_SHOWN = 20  # addresses that cannot be read
+_MOST_SHOWN = 20  # invalid addresses that an error shows
 _FEEDS = _Kind(
     "FEED",
     "(channel.item.title:String, channel.item.link:URL, channel.item.pubDate:Timestamp)",
@@ -57,7 +57,7 @@ _PAGES = _Kind("PAGE", "", "UPDATE", "DIFF(OLD.text, NEW.text) AS difference", "
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A feed as another program lists it."""
+    """A feed in another program's list."""
 
     title: str
     url: str
@@ -69,7 +69,7 @@ def read_listing(body: bytes, where: str) -> list[Listed]:
     Raises
     ------
     ListingError
-        It is not well-formed, has a DOCTYPE, names what is no http or https address, or lists nothing.
+        The list is not well-formed, has a DOCTYPE, contains an address that is not http or https, or is empty.
 
     Examples
     --------
@@ -88,10 +88,10 @@ def read_listing(body: bytes, where: str) -> list[Listed]:
 def listing_texts(
     listed: Iterable[Listed], name: str, *, pages: bool = False, declared: Mapping[str, str | None] = NOTHING_DECLARED
 ) -> list[str]:
-    """Return texts that declare feeds and a rule that fires with every item, none longer than a text may be.
+    """Return texts that declare feeds and a rule that fires on every item; each keeps to the limit on a text's length.
 
-    With ``pages`` they are read as whole pages, and the rule tells what changed. ``declared`` holds the names that are
-    taken, with their addresses where those are of an earlier list of this name: they keep their names.
+    With ``pages`` they are read as whole pages, and the rule reports changes. ``declared`` holds the names that are
+    taken; those from an earlier list of this name come with their addresses and are kept.
 
     >>> [text.count("CREATE SOURCE") for text in listing_texts([Listed("A", "http://a.example/")] * 2000, "Mine")]
     [1052, 948]
@@ -110,7 +110,7 @@ def listing_texts(
 
 
 def opml(sources: Mapping[str, str]) -> str:
-    """Return addresses by name as OPML, in ASCII; names hold nothing that XML cannot.
+    """Return addresses by name as OPML, in ASCII; names contain only characters that XML allows.
 
     >>> print(opml({"a": "http://a.example/?b&c"}))
     <?xml version="1.0" encoding="UTF-8"?>
@@ -152,7 +152,7 @@ def _lines(body: bytes, where: str) -> list[Listed]:
 
 
 def _checked(found: Iterable[tuple[int, str, str]], where: str) -> list[Listed]:
-    """Return the feeds of lines with titles and addresses; the error names every line whose address is none."""
+    """Return the feeds of lines with titles and addresses; the error names every line without a valid address."""
     listed: list[Listed] = []
     wrong: list[str] = []
     for line, title, text in found:
@@ -167,7 +167,7 @@ def _checked(found: Iterable[tuple[int, str, str]], where: str) -> list[Listed]:
 
 
 def _address(text: str) -> str | None:
-    """Return an address, ``None`` where there is none; feed: is what some programs write for http:."""
+    """Return an address, or ``None`` if it is invalid; some programs write feed: for http:."""
     url = text.strip()
     url = f"http{url[4:]}" if url.startswith("feed://") else url.removeprefix("feed:")
     try:
@@ -178,7 +178,7 @@ def _address(text: str) -> str | None:
 
 
 class _Names:
-    """Gives each source a name of its own: from its title, else its host."""
+    """Gives each source a unique name: from its title, otherwise from its host."""
 
     def __init__(self, declared: Mapping[str, str | None]) -> None:
         self._taken = {name for name, url in declared.items() if url is None}
@@ -187,7 +187,7 @@ class _Names:
         self._numbers: dict[str, int] = {}
 
     def of(self, feed: Listed) -> str:
-        """Return the name of a feed; the one it has where it is known."""
+        """Return the name of a feed; a known feed keeps its name."""
         if (known := self._known.get(feed.url)) is not None:
             return known
         told = (feed.title or urlsplit(feed.url).hostname or "").lower()

@@ -1,4 +1,4 @@
-"""The words of the language: which are keywords, what users call them, and hints at what was meant."""
+"""The words of the language: the keywords, their names for users, and hints at what was meant."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ _OPERATORS = frozenset(
 
 
 def grammar_text() -> str:
-    """Return the grammar that is executed: the file, and the rules that are made of descriptions."""
+    """Return the grammar that is executed: the file, and the rules generated from descriptions."""
     written = files("proxyd.core.language").joinpath("grammar.lark").read_text(encoding="utf-8")
     return "\n".join([written, *delivery_rules(), reader_rule(), ""])
 
 
 @cache
 def load_grammar() -> Lark:
-    """Return the compiled grammar; its lexer is not used, pieces feed it words."""
+    """Return the compiled grammar; its lexer is not used, because pieces feed it words."""
     return Lark(
         grammar_text(),
         parser="lalr",
@@ -82,7 +82,7 @@ def load_grammar() -> Lark:
 
 @cache
 def _terminals() -> dict[str, str]:
-    """Return terminal names by the word or sign they stand for."""
+    """Return terminal names by the word or sign that they stand for."""
     return {t.pattern.value: t.name for t in load_grammar().terminals if isinstance(t.pattern, PatternStr)}
 
 
@@ -98,7 +98,7 @@ def get_keywords() -> frozenset[str]:
 
 
 def get_keyword(word: str) -> str | None:
-    """Return the keyword a bare word can stand for, in capitals and singular."""
+    """Return the keyword that a bare word can stand for, in capitals and singular."""
     if not word.isascii():
         return None
     upper = word.upper()
@@ -112,7 +112,7 @@ def get_terminal(spelling: str) -> str | None:
 
 
 def describe(terminals: Collection[str], extra: Iterable[str] = ()) -> list[str]:
-    """Return what is expected in users' words, phrases first.
+    """Return the expected words as users know them, phrases first.
 
     >>> describe({"NAME", "SUP", "COMMA"}, ["';'"])
     ['a name', 'SUP', "','", "';'"]
@@ -156,7 +156,7 @@ def did_you_mean(written: str, known: Iterable[str]) -> str:
 
 
 def no_such(kind: str, name: str, known: Collection[str]) -> NotFoundError:
-    """Return the error that nothing is called so, with the nearest name, which among very many is not looked for.
+    """Return the error for an unknown name, with the nearest known name unless there are very many.
 
     >>> print(no_such("source", "pyhton", ["python", "kernel"]))
     there is no source 'pyhton'. Did you mean python?
@@ -166,7 +166,7 @@ def no_such(kind: str, name: str, known: Collection[str]) -> NotFoundError:
 
 
 def suggest_keyword(written: str, terminals: Collection[str]) -> str:
-    """Return a suggestion among expected keywords; two keywords written as one are taken apart."""
+    """Return a suggestion among expected keywords; two keywords written as one are split."""
     keywords = get_keywords()
     spelled = {_spellings().get(name, "") for name in terminals} & keywords
     upper = written.upper()

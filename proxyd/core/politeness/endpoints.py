@@ -97,7 +97,7 @@ class Endpoints:
         self._gates: dict[str, _Gate] = {}
 
     def shut(self, now_s: float) -> dict[str, float]:
-        """Return the closed endpoints and the time when each opens (infinity: when an attempt ends)."""
+        """Return the endpoints that may not be sent to now, and when that ends (infinity: with an attempt)."""
         if len(self._gates) > _MOST_ENDPOINTS:
             self._gates = {name: gate for name, gate in self._gates.items() if not gate.is_idle(now_s, self._limits)}
         waits = {name: gate.opens_s(now_s, self._limits) for name, gate in self._gates.items()}

@@ -1,1 +1,1 @@
-"""From statements to one declaration: names, types and units."""
+"""Turns statements into one declaration: resolves names, and checks types and units."""

@@ -1,4 +1,4 @@
-"""What the checker has to know of the daemon."""
+"""The context of the checker: settings of the daemon, and the reporter of errors."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from proxyd.errors import RuleCheckError
 
 @dataclass(frozen=True, slots=True)
 class CheckSettings:
-    """What the checker has to know of the daemon.
+    """What the checker must know about the daemon.
 
     Parameters
     ----------
     secret_env_prefix
-        Names after SECRET ENV must start with it, so that a rule cannot send out other variables.
+        Names after SECRET ENV must start with this, so that a rule cannot send other variables.
     chronon_s
         Length of a chronon; durations are compared with it.
     can_subscribe
-        Whether hubs can reach the daemon; WEBSUB ON has no effect otherwise.
+        Whether hubs can reach the daemon; if not, WEBSUB ON has no effect.
     can_mail
-        Whether there is a server that takes mail; DELIVERY MAIL waits for one otherwise.
+        Whether there is a mail server; if not, DELIVERY MAIL waits for one.
     channel_schemes
-        What DELIVERY CHANNEL may use; ``None`` for every scheme.
+        The schemes that DELIVERY CHANNEL may use; ``None`` for every scheme.
     has_channels
-        Whether what sends to channels is installed.
+        Whether the library that sends to channels is installed.
     from_api
-        Whether DROP may stand in the texts. The caller acts on it; the checker passes over it.
+        Whether the texts may hold DROP. The caller acts on it; the checker skips it.
     """
 
     secret_env_prefix: str = "SECRET_"
@@ -50,12 +50,12 @@ class Reporter:
         self.warnings: list[RuleCheckError] = []
 
     def error(self, message: str, span: TextSpan) -> None:
-        """Report an error; after a hundred in one file the rest is left for later."""
+        """Report an error; after a hundred in one file the rest are dropped."""
         if len(self.errors) < MAX_ERRORS:
             self.errors.append(self._make(message, span))
 
     def warn(self, message: str, span: TextSpan) -> None:
-        """Report what is allowed but probably not meant."""
+        """Report something that is allowed but probably not meant."""
         if len(self.warnings) < MAX_ERRORS:
             self.warnings.append(self._make(message, span))
 

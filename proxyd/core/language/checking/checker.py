@@ -1,4 +1,4 @@
-"""Texts into one declaration: names of all files together, types and units."""
+"""Checks texts as one declaration: the names of all files together, types and units."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from proxyd.errors import RuleError
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A declaration, or every error that keeps the texts from being one. Warnings never do."""
+    """A declaration, or all errors that prevent it. Warnings do not prevent it."""
 
     declaration: Declaration | None
     errors: tuple[RuleError, ...] = ()
@@ -77,7 +77,7 @@ class _Checker:
                 yield statement, reporter
 
     def _report_names(self) -> None:
-        """Report names that are declared twice, and DROP outside of the API."""
+        """Report names that are declared twice, and DROP outside the API."""
         places: dict[tuple[StatementKind, str], str] = {}
         for statement, reporter in self._each():
             if isinstance(statement, DropStatement):
@@ -133,10 +133,10 @@ class _Checker:
 
 
 def check_parsed(texts: Sequence[Parsed], settings: CheckSettings | None = None) -> Checked:
-    """Return the declaration of texts that were parsed before."""
+    """Return the declaration of parsed texts."""
     return _Checker(texts, settings or CheckSettings()).check()
 
 
 def check(texts: Sequence[SourceText], settings: CheckSettings | None = None) -> Checked:
-    """Return the declaration of all texts together, or their errors by file and position; never raises for them."""
+    """Return the declaration of all texts together, or their errors by file and position; errors are not raised."""
     return check_parsed([parse(each.text, each.file) for each in texts], settings)

@@ -1,4 +1,4 @@
-"""Domains and their page classes: fields, how they are read, and how rules find them."""
+"""Domains and their page classes: fields, how they are read, and how rules find the classes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _is_feed_path(path: str) -> bool:
 
 
 def check_domain(statement: CreateDomain, reporter: Reporter) -> Domain:
-    """Return the domain; report what is wrong with its classes."""
+    """Return the domain; report errors in its classes."""
     domain = statement.name.value
     classes: dict[str, PageClass] = {}
     for declaration in statement.classes:
@@ -141,9 +141,9 @@ def _check_rows(declaration: ClassDeclaration, reporter: Reporter) -> None:
 
 
 class ClassIndex:
-    """Finds page classes by name among domains; ``complete`` is false where a domain could not be read.
+    """Finds page classes by name among domains; ``complete`` is false if a domain could not be read.
 
-    ``where`` says in errors which domains these are.
+    ``where`` describes these domains in errors.
     """
 
     def __init__(self, domains: Iterable[Domain], *, complete: bool, where: str) -> None:
@@ -152,7 +152,7 @@ class ClassIndex:
         self._complete = complete
 
     def find(self, name: ClassName, reporter: Reporter) -> PageClass | None:
-        """Return the class, or report why there is not exactly one."""
+        """Return the class, or report that there is none or more than one."""
         if name.domain is not None and name.domain not in self._domains:
             if self._complete:
                 suggestion = did_you_mean(name.domain, self._domains)

@@ -1,4 +1,4 @@
-"""Names and types of an expression."""
+"""Resolves names and checks types in an expression."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">="})
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A resolved expression and its type; ``None`` is NULL, or what an error left unknown."""
+    """A resolved expression and its type; ``None`` is the type of NULL, or unknown after an error."""
 
     expression: Expression
     type: FieldType | None
@@ -47,7 +47,7 @@ class Typed:
 
     @property
     def span(self) -> TextSpan:
-        """Where it was written."""
+        """The place where it was written."""
         return self.expression.span
 
 
@@ -57,11 +57,11 @@ class ExpressionChecker:
     Parameters
     ----------
     place
-        The clause, as an error names it.
+        The clause, as errors name it.
     aggregates
-        Whether aggregates may stand in it.
+        Whether the clause may contain aggregates.
     in_query
-        Whether it belongs to a query rather than to a trigger.
+        Whether the clause belongs to a query, not to a trigger.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class ExpressionChecker:
                 return self._predicate(expression)
 
     def condition(self, expression: Expression) -> Expression:
-        """Return the resolved condition; report one that is not true or false."""
+        """Return the resolved condition; report an expression that is not true or false."""
         typed = self.check(expression)
         self._want(typed, Family.BOOLEAN, f"{self.place} takes a condition")
         return typed.expression
@@ -241,7 +241,7 @@ class ExpressionChecker:
         return argument.type
 
     def _inside(self, place: str) -> ExpressionChecker:
-        """Return a checker for what stands inside an aggregate."""
+        """Return a checker for the inside of an aggregate."""
         return ExpressionChecker(
             self._scope, self._reporter, self._values, place=place, aggregates=False, in_query=self._in_query
         )
@@ -249,7 +249,7 @@ class ExpressionChecker:
     # ---- types
 
     def _want(self, typed: Typed, family: Family, what: str) -> None:
-        """Report an operand of another family; ``what`` says what takes it."""
+        """Report an operand of another family; ``what`` names the operator or function."""
         if typed.family in (None, family) or family is Family.ANY:
             return
         shown = typed.family.value if typed.family else ""
@@ -257,7 +257,7 @@ class ExpressionChecker:
         self._reporter.error(f"{needs}; this is {shown}", typed.span)
 
     def _comparable(self, operands: Sequence[Typed], operator: str) -> list[Typed]:
-        """Return the operands, texts that are compared with times read as times; report what cannot be compared."""
+        """Return the operands, with texts read as times if others are times; report those that cannot be compared."""
         if any(each.family is Family.TIME for each in operands):
             operands = [self._as_time(each) for each in operands]
         known = [each for each in operands if each.family is not None]
@@ -282,7 +282,7 @@ class ExpressionChecker:
 
 
 def pattern_problem(pattern: str) -> str | None:
-    """Return why re2 refuses a regular expression, or ``None``."""
+    """Return why re2 rejects a regular expression, or ``None``."""
     options = re2.Options()
     options.log_errors = False
     try:

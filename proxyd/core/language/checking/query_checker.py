@@ -1,4 +1,4 @@
-"""Names, types and shape of a rule's query and trigger."""
+"""Checks the names, types and shape of a rule's query and trigger."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ MAX_CLASSES = 8
 
 
 def declared_name(page_class: PageClass, written: ClassName) -> ClassName:
-    """Return a class's declared name and domain, where the written name stands."""
+    """Return a class's declared name and domain, at the place of the written name."""
     return ClassName(page_class.name, page_class.domain, written.span)
 
 
 def check_trigger(
     trigger: Trigger, classes: ClassIndex, reporter: Reporter, values: Values
 ) -> tuple[Trigger, PageClass] | None:
-    """Return the resolved trigger and its class; ``None`` where the class cannot be found."""
+    """Return the resolved trigger and its class, or ``None`` if the class cannot be found."""
     page_class = classes.find(trigger.page_class, reporter)
     if page_class is None:
         return None
@@ -58,7 +58,7 @@ def check_trigger(
 
 @dataclass(frozen=True, slots=True)
 class EventScope:
-    """What a query sees of the trigger: its event and, where it could be found, its class."""
+    """What a query sees of the trigger: its event and, if it was found, its class."""
 
     kind: EventKind
     page_class: PageClass | None
@@ -77,7 +77,7 @@ class QueryChecker:
         self._values = values
 
     def check(self, select: Select) -> tuple[Select, tuple[PageClass, ...]] | None:
-        """Return the resolved query and its classes; ``None`` where a class cannot be found."""
+        """Return the resolved query and its classes, or ``None`` if a class cannot be found."""
         found = [self._classes.find(source.page_class, self._reporter) for source in select.sources]
         page_classes = tuple(each for each in found if each is not None)
         if len(page_classes) < len(found):
@@ -168,7 +168,7 @@ class QueryChecker:
         named: Mapping[str, Expression],
         columns: Sequence[OutputColumn],
     ) -> Expression:
-        """Return the column a term names or counts, else the checked term."""
+        """Return the column that a term names by name or position, otherwise the checked term."""
         if isinstance(term, Column) and term.path.casefold() in named:
             return named[term.path.casefold()]
         if isinstance(term, Literal) and isinstance(term.value, int) and not isinstance(term.value, bool):
@@ -219,5 +219,5 @@ def _loose_column(expression: Expression, groups: Sequence[Expression]) -> Colum
 
 
 def _lacks_unit(source: FromClass) -> bool:
-    """Whether a name follows OVER and a number alone."""
+    """Whether a name follows OVER and a bare number."""
     return source.alias is not None and source.over is not None and source.over.unit is Unit.CHRONONS

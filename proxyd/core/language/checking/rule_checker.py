@@ -1,4 +1,4 @@
-"""Checks of INSERT NOTIFICATION: what it names, its period and its options."""
+"""Checks INSERT NOTIFICATION: the names it uses, its period and its options."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MAX_WEIGHT = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class KnownNames:
-    """What is declared around a rule. ``unread`` is what could not be read."""
+    """The declarations that a rule can name. ``unread`` holds those that could not be read."""
 
     domains: Mapping[str, Domain]
     sources: Mapping[str, Source]
@@ -54,7 +54,7 @@ class RuleChecker:
         self._values = Values(reporter, settings)
 
     def check(self, rule: InsertNotification) -> NotificationRule | None:
-        """Return the rule as the daemon runs it; ``None`` where a part of it is missing."""
+        """Return the rule as the daemon runs it, or ``None`` if a part of it is missing."""
         profiles = self._profiles(rule)
         classes = self._classes(profiles)
         trigger, query, page_classes = self._read_texts(rule, classes)
@@ -171,7 +171,7 @@ class RuleChecker:
         return TimePoint(spec.anchor, spec.offset)
 
     def _ends_too_early(self, start: TimePoint, end: TimePoint) -> bool:
-        """Return whether END is not after START, where that can be told without knowing NOW."""
+        """Return whether END is not after START, as far as that is known without NOW."""
         if end.anchor is not start.anchor:
             return False
         chronon_s = self._settings.chronon_s
@@ -215,16 +215,16 @@ class RuleChecker:
 
 
 def fingerprint(trigger: Trigger, named_sources: Sequence[str]) -> str:
-    """Return what changes exactly when a rule's trigger class, condition or FROM SOURCES do.
+    """Return a text that changes exactly when a rule's trigger class, condition or FROM SOURCES do.
 
-    A rule that names no sources is for all of its classes, whichever they are now.
+    A rule that names no sources applies to all sources of its classes; a change of these does not count.
     """
     canonical = "\n".join([format_trigger(trigger), *sorted(named_sources)])
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _deliveries(rule: InsertNotification, profiles: Sequence[Profile]) -> tuple[Delivery, ...]:
-    """Return the rule's own deliveries, else those of its profiles, one to each address."""
+    """Return the rule's own deliveries, otherwise those of its profiles, one to each address."""
     if rule.no_delivery:
         return ()
     own = [each.value for each in rule.deliveries]

@@ -1,4 +1,4 @@
-"""Which fields an expression can name, and what the names it uses resolve to."""
+"""The fields that an expression can name, and the resolution of the names that it uses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OLD_AND_NEW = {
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A class by the name an expression can give it; ``implicit`` bindings are also meant by bare fields."""
+    """A class by the name that an expression can use for it; bare fields may also belong to ``implicit`` bindings."""
 
     name: str
     page_class: PageClass
@@ -29,16 +29,16 @@ class Binding:
 
 
 def find_fields(page_class: PageClass, written: str) -> list[Field]:
-    """Return the field of that path, or those whose path ends with it, whatever the case."""
+    """Return the field of that path, or the fields whose path ends with it; case is ignored."""
     folded = written.lower()
     exact = [each for each in page_class.fields if each.path.lower() == folded]
     return exact or [each for each in page_class.fields if each.path.lower().endswith(f".{folded}")]
 
 
 class Scope:
-    """The classes an expression sees. With ``qualify`` a resolved column keeps the name of its class.
+    """The classes that an expression sees. With ``qualify`` a resolved column keeps the name of its class.
 
-    ``event`` is what a trigger waits for: it decides which of OLD and NEW there are.
+    ``event`` is the event that a trigger waits for: it decides whether OLD and NEW exist.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Scope:
         self._qualify = qualify
 
     def resolve(self, column: Column, reporter: Reporter) -> tuple[Column, FieldType | None]:
-        """Return the column by its declared path and its type; report a name that means no field or several."""
+        """Return the column by its declared path and its type; report a name of no field or of several."""
         first, _, rest = column.path.partition(".")
         if rest and first.upper() in ("OLD", "NEW"):
             return self._resolve_version(column, first.upper(), rest, reporter)

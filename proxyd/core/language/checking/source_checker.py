@@ -1,4 +1,4 @@
-"""Checks of CREATE SOURCE, CREATE PROFILE and deliveries."""
+"""Checks CREATE SOURCE, CREATE PROFILE and deliveries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from proxyd.core.model.profile import Auth, Politeness, Profile, Source
 
 
 def check_source(statement: CreateSource, classes: ClassIndex, reporter: Reporter, values: Values) -> Source | None:
-    """Return the source; ``None`` where its class cannot be found."""
+    """Return the source, or ``None`` if its class cannot be found."""
     values.url(statement.url.value, statement.url.span)
     _check_options(statement, reporter, values)
     page_class = classes.find(statement.page_class, reporter)
@@ -97,7 +97,7 @@ def check_profile(
 
 
 def report_repeated(kind: str, names: Iterable[Located[str]], reporter: Reporter) -> None:
-    """Report names that a list holds twice."""
+    """Report names that occur twice in a list."""
     seen: set[str] = set()
     for name in names:
         if name.value in seen:
@@ -114,7 +114,7 @@ def once_each(deliveries: Iterable[Delivery]) -> tuple[Delivery, ...]:
 
 
 def check_deliveries(deliveries: Iterable[Located[Delivery]], reporter: Reporter, values: Values) -> None:
-    """Report addresses, secrets and forms that do not fit, and addresses that are named twice."""
+    """Report addresses, secrets and forms that do not fit, and addresses that occur twice."""
     endpoints: set[str] = set()
     for each in deliveries:
         delivery, span = each.value, each.span

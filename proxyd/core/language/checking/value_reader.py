@@ -1,4 +1,4 @@
-"""Checks of single values: addresses, zones, secrets, lengths of time, times, parts of the week."""
+"""Checks single values: addresses, zones, secrets, durations, times, parts of the week."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _DURING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class During:
-    """A part of the week: days (0 is Monday) from ``start`` to ``stop``, in minutes of the day, ``stop`` outside.
+    """A part of the week: days (0 is Monday) from ``start`` to ``stop``, in minutes of the day, ``stop`` exclusive.
 
-    Where ``stop`` is not after ``start`` it lies in the next day.
+    If ``stop`` is not after ``start``, it lies in the next day.
     """
 
     days: frozenset[int]
@@ -56,7 +56,7 @@ class During:
 
 
 def parse_during(text: str) -> During | None:
-    """Return the part of the week a text names, or ``None`` if it names none.
+    """Return the part of the week that a text names, or ``None``.
 
     >>> during = parse_during("Mon-Fri 09:00-18:00")
     >>> sorted(during.days), during.start, during.stop
@@ -92,7 +92,7 @@ def _read_minute(text: str) -> int | None:
 
 
 def read_time(text: str) -> float | None:
-    """Return the unix seconds of an ISO 8601 time, taken as UTC where it has no offset; ``None`` if it is none.
+    """Return the unix seconds of an ISO 8601 time, in UTC if it has no offset, or ``None`` if it is not a time.
 
     >>> read_time("2026-01-01T00:00:00Z"), read_time("tomorrow")
     (1767225600.0, None)
@@ -110,20 +110,20 @@ def _zones() -> frozenset[str]:
 
 
 class Values:
-    """Checks values and reports what is wrong with them."""
+    """Checks values and reports errors in them."""
 
     def __init__(self, reporter: Reporter, settings: CheckSettings) -> None:
         self._reporter = reporter
         self._settings = settings
 
     def url(self, url: str, span: TextSpan) -> None:
-        """Report an address that is not an absolute http or https one, or that holds credentials."""
+        """Report an address that is not an absolute http or https one, or that contains credentials."""
         problem = _url_problem(url)
         if problem:
             self._reporter.error(f"{problem}: expected an address such as 'https://example.org/feed'", span)
 
     def websub(self, span: TextSpan) -> None:
-        """Warn of WEBSUB ON where no hub can reach the daemon."""
+        """Warn about WEBSUB ON if no hub can reach the daemon."""
         if not self._settings.can_subscribe:
             self._reporter.warn("WEBSUB ON has no effect while the setting public_url is empty", span)
 
@@ -152,12 +152,12 @@ class Values:
             self._reporter.error(f"{address!r} is not a mail address", span)
 
     def can_mail(self, span: TextSpan) -> None:
-        """Warn of DELIVERY MAIL where nothing takes mail."""
+        """Warn about DELIVERY MAIL if there is no mail server."""
         if not self._settings.can_mail:
             self._reporter.warn("DELIVERY MAIL waits while the settings smtp and mail_from are empty", span)
 
     def channel(self, url: str, span: TextSpan) -> None:
-        """Report a text that is no address; warn of a scheme that nothing is sent to."""
+        """Report a text that is not an address; warn about a scheme that no channel uses."""
         scheme, separator, _ = url.partition("://")
         if not separator:
             self._reporter.error(f"CHANNEL takes an address such as 'ntfy://topic'; found {url!r}", span)
@@ -168,7 +168,7 @@ class Values:
             self._reporter.warn("nothing is sent to a CHANNEL while proxyd[apprise] is not installed", span)
 
     def header(self, name: str, value: str, span: TextSpan) -> None:
-        """Report a header that cannot be sent, or that is not a rule's to set."""
+        """Report a header that cannot be sent, or that a rule must not set."""
         if _HEADER_NAME.fullmatch(name) is None:
             self._reporter.error(f"{name!r} is not a name of a header", span)
         elif name.lower() in _OWN_HEADERS:
@@ -177,13 +177,13 @@ class Values:
             self._reporter.error("the value of a header takes printable ASCII only", span)
 
     def during(self, text: str, span: TextSpan) -> None:
-        """Report a text that names no part of the week."""
+        """Report a text that does not name a part of the week."""
         if parse_during(text) is None:
             message = f"DURING takes days and hours such as 'Mon-Fri 09:00-18:00'; found {text!r}"
             self._reporter.error(message, span)
 
     def durations(self, named: Iterable[tuple[str, Duration | None]], span: TextSpan) -> None:
-        """Report lengths of time that are zero, endless or half a chronon."""
+        """Report durations that are zero, too long or not a whole number of chronons."""
         for name, duration in named:
             if duration is not None:
                 self._duration(name, duration, span)

@@ -1,1 +1,1 @@
-"""From statements and expressions to text in one canonical layout."""
+"""Prints statements and expressions in one canonical layout."""

@@ -1,4 +1,4 @@
-"""Expressions and queries as text, with as few parentheses as their meaning allows."""
+"""Prints expressions and queries with as few parentheses as their meaning allows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _word(name: str, *, first: bool = True) -> str:
 
 
 def format_path(path: str) -> str:
-    """Return a field's path, its parts quoted where they would read as something else.
+    """Return a field's path; parts that would be read as something else are quoted.
 
     >>> format_path("channel.item.title"), format_path("order.my part")
     ('channel.item.title', '"order"."my part"')
@@ -56,7 +56,7 @@ def format_path(path: str) -> str:
 
 
 def format_class(page_class: ClassName) -> str:
-    """Return a class's name with the domain that was written."""
+    """Return a class's name with the domain, if that was written."""
     domain = f"{quote_name(page_class.domain)}." if page_class.domain is not None else ""
     return domain + _word(page_class.name)
 
@@ -67,7 +67,7 @@ def format_expression(expression: Expression) -> str:
 
 
 def _format(expression: Expression) -> tuple[str, int]:
-    """Return the text and how tightly its outermost operator binds."""
+    """Return the text and the precedence of its outermost operator."""
     match expression:
         case Literal():
             return _literal(expression.value)
@@ -94,7 +94,7 @@ def _operand(expression: Column | Call | Aggregate) -> str:
 
 
 def _at(expression: Expression, level: int) -> str:
-    """Return the text of an operand, in parentheses where it binds looser than its place needs."""
+    """Return the text of an operand, in parentheses if it binds more loosely than its place needs."""
     text, own = _format(expression)
     return text if own >= level else f"({text})"
 
@@ -153,7 +153,7 @@ def _aggregate(aggregate: Aggregate) -> str:
 
 
 def format_select(select: Select) -> str:
-    """Return the query, each of its clauses on a line of its own."""
+    """Return the query, with each clause on its own line."""
     columns = ", ".join(_output(column) for column in select.columns) or "*"
     lines = [f"SELECT {'DISTINCT ' if select.distinct else ''}{columns}", f"FROM {_from_list(select)}"]
     if select.where is not None:

@@ -1,4 +1,4 @@
-"""Statements in one canonical layout: ``parse(format_statements(x)).statements == x``."""
+"""Prints statements in one canonical layout: ``parse(format_statements(x)).statements == x``."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def format_statements(statements: Iterable[Statement]) -> str:
-    """Return the statements, each after its comments, a blank line between two."""
+    """Return the statements, each after its comments, separated by blank lines."""
     return "\n".join("".join(f"{line}\n" for line in _statement(each)) for each in statements)
 
 
 def format_parsed(parsed: Parsed) -> str:
-    """Return a whole text with every comment it had; those inside a statement now stand before it."""
+    """Return a whole text with all its comments; those inside a statement are moved before it."""
     text = format_statements(parsed.statements)
     tail = "".join(f"{comment}\n" for comment in parsed.tail_comments)
     return f"{text}\n{tail}" if text and tail else text + tail
@@ -117,7 +117,7 @@ def _source(source: CreateSource) -> list[str]:
 
 
 def format_options(source: CreateSource) -> list[str]:
-    """Return the options of a source, each as it is written."""
+    """Return the options of a source in their written form."""
     options = []
     if source.politeness is not None:
         options.append(f"POLITENESS {_probe_limit(source.politeness.value)}")
@@ -195,7 +195,7 @@ def _notification(rule: InsertNotification) -> list[str]:
 
 
 def format_settings(rule: InsertNotification) -> list[str]:
-    """Return the clauses of a rule after its query and trigger, each as it is written, on a line of its own."""
+    """Return the clauses of a rule after its query and trigger, each on its own line."""
     lines = []
     if rule.start is not None:
         lines.append(f"START {_time(rule.start)}")
@@ -222,7 +222,7 @@ def format_settings(rule: InsertNotification) -> list[str]:
 
 
 def format_trigger(trigger: Trigger) -> str:
-    """Return ``ON INSERT TO class`` and, on a line of its own, its condition."""
+    """Return ``ON INSERT TO class`` and its condition on a line of its own."""
     head = f"ON {trigger.kind.name} TO {format_class(trigger.page_class)}"
     if trigger.condition is None:
         return head

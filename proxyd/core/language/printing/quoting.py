@@ -1,4 +1,4 @@
-"""Names, texts, numbers and durations as the language writes them."""
+"""Writes names, texts, numbers and durations in the language's syntax."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def format_number(number: int | Decimal) -> str:
 
 
 def format_duration(duration: Duration) -> str:
-    """Return an amount and its unit, which is left out for chronons.
+    """Return an amount and its unit; chronons need no unit.
 
     >>> format_duration(Duration(Decimal(5), Unit.MINUTES)), format_duration(Duration(Decimal(10), Unit.CHRONONS))
     ('5 MINUTES', '10')

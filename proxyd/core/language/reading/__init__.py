@@ -1,1 +1,1 @@
-"""From texts, and from members of JSON, to statements."""
+"""Reads texts, and members of JSON, into statements."""

@@ -1,4 +1,4 @@
-"""Trees of the grammar into nodes. Nothing here recurses, so that long chains of operators are safe."""
+"""Turns trees of the grammar into nodes. Nothing here recurses, so long chains of operators are safe."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _TYPES = {kind.name: kind for kind in FieldType}
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """What one clause or option sets: an attribute of the statement and its value."""
+    """The effect of one clause or option: an attribute of the statement and its value."""
 
     name: str
     value: Any
@@ -79,7 +79,7 @@ class Builder(ExpressionBuilder):
     """Builds statements, clauses and options."""
 
     def name(self, meta: Meta, children: list[Token]) -> Located[str]:
-        """Return a name; only an empty one is refused."""
+        """Return a name; only an empty one is rejected."""
         if not children[0].value.strip():
             refuse("a name cannot be empty", token_span(children[0]))
         return _at(children[0])
@@ -116,7 +116,7 @@ class Builder(ExpressionBuilder):
         return tuple(children)
 
     def each(self, meta: Meta, children: list[Any]) -> Clause:
-        """Return what selects and identifies a row."""
+        """Return the selector and the key of a row."""
         rows = Located(Extraction(children[0], str(children[1].value)), span_of(meta))
         return Clause("each", (rows, tuple(Located(c.path, c.span) for c in children[2:])), span_of(meta))
 
@@ -211,7 +211,7 @@ class Builder(ExpressionBuilder):
         return self._option("robots", children[0], meta)
 
     def header(self, meta: Meta, children: list[Token]) -> Clause:
-        """Return one HEADER; they add up."""
+        """Return one HEADER; several are collected."""
         pair = (str(children[0].value), str(children[1].value))
         return Clause("headers", (Located(pair, span_of(meta)),), span_of(meta))
 
@@ -224,7 +224,7 @@ class Builder(ExpressionBuilder):
         return self._option("auth", Auth("basic", children[1], str(children[0].value)), meta)
 
     def profile_option(self, meta: Meta, children: list[Any]) -> Clause:
-        """Return ``DELIVER TO``; they add up."""
+        """Return ``DELIVER TO``; several are collected."""
         return Clause("deliveries", tuple(children), span_of(meta))
 
     # ---- deliveries
@@ -322,7 +322,7 @@ class Builder(ExpressionBuilder):
         return self._option("life", children[0], meta)
 
     def importance_term(self, meta: Meta, children: list[Token]) -> ImportanceTerm:
-        """Return a weight and when it holds."""
+        """Return a weight and the time when it holds."""
         texts = [str(token.value) for token in children[1:]]
         return ImportanceTerm(Decimal(children[0].value), *texts)
 
@@ -354,7 +354,7 @@ class Builder(ExpressionBuilder):
         return self._option("policy", children[0], meta)
 
     def set_delivery(self, meta: Meta, children: list[Any]) -> Clause:
-        """Return SET DELIVERY; they add up."""
+        """Return SET DELIVERY; several are collected."""
         return Clause("deliveries", tuple(children), span_of(meta))
 
     def set_no_delivery(self, meta: Meta, children: list[Any]) -> Clause:
@@ -399,7 +399,7 @@ def build(tree: Tree[Token]) -> Any:
 
 
 def read_whole(tokens: Sequence[RawToken], rule: str) -> Any:
-    """Return the nodes of tokens that are one piece and nothing else, or a :class:`Complaint`."""
+    """Return the nodes of tokens that form exactly one piece, or a :class:`Complaint`."""
     piece = read_piece(tokens, 0, rule)
     if piece.tree is None:
         return piece.complaint
@@ -409,14 +409,14 @@ def read_whole(tokens: Sequence[RawToken], rule: str) -> Any:
 
 
 def read_text(tokens: Sequence[RawToken], rule: str) -> Any:
-    """Return the query or trigger of a text of its own, which a ';' may end, or a :class:`Complaint`."""
+    """Return the query or trigger in a separate text, which may end with ';', or a :class:`Complaint`."""
     if len(tokens) > 1 and tokens[-2].shape is TokenShape.SIGN and tokens[-2].value == ";":
         tokens = (*tokens[:-2], tokens[-1])
     return read_whole(tokens, rule)
 
 
 def _refuse_depth(node: Any) -> Complaint | None:
-    """Return a complaint where an expression is a longer chain than other parts can walk."""
+    """Return a complaint if an expression is a longer chain than other parts of proxyd can walk."""
     level = [node]
     for _ in range(MAX_DEPTH + 2):
         level = [child for parent in level for child in _children(parent)]

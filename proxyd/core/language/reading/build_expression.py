@@ -1,4 +1,4 @@
-"""Trees of expressions, queries and triggers into nodes of the model."""
+"""Turns trees of expressions, queries and triggers into nodes of the model."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class Part:
 
 
 def refuse(message: str, span: TextSpan) -> NoReturn:
-    """Raise what makes the piece's complaint."""
+    """Raise an error that becomes the piece's complaint."""
     raise BuildError(Complaint(message, span.start, span.stop))
 
 
 def span_of(meta: Meta) -> TextSpan:
-    """Return the characters a tree covers."""
+    """Return the characters that a tree covers."""
     return TextSpan(meta.start_pos, meta.end_pos)
 
 
@@ -69,12 +69,12 @@ def token_span(token: Token) -> TextSpan:
 
 
 def number(token: Token) -> int | Decimal:
-    """Return the value of a number: an int where it is written without a point."""
+    """Return the value of a number; it is an int if it is written without a point."""
     return int(token.value) if token.value.isdigit() else Decimal(token.value)
 
 
 def whole(token: Token, what: str) -> int:
-    """Return a whole number, or refuse it as ``what``."""
+    """Return a whole number, or reject the token as ``what``."""
     value = number(token)
     if not isinstance(value, int):
         refuse(f"{what} is a whole number; found {token.value}", token_span(token))
@@ -87,10 +87,10 @@ def _parts(children: Sequence[Any]) -> dict[str, Any]:
 
 @v_args(meta=True)
 class ExpressionBuilder(Transformer_NonRecursive[Token, Any]):
-    """Builds what stands inside QUERY and TRIGGER."""
+    """Builds the contents of QUERY and TRIGGER."""
 
     def path(self, meta: Meta, children: list[Token]) -> Column:
-        """Return a path as written, qualifiers included: only the checker can tell them apart."""
+        """Return a path as written, with qualifiers; only the checker can tell them apart."""
         for token in children:
             if not all(token.value.split(".")):
                 refuse("a name cannot be empty", token_span(token))
@@ -105,11 +105,11 @@ class ExpressionBuilder(Transformer_NonRecursive[Token, Any]):
         return ClassName(children[-1].value, domain, span_of(meta))
 
     def duration(self, meta: Meta, children: list[Any]) -> Duration:
-        """Return an amount of a unit, CHRONONS where none is given."""
+        """Return an amount of a unit, CHRONONS if no unit is given."""
         return Duration(Decimal(children[0].value), children[1] if len(children) == 2 else Unit.CHRONONS)
 
     def unit(self, meta: Meta, children: list[Token]) -> Unit:
-        """Return the unit a keyword names."""
+        """Return the unit that a keyword names."""
         return Unit(children[0].type)
 
     # ---- operators
@@ -141,7 +141,7 @@ class ExpressionBuilder(Transformer_NonRecursive[Token, Any]):
         return Unary("-", children[0], span_of(meta))
 
     def plus(self, meta: Meta, children: list[Expression]) -> Expression:
-        """Return ``x``: a leading plus says nothing."""
+        """Return ``x``; a leading plus has no effect."""
         return children[0]
 
     def regexp(self, meta: Meta, children: list[Expression]) -> Binary:
@@ -209,11 +209,11 @@ class ExpressionBuilder(Transformer_NonRecursive[Token, Any]):
         return children[0]
 
     def call(self, meta: Meta, children: list[Any]) -> Call:
-        """Return a function call; whether there is such a function is the checker's question."""
+        """Return a function call; the checker decides whether the function exists."""
         return Call(children[0].value.upper(), tuple(children[1:]), span_of(meta))
 
     def aggregate_all(self, meta: Meta, children: list[Any]) -> dict[str, Any]:
-        """Return ``COUNT(*)``; the others need something to compute with."""
+        """Return ``COUNT(*)``; other aggregates need an argument."""
         if children[0] != "COUNT":
             refuse(f"{children[0]} takes an expression; only COUNT takes *", span_of(meta))
         return {"function": "COUNT"}
@@ -259,7 +259,7 @@ class ExpressionBuilder(Transformer_NonRecursive[Token, Any]):
         return OutputColumn(children[0], children[1].value if len(children) == 2 else None)
 
     def all_columns(self, meta: Meta, children: list[Any]) -> Part:
-        """Return no columns, which is what ``*`` means."""
+        """Return no columns, which stands for ``*``."""
         return Part("columns", ())
 
     def columns(self, meta: Meta, children: list[OutputColumn]) -> Part:
@@ -271,7 +271,7 @@ class ExpressionBuilder(Transformer_NonRecursive[Token, Any]):
         return Part("over", children[0])
 
     def alias(self, meta: Meta, children: list[Token]) -> Part:
-        """Return a class's other name."""
+        """Return the alias of a class."""
         if not children[0].value:
             refuse("a name cannot be empty", token_span(children[0]))
         return Part("alias", children[0].value)
@@ -293,7 +293,7 @@ class ExpressionBuilder(Transformer_NonRecursive[Token, Any]):
         return self._join(children, left=False)
 
     def left_join(self, meta: Meta, children: list[Any]) -> FromClass:
-        """Return a class joined on a condition, its side optional."""
+        """Return a class joined on a condition as the optional side."""
         return self._join(children, left=True)
 
     def from_list(self, meta: Meta, children: list[FromClass]) -> Part:
@@ -313,7 +313,7 @@ class ExpressionBuilder(Transformer_NonRecursive[Token, Any]):
         return Part("having", children[0])
 
     def direction(self, meta: Meta, children: list[Token]) -> Part:
-        """Return whether an order descends."""
+        """Return whether an order is descending."""
         return Part("descending", children[0].type == "DESC")
 
     def first_last(self, meta: Meta, children: list[Token]) -> bool:
@@ -321,7 +321,7 @@ class ExpressionBuilder(Transformer_NonRecursive[Token, Any]):
         return bool(children[0].type == "FIRST")
 
     def nulls(self, meta: Meta, children: list[bool]) -> Part:
-        """Return where nulls stand."""
+        """Return whether nulls come first."""
         return Part("nulls_first", children[0])
 
     def order_term(self, meta: Meta, children: list[Any]) -> OrderTerm:
@@ -333,7 +333,7 @@ class ExpressionBuilder(Transformer_NonRecursive[Token, Any]):
         return Part("order_by", tuple(children))
 
     def limit(self, meta: Meta, children: list[Token]) -> Part:
-        """Return the most rows wanted."""
+        """Return the most rows that are wanted."""
         return Part("limit", whole(children[0], "LIMIT"))
 
     def select(self, meta: Meta, children: list[Part]) -> Select:
@@ -343,7 +343,7 @@ class ExpressionBuilder(Transformer_NonRecursive[Token, Any]):
     # ---- triggers
 
     def event(self, meta: Meta, children: list[Token]) -> EventKind:
-        """Return what the trigger waits for."""
+        """Return the event that the trigger waits for."""
         return EventKind[children[0].type]
 
     def trigger(self, meta: Meta, children: list[Any]) -> Trigger:

@@ -1,4 +1,4 @@
-"""Reading of what is declared in members rather than in one text: clauses without their words, queries, triggers."""
+"""Reads declarations given as JSON members instead of one text: clauses without keywords, queries, triggers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from proxyd.errors import RuleError, RuleSyntaxError
 
 
 class MemberReader:
-    """Reads members, each a part of one text; ``errors`` and the comments of what was read add up."""
+    """Reads members, each a part of one text; ``errors`` and comments are collected."""
 
     def __init__(self, source: SourceText) -> None:
         self._source = source
@@ -25,20 +25,20 @@ class MemberReader:
         self.errors: list[RuleError] = []
 
     def take_comments(self) -> tuple[str, ...]:
-        """Return the comments met since this was asked last."""
+        """Return the comments found since the last call."""
         found, self._comments = self._comments, []
         return tuple(found)
 
     def option(self, title: str, span: TextSpan) -> Any:
-        """Return what an option of a source says; ``title`` is what stands before it in the language."""
+        """Return the value of a source's option; ``title`` is the keyword before it in the language."""
         return self._read("source_option", title, span)
 
     def clause(self, title: str, span: TextSpan) -> Any:
-        """Return what a clause of a notification says."""
+        """Return the value of a notification's clause."""
         return self._read("clause", title, span)
 
     def inner(self, name: str, span: TextSpan) -> Any:
-        """Return the query or trigger that a text holds."""
+        """Return the query or trigger in a text."""
         scanned = self._scan(span)
         if scanned.errors:
             self.errors.extend(scanned.errors)
@@ -46,7 +46,7 @@ class MemberReader:
         return self._kept(read_text(scanned.tokens, INNER_RULES[name]), f"SET {name.upper()}")
 
     def _read(self, rule: str, title: str, span: TextSpan) -> Any:
-        """Return the value of a clause; its words count as written just before it."""
+        """Return the value of a clause; its keywords are assumed to stand just before it."""
         scanned = self._scan(span)
         wrong = next(iter([*scanned.errors, *self._strays(scanned)]), None)
         if wrong is not None:
@@ -63,7 +63,7 @@ class MemberReader:
         return scanned
 
     def _strays(self, scanned: Scan) -> Iterator[RuleError]:
-        """Yield the errors of words that would end or follow a clause."""
+        """Yield errors for words that would end or follow a clause."""
         for token in scanned.tokens:
             word = get_keyword(token.value) if token.shape is TokenShape.WORD else None
             if word in BEGINNINGS or (token.shape, token.value) == (TokenShape.SIGN, ";"):
@@ -71,7 +71,7 @@ class MemberReader:
                 yield self._error(Complaint(message, token.start, token.stop))
 
     def _kept(self, built: Any, title: str) -> Any:
-        """Return what was read; keep a complaint as an error and return ``None``."""
+        """Return the value, or keep a complaint as an error and return ``None``."""
         if not isinstance(built, Complaint):
             return built
         self.errors.append(self._error(replace(built, message=f"{title}: {built.message}")))

@@ -1,4 +1,4 @@
-"""Texts into statements. Every error is reported; reading goes on at the next clause or statement."""
+"""Reads texts into statements. Reports every error and continues at the next clause or statement."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _TITLES = {"profiles": "INTO", "sources": "FROM SOURCES", "no_delivery": "SET DE
 
 @dataclass(slots=True)
 class _Draft:
-    """A statement being read: its head, and what its clauses set."""
+    """A statement being read: its head, and the values of its clauses."""
 
     kind: StatementKind | None
     head: Statement | None
@@ -121,7 +121,7 @@ class _Reader:
         return _Draft(kind, None)
 
     def _read_part(self, draft: _Draft, rule: str | None, more: More) -> More:
-        """Read one clause or option, or complain about what stands in its place; return how it could go on."""
+        """Read one clause or option, or report the token in its place; return how it could continue."""
         begin = self._at
         starts = _STARTS[rule] if rule else ()
         if not rule or get_keyword(self._value()) not in starts or self._shape() is not TokenShape.WORD:
@@ -142,7 +142,7 @@ class _Reader:
         return complain(self._tokens, self._at, more - {"$END"}, extra)
 
     def _set(self, draft: _Draft, clause: Clause, begin: int) -> None:
-        """Keep what a clause sets; one that is given twice is an error."""
+        """Keep the value of a clause; a clause that is given twice is an error."""
         value = clause.value
         if clause.name in ("query", "trigger"):
             value = self._read_inner(clause.name, self._tokens[begin + 2])
@@ -160,7 +160,7 @@ class _Reader:
             self._complain(Complaint(message, clause.span.start, clause.span.stop))
 
     def _read_inner(self, name: str, quoted: RawToken) -> Any:
-        """Return the query or trigger inside a text in double quotes."""
+        """Return the query or trigger in a text in double quotes."""
         if quoted.broken:
             return None
         inner = scan_inner(self._source, quoted)
@@ -175,7 +175,7 @@ class _Reader:
         return built
 
     def _close(self, draft: _Draft, begin: int) -> None:
-        """Finish a statement at the token where reading stands."""
+        """Finish a statement at the current token."""
         if draft.head is None:
             return
         last = self._tokens[max(begin, self._at - 1)]
@@ -188,7 +188,7 @@ class _Reader:
         self._statements.append(replace(head, span=span))
 
     def _require(self, draft: _Draft, head: InsertNotification) -> None:
-        """Report what is missing, unless an error may be all that hides it."""
+        """Report missing clauses, unless an error may be the reason that they are missing."""
         begin, end = head.span.start, self._tokens[self._at].start
         message = what_lacks(head.name.value, draft.values)
         if message and not any(begin <= error.start <= end for error in self._errors):
@@ -226,7 +226,7 @@ class _Reader:
     # ---- errors
 
     def _title(self, begin: int) -> str:
-        """Return the clause that starts at a token as users write it."""
+        """Return the name of the clause that starts at a token, as users write it."""
         first = get_keyword(self._tokens[begin].value) or ""
         second = get_keyword(self._tokens[begin + 1].value) if first == "SET" else None
         return f"{first} {second}" if second else first
@@ -255,13 +255,13 @@ class _Reader:
 
 
 def _kind_of(first: RawToken, second: RawToken) -> StatementKind | None:
-    """Return what a statement declares, from its first two words."""
+    """Return the kind of object that a statement declares, from its first two words."""
     verb, noun = (get_keyword(t.value) if t.shape is TokenShape.WORD else None for t in (first, second))
     return StatementKind(noun) if noun is not None and noun in _HEADS.get(verb or "", ()) else None
 
 
 def _guess_kind(noun: RawToken) -> StatementKind | None:
-    """Return what a statement with a misspelt head was probably meant to declare."""
+    """Return the kind of object that a statement with a misspelt head probably declares."""
     close = suggest(noun.value, [kind.value for kind in StatementKind]) if noun.shape is TokenShape.WORD else None
     return StatementKind(close) if close is not None else None
 
@@ -289,13 +289,13 @@ def _belongs(text: str, comment: Comment, statement: Statement, line_stop: int) 
 
 
 def what_lacks(name: str, given: Collection[str]) -> str | None:
-    """Return what a notification lacks of which these clauses are given; ``None`` where it is complete."""
+    """Return a message with the clauses that a notification lacks, or ``None`` if it is complete."""
     missing = [title for clause, title in _REQUIRED.items() if clause not in given]
     return f"the notification {name!r} lacks {', '.join(missing)}" if missing else None
 
 
 def what_is_unfit(source: SourceText) -> RuleSyntaxError | None:
-    """Return why a text is not even read: it is too long, or no database can keep it."""
+    """Return why a text is not read at all: it is too long, or no database can store it."""
     text = source.text
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         message = f"a text may have {MAX_BYTES} bytes at most; write what is more into another one"
@@ -307,7 +307,7 @@ def what_is_unfit(source: SourceText) -> RuleSyntaxError | None:
 
 
 def parse(text: str, file: str = "<text>") -> Parsed:
-    """Return the statements and errors of a text; never raises for what is written in it."""
+    """Return the statements and errors of a text; errors in the text are not raised."""
     source = SourceText(file, text)
     if (error := what_is_unfit(source)) is not None:
         return Parsed(source, (), (error,), broken=tuple(Broken(kind, None) for kind in StatementKind))

@@ -1,7 +1,7 @@
-"""Reading one piece of a text (a statement's head, a clause, a query) with the grammar.
+"""Reads one piece of a text (a statement's head, a clause, a query) with the grammar.
 
-Words come from the scanner; each becomes a keyword where the parser can take that keyword and a name elsewhere. A piece
-ends before the first token it cannot take, provided that it can end there.
+Words come from the scanner. A word becomes a keyword if the parser can take that keyword there, otherwise a name. A
+piece ends before the first token that it cannot take, provided that it can end there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ More: TypeAlias = Callable[[], frozenset[str]]
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """What is wrong and which characters of the file are at fault."""
+    """An error message and the characters of the file at fault."""
 
     message: str
     start: int
@@ -37,7 +37,7 @@ class Complaint:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A tree or a complaint. ``next`` is where reading stopped; ``more()`` what the piece could have gone on with."""
+    """A tree or a complaint. ``next`` is where reading stopped; ``more()`` tells how the piece could have continued."""
 
     tree: Tree[Token] | None
     next: int
@@ -46,7 +46,7 @@ class Piece:
 
 
 class _Nesting:
-    """Counts open parentheses and runs of NOT and signs, the two ways to nest without end."""
+    """Counts open parentheses and runs of NOT and signs, the two ways to nest without limit."""
 
     def __init__(self) -> None:
         self._open = 0
@@ -62,7 +62,7 @@ class _Nesting:
 
 
 def read_piece(tokens: Sequence[RawToken], at: int, rule: str) -> Piece:
-    """Read the tokens from ``at`` as ``rule``; never raises for what is written."""
+    """Read the tokens from ``at`` as ``rule``; errors in the text are not raised."""
     parser = load_grammar().parse_interactive(start=rule)
     nesting = _Nesting()
     while True:
@@ -79,7 +79,7 @@ def read_piece(tokens: Sequence[RawToken], at: int, rule: str) -> Piece:
 
 
 def _choose(token: RawToken, following: RawToken, parser: InteractiveParser) -> str | None:
-    """Return the terminal a token stands for where the parser is, or ``None`` if it fits nothing."""
+    """Return the terminal that a token stands for in the parser's state, or ``None`` if it fits nowhere."""
     possible = _choices(parser)
     for terminal in _readings(token, following):
         if terminal in possible and (possible[terminal][0] is Shift or _takes(parser, terminal)):
@@ -88,7 +88,7 @@ def _choose(token: RawToken, following: RawToken, parser: InteractiveParser) -> 
 
 
 def _choices(parser: InteractiveParser) -> Mapping[str, tuple[object, object]]:
-    """Return what the tables offer where the parser is; what they reduce before it may not be taken after all."""
+    """Return the terminals in the parser's tables; some may not be accepted after the reductions before them."""
     state = parser.parser_state
     return cast("Mapping[str, tuple[object, object]]", state.parse_conf.states[state.position])
 
@@ -133,9 +133,9 @@ def _finish(parser: InteractiveParser, tokens: Sequence[RawToken], at: int) -> P
 
 
 def complain(tokens: Sequence[RawToken], at: int, terminals: frozenset[str], extra: Sequence[str] = ()) -> Complaint:
-    """Return what was expected instead of the token at ``at``.
+    """Return a complaint that names what was expected instead of the token at ``at``.
 
-    A word before it that was taken for a name may be the keyword that is missed: ``SELECT title FRM RSS``.
+    A word before the token that was read as a name may be the misspelt keyword: ``SELECT title FRM RSS``.
     """
     token, before = tokens[at], tokens[max(0, at - 1)]
     known = terminals | {terminal for word in extra if (terminal := get_terminal(word))}
@@ -147,7 +147,7 @@ def complain(tokens: Sequence[RawToken], at: int, terminals: frozenset[str], ext
 
 
 def _habit(token: RawToken, before: RawToken) -> str:
-    """Return what is written otherwise here than in languages that people may come from."""
+    """Return a hint if a token is a habit from other languages that is written differently here."""
     if token.value == before.value == "=":
         return " A single = compares."
     if before.shape is TokenShape.QUOTED and before.stop == token.start and token.shape is not TokenShape.END:
@@ -156,7 +156,7 @@ def _habit(token: RawToken, before: RawToken) -> str:
 
 
 def show(token: RawToken) -> str:
-    """Return a token as an error names it."""
+    """Return a token in the form that errors show."""
     if token.shape is TokenShape.END:
         return "the end of the text"
     short = token.value if len(token.value) <= 30 else token.value[:30] + "..."

@@ -1,4 +1,4 @@
-"""Texts into words, numbers, quoted texts, signs and comments, each with its place in the file."""
+"""Splits texts into words, numbers, quoted texts, signs and comments, each with its place in the file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proxyd.errors import RuleSyntaxError
 
 
 class TokenShape(Enum):
-    """What a raw token looks like; what it means is the parser's business."""
+    """The shape of a raw token; the parser decides what it means."""
 
     WORD = "word"
     NUMBER = "number"
@@ -25,9 +25,9 @@ class TokenShape(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RawToken:
-    """A token; ``value`` is without quotes, ``places`` the offset in the file of each character of a quoted value.
+    """A token; ``value`` is without quotes, ``places`` the offset in the file of each quoted character.
 
-    ``broken`` marks one whose quote is not closed: that is reported already, and its value means nothing.
+    ``broken`` marks a token whose quote is not closed; this is already reported, and the value has no meaning.
     """
 
     shape: TokenShape
@@ -48,7 +48,7 @@ class Comment:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What one text holds; ``tokens`` ends with an ``END`` token."""
+    """The tokens and comments of a text; ``tokens`` ends with an ``END`` token."""
 
     tokens: tuple[RawToken, ...]
     comments: tuple[Comment, ...]
@@ -78,7 +78,7 @@ _MAX_ERRORS = 100
 
 
 class _Scanner:
-    """Reads one text from left to right. ``place`` maps an offset of it to the file."""
+    """Reads one text from left to right. ``place`` maps an offset in the text to the file."""
 
     def __init__(self, source: SourceText, text: str, place: Callable[[int], int]) -> None:
         self._source = source
@@ -99,7 +99,7 @@ class _Scanner:
         return Scan(tuple(self._tokens), tuple(self._comments), tuple(self._errors[:_MAX_ERRORS]))
 
     def _take(self, match: re.Match[str]) -> int:
-        """Keep one match; return where reading goes on."""
+        """Keep one match; return where reading continues."""
         kind = match.lastgroup or ""
         start, stop = match.span()
         if kind == "comment":
@@ -165,19 +165,19 @@ def scan(source: SourceText) -> Scan:
 
 
 def scan_part(source: SourceText, span: TextSpan) -> Scan:
-    """Return the tokens of a part of a text, placed in the whole."""
+    """Return the tokens of a part of a text, with places in the whole text."""
     return _Scanner(source, source.text[span.start : span.stop], lambda offset: span.start + offset).scan()
 
 
 def scan_inner(source: SourceText, quoted: RawToken) -> Scan:
-    """Return the tokens of a text in double quotes, placed in the file."""
+    """Return the tokens of a text in double quotes, with places in the file."""
     places: Sequence[int] = quoted.places
     end = quoted.stop - 1
     return _Scanner(source, quoted.value, lambda at: places[at] if at < len(places) else end).scan()
 
 
 def _is_closed(quoted: str, mark: str) -> bool:
-    """Whether the last mark closes the text rather than being half of a doubled one."""
+    """Whether the last mark closes the text and is not half of a doubled one."""
     return quoted[1:-1].count(mark) % 2 == 0
 
 
@@ -194,13 +194,13 @@ def _is_strange(text: str, at: int) -> bool:
 
 
 def _is_small(number: str) -> bool:
-    """Whether a number can be computed with: at most 30 characters, its exponent within 30."""
+    """Whether a number is small enough to compute with: at most 30 characters, its exponent within 30."""
     _, _, exponent = number.lower().partition("e")
     return len(number) <= 30 and abs(int(exponent or 0)) <= 30
 
 
 def _meant(text: str) -> str:
-    """Return how a time is written, where a text is a number with a unit.
+    """Return the correct form of a duration if a text is a number with a unit.
 
     >>> _meant("2s"), _meant("1.5Hours"), _meant("0x10")
     (': write 2 SECONDS', ': write 1.5 HOURS', '')

@@ -93,7 +93,7 @@ class FleetState:
 class WeekPlan:
     """The best time of each source's next probe, by name; call ``follow`` with every probe.
 
-    Internally time runs in a cycle of seven days, whatever the cycle's real length.
+    Internally time runs in a cycle of seven days, regardless of the cycle's real length.
 
     Examples
     --------

@@ -110,7 +110,7 @@ def _after_vanishing(state: SourceState, outcome: ProbeOutcome, found: WindowEve
 
 
 def _after_push(state: SourceState, outcome: ProbeOutcome, found: WindowEvents, shape: Shape) -> StateChanges:
-    """Return the state after a push; a pushed feed says nothing about the document that the next probe reads."""
+    """Return the state after a push; a pushed feed is not the document that the next probe compares with."""
     forgotten = {} if shape is Shape.FEED else {"validators": NO_VALIDATORS, "body_hash": None}
     return forgotten | {
         "last_push_s": outcome.finished_s,
