@@ -43,7 +43,7 @@ class SystemClock:
         return self._now_s
 
     def wall_s(self) -> float:
-        """Return unix seconds as the machine has them."""
+        """Return the unix seconds of the machine's clock."""
         return self._wall_s()
 
     def monotonic_s(self) -> float:
@@ -51,11 +51,11 @@ class SystemClock:
         return self._monotonic_s()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait; returns at once where ``seconds`` is not positive."""
+        """Wait; return at once if ``seconds`` is not positive."""
         await asyncio.sleep(max(0.0, seconds))
 
 
 async def wait_until(clock: Clock, time_s: float) -> None:
-    """Return once that time is there: the machine's clock may be put back, and forward, meanwhile."""
+    """Wait until that time by the machine's clock, which may be set back or forward meanwhile."""
     while (left_s := time_s - clock.time_s()) > 0:
         await clock.sleep(left_s)

@@ -9,7 +9,7 @@ import structlog
 
 
 def configure(log_format: str, level: str) -> None:
-    """Set up logging to standard error; to be called once, by the command line.
+    """Set up logging to standard error; the command line calls this once.
 
     An event is one line, and no text in it is a command to a terminal.
     """
@@ -34,7 +34,7 @@ def configure(log_format: str, level: str) -> None:
 
 
 class _Formatter(logging.Formatter):
-    """Formats what libraries log; only a traceback has lines of its own."""
+    """Formats the records of libraries; only a traceback may span lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - its library's name
         return _printable(super().formatMessage(record))
@@ -44,7 +44,7 @@ class _Formatter(logging.Formatter):
 
 
 def _spelt_out(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Return an event without what is not printable in its texts; a traceback keeps its lines."""
+    """Return an event with unprintable characters of its texts escaped; a traceback keeps its lines."""
     return {
         key: _printable(value, but="\n" if key == "exception" else "") if isinstance(value, str) else value
         for key, value in event.items()
@@ -52,7 +52,7 @@ def _spelt_out(_logger: object, _method: str, event: structlog.typing.EventDict)
 
 
 def _printable(text: str, but: str = "") -> str:
-    r"""Return a text with what is not printable spelt out.
+    r"""Return a text with unprintable characters escaped.
 
     >>> _printable("a\x1b[2J\n\u202eb"), _printable("a\nb", but="\n")
     ('a\\x1b[2J\\n\\u202eb', 'a\nb')

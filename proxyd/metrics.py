@@ -1,4 +1,4 @@
-"""The metrics, on a registry of their own, and read back; ``docs/metrics.md`` defines each."""
+"""The metrics, in their own registry, and reading them back; ``docs/metrics.md`` defines each."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ class Metrics:
         self.disk_size = Gauge("proxyd_disk_size_bytes", "Size of the disk of the database.", registry=r)
 
     def take_roles(self, *roles: str) -> None:
-        """Show these roles as the ones whose work this process does."""
+        """Export these roles as the roles of this process."""
         for role in ROLES:
             self.role_active.labels(role).set(role in roles)
 
@@ -206,7 +206,7 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """Percentiles of a delay in seconds, and of how many it is; ``None`` beyond the largest bucket or without any."""
+    """Number and percentiles of delays, in seconds; ``None`` beyond the largest bucket or without delays."""
 
     count: int
     percentiles: tuple[float | None, ...]
@@ -230,7 +230,7 @@ class Samples:
 
     @classmethod
     def of(cls, families: Iterable[Metric]) -> Samples:
-        """Return the samples of metrics as the library has them."""
+        """Return the samples of the library's metrics."""
         values: dict[str, float] = {}
         buckets: dict[str, list[tuple[float, float]]] = {}
         roles = set()
@@ -255,7 +255,7 @@ class Samples:
 
 
 def percentile(buckets: list[tuple[float, float]], share: float) -> float | None:
-    """Return about the value below which a share lies, as if values lay evenly in their bucket.
+    """Estimate the value below which a share lies, as if values were spread evenly within a bucket.
 
     >>> percentile([(1.0, 5.0), (2.0, 10.0), (float("inf"), 10.0)], 0.75)
     1.5

@@ -1,4 +1,4 @@
-"""Signals: the one way in which one part of the daemon wakes another."""
+"""Signals, by which one part of the daemon wakes another."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from proxyd.ports import Clock
 
 
 class Signal:
-    """Wakes the loop that sleeps on it and whoever waits for ``next``, and calls whoever listens.
+    """Wakes the loop that sleeps on it and those who wait for ``next``, and calls the listeners.
 
     Examples
     --------
@@ -29,7 +29,7 @@ class Signal:
 
     @property
     def next(self) -> asyncio.Event:
-        """What the next notification sets; take it before reading what the notification is about."""
+        """The event that the next notification sets; take it before you read what may change."""
         return self._next
 
     def listen(self, listener: Callable[[], None]) -> None:
