@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from proxyd.core.language.nodes import SourceText
-from proxyd.core.language.reading.build import Clause, read_text, read_whole
+from proxyd.core.language.reading.build import read_text, read_whole
+from proxyd.core.language.reading.expression_rules import Clause
 from proxyd.core.language.reading.parser import BEGINNINGS, INNER_RULES
 from proxyd.core.language.reading.pieces import Complaint
 from proxyd.core.language.reading.scanner import RawToken, Scan, TokenShape, scan_part

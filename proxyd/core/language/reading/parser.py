@@ -17,7 +17,8 @@ from proxyd.core.language.nodes import (
     Statement,
     StatementKind,
 )
-from proxyd.core.language.reading.build import Clause, build, read_text
+from proxyd.core.language.reading.build import build, read_text
+from proxyd.core.language.reading.expression_rules import Clause
 from proxyd.core.language.reading.pieces import Complaint, More, Piece, complain, read_piece
 from proxyd.core.language.reading.scanner import Comment, RawToken, TokenShape, scan, scan_inner
 from proxyd.core.language.words import get_keyword
