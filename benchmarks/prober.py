@@ -370,7 +370,7 @@ async def lateness(port: int, scale: Scale, slow: int) -> Lateness:
     before, lag = _memory_bytes(), Lag()
     async with daemon([*fast, *stuck], source_spacing=0.5, budget="2000/s") as control:
         began = perf_counter()
-        await until(lambda: control.decider.planner.in_flight >= slow and successes(control) >= 2 * len(fast))
+        await until(lambda: len(control.decider.planner.in_flight) >= slow and successes(control) >= 2 * len(fast))
         opening_s = perf_counter() - began
         buckets = _late_counts(control)
         await rate(lambda: successes(control), max(1.0, scale.seconds), lag)

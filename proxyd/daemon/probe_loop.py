@@ -219,7 +219,7 @@ class ProbeLoop:
         """
         state = self._known.states.get(outcome.source_id)
         is_known = state is None or (state.last_start_s is not None and state.last_start_s >= outcome.started_s)
-        if not is_known and not self._planner.is_in_flight(outcome.source_id):
+        if not is_known and outcome.source_id not in self._planner.in_flight:
             await self.take_in(outcome, reading=reading)
 
     def _traced(self, request: ProbeRequest) -> ProbeRequest:

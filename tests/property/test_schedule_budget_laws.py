@@ -420,4 +420,4 @@ async def test_a_source_taken_out_between_plan_and_start_is_probed_again_once_it
     found.declare(declaration(source("b"), rule("r")), {"r": START_S}, START_S)
     await loop._probe(planned)
     assert not origin.started
-    assert found.planner.in_flight == 0
+    assert not found.planner.in_flight

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.model.schedule import Constraint, ExecutionInterval
+from proxyd.core.planning.plan_preview import play
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
@@ -77,7 +78,7 @@ class PlanForecast:
         """Play the epoch, once; any probe inside an interval meets it, otherwise the constraint is recorded."""
         watch = _Watch(self.intervals)
         probes: list[PlannedProbe] = []
-        for now, chosen in self.part.play(self.epoch):
+        for now, chosen in play(self.part, self.epoch):
             watch.take(self.part, now, chosen)
             probes += chosen
         watch.pass_by(self.part, self.epoch.stop)
@@ -136,4 +137,4 @@ class _Watch:
         grid = planner.settings.grid
         if page.pushed_until_s > grid.start_s(interval.start):
             return PUSHED
-        return planner.blocked_by(page, grid.start_s(deadline)) or Constraint.BUDGET
+        return planner.limits.blocked_by(page, grid.start_s(deadline)) or Constraint.BUDGET

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from proxyd.core.model.chronon import Chronon, Epoch
+from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 
 _MOST_COPIED = 4000
+
+
+def play(planner: Planner, epoch: Epoch) -> Iterator[tuple[Chronon, list[PlannedProbe]]]:
+    """Play an epoch as if every probe ended at once, including those in flight; yields each chronon's choice."""
+    for source_id in tuple(planner.in_flight):
+        planner.finished(source_id, planner.settings.grid.start_s(epoch.start), seen=True)
+    now = epoch.start
+    while now < epoch.stop:
+        chosen = planner.choose(now)
+        for planned in chosen:
+            planner.finished(planned.probe.source_id, planned.start_s, seen=True)
+        yield now, chosen
+        now = max(now + 1, planner.queues.next_wake(now))
 
 
 def preview(planner: Planner, epoch: Epoch, *, limit: int | None = None) -> list[PlannedProbe]:
@@ -54,8 +68,8 @@ def preview_source(planner: Planner, source_id: str, epoch: Epoch) -> PlannedPro
     page = planner.pages.get(source_id)
     if page is None:
         return None
-    alone = planner.alone(page, epoch.start)
-    blocked_s = alone.blocks.until_s(page.throttle_scope or page.host)
+    alone = _alone(planner, page, epoch.start)
+    blocked_s = alone.limits.blocked_until_s(page)
     now = max(epoch.start, planner.settings.grid.chronon_at(max(page.allowed_s(), blocked_s, 0.0)))
     while now < epoch.stop:
         if chosen := alone.choose(now):
@@ -64,13 +78,23 @@ def preview_source(planner: Planner, source_id: str, epoch: Epoch) -> PlannedPro
     return None
 
 
+def _alone(planner: Planner, page: PlannedSource, now: Chronon) -> Planner:
+    """Return a planner with a copy of one source that has its host to itself; it is valid until that is probed."""
+    alone = Planner(planner.settings)
+    if planner.week is not None:
+        alone.change_to(planner.week)  # it does not change until a probe ends
+    alone.limits.blocks.block(page.throttle_scope or page.host, planner.limits.blocked_until_s(page))
+    alone.put(page.copy(), now)
+    return alone
+
+
 def _first(planner: Planner, room: int, epoch: Epoch) -> tuple[set[str], Chronon]:
     """Return the sources that the first ``room`` probes come from, and the chronon before which no others come."""
     grid, pages = planner.settings.grid, planner.pages
     until = _when_used(planner, room, epoch)
     waiting, wakes = planner.queues.first(room, pages, grid.start_s(epoch.start), grid.start_s(until))
     until = until if wakes is None else min(until, wakes)
-    names = (waiting | planner.flying) & pages.keys()
+    names = (waiting | planner.in_flight.keys()) & pages.keys()
     return names, epoch.stop if len(names) >= len(pages) else until
 
 
@@ -91,7 +115,7 @@ def _play(
     probes: list[PlannedProbe] = []
     held_back: set[str] = set()
     part = planner.part(source_ids)
-    for _, chosen in part.play(epoch):
+    for _, chosen in play(part, epoch):
         probes += chosen
         held_back.update(name for name, _ in part.held_back)
         if limit is not None and len(probes) >= limit:

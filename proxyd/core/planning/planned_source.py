@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
@@ -9,7 +10,7 @@ from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.policies.demand import Demands
-from proxyd.core.politeness import ProbeLog
+from proxyd.core.politeness import HostBudgets, ProbeLog, ScopeBlocks
 
 
 @dataclass(slots=True)
@@ -110,3 +111,36 @@ class PlannedSource:
         if self.log.earliest_s() > now_s:
             return Constraint.SOURCE_POLITENESS
         return Constraint.FRESHNESS if self.fresh_until_s > now_s else None
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeLimits:
+    """What hosts allow: their politeness budgets, and the throttles under way."""
+
+    hosts: HostBudgets
+    blocks: ScopeBlocks
+
+    def earliest_s(self, page: PlannedSource) -> float:
+        """Return the earliest start that a source and its host allow, in unix seconds."""
+        return max(page.allowed_s(), self.hosts.earliest_s(page.host), self.blocked_until_s(page))
+
+    def blocked_by(self, page: PlannedSource, now_s: float) -> Constraint | None:
+        """Return the constraint that forbids a start of a source at ``now_s``."""
+        if (own := page.blocked_by(now_s)) is not None:
+            return own
+        if self.blocked_until_s(page) > now_s:
+            return Constraint.HOST_THROTTLED
+        return Constraint.HOST_POLITENESS if self.earliest_s(page) > now_s else None
+
+    def blocked_until_s(self, page: PlannedSource) -> float:
+        """Return when the throttle of a source's hosts ends."""
+        return self.blocks.until_s(page.throttle_scope or page.host)
+
+    def forget(self, used: Set[str], now_s: float) -> None:
+        """Forget all hosts but the used ones, and the throttles that are over."""
+        self.hosts.keep(used)
+        self.blocks.forget(now_s)
+
+    def part(self, hosts: Set[str]) -> ProbeLimits:
+        """Return a copy with the budgets of only some hosts."""
+        return ProbeLimits(self.hosts.part(hosts), self.blocks.copy())

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from heapq import merge
 from math import inf
 from operator import attrgetter
 
-from proxyd.core.model.chronon import Chronon, Epoch
+from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.schedule import Constraint, Probe, Reason
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import chunks
-from proxyd.core.planning.planned_source import PlannedSource
+from proxyd.core.planning.planned_source import PlannedSource, ProbeLimits
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.queue.candidates import Candidate, Candidates
 from proxyd.core.planning.queue.due_times import DueTimes
@@ -34,7 +34,8 @@ class Planner:
     It reads no clock: call ``choose`` with non-decreasing chronons. The budget that one chronon did not use is lost.
     ``held_back`` holds the sources that the last call wanted to probe and could not, with the constraint.
     ``passed_over`` is the number of further sources that only detect and found no room. ``limit`` is what left no room:
-    the budget, or ``most``, which is what this machine can do.
+    the budget, or ``most``, which is what this machine can do. ``in_flight`` holds the sources whose probes were chosen
+    and have not finished, with the chronon of the choice.
 
     Examples
     --------
@@ -53,9 +54,8 @@ class Planner:
     def __init__(self, settings: PlannerSettings) -> None:
         self.settings = settings
         self.pages: dict[str, PlannedSource] = {}
-        self.hosts = HostBudgets(settings.host_budget)
-        self.blocks = ScopeBlocks()
-        self._in_flight: dict[str, Chronon] = {}
+        self.limits = ProbeLimits(HostBudgets(settings.host_budget), ScopeBlocks())
+        self.in_flight: dict[str, Chronon] = {}
         self.held_back: list[tuple[str, Constraint]] = []
         self.passed_over = 0
         self.limit = Constraint.BUDGET
@@ -101,14 +101,14 @@ class Planner:
         page = self.pages.get(planned.probe.source_id)
         if page is None:
             return now_s
-        at_s = self.hosts.start(page.host, planned.start_s, now_s)
+        at_s = self.limits.hosts.start(page.host, planned.start_s, now_s)
         if at_s <= now_s:
             page.move_last(now_s)
         return at_s
 
     def finished(self, source_id: str, now_s: float, *, seen: bool) -> None:
         """Note that a probe ended; ``seen`` says whether it showed the source's state."""
-        chronon = self._in_flight.pop(source_id, None)
+        chronon = self.in_flight.pop(source_id, None)
         page = self.pages.get(source_id)
         if page is None:
             return
@@ -141,13 +141,8 @@ class Planner:
         page = self.pages.get(planned.probe.source_id)
         if page is not None:
             page.take_back()
-            self.hosts.take_back(page.host, planned.start_s)
+            self.limits.hosts.take_back(page.host, planned.start_s)
         self.finished(planned.probe.source_id, now_s, seen=False)
-
-    def forget_hosts(self, now_s: float) -> None:
-        """Forget the hosts that no source uses, and the throttles that are over."""
-        self.hosts.keep({page.host for page in self.pages.values()})
-        self.blocks.forget(now_s)
 
     def reschedule(self, source_id: str, now: Chronon) -> None:
         """Compute again when to look at a source, after its rate, demands or back-off changed."""
@@ -169,15 +164,15 @@ class Planner:
         self.limit = Constraint.OVERLOAD if most < capacity else Constraint.BUDGET
         pace = SlotAllocator(start_s, stop_s - start_s, int(min(capacity, most)))
         chosen: list[PlannedProbe] = []
-        hard = self._candidates.wanted(self.queues.awake, self.pages, self._in_flight, now)
+        hard = self._candidates.wanted(self.queues.awake, self.pages, self.in_flight, now)
         is_alone = len(self.pages) == 1  # there is no other source to be ranked with
         waiting = self._candidates.waiting(self.queues, now, has_room=lambda: pace.has_room, is_alone=is_alone)
-        free = (candidate for candidate in waiting if candidate.page.source_id not in self._in_flight)
+        free = (candidate for candidate in waiting if candidate.page.source_id not in self.in_flight)
         for candidate in merge(hard, free, key=attrgetter("rank")):
             page = candidate.page
-            earliest_s = max(start_s, self.earliest_s(page))
+            earliest_s = max(start_s, self.limits.earliest_s(page))
             if earliest_s >= stop_s - _ROUNDING_S:
-                self._postpone(page, self.blocked_by(page, stop_s - _ROUNDING_S) or Constraint.HOST_POLITENESS)
+                self._postpone(page, self.limits.blocked_by(page, stop_s - _ROUNDING_S) or Constraint.HOST_POLITENESS)
             elif (at_s := pace.take(earliest_s)) is None:
                 self._postpone(page, self.limit)
             else:
@@ -191,60 +186,11 @@ class Planner:
         """Return a copy that has only some of the sources."""
         part = Planner(self.settings)
         part.pages = {source_id: self.pages[source_id].copy() for source_id in source_ids}
-        part.hosts = self.hosts.part({page.host for page in part.pages.values()})
-        part.blocks = self.blocks.copy()
+        part.limits = self.limits.part({page.host for page in part.pages.values()})
         part._due_times.week = deepcopy(self.week)
-        part._in_flight = {source_id: at for source_id, at in self._in_flight.items() if source_id in part.pages}
+        part.in_flight = {source_id: at for source_id, at in self.in_flight.items() if source_id in part.pages}
         self.queues.copy_into(part.queues, part.pages)
         return part
-
-    def alone(self, page: PlannedSource, now: Chronon) -> Planner:
-        """Return a planner with a copy of one source that has its host to itself; it is valid until that is probed."""
-        alone = Planner(self.settings)
-        alone._due_times.week = self.week  # it does not change until a probe ends
-        alone.blocks.block(page.throttle_scope or page.host, self._blocked_until_s(page))
-        alone.put(page.copy(), now)
-        return alone
-
-    def play(self, epoch: Epoch) -> Iterator[tuple[Chronon, list[PlannedProbe]]]:
-        """Play an epoch as if every probe ended at once, including those in flight; yields each chronon's choice."""
-        for source_id in tuple(self._in_flight):
-            self.finished(source_id, self.settings.grid.start_s(epoch.start), seen=True)
-        now = epoch.start
-        while now < epoch.stop:
-            chosen = self.choose(now)
-            for planned in chosen:
-                self.finished(planned.probe.source_id, planned.start_s, seen=True)
-            yield now, chosen
-            now = max(now + 1, self.queues.next_wake(now))
-
-    @property
-    def flying(self) -> Set[str]:
-        """The sources whose probes were chosen and have not finished."""
-        return self._in_flight.keys()
-
-    @property
-    def in_flight(self) -> int:
-        """The number of probes that were chosen and have not finished."""
-        return len(self._in_flight)
-
-    def is_in_flight(self, source_id: str) -> bool:
-        """Return whether a probe of a source was chosen and has not finished."""
-        return source_id in self._in_flight
-
-    def earliest_s(self, page: PlannedSource) -> float:
-        """Return the earliest start that the source and its host allow, in unix seconds."""
-        return max(page.allowed_s(), self.hosts.earliest_s(page.host), self._blocked_until_s(page))
-
-    def blocked_by(self, page: PlannedSource, now_s: float) -> Constraint | None:
-        """Return the constraint that forbids a start of the source at ``now_s``."""
-        if (own := page.blocked_by(now_s)) is not None:
-            return own
-        if self._blocked_until_s(page) > now_s:
-            return Constraint.HOST_THROTTLED
-        return Constraint.HOST_POLITENESS if self.earliest_s(page) > now_s else None
-
-    # -- implementation
 
     @property
     def week(self) -> WeekPlan | None:
@@ -261,15 +207,12 @@ class Planner:
         page = self.pages[source_id]
         return dict(Counter(page.postponed) + self.queues.passed_over(source_id))
 
-    def _blocked_until_s(self, page: PlannedSource) -> float:
-        return self.blocks.until_s(page.throttle_scope or page.host)
-
     def _take(self, candidate: Candidate, now: Chronon, at_s: float) -> PlannedProbe:
         page = candidate.page
         is_first = page.last_seen_s is None and not page.log.starts_s
-        self._in_flight[page.source_id] = now
+        self.in_flight[page.source_id] = now
         page.record(at_s)
-        self.hosts.plan(page.host, at_s)
+        self.limits.hosts.plan(page.host, at_s)
         reason = Reason.FIRST_CONTACT if is_first else candidate.reason
         probe = Probe(page.source_id, now, reason, candidate.rule, page.rate_per_s * 86400.0)
         return PlannedProbe(probe, at_s)

@@ -275,7 +275,7 @@ class Decider:
     def snapshot(self, now_s: float) -> Chunked[Fleet]:
         """Gather the fleet in parts; ``adopt`` follows up sources that change after their part."""
         known = self.known
-        taken = Snapshot(known.estimates, self.planner.hosts, now_s, self.settings.grid.length_s)
+        taken = Snapshot(known.estimates, self.planner.limits.hosts, now_s, self.settings.grid.length_s)
         for number, pages in enumerate(self.planner.in_parts()):
             if number:
                 yield

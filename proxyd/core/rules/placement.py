@@ -49,7 +49,7 @@ class SourcePlacement:
             self._planner.remove(source_id)
         for source_id in compiled.rules_of:
             self._planner.put(self._placed(compiled.sources[source_id], now_s), now)
-        self._planner.forget_hosts(now_s)
+        self._planner.limits.forget({page.host for page in self._planner.pages.values()}, now_s)
         self._next_period_s = compiled.next_period_s(now_s)
 
     def refresh(self, now: Chronon) -> None:
@@ -95,11 +95,11 @@ class SourcePlacement:
             self._lay(page, outcome.finished_s, is_first=True)
         scope = self._known.settings.throttle_scope(outcome.answered_by or page.host)
         if (until_s := self._throttles.take_in(scope, outcome, self._rng)) is not None:
-            self._planner.blocks.block(scope, until_s)
+            self._planner.limits.blocks.block(scope, until_s)
         page.host = host_of(moved_url(state, source) or source.url)
         page.throttle_scope = self._known.settings.throttle_scope(page.host)
         if outcome.crawl_delay_s is not None:
-            self._planner.hosts.space(page.host, outcome.crawl_delay_s)
+            self._planner.limits.hosts.space(page.host, outcome.crawl_delay_s)
 
     def feed_back(self, outcome: ProbeOutcome, observation: Observation) -> None:
         """Update the demands of a source with what was found; call it after the planner took the probe in."""
@@ -128,9 +128,9 @@ class SourcePlacement:
             # Only the last start is stored, so assume that the whole window was used then.
             for _ in range(log.budget.probes or 1):
                 log.record(state.last_start_s)
-            self._planner.hosts.remember(host, state.last_start_s)
+            self._planner.limits.hosts.remember(host, state.last_start_s)
             if state.last_outcome == OutcomeKind.THROTTLED.value:
-                self._planner.blocks.block(scope, state.not_before_s)
+                self._planner.limits.blocks.block(scope, state.not_before_s)
         return PlannedSource(
             source_id=source.source_id,
             host=host,

@@ -14,7 +14,7 @@ from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.model.profile import Source
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.plan_forecast import PlanForecast
-from proxyd.core.planning.plan_preview import preview, preview_source
+from proxyd.core.planning.plan_preview import play, preview, preview_source
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
@@ -91,7 +91,7 @@ class Explainer:
             return iter(())
         part = self.planner.part([source_id])
         epoch = Epoch(now, now + self.known.grid.ceil(self.known.settings.epoch_s))
-        return (planned for _, chosen in part.play(epoch) for planned in chosen)
+        return (planned for _, chosen in play(part, epoch) for planned in chosen)
 
     def ahead(self, now: Chronon, *, most_chronons: int = _MOST_CHRONONS) -> PlanForecast:
         """Return the forecast of a cycle, or of less if many probes are asked for; the caller plays it elsewhere."""
@@ -112,13 +112,13 @@ class Explainer:
         programs = self.known.compiled.programs_of(source_id)
         rate_per_s = self.known.estimates.rate_per_s(state, source, now_s)
         stop = now + self.known.grid.ceil(self.known.settings.epoch_s)
-        earliest = self.planner.earliest_s(page) if page else -inf
+        earliest = self.planner.limits.earliest_s(page) if page else -inf
         return Explanation(
             source_id=source_id,
             url=source.url,
             rate_per_day=rate_per_s * 86400.0,
             next_probe=preview_source(self.planner, source_id, Epoch(now, stop)) if page else None,
-            blocked_by=self.planner.blocked_by(page, now_s) if page else "no rule asks for it",
+            blocked_by=self.planner.limits.blocked_by(page, now_s) if page else "no rule asks for it",
             earliest_s=earliest if earliest > now_s else None,
             rules=tuple(program.rule.name for program in programs),
             postponed=self.planner.postponed(source_id) if page else {},
@@ -137,7 +137,7 @@ class Explainer:
         """Return the intervals that rules expect next, and the other constraints on a probe."""
         grid, now_s = self.known.grid, self.known.grid.start_s(now)
         demands = ((demand.rule, deepcopy(demand).pending(now)) for demand in page.demands.intervals)
-        host_free_s = self.planner.hosts.earliest_s(page.host)
+        host_free_s = self.planner.limits.hosts.earliest_s(page.host)
         return {
             "intervals": {rule: (grid.start_s(i.start), grid.start_s(i.deadline + 1)) for rule, i in demands},
             "host_free_s": host_free_s if host_free_s > now_s else None,

@@ -9,7 +9,7 @@ import pytest
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.profile import PolicyName
-from proxyd.core.planning.plan_preview import preview
+from proxyd.core.planning.plan_preview import play, preview
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.planner_settings import PlannerSettings
@@ -81,5 +81,5 @@ def test_a_golden_pace_makes_no_more_probes_than_it_asks_where_gaps_are_few_chro
     found = Planner(settings)
     demands = Demands(paced=[PacedDemand("r", PolicyName.GOLDEN, seed=1)])
     found.put(PlannedSource("a", "a", ProbeLog(PolitenessBudget(1.0)), demands, RATE_PER_S, last_seen_s=0.0), now=0)
-    made = [planned for _, chosen in found.play(Epoch(0, 2000)) for planned in chosen]
+    made = [planned for _, chosen in play(found, Epoch(0, 2000)) for planned in chosen]
     assert len(made) <= 1.05 * 2000 / gap

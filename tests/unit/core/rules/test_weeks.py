@@ -132,7 +132,7 @@ async def test_an_explanation_says_where_a_host_binds(binds: bool) -> None:
     items = [item(str(n), MONDAY_S - 60.0 * n) for n in range(1, 200)]
     await Drive(found).see(changed("s", items, MONDAY_S))
     if binds:  # robots.txt asks for an hour between any two
-        found.planner.hosts.space("example.org", 3600.0)
+        found.planner.limits.hosts.space("example.org", 3600.0)
     week_plan = found.fleet(MONDAY_S).plan()
     assert week_plan is not None
     found.adopt(week_plan, MONDAY_S)
