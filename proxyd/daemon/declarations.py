@@ -60,7 +60,7 @@ class Declarations:
         metrics: Metrics,
         secrets: ResolveSecret,
     ) -> None:
-        self._folder = folder
+        self._folder = _Folder(folder)
         self._store = store
         self._decider = decider
         self._known = decider.known
@@ -78,8 +78,6 @@ class Declarations:
         self._parsed: dict[SourceText, Parsed] = {}  # of the running declaration; most texts of the next are the same
         self._turn = asyncio.Lock()  # one declaration at a time, from its check to its swap
         self._started = asyncio.Event()
-        self._changed: tuple[tuple[str, int, int], ...] | None = None
-        self._seen: tuple[tuple[str, int, int], ...] | None = None
 
     @property
     def declaration(self) -> Declaration:
@@ -108,12 +106,10 @@ class Declarations:
         self._started.set()
 
     async def _load(self) -> None:
-        stored = await self._store.load_texts()
+        stored = await self._store.declarations.load_texts()
         self._api = {text.name: text.text for text in stored if text.origin == "api"}
         try:
-            self._seen = self._snapshot()
-            files = read_directory(self._folder)
-            await self._swap(files, self._api)
+            await self._swap(self._folder.read(), self._api)
             self._metrics.reload_ok.set(1)
         except (ConfigError, ProfileError) as error:
             self._metrics.reload_ok.set(0)
@@ -126,24 +122,16 @@ class Declarations:
         await self._recall.pending(self._clock.time_s())
 
     async def reload_if_changed(self) -> None:
-        """Reload if a file was added, changed or removed, and nothing has changed since the last check.
-
-        Editors empty a file before they write it, so a file that still changes is not read yet.
-        """
-        found = self._snapshot()
-        if found == self._seen:
-            return
-        if found == self._changed:
+        """Reload if a file was added, changed or removed, and nothing has changed since the last check."""
+        if self._folder.has_changed():
             await self.reload()
-        self._changed = found
 
     async def reload(self) -> tuple[str, ...]:
         """Check the files and swap all of them in; return the errors that prevented it, which are also logged."""
         await self._started.wait()
-        self._seen = self._snapshot()
         try:
             async with self._turn:
-                changes = await self._swap(read_directory(self._folder), self._api)
+                changes = await self._swap(self._folder.read(), self._api)
         except (ConfigError, ProfileError) as error:
             self._metrics.reload_ok.set(0)
             said = "profiles have errors; nothing was changed: `proxyd check` shows them"
@@ -217,17 +205,14 @@ class Declarations:
         async with self._turn:
             if only_if is not None and name in self.declaration.profiles:
                 self._must_take(name, only_if)
-            return await self._drop_profile(name)
-
-    async def _drop_profile(self, name: str) -> DeclarationChanges:
-        self._refuse_owned(StatementKind.PROFILE, name)
-        if _key(StatementKind.PROFILE, name) not in self._api:
-            raise no_such("profile", name, self.declaration.profiles)
-        gone = {_key(StatementKind.PROFILE, name)}
-        for origin, statement in self._statements:
-            if isinstance(statement, InsertNotification) and {p.value for p in statement.profiles} == {name}:
-                gone.add(origin)
-        return await self._swap(self._files, {key: text for key, text in self._api.items() if key not in gone})
+            self._refuse_owned(StatementKind.PROFILE, name)
+            if _key(StatementKind.PROFILE, name) not in self._api:
+                raise no_such("profile", name, self.declaration.profiles)
+            gone = {_key(StatementKind.PROFILE, name)}
+            for origin, statement in self._statements:
+                if isinstance(statement, InsertNotification) and {p.value for p in statement.profiles} == {name}:
+                    gone.add(origin)
+            return await self._swap(self._files, {key: text for key, text in self._api.items() if key not in gone})
 
     def text_of(self, profile: str) -> str:
         """Return the text of a profile and its rules in canonical layout."""
@@ -254,15 +239,15 @@ class Declarations:
         now_s = self._clock.time_s()
         stored = [StoredText(f.file, "file", f.text) for f in files]
         stored += [StoredText(name, "api", text) for name, text in api.items()]
-        accepted = await self._store.accept(stored, declaration.rules.values(), now_s)
+        accepted = await self._store.declarations.accept(stored, declaration.rules.values(), now_s)
         changes = self._changes(declaration, accepted)
         if not self._started.is_set():
             states, streams = await self._store.load_states(), await self._store.load_streams()
-            subscriptions, joint = await self._store.load_subscriptions(), await self._store.load_joint_intervals()
+            subscriptions, joint = await self._store.subscriptions.load(), await self._store.load_joint_intervals()
             states = {source_id: state.resumed(now_s) for source_id, state in states.items()}
             weeks, changed = await self._store.load_weeks(), await self._store.load_changes(limit=MOST_CHANGES)
             self._decider.restore(states, streams, subscriptions, joint, weeks, changed)
-        declared = await self._store.declare_sources(declaration.sources, now_s)
+        declared = await self._store.declarations.declare_sources(declaration.sources, now_s)
         backlog = self._decider.declare(declaration, accepted, now_s, declared)
         self._files, self._api = list(files), dict(api)
         self._parsed = {each.source: each for each in checked.parsed}
@@ -276,19 +261,11 @@ class Declarations:
         self._metrics.sources.set(len(declaration.sources))
         self._metrics.rules.set(len(declaration.rules))
         self._metrics.reload_s.set(now_s)
-        self._warn_of_secrets(declaration)
+        _warn_of_secrets(declaration, self._secrets)
         for warning in checked.warnings:
             log.warning(warning.message, file=warning.file, line=warning.line)
         self.declared.notify()
         return changes
-
-    def _warn_of_secrets(self, declaration: Declaration) -> None:
-        webhooks = [
-            (r.name, d) for r in declaration.rules.values() for d in r.deliveries if isinstance(d, WebhookDelivery)
-        ]
-        for rule, webhook in webhooks:
-            if self._secrets(webhook.secret) is None:
-                log.warning("a webhook's secret is not set", rule=rule, secret=webhook.secret.name)
 
     async def _check(
         self, texts: Sequence[SourceText], parsed: Mapping[SourceText, Parsed] = _NOTHING, *, from_api: bool = False
@@ -312,6 +289,31 @@ class Declarations:
             tuple(sorted(restarted)),
         )
 
+
+class _Folder:
+    """The profiles directory, and what it looked like when it was last read and last looked at."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: tuple[tuple[str, int, int], ...] | None = None
+        self._looked: tuple[tuple[str, int, int], ...] | None = None
+
+    def read(self) -> list[SourceText]:
+        """Return the texts of the files; raises as ``read_directory`` does."""
+        self._read = self._snapshot()
+        return read_directory(self._folder)
+
+    def has_changed(self) -> bool:
+        """Return whether files have changed since they were read, but not since the last call.
+
+        Editors empty a file before they write it, so a file that still changes is not read yet.
+        """
+        found, before = self._snapshot(), self._looked
+        if found == self._read:
+            return False
+        self._looked = found
+        return found == before
+
     def _snapshot(self) -> tuple[tuple[str, int, int], ...]:
         found = []
         with suppress(OSError):  # reading the folder reports the reason
@@ -325,6 +327,13 @@ class Declarations:
 def _without_texts(error: ConfigError | ProfileError) -> str:
     """Return errors for the log, without the profiles' texts: they may hold secrets."""
     return error.without_texts if isinstance(error, ProfileError) else str(error)
+
+
+def _warn_of_secrets(declaration: Declaration, secrets: ResolveSecret) -> None:
+    for rule in declaration.rules.values():
+        for delivery in rule.deliveries:
+            if isinstance(delivery, WebhookDelivery) and secrets(delivery.secret) is None:
+                log.warning("a webhook's secret is not set", rule=rule.name, secret=delivery.secret.name)
 
 
 @dataclass(frozen=True, slots=True)

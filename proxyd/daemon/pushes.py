@@ -194,7 +194,7 @@ class Pushes:
 
     async def _leave(self, subscription: Subscription) -> None:
         if self._hubs.of(subscription.source_id) is None:
-            await self._store.save_subscription(subscription.source_id, None)
+            await self._store.subscriptions.save(subscription.source_id, None)
         if not subscription.callback_id:
             return
         self._leaving[subscription.callback_id] = subscription.topic
@@ -217,7 +217,7 @@ class Pushes:
 
     async def _keep(self, subscription: Subscription) -> None:
         self._decider.subscribed(subscription, self._clock.time_s())
-        await self._store.save_subscription(subscription.source_id, subscription)
+        await self._store.subscriptions.save(subscription.source_id, subscription)
 
 
 def is_signed(body: bytes, signature: str | None, secret: str) -> bool:

@@ -4,8 +4,9 @@ from proxyd.store.access_rows import KEPT_ANSWERS_S
 from proxyd.store.databases.backups import back_up, check_copy, restore, vacuum, whole_or_nothing
 from proxyd.store.databases.connections import StoreConnections
 from proxyd.store.databases.opening import copy_database, is_postgresql, migrate_database, open_store, owner_lock
+from proxyd.store.declared_rows import StoredText
 from proxyd.store.seen_events import read_past
-from proxyd.store.sql_store import SqlStore, StoredText
+from proxyd.store.sql_store import SqlStore
 
 __all__ = [
     "KEPT_ANSWERS_S",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -13,7 +12,6 @@ from sqlalchemy import (
     Select,
     and_,
     bindparam,
-    delete,
     func,
     insert,
     select,
@@ -23,27 +21,25 @@ from sqlalchemy import (
 
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import EventKind, Item
-from proxyd.core.model.profile import NotificationRule
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.stored import HistoryQuery, StoredContext, StoreQuery
-from proxyd.core.rules.state import Notification, SourceState, StoredEvent, StreamState
+from proxyd.core.rules.state import SourceState, StoredEvent, StreamState
 from proxyd.core.rules.subscriptions import Subscription
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.access_rows import SqlAccess
-from proxyd.store.databases.connections import StoreConnections
+from proxyd.store.databases.connections import StoreConnections, StoreReader
+from proxyd.store.declared_rows import SqlDeclarations
 from proxyd.store.history import SqlHistory
-from proxyd.store.outbox import SqlOutbox, forget_changed_endpoints
-from proxyd.store.rows import DigestTimes
+from proxyd.store.outbox import SqlOutbox
 from proxyd.store.statements import add_up, delete_named, execute_many, upsert
-from proxyd.store.webhook_states import Key, held, state_of
+from proxyd.store.webhook_states import held, state_of
 from proxyd.store.writer import Writer, drained
 
 _CHUNK = 500
 _MOST_DELETED = 5_000  # in one commit
-_LONGEST_WAIT_S = 2 * 86400.0  # the longest step of the ladder of retries is a day and its jitter
 KEPT_PROBES_S = 7 * 86400.0  # at one probe a second these are 600,000 rows
 MOST_PROBES = 2_000_000
 MOST_HISTORY = 10_000  # items that a table of a query reads
@@ -70,13 +66,34 @@ _MARK_ALL_GONE = (
 _MARK_GONE = update(t.items).where(_of_item).values(gone_s=bindparam("seen_at_s"))
 
 
-@dataclass(frozen=True, slots=True)
-class StoredText:
-    """A text of the declaration: a file, or a text sent over the API."""
+class SqlSubscriptions:
+    """Subscriptions to hubs."""
 
-    name: str
-    origin: str
-    text: str
+    def __init__(self, writer: Writer, read: StoreReader) -> None:
+        self._writer = writer
+        self._read = read
+        self._waiting: deque[tuple[str, Subscription | None]] = deque()
+
+    async def load(self) -> dict[str, Subscription]:
+        """Return every subscription by source."""
+        return {row.source_id: rows.subscription(row) for row in await self._read(select(t.subscriptions))}
+
+    async def save(self, source_id: str, subscription: Subscription | None) -> None:
+        """Store a source's current subscription, or delete it."""
+        self.add(source_id, subscription)
+        await self._writer.submit(self.write)
+
+    def add(self, source_id: str, subscription: Subscription | None) -> None:
+        """Let the next commit store a source's current subscription, or delete it."""
+        self._waiting.append((source_id, subscription))
+
+    def write(self, connection: Connection) -> None:
+        """Write each source's newest subscription: those of observations and others must not overtake each other."""
+        waiting = dict(drained(self._waiting))
+        kept = [rows.subscription_row(each) for each in waiting.values() if each is not None]
+        gone = [source_id for source_id, each in waiting.items() if each is None]
+        execute_many(connection, _UPSERT_SUBSCRIPTION, kept)
+        delete_named(connection, t.subscriptions, t.subscriptions.c.source_id, gone)
 
 
 class SqlStore(SqlOutbox):
@@ -91,74 +108,13 @@ class SqlStore(SqlOutbox):
 
         super().__init__(self.writer, self._all, people)
         self.history = SqlHistory(people)
+        self.declarations = SqlDeclarations(self.writer, self._all, self.webhooks, grid)
+        self.subscriptions = SqlSubscriptions(self.writer, self._all)
         self.access = SqlAccess(self.writer, self._all)
         self.upkeep = connections.upkeep
         self._connections = connections
         self._grid = grid
         self._waiting: deque[Observation] = deque()
-        self._subscriptions: deque[tuple[str, Subscription | None]] = deque()
-        self._digests: dict[str, DigestTimes] = {}
-
-    # -- the declaration
-
-    async def load_texts(self) -> list[StoredText]:
-        """Return the texts of the last good declaration, in order."""
-        found = await self._all(select(t.texts).order_by(t.texts.c.position))
-        return [StoredText(row.name, row.origin, row.text) for row in found]
-
-    async def accept(
-        self, texts: Sequence[StoredText], rules: Iterable[NotificationRule], now_s: float
-    ) -> dict[str, float]:
-        """Replace the declaration and return when each rule was first accepted (its NOW).
-
-        A changed or removed rule loses its streams; a changed one starts again at ``now_s``.
-        """
-        rules = list(rules)
-        wanted = {rule.name: rule.fingerprint for rule in rules}
-        length_s = self._grid.length_s
-        self._digests = {
-            rule.name: DigestTimes(rule.digest.every.in_seconds(chronon_s=length_s), rule.digest.at_most)
-            for rule in rules
-            if rule.digest is not None
-        }
-
-        def write(connection: Connection) -> dict[str, float]:
-            stored = {row.name: row for row in connection.execute(select(t.rules))}
-            stale = [name for name, row in stored.items() if wanted.get(name) != row.fingerprint]
-            fresh = [name for name in wanted if name not in stored or name in stale]
-            delete_named(connection, t.rules, t.rules.c.name, stale)
-            delete_named(connection, t.streams, t.streams.c.rule, [*stale, *fresh])
-            execute_many(
-                connection,
-                insert(t.rules),
-                [{"name": name, "fingerprint": wanted[name], "accepted_s": now_s} for name in fresh],
-            )
-            forget_changed_endpoints(connection, rules)
-            self.webhooks.declare(connection, rules, now_s)
-            connection.execute(delete(t.texts))
-            execute_many(
-                connection,
-                insert(t.texts),
-                [{"name": x.name, "origin": x.origin, "position": n, "text": x.text} for n, x in enumerate(texts)],
-            )
-            _forget_future(connection, now_s)
-            return {row.name: row.accepted_s for row in connection.execute(select(t.rules))}
-
-        return await self.writer.submit(write)
-
-    async def declare_sources(self, names: Iterable[str], now_s: float) -> dict[str, float]:
-        """Return when each of these sources was first declared, and forget all others."""
-        wanted = set(names)
-
-        def write(connection: Connection) -> dict[str, float]:
-            stored = {row.source_id: row.declared_s for row in connection.execute(select(t.declared))}
-            gone = [name for name in stored if name not in wanted]
-            delete_named(connection, t.declared, t.declared.c.source_id, gone)
-            new = [{"source_id": name, "declared_s": now_s} for name in sorted(wanted - stored.keys())]
-            execute_many(connection, insert(t.declared), new)
-            return {name: min(stored.get(name, now_s), now_s) for name in wanted}
-
-        return await self.writer.submit(write)
 
     # -- sources and streams
 
@@ -232,7 +188,7 @@ class SqlStore(SqlOutbox):
         Observations that wait for the same commit share its statements.
         """
         if observation.subscription is not None:  # first: the stored observation must find it
-            self._subscriptions.append((observation.subscription.source_id, observation.subscription))
+            self.subscriptions.add(observation.subscription.source_id, observation.subscription)
         self._waiting.append(observation)
         await self.writer.submit(self._record_waiting)
 
@@ -270,7 +226,7 @@ class SqlStore(SqlOutbox):
         execute_many(connection, _ADD_ACCOUNT, accounts)
         probes = [rows.probe_row(o, o.probe) for o in observations if o.probe is not None]
         execute_many(connection, _INSERT_PROBE, probes)
-        self._write_subscriptions(connection)
+        self.subscriptions.write(connection)
         self._record_results(connection, [o.rules for o in observations])
 
     def _record_results(self, connection: Connection, results: Sequence[RuleResults]) -> None:
@@ -286,16 +242,18 @@ class SqlStore(SqlOutbox):
         execute_many(connection, _INSERT_NOTIFICATION, [rows.notification_row(one) for one in sent])
         if sent:
             unanswered = held(connection)
-            outbox = [row for one in sent for row in self._outbox_rows(one, unanswered)]
+            digests = self.declarations.digests
+            outbox = [
+                row
+                for one in sent
+                for row in rows.outbox_rows(one, digests.get(one.rule), lambda row: state_of(row, unanswered))
+            ]
             execute_many(connection, _INSERT_OUTBOX, outbox)
 
-    def _outbox_rows(self, sent: Notification, unanswered: Collection[Key]) -> list[dict[str, Any]]:
-        return rows.outbox_rows(sent, self._digests.get(sent.rule), lambda row: state_of(row, unanswered))
-
-    # -- intervals of several pages
+    # -- intervals of several sources
 
     async def load_joint_intervals(self) -> list[JointInterval]:
-        """Return the open intervals that span several pages."""
+        """Return the open intervals that span several sources."""
         return [rows.joint_interval(row) for row in await self._all(select(t.joint_intervals))]
 
     async def forget_joint_intervals(self, interval_ids: Sequence[str]) -> None:
@@ -311,40 +269,12 @@ class SqlStore(SqlOutbox):
         query = select(t.items).where(c.source_id == source_id, c.gone_s.is_(None), c.present_s == newest)
         return [rows.item(row) for row in await self._all(query.order_by(c.seq))]
 
-    # -- subscriptions
-
-    async def load_subscriptions(self) -> dict[str, Subscription]:
-        """Return every subscription by source."""
-        return {row.source_id: rows.subscription(row) for row in await self._all(select(t.subscriptions))}
-
-    async def save_subscription(self, source_id: str, subscription: Subscription | None) -> None:
-        """Store a source's current subscription, or delete it."""
-        self._subscriptions.append((source_id, subscription))
-        await self.writer.submit(self._write_subscriptions)
-
-    def _write_subscriptions(self, connection: Connection) -> None:
-        """Write each source's newest subscription: those of observations and others must not overtake each other."""
-        waiting = dict(drained(self._subscriptions))
-        kept = [rows.subscription_row(each) for each in waiting.values() if each is not None]
-        gone = [source_id for source_id, each in waiting.items() if each is None]
-        execute_many(connection, _UPSERT_SUBSCRIPTION, kept)
-        delete_named(connection, t.subscriptions, t.subscriptions.c.source_id, gone)
-
     async def ping(self) -> None:
         """Prove that the writer commits."""
         await self.writer.submit(lambda connection: connection.execute(text("SELECT 1")))
 
     async def _all(self, query: Select[*tuple[Any, ...]]) -> Sequence[Any]:
         return await self._connections.readers.call(lambda connection: connection.execute(query).all())
-
-
-def _forget_future(connection: Connection, now_s: float) -> None:
-    """Bring times that lie too far in the future back to now: the clock was set back."""
-    o, rules = t.outbox.c, t.rules.c
-    connection.execute(update(t.rules).where(rules.accepted_s > now_s).values(accepted_s=now_s))
-    waiting = o.state.in_(("pending", "held"))
-    connection.execute(update(t.outbox).where(waiting, o.next_s > now_s + _LONGEST_WAIT_S).values(next_s=now_s))
-    connection.execute(update(t.outbox).where(waiting, o.first_attempt_s > now_s).values(first_attempt_s=now_s))
 
 
 def _events(source_id: str, kind: EventKind) -> tuple[Select[*tuple[Any, ...]], Callable[[Any], StoredEvent]]:

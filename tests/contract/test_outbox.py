@@ -34,7 +34,7 @@ async def put(store: SqlStore, *sent: Notification) -> None:
 
 
 async def declare(store: SqlStore, *statements: str, now_s: float = 1.0) -> None:
-    await store.accept([], declaration(source("a"), *statements).rules.values(), now_s)
+    await store.declarations.accept([], declaration(source("a"), *statements).rules.values(), now_s)
     for each in await store.webhooks.unconfirmed():
         await store.webhooks.answered(each.webhook, WebhookState.CONFIRMED, now_s, "")
 
@@ -192,7 +192,7 @@ def hook(form: str = "STANDARD") -> str:
 
 
 async def accept(store: SqlStore, form: str, now_s: float) -> None:
-    await store.accept([], declaration(source("a"), rule("r", clauses=hook(form))).rules.values(), now_s)
+    await store.declarations.accept([], declaration(source("a"), rule("r", clauses=hook(form))).rules.values(), now_s)
 
 
 async def test_what_goes_to_a_webhook_waits_until_that_has_answered(store: SqlStore) -> None:
@@ -224,7 +224,7 @@ async def test_what_was_held_for_a_webhook_that_is_declared_no_more_is_given_up(
     """A mistyped address must get nothing once it is mended."""
     await accept(store, "STANDARD", 1.0)
     await put(store, notification("1"))
-    await store.accept([], [], 2.0)
+    await store.declarations.accept([], [], 2.0)
     assert await due(store, 5.0) == []
     assert await store.outbox_depth() == (0, None, 0, 1)
     (found,) = await store.history.find_notifications(Wanted(), before=None, limit=9)
@@ -233,7 +233,7 @@ async def test_what_was_held_for_a_webhook_that_is_declared_no_more_is_given_up(
 
 async def test_a_digest_for_a_webhook_that_has_not_answered_is_held_too(store: SqlStore) -> None:
     each_hour = f"{hook()} SET DIGEST EVERY 1 HOUR"
-    await store.accept([], declaration(source("a"), rule("r", clauses=each_hour)).rules.values(), 1.0)
+    await store.declarations.accept([], declaration(source("a"), rule("r", clauses=each_hour)).rules.values(), 1.0)
     await put(store, notification("1"), notification("2"))
     await store.make_digests(3600.0, listed)
     assert await due(store, 3600.0) == []
@@ -268,6 +268,6 @@ async def test_after_a_jump_back_nothing_waits_for_a_year(store: SqlStore) -> No
     (one,) = await store.due_deliveries(year_s, hold_s=600.0, limit=9)
     await store.failed(one, year_s, next_s=year_s + 60.0, error="503")
     await put(store, notification("2", created_s=5.0))
-    await store.accept([], [], 10.0)
+    await store.declarations.accept([], [], 10.0)
     assert [name for name, _ in await due(store, 10.0)] == ["1"]
     assert [name for name, _ in await due(store, 10.0 + 600.0)] == ["1"]

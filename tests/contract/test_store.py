@@ -133,12 +133,12 @@ async def test_the_newest_state_of_a_subscription_is_kept_whoever_saved_it(store
     saved = [replace(first, pushes=n) for n in range(3)]
     await asyncio.gather(
         store.record(altered(observation(), subscription=saved[0])),
-        store.save_subscription("s", saved[1]),
+        store.subscriptions.save("s", saved[1]),
         store.record(altered(observation(), subscription=saved[2])),
     )
-    assert await store.load_subscriptions() == {"s": saved[2]}
-    await store.save_subscription("s", None)
-    assert await store.load_subscriptions() == {}
+    assert await store.subscriptions.load() == {"s": saved[2]}
+    await store.subscriptions.save("s", None)
+    assert await store.subscriptions.load() == {}
 
 
 async def test_an_observation_is_stored_whole_or_not_at_all(database: str | Path) -> None:
@@ -169,15 +169,15 @@ async def test_more_items_than_a_statement_takes_are_known(store: SqlStore) -> N
 async def test_a_rule_keeps_its_now_until_its_fingerprint_changes(store: SqlStore) -> None:
     first = declaration(source("a"), rule("r"), rule("other")).rules
     texts = [StoredText("f.profile", "file", "text")]
-    assert await store.accept(texts, first.values(), 10.0) == {"r": 10.0, "other": 10.0}
+    assert await store.declarations.accept(texts, first.values(), 10.0) == {"r": 10.0, "other": 10.0}
     await store.record(observation())
     edited = declaration(source("a"), rule("r", query="SELECT link FROM RSS")).rules
-    assert await store.accept(texts, edited.values(), 20.0) == {"r": 10.0}
+    assert await store.declarations.accept(texts, edited.values(), 20.0) == {"r": 10.0}
     assert await store.load_streams() != {}
     changed = declaration(source("a"), rule("r", when="title = 'x'")).rules
-    assert await store.accept([], changed.values(), 30.0) == {"r": 30.0}
+    assert await store.declarations.accept([], changed.values(), 30.0) == {"r": 30.0}
     assert await store.load_streams() == {}
-    assert await store.load_texts() == []
+    assert await store.declarations.load_texts() == []
 
 
 async def test_a_lane_gives_out_one_delivery_at_a_time_in_order(store: SqlStore) -> None:
@@ -359,6 +359,6 @@ async def test_a_store_that_was_closed_leaves_no_thread_behind(tmp_path: Path) -
 
 
 async def test_since_when_a_source_is_declared_is_kept_while_it_is(store: SqlStore) -> None:
-    assert await store.declare_sources(["a", "b"], 10.0) == {"a": 10.0, "b": 10.0}
-    assert await store.declare_sources(["a", "c"], 20.0) == {"a": 10.0, "c": 20.0}
-    assert await store.declare_sources(["a", "b"], 30.0) == {"a": 10.0, "b": 30.0}
+    assert await store.declarations.declare_sources(["a", "b"], 10.0) == {"a": 10.0, "b": 10.0}
+    assert await store.declarations.declare_sources(["a", "c"], 20.0) == {"a": 10.0, "c": 20.0}
+    assert await store.declarations.declare_sources(["a", "b"], 30.0) == {"a": 10.0, "b": 30.0}

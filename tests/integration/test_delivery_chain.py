@@ -46,7 +46,7 @@ async def test_what_was_gathered_before_a_restart_arrives_once_when_the_hour_is_
     rules = declaration(source("a"), rule("r", clauses=clauses)).rules.values()
     sent = tuple(notification(number) for number in range(3))
     async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
-        await store.accept([], rules, T0)
+        await store.declarations.accept([], rules, T0)
         await store.record_results(
             RuleResults(
                 notifications=sent,

@@ -58,7 +58,7 @@ async def outage(folder: Path, receiver: Receiver, hold_s: float) -> AsyncIterat
     rules = declaration(source("a"), rule("r", clauses="SET DELIVERY MAIL 'a@example.org'")).rules.values()
     made = RuleResults(notifications=tuple(map(notification, NUMBERS)))
     async with open_store(folder / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
-        await store.accept([], rules, T0)
+        await store.declarations.accept([], rules, T0)
         await store.record_results(made)
         settings = DispatcherSettings(hold_s, 4)
         rng = np.random.default_rng(1)

@@ -42,7 +42,7 @@ async def watch(database: Path, *, days: float = DAYS) -> None:
     events = origin()
     declared = declaration(*(source(name) for name in RATES))
     async with open_store(database, ChrononGrid(10.0)) as store, store.writer.running():
-        await store.declare_sources(RATES, BEGUN_S)
+        await store.declarations.declare_sources(RATES, BEGUN_S)
         drive = Drive(decider(declared, now_s=BEGUN_S))
         drive.memory = store  # type: ignore[assignment]
         for number in range(int(days * DAY_S / GAP_S) + 1):
@@ -163,7 +163,7 @@ def test_nothing_is_made_or_changed(database: Path, capsys: pytest.CaptureFixtur
 async def test_it_reads_beside_a_running_daemon(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with owner_lock(database):
         async with open_store(database, ChrononGrid(10.0)) as store, store.writer.running():
-            await store.declare_sources([*RATES, "another"], BEGUN_S)
+            await store.declarations.declare_sources([*RATES, "another"], BEGUN_S)
             before = state_of(database.parent)
             found = await asyncio.to_thread(rows, capsys, "--from-database", "--policies", "uniform")
             after = state_of(database.parent)

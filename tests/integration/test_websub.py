@@ -30,7 +30,7 @@ from proxyd.core.model.profile import PageClass
 from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.subscriptions import Subscription, SubscriptionStatus
-from proxyd.daemon import Declarations, PushParts
+from proxyd.daemon import PushParts
 from proxyd.net import Guard, HostTokens, make_session
 from proxyd.probing import HubClient
 from proxyd.probing.document_parser import ParsedDocument, parse_document
@@ -203,7 +203,7 @@ async def test_a_hub_that_a_source_names_is_asked_and_verifies_before_it_answers
     assert len(form["hub.secret"]) >= 32
     assert subscribed.hub.challenges == [(200, "c<h>allenge")]
     assert subscribed.subscription.lease_until_s == T0 + 10 * DAY_S
-    assert (await subscribed.store.load_subscriptions())["s"] == subscribed.subscription
+    assert (await subscribed.store.subscriptions.load())["s"] == subscribed.subscription
 
 
 async def test_while_a_hub_pushes_only_safety_probes_are_planned(subscribed: World) -> None:
@@ -319,25 +319,19 @@ async def test_a_source_with_websub_off_is_never_subscribed_to(tmp_path: Path) -
         assert world.control.decider.hubs.of("s") is None
 
 
-async def test_a_source_that_is_taken_out_is_unsubscribed_from(subscribed: World) -> None:
-    declarations: Declarations = subscribed.control.declarations
-    await _rewrite(declarations, DOMAIN + source("other") + rule("r"))
+async def test_a_source_that_is_taken_out_is_unsubscribed_from(subscribed: World, tmp_path: Path) -> None:
+    (tmp_path / "profiles" / "a.profile").write_text(DOMAIN + source("other") + rule("r"))
+    assert await subscribed.control.declarations.reload() == ()
     await subscribed.look()
     assert [form["hub.mode"] for form in subscribed.hub.asked] == ["subscribe", "unsubscribe"]
     assert subscribed.hub.challenges[-1] == (200, "c<h>allenge")
-    assert await subscribed.store.load_subscriptions() == {}
-
-
-async def _rewrite(declarations: Declarations, text: str) -> None:
-    folder: Path = declarations._folder
-    (folder / "a.profile").write_text(text)
-    assert await declarations.reload() == ()
+    assert await subscribed.store.subscriptions.load() == {}
 
 
 async def test_a_subscription_outlives_a_restart(subscribed: World, tmp_path: Path) -> None:
     known = subscribed.subscription
     async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as again:
-        assert (await again.load_subscriptions())["s"] == known
+        assert (await again.subscriptions.load())["s"] == known
 
 
 async def test_a_push_during_a_probe_stores_its_item_once(subscribed: World) -> None:

@@ -1,0 +1,107 @@
+"""The last good declaration: its texts, rules and sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.profile import NotificationRule
+from proxyd.store import tables as t
+from proxyd.store.databases.connections import StoreReader
+from proxyd.store.outbox import forget_changed_endpoints
+from proxyd.store.rows import DigestTimes
+from proxyd.store.statements import delete_named, execute_many
+from proxyd.store.webhook_states import SqlWebhooks
+from proxyd.store.writer import Writer
+
+_LONGEST_WAIT_S = 2 * 86400.0  # the longest step of the ladder of retries is a day and its jitter
+
+
+@dataclass(frozen=True, slots=True)
+class StoredText:
+    """A text of the declaration: a file, or a text sent over the API."""
+
+    name: str
+    origin: str
+    text: str
+
+
+class SqlDeclarations:
+    """Stores the declaration; ``digests`` holds the digest times of its rules."""
+
+    def __init__(self, writer: Writer, read: StoreReader, webhooks: SqlWebhooks, grid: ChrononGrid) -> None:
+        self._writer = writer
+        self._read = read
+        self._webhooks = webhooks
+        self._chronon_s = grid.length_s
+        self.digests: dict[str, DigestTimes] = {}
+
+    async def load_texts(self) -> list[StoredText]:
+        """Return the texts of the last good declaration, in order."""
+        found = await self._read(select(t.texts).order_by(t.texts.c.position))
+        return [StoredText(row.name, row.origin, row.text) for row in found]
+
+    async def accept(
+        self, texts: Sequence[StoredText], rules: Iterable[NotificationRule], now_s: float
+    ) -> dict[str, float]:
+        """Replace the declaration and return when each rule was first accepted (its NOW).
+
+        A changed or removed rule loses its streams; a changed one starts again at ``now_s``.
+        """
+        rules = list(rules)
+        wanted = {rule.name: rule.fingerprint for rule in rules}
+        self.digests = {
+            rule.name: DigestTimes(rule.digest.every.in_seconds(chronon_s=self._chronon_s), rule.digest.at_most)
+            for rule in rules
+            if rule.digest is not None
+        }
+
+        def write(connection: Connection) -> dict[str, float]:
+            stored = {row.name: row for row in connection.execute(select(t.rules))}
+            stale = [name for name, row in stored.items() if wanted.get(name) != row.fingerprint]
+            fresh = [name for name in wanted if name not in stored or name in stale]
+            delete_named(connection, t.rules, t.rules.c.name, stale)
+            delete_named(connection, t.streams, t.streams.c.rule, [*stale, *fresh])
+            execute_many(
+                connection,
+                insert(t.rules),
+                [{"name": name, "fingerprint": wanted[name], "accepted_s": now_s} for name in fresh],
+            )
+            forget_changed_endpoints(connection, rules)
+            self._webhooks.declare(connection, rules, now_s)
+            connection.execute(delete(t.texts))
+            execute_many(
+                connection,
+                insert(t.texts),
+                [{"name": x.name, "origin": x.origin, "position": n, "text": x.text} for n, x in enumerate(texts)],
+            )
+            _forget_future(connection, now_s)
+            return {row.name: row.accepted_s for row in connection.execute(select(t.rules))}
+
+        return await self._writer.submit(write)
+
+    async def declare_sources(self, names: Iterable[str], now_s: float) -> dict[str, float]:
+        """Return when each of these sources was first declared, and forget all others."""
+        wanted = set(names)
+
+        def write(connection: Connection) -> dict[str, float]:
+            stored = {row.source_id: row.declared_s for row in connection.execute(select(t.declared))}
+            gone = [name for name in stored if name not in wanted]
+            delete_named(connection, t.declared, t.declared.c.source_id, gone)
+            new = [{"source_id": name, "declared_s": now_s} for name in sorted(wanted - stored.keys())]
+            execute_many(connection, insert(t.declared), new)
+            return {name: min(stored.get(name, now_s), now_s) for name in wanted}
+
+        return await self._writer.submit(write)
+
+
+def _forget_future(connection: Connection, now_s: float) -> None:
+    """Bring times that lie too far in the future back to now: the clock was set back."""
+    o, rules = t.outbox.c, t.rules.c
+    connection.execute(update(t.rules).where(rules.accepted_s > now_s).values(accepted_s=now_s))
+    waiting = o.state.in_(("pending", "held"))
+    connection.execute(update(t.outbox).where(waiting, o.next_s > now_s + _LONGEST_WAIT_S).values(next_s=now_s))
+    connection.execute(update(t.outbox).where(waiting, o.first_attempt_s > now_s).values(first_attempt_s=now_s))
