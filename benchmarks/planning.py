@@ -109,7 +109,7 @@ def stagger(decider: Decider, now_s: float, rng: np.random.Generator) -> None:
     """Let each page have been seen somewhen within its gap, as the next plan takes it: a fleet that ran for long."""
     week = decider.planner.week
     assert week is not None
-    pages = decider.planner.pages
+    pages = decider.planner.sources
     for (name, page), passed in zip(pages.items(), rng.uniform(size=len(pages)), strict=True):
         due_s = week.due_s(name)
         assert due_s is not None
@@ -155,7 +155,12 @@ async def plan_line(decider: Decider, what: str) -> Line:
     lag = await lag_beside(planning.plan())
     seconds, used_s = perf_counter() - began, process_time() - used_s
     lags = {"lag_p50_ms": lag.ms(0.5), "lag_p99_ms": lag.ms(0.99), "lag_max_ms": lag.ms(1.0)}
-    return {"what": f"{what}, {len(decider.planner.pages)} sources", "seconds": seconds, "processor_s": used_s, **lags}
+    return {
+        "what": f"{what}, {len(decider.planner.sources)} sources",
+        "seconds": seconds,
+        "processor_s": used_s,
+        **lags,
+    }
 
 
 def choose_line(decider: Decider, first: Chronon, chronons: int) -> Line:
@@ -176,7 +181,7 @@ def choose_line(decider: Decider, first: Chronon, chronons: int) -> Line:
         made += len(chosen)
     wall, processor = (np.quantile(each, [0.5, 0.99]) * 1e3 for each in (choosing, using))
     times = {"p50_ms": wall[0], "p99_ms": wall[1], "processor_p50_ms": processor[0], "processor_p99_ms": processor[1]}
-    what = f"choose, {len(planner.pages)} sources, {made / chronons:.1f} probes a chronon"
+    what = f"choose, {len(planner.sources)} sources, {made / chronons:.1f} probes a chronon"
     us = 1e6 * following / max(1, made)
     return {"what": what, "seconds": sum(choosing), **times, "most_due": awake, "us_a_probe": us}
 

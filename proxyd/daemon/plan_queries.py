@@ -37,7 +37,7 @@ class PlanQueries:
         return self._explainer.plan(self._next_chronon(), limit=limit)
 
     async def plan_of(self, source_id: str, *, limit: int) -> list[PlannedProbe]:
-        """Return the planned probes of one source, computed in a thread from a copy of its page."""
+        """Return the planned probes of one source, computed in a thread from a copy of it."""
         preview = self._explainer.preview_of(source_id, self._next_chronon())
         return await asyncio.to_thread(lambda: list(islice(preview, limit)))
 

@@ -248,7 +248,7 @@ class ProbeLoop:
         return observation is not None
 
     async def _end_overdue(self, now_s: float) -> None:
-        """End the overdue intervals, even if some of their pages were not obtained."""
+        """End the overdue intervals, even if some of their sources were not obtained."""
         for interval, needed in self._captures.overdue(now_s):
             known = await self._memory.known(interval.event.source_id, needed) if needed.histories else NO_CONTEXT
             results = self._decider.give_up(interval, known, now_s)

@@ -25,9 +25,9 @@ class StreamRecall:
             self._decider.recall(stream, await self._events_of(program, stream, now_s), now_s)
 
     async def rows_of_queries(self) -> None:
-        """Tell joint intervals what their queries' pages showed last, and delete those that are no longer awaited."""
-        for page in self._captures.unseen():
-            self._captures.see(page, await self._store.present_items(page))
+        """Tell joint intervals what their queries' sources showed last, and delete those that are no longer awaited."""
+        for source_id in self._captures.unseen():
+            self._captures.see(source_id, await self._store.present_items(source_id))
         await self._store.forget_joint_intervals(self._captures.take_orphans())
 
     async def _events_of(self, program: RuleProgram, stream: StreamState, now_s: float) -> dict[str, list[StoredEvent]]:
@@ -35,14 +35,17 @@ class StreamRecall:
         kind, windows_s = program.rule.trigger.kind, now_s - program.trigger.longest_s
         if not stream.source_id:
             since_s = min(stream.fired_s, windows_s)
-            return {page: await self._store.load_events(page, since_s, kind=kind) for page in program.event_sources}
-        page = stream.source_id
-        events = await self._store.load_events_after(page, stream.fired_seq, kind=kind, limit=MAX_PENDING)
+            return {
+                source_id: await self._store.load_events(source_id, since_s, kind=kind)
+                for source_id in program.event_sources
+            }
+        source_id = stream.source_id
+        events = await self._store.load_events_after(source_id, stream.fired_seq, kind=kind, limit=MAX_PENDING)
         if program.trigger.longest_s > 0:
             known = {event.seq for event in events}
-            recent = await self._store.load_events(page, windows_s, kind=kind)
+            recent = await self._store.load_events(source_id, windows_s, kind=kind)
             events = sorted([*events, *(e for e in recent if e.seq not in known)], key=lambda event: event.seq)
-        return {page: events}
+        return {source_id: events}
 
     async def replay(self, entry: Backlog, now_s: float) -> None:
         """Run a source's earlier events through a new stream; events that arrive during this are left out."""

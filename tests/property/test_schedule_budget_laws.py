@@ -22,7 +22,7 @@ from proxyd.core.model.chronon import Epoch
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.schedule import Constraint
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.plan_forecast import forecast_intervals
+from proxyd.core.planning.plan_forecast import PlanForecast
 from proxyd.core.planning.plan_preview import preview
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.politeness import PolitenessBudget
@@ -134,7 +134,7 @@ def assert_within_budgets(fleet: Fleet, found: Decider, starts: list[tuple[float
     grid = found.settings.grid
     for chronon, used in Counter(grid.chronon_at(at_s) for at_s, _ in starts).items():
         assert used <= found.planner.settings.capacity(chronon)
-    for source_id, page in found.planner.pages.items():
+    for source_id, page in found.planner.sources.items():
         assert_source_within(page.log.budget, source_id, starts)
     hosts = {name: urlsplit(declared.url).hostname for name, declared in found.known.compiled.sources.items()}
     for host in set(hosts.values()):
@@ -281,7 +281,7 @@ async def test_where_doe_is_all_that_is_asked_its_number_is_never_exceeded(
 ) -> None:
     fleet = replace(fleet, policies=(policy,), every=(1,))
     found, _, origin, _ = await run_daemon(fleet, stalls, lambda at_s: kinds[int(at_s // 7) % len(kinds)])
-    for source_id in found.planner.pages:
+    for source_id in found.planner.sources:
         assert_source_within(NUMBERS[policy], source_id, origin.started)
 
 
@@ -361,11 +361,11 @@ def test_every_interval_of_a_rule_is_planned_for_or_a_constraint_stands_against_
         origins = Origins({name: np.array(times) for name, times in fleet.times_s().items()})
         rehearse(found, origins, Epoch(now, now + 10))
         now += 10
-    coming = forecast_intervals(found.planner, Epoch(now, now + CHRONONS))
+    coming = PlanForecast.of(found.planner, Epoch(now, now + CHRONONS)).forecast()
     probed = {(planned.probe.source_id, planned.probe.chronon) for planned in coming.probes}
     unmet = {(each.interval.source_id, each.interval.rule, each.interval.start): each for each in coming.unmet}
     asked = 0
-    for name, page in found.planner.pages.items():
+    for name, page in found.planner.sources.items():
         for demand in page.demands.intervals:
             for interval in demand.upcoming(coming.epoch):
                 asked += 1
@@ -407,7 +407,7 @@ def test_the_first_probes_of_the_preview_follow_from_the_pages_that_wake_first(f
 def test_the_order_in_which_sources_are_declared_changes_nothing(fleet: Fleet) -> None:
     found, turned = fleet.decider(), fleet.decider()
     now = found.settings.grid.chronon_at(START_S)
-    turned.planner.pages = dict(reversed(turned.planner.pages.items()))
+    turned.planner.sources = dict(reversed(turned.planner.sources.items()))
     epoch = Epoch(now, now + CHRONONS)
     assert preview(turned.planner, epoch) == preview(found.planner, epoch)
 

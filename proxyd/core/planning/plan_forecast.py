@@ -17,13 +17,7 @@ PUSHED = "pushed by its hub"
 
 @dataclass(frozen=True, slots=True)
 class Unmet:
-    """An expected interval in which no probe is planned, and the constraint that prevents one.
-
-    Examples
-    --------
-    >>> str(Unmet(ExecutionInterval("s", "r", 3, 5), Constraint.BUDGET).constraint)
-    'budget'
-    """
+    """An expected interval in which no probe is planned, and the constraint that prevents one."""
 
     interval: ExecutionInterval
     constraint: str
@@ -31,13 +25,7 @@ class Unmet:
 
 @dataclass(frozen=True, slots=True)
 class IntervalForecast:
-    """The intervals that rules expect in an epoch, the probes planned for them, and the unmet intervals.
-
-    Examples
-    --------
-    >>> IntervalForecast(Epoch(0, 60), (), (), ()).unmet
-    ()
-    """
+    """The intervals that rules expect in an epoch, the probes planned for them, and the unmet intervals."""
 
     epoch: Epoch
     intervals: tuple[ExecutionInterval, ...]
@@ -47,16 +35,7 @@ class IntervalForecast:
 
 @dataclass(frozen=True, eq=False)
 class PlanForecast:
-    """Copies of the sources with expected intervals in an epoch, so that the epoch can be played elsewhere.
-
-    Examples
-    --------
-    >>> from proxyd.core.model.chronon import ChrononGrid
-    >>> from proxyd.core.model.budget import Budget
-    >>> from proxyd.core.planning.planner_settings import PlannerSettings
-    >>> PlanForecast.of(Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0))), Epoch(0, 60)).forecast().intervals
-    ()
-    """
+    """Copies of the sources with expected intervals in an epoch, so that the epoch can be played elsewhere."""
 
     epoch: Epoch
     intervals: tuple[ExecutionInterval, ...]
@@ -65,14 +44,14 @@ class PlanForecast:
     @classmethod
     def of(cls, planner: Planner, epoch: Epoch) -> PlanForecast:
         """Return the forecast of a planner; sources with only fixed probes are needed only if there are intervals."""
-        pages = [page for page in planner.pages.values() if page.demands.intervals or page.demands.fixed]
+        sources = [source for source in planner.sources.values() if source.demands.intervals or source.demands.fixed]
         intervals = [
-            ExecutionInterval(page.source_id, demand.rule, each.start, each.deadline)
-            for page in pages
-            for demand in page.demands.intervals
+            ExecutionInterval(source.source_id, demand.rule, each.start, each.deadline)
+            for source in sources
+            for demand in source.demands.intervals
             for each in demand.upcoming(epoch)
         ]
-        return cls(epoch, tuple(intervals), planner.part(page.source_id for page in pages if intervals))
+        return cls(epoch, tuple(intervals), planner.part(source.source_id for source in sources if intervals))
 
     def forecast(self) -> IntervalForecast:
         """Play the epoch, once; any probe inside an interval meets it, otherwise the constraint is recorded."""
@@ -83,20 +62,6 @@ class PlanForecast:
             probes += chosen
         watch.pass_by(self.part, self.epoch.stop)
         return IntervalForecast(self.epoch, self.intervals, tuple(probes), tuple(watch.unmet))
-
-
-def forecast_intervals(planner: Planner, epoch: Epoch) -> IntervalForecast:
-    """Return the outlook of the intervals that end in an epoch, if the sources' rates do not change.
-
-    Examples
-    --------
-    >>> from proxyd.core.model.chronon import ChrononGrid
-    >>> from proxyd.core.model.budget import Budget
-    >>> from proxyd.core.planning.planner_settings import PlannerSettings
-    >>> forecast_intervals(Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0))), Epoch(0, 60)).intervals
-    ()
-    """
-    return PlanForecast.of(planner, epoch).forecast()
 
 
 class _Watch:
@@ -129,12 +94,12 @@ class _Watch:
 
     def _constraint(self, planner: Planner, interval: ExecutionInterval) -> str:
         """Return the constraint that last held the source back; if it was never due, the one that forbids a start."""
-        page: PlannedSource = planner.pages[interval.source_id]
+        source: PlannedSource = planner.sources[interval.source_id]
         deadline = interval.deadline or interval.start
-        held_at, constraint = self._held.get(page.source_id, (interval.start - 1, ""))
+        held_at, constraint = self._held.get(source.source_id, (interval.start - 1, ""))
         if held_at >= interval.start:
             return constraint
         grid = planner.settings.grid
-        if page.pushed_until_s > grid.start_s(interval.start):
+        if source.pushed_until_s > grid.start_s(interval.start):
             return PUSHED
-        return planner.limits.blocked_by(page, grid.start_s(deadline)) or Constraint.BUDGET
+        return planner.limits.blocked_by(source, grid.start_s(deadline)) or Constraint.BUDGET

@@ -31,46 +31,28 @@ def preview(planner: Planner, epoch: Epoch, *, limit: int | None = None) -> list
     ``limit`` stops after that many probes. Then only the sources that may come before all others are copied: those that
     wake first, and the best of those that wait for room. If hosts hold back thousands of these, the sources that would
     be probed in their place may be missing.
-
-    Examples
-    --------
-    >>> from proxyd.core.model.budget import Budget
-    >>> from proxyd.core.model.chronon import ChrononGrid
-    >>> from proxyd.core.planning.planner_settings import PlannerSettings
-    >>> preview(Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0))), Epoch(0, 60))
-    []
     """
     if limit is None or planner.settings.spend:
-        return _play(planner, planner.pages, epoch, limit)[0][:limit]
+        return _play(planner, planner.sources, epoch, limit)[0][:limit]
     room = limit
     while True:
         names, until = _first(planner, room, epoch)
         probes, held_back = _play(planner, names, Epoch(epoch.start, max(epoch.start, until)), limit)
         is_sure = room > _MOST_COPIED or room >= limit + held_back
-        is_all = len(names) == len(planner.pages) or (until >= epoch.stop and not held_back)
+        is_all = len(names) == len(planner.sources) or (until >= epoch.stop and not held_back)
         if is_all or (is_sure and len(probes) >= limit):
             return probes[:limit]
         room = 4 * max(room, held_back)
 
 
 def preview_source(planner: Planner, source_id: str, epoch: Epoch) -> PlannedProbe | None:
-    """Return the first probe of one source in ``epoch``, as if it had the budget to itself.
-
-    Examples
-    --------
-    >>> from proxyd.core.model.budget import Budget
-    >>> from proxyd.core.model.chronon import ChrononGrid
-    >>> from proxyd.core.planning.planner_settings import PlannerSettings
-    >>> planner = Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0)))
-    >>> preview_source(planner, "unknown", Epoch(0, 60)) is None
-    True
-    """
-    page = planner.pages.get(source_id)
-    if page is None:
+    """Return the first probe of one source in ``epoch``, as if it had the budget to itself."""
+    source = planner.sources.get(source_id)
+    if source is None:
         return None
-    alone = _alone(planner, page, epoch.start)
-    blocked_s = alone.limits.blocked_until_s(page)
-    now = max(epoch.start, planner.settings.grid.chronon_at(max(page.allowed_s(), blocked_s, 0.0)))
+    alone = _alone(planner, source, epoch.start)
+    blocked_s = alone.limits.blocked_until_s(source)
+    now = max(epoch.start, planner.settings.grid.chronon_at(max(source.allowed_s(), blocked_s, 0.0)))
     while now < epoch.stop:
         if chosen := alone.choose(now):
             return chosen[0]
@@ -78,24 +60,24 @@ def preview_source(planner: Planner, source_id: str, epoch: Epoch) -> PlannedPro
     return None
 
 
-def _alone(planner: Planner, page: PlannedSource, now: Chronon) -> Planner:
+def _alone(planner: Planner, source: PlannedSource, now: Chronon) -> Planner:
     """Return a planner with a copy of one source that has its host to itself; it is valid until that is probed."""
     alone = Planner(planner.settings)
     if planner.week is not None:
         alone.change_to(planner.week)  # it does not change until a probe ends
-    alone.limits.blocks.block(page.throttle_scope or page.host, planner.limits.blocked_until_s(page))
-    alone.put(page.copy(), now)
+    alone.limits.blocks.block(source.throttle_scope or source.host, planner.limits.blocked_until_s(source))
+    alone.put(source.copy(), now)
     return alone
 
 
 def _first(planner: Planner, room: int, epoch: Epoch) -> tuple[set[str], Chronon]:
     """Return the sources that the first ``room`` probes come from, and the chronon before which no others come."""
-    grid, pages = planner.settings.grid, planner.pages
+    grid, sources = planner.settings.grid, planner.sources
     until = _when_used(planner, room, epoch)
-    waiting, wakes = planner.queues.first(room, pages, grid.start_s(epoch.start), grid.start_s(until))
+    waiting, wakes = planner.queues.first(room, sources, grid.start_s(epoch.start), grid.start_s(until))
     until = until if wakes is None else min(until, wakes)
-    names = (waiting | planner.in_flight.keys()) & pages.keys()
-    return names, epoch.stop if len(names) >= len(pages) else until
+    names = (waiting | planner.in_flight.keys()) & sources.keys()
+    return names, epoch.stop if len(names) >= len(sources) else until
 
 
 def _when_used(planner: Planner, room: int, epoch: Epoch) -> Chronon:

@@ -40,9 +40,9 @@ class PlannedSource:
     Examples
     --------
     >>> from proxyd.core.politeness import PolitenessBudget
-    >>> page = PlannedSource("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
-    >>> page.log.record(100.0)
-    >>> page.allowed_s(), str(page.blocked_by(120.0))
+    >>> source = PlannedSource("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
+    >>> source.log.record(100.0)
+    >>> source.allowed_s(), str(source.blocked_by(120.0))
     (160.0, 'source politeness')
     """
 
@@ -120,21 +120,21 @@ class ProbeLimits:
     hosts: HostBudgets
     blocks: ScopeBlocks
 
-    def earliest_s(self, page: PlannedSource) -> float:
+    def earliest_s(self, source: PlannedSource) -> float:
         """Return the earliest start that a source and its host allow, in unix seconds."""
-        return max(page.allowed_s(), self.hosts.earliest_s(page.host), self.blocked_until_s(page))
+        return max(source.allowed_s(), self.hosts.earliest_s(source.host), self.blocked_until_s(source))
 
-    def blocked_by(self, page: PlannedSource, now_s: float) -> Constraint | None:
+    def blocked_by(self, source: PlannedSource, now_s: float) -> Constraint | None:
         """Return the constraint that forbids a start of a source at ``now_s``."""
-        if (own := page.blocked_by(now_s)) is not None:
+        if (own := source.blocked_by(now_s)) is not None:
             return own
-        if self.blocked_until_s(page) > now_s:
+        if self.blocked_until_s(source) > now_s:
             return Constraint.HOST_THROTTLED
-        return Constraint.HOST_POLITENESS if self.earliest_s(page) > now_s else None
+        return Constraint.HOST_POLITENESS if self.earliest_s(source) > now_s else None
 
-    def blocked_until_s(self, page: PlannedSource) -> float:
+    def blocked_until_s(self, source: PlannedSource) -> float:
         """Return when the throttle of a source's hosts ends."""
-        return self.blocks.until_s(page.throttle_scope or page.host)
+        return self.blocks.until_s(source.throttle_scope or source.host)
 
     def forget(self, used: Set[str], now_s: float) -> None:
         """Forget all hosts but the used ones, and the throttles that are over."""

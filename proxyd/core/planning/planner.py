@@ -53,7 +53,7 @@ class Planner:
 
     def __init__(self, settings: PlannerSettings) -> None:
         self.settings = settings
-        self.pages: dict[str, PlannedSource] = {}
+        self.sources: dict[str, PlannedSource] = {}
         self.limits = ProbeLimits(HostBudgets(settings.host_budget), ScopeBlocks())
         self.in_flight: dict[str, Chronon] = {}
         self.held_back: list[tuple[str, Constraint]] = []
@@ -77,20 +77,20 @@ class Planner:
 
     def in_parts(self) -> Iterator[list[PlannedSource]]:
         """Yield all sources in parts; those that are put or removed meanwhile may be missing."""
-        for names in chunks(tuple(self.pages)):
-            yield [page for name in names if (page := self.pages.get(name)) is not None]
+        for names in chunks(tuple(self.sources)):
+            yield [source for name in names if (source := self.sources.get(name)) is not None]
 
-    def put(self, page: PlannedSource, now: Chronon) -> None:
+    def put(self, source: PlannedSource, now: Chronon) -> None:
         """Add or replace a source."""
-        self.remove(page.source_id)
-        self.pages[page.source_id] = page
-        self.reschedule(page.source_id, now)
+        self.remove(source.source_id)
+        self.sources[source.source_id] = source
+        self.reschedule(source.source_id, now)
 
     def remove(self, source_id: str) -> None:
         """Forget a source; does nothing if it is not known."""
-        page = self.pages.pop(source_id, None)
-        if page is not None:
-            self.queues.forget(page)
+        source = self.sources.pop(source_id, None)
+        if source is not None:
+            self.queues.forget(source)
 
     def start(self, planned: PlannedProbe, now_s: float) -> float:
         """Return when a planned probe may really start, given the actual starts of others; at ``now_s`` it has started.
@@ -98,24 +98,24 @@ class Planner:
         A loop that is late must ask this before every start, and must drop the probe (``finished``) if the answer lies
         outside its chronon.
         """
-        page = self.pages.get(planned.probe.source_id)
-        if page is None:
+        source = self.sources.get(planned.probe.source_id)
+        if source is None:
             return now_s
-        at_s = self.limits.hosts.start(page.host, planned.start_s, now_s)
+        at_s = self.limits.hosts.start(source.host, planned.start_s, now_s)
         if at_s <= now_s:
-            page.move_last(now_s)
+            source.move_last(now_s)
         return at_s
 
     def finished(self, source_id: str, now_s: float, *, seen: bool) -> None:
         """Note that a probe ended; ``seen`` says whether it showed the source's state."""
         chronon = self.in_flight.pop(source_id, None)
-        page = self.pages.get(source_id)
-        if page is None:
+        source = self.sources.get(source_id)
+        if source is None:
             return
         if seen:
-            page.last_seen_s, page.hidden = max(now_s, page.last_seen_s or 0.0), 0.0
+            source.last_seen_s, source.hidden = max(now_s, source.last_seen_s or 0.0), 0.0
             if chronon is not None:
-                page.demands.probed(chronon)
+                source.demands.probed(chronon)
         self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
     def hint(self, source_id: str, items: float, *, since_s: float, now_s: float) -> None:
@@ -123,40 +123,45 @@ class Planner:
 
         A probe is due when its source's waiting items cost as much a second as the policy costs on average.
         """
-        page = self.pages.get(source_id)
-        if page is not None and page.last_seen_s is not None and page.last_seen_s < since_s and items > page.hidden:
-            page.hidden = items
+        source = self.sources.get(source_id)
+        if (
+            source is not None
+            and source.last_seen_s is not None
+            and source.last_seen_s < since_s
+            and items > source.hidden
+        ):
+            source.hidden = items
             self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
     def pushed(self, source_id: str, now_s: float) -> None:
         """Note that a hub showed the new items of a source; this is as good as a probe, and free."""
-        page = self.pages.get(source_id)
-        if page is not None:
-            page.last_seen_s, page.hidden = max(now_s, page.last_seen_s or 0.0), 0.0
-            page.demands.probed(self.settings.grid.chronon_at(now_s))
+        source = self.sources.get(source_id)
+        if source is not None:
+            source.last_seen_s, source.hidden = max(now_s, source.last_seen_s or 0.0), 0.0
+            source.demands.probed(self.settings.grid.chronon_at(now_s))
             self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 
     def drop(self, planned: PlannedProbe, now_s: float) -> None:
         """Note that a planned probe was never started; the demand behind it asks again."""
-        page = self.pages.get(planned.probe.source_id)
-        if page is not None:
-            page.take_back()
-            self.limits.hosts.take_back(page.host, planned.start_s)
+        source = self.sources.get(planned.probe.source_id)
+        if source is not None:
+            source.take_back()
+            self.limits.hosts.take_back(source.host, planned.start_s)
         self.finished(planned.probe.source_id, now_s, seen=False)
 
     def reschedule(self, source_id: str, now: Chronon) -> None:
         """Compute again when to look at a source, after its rate, demands or back-off changed."""
-        page = self.pages[source_id]
+        source = self.sources[source_id]
         for week in (self.week, self._coming):
             if week is not None:
-                page.follow(week)
-        self.queues.sleep(page, self._due_times.wake(page, now))
+                source.follow(week)
+        self.queues.sleep(source, self._due_times.wake(source, now))
 
     # -- decisions
 
     def choose(self, now: Chronon, most: float = inf) -> list[PlannedProbe]:
         """Return the probes to start in chronon ``now``, in order of start, and record them as started."""
-        self.queues.wake_up(now, self.pages)
+        self.queues.wake_up(now, self.sources)
         self.held_back = []
         start_s = self.settings.grid.start_s(now)
         stop_s = self.settings.grid.start_s(now + 1)
@@ -164,17 +169,19 @@ class Planner:
         self.limit = Constraint.OVERLOAD if most < capacity else Constraint.BUDGET
         pace = SlotAllocator(start_s, stop_s - start_s, int(min(capacity, most)))
         chosen: list[PlannedProbe] = []
-        hard = self._candidates.wanted(self.queues.awake, self.pages, self.in_flight, now)
-        is_alone = len(self.pages) == 1  # there is no other source to be ranked with
+        hard = self._candidates.wanted(self.queues.awake, self.sources, self.in_flight, now)
+        is_alone = len(self.sources) == 1  # there is no other source to be ranked with
         waiting = self._candidates.waiting(self.queues, now, has_room=lambda: pace.has_room, is_alone=is_alone)
-        free = (candidate for candidate in waiting if candidate.page.source_id not in self.in_flight)
+        free = (candidate for candidate in waiting if candidate.source.source_id not in self.in_flight)
         for candidate in merge(hard, free, key=attrgetter("rank")):
-            page = candidate.page
-            earliest_s = max(start_s, self.limits.earliest_s(page))
+            source = candidate.source
+            earliest_s = max(start_s, self.limits.earliest_s(source))
             if earliest_s >= stop_s - _ROUNDING_S:
-                self._postpone(page, self.limits.blocked_by(page, stop_s - _ROUNDING_S) or Constraint.HOST_POLITENESS)
+                self._postpone(
+                    source, self.limits.blocked_by(source, stop_s - _ROUNDING_S) or Constraint.HOST_POLITENESS
+                )
             elif (at_s := pace.take(earliest_s)) is None:
-                self._postpone(page, self.limit)
+                self._postpone(source, self.limit)
             else:
                 chosen.append(self._take(candidate, now, at_s))
         for planned in chosen:
@@ -185,11 +192,11 @@ class Planner:
     def part(self, source_ids: Iterable[str]) -> Planner:
         """Return a copy that has only some of the sources."""
         part = Planner(self.settings)
-        part.pages = {source_id: self.pages[source_id].copy() for source_id in source_ids}
-        part.limits = self.limits.part({page.host for page in part.pages.values()})
+        part.sources = {source_id: self.sources[source_id].copy() for source_id in source_ids}
+        part.limits = self.limits.part({source.host for source in part.sources.values()})
         part._due_times.week = deepcopy(self.week)
-        part.in_flight = {source_id: at for source_id, at in self.in_flight.items() if source_id in part.pages}
-        self.queues.copy_into(part.queues, part.pages)
+        part.in_flight = {source_id: at for source_id, at in self.in_flight.items() if source_id in part.sources}
+        self.queues.copy_into(part.queues, part.sources)
         return part
 
     @property
@@ -204,20 +211,20 @@ class Planner:
 
     def postponed(self, source_id: str) -> dict[Constraint, int]:
         """Return how often each constraint held back a source's probes."""
-        page = self.pages[source_id]
-        return dict(Counter(page.postponed) + self.queues.passed_over(source_id))
+        source = self.sources[source_id]
+        return dict(Counter(source.postponed) + self.queues.passed_over(source_id))
 
     def _take(self, candidate: Candidate, now: Chronon, at_s: float) -> PlannedProbe:
-        page = candidate.page
-        is_first = page.last_seen_s is None and not page.log.starts_s
-        self.in_flight[page.source_id] = now
-        page.record(at_s)
-        self.limits.hosts.plan(page.host, at_s)
+        source = candidate.source
+        is_first = source.last_seen_s is None and not source.log.starts_s
+        self.in_flight[source.source_id] = now
+        source.record(at_s)
+        self.limits.hosts.plan(source.host, at_s)
         reason = Reason.FIRST_CONTACT if is_first else candidate.reason
-        probe = Probe(page.source_id, now, reason, candidate.rule, page.rate_per_s * 86400.0)
+        probe = Probe(source.source_id, now, reason, candidate.rule, source.rate_per_s * 86400.0)
         return PlannedProbe(probe, at_s)
 
-    def _postpone(self, page: PlannedSource, constraint: Constraint) -> None:
-        self.held_back.append((page.source_id, constraint))
-        page.postponed[constraint] = page.postponed.get(constraint, 0) + 1
-        self.queues.looked_at(page.source_id, self.limit)
+    def _postpone(self, source: PlannedSource, constraint: Constraint) -> None:
+        self.held_back.append((source.source_id, constraint))
+        source.postponed[constraint] = source.postponed.get(constraint, 0) + 1
+        self.queues.looked_at(source.source_id, self.limit)

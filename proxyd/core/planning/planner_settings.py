@@ -30,11 +30,6 @@ class PlannerSettings:
         keep to it; 1 disables this.
     host_probes, host_window_s
         Most probes of a host in each such time, in seconds; ``None`` if their number is not limited.
-
-    Examples
-    --------
-    >>> PlannerSettings(grid=ChrononGrid(10.0), budget=Budget(1.0)).spend
-    False
     """
 
     grid: ChrononGrid

@@ -138,10 +138,6 @@ class Endpoints:
             gate.pause_until_s = max(gate.pause_until_s, now_s + min(asked_s, LONGEST_PAUSE_S))
         return gate.circuit.is_open and not before.is_open
 
-    def open_circuits(self) -> int:
-        """Return how many endpoints are paused because they fail."""
-        return sum(gate.circuit.is_open for gate in self._gates.values())
-
 
 LADDER_S = (1.0, 3.0, 10.0, 60.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0, 50400.0, 72000.0, 86400.0)
 

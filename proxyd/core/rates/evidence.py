@@ -8,13 +8,7 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class ItemTimes:
-    """Exact times of the items that appeared in (``since_s``, ``until_s``], in unix seconds.
-
-    Examples
-    --------
-    >>> len(ItemTimes(since_s=0.0, until_s=60.0, times_s=(12.0, 50.0)).times_s)
-    2
-    """
+    """Exact times of the items that appeared in (``since_s``, ``until_s``], in unix seconds."""
 
     since_s: float
     until_s: float
@@ -23,13 +17,7 @@ class ItemTimes:
 
 @dataclass(frozen=True, slots=True)
 class ItemCount:
-    """``count`` items appeared in (``since_s``, ``until_s``]; ``at_least`` if the feed's window overflowed.
-
-    Examples
-    --------
-    >>> ItemCount(since_s=0.0, until_s=60.0, count=20, at_least=True).at_least
-    True
-    """
+    """``count`` items appeared in (``since_s``, ``until_s``]; ``at_least`` if the feed's window overflowed."""
 
     since_s: float
     until_s: float
@@ -39,13 +27,7 @@ class ItemCount:
 
 @dataclass(frozen=True, slots=True)
 class ChangedBit:
-    """Whether anything changed in (``since_s``, ``until_s``]; the number of changes is unknown.
-
-    Examples
-    --------
-    >>> ChangedBit(since_s=0.0, until_s=60.0, changed=False).changed
-    False
-    """
+    """Whether anything changed in (``since_s``, ``until_s``]; the number of changes is unknown."""
 
     since_s: float
     until_s: float

@@ -29,11 +29,6 @@ class RateEvidence:
         Items and seconds observed, as of ``as_of_s``; one value for each half-life.
     as_of_s
         ``None`` before anything was observed.
-
-    Examples
-    --------
-    >>> RateEvidence().events
-    (0.0, 0.0, 0.0, 0.0)
     """
 
     events: tuple[float, ...] = _NONE

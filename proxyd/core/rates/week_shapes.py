@@ -17,7 +17,6 @@ Ints = NDArray[np.int64]
 HOUR_S = 3600.0
 HOURS = 168
 _CONCENTRATIONS = 2.0 ** np.arange(-3, 14)
-OWN_EVENTS = 300.0
 _ROUNDS = 30
 
 
@@ -139,11 +138,6 @@ class WeekShapes:
         The cluster of each source, shape (sources,).
     dispersion
         Variance over mean of their items by hour.
-
-    Examples
-    --------
-    >>> WeekShapes(np.ones((1, 168)), np.zeros(3, dtype=np.int64)).of_source.tolist()
-    [0, 0, 0]
     """
 
     shapes: Floats
@@ -272,23 +266,6 @@ def _freedom(shape: Floats) -> float:
     by_day = shape.reshape(7, 24)
     product = np.outer(by_day.mean(axis=1), by_day.mean(axis=0))
     return 29.0 if not np.allclose(product, by_day, rtol=0.02, atol=0.02) else 1.0 + 28.0 * (np.ptp(shape) > 1e-9)
-
-
-def own_shape(counts: ArrayLike, passed: ArrayLike, shared: ArrayLike, *, weight: float = OWN_EVENTS) -> Floats:
-    """Return one source's week shape: its counts, shrunk to ``shared`` with the weight of ``weight`` items.
-
-    Examples
-    --------
-    >>> shape = own_shape(np.zeros(168), np.ones(168), np.ones(168))
-    >>> bool(np.allclose(shape, 1.0))
-    True
-    """
-    seen, weeks, base = (np.asarray(x, dtype=np.float64) for x in (counts, passed, shared))
-    flat = weeks / max(weeks.sum(), 1e-12) * seen.sum()
-    prior = weight / HOURS
-    shape = (seen + prior * base) / (flat + prior) if seen.sum() > 0 else base
-    factors: Floats = shape / shape.mean()
-    return factors
 
 
 def dispersion_of(weekly: Sequence[ArrayLike] | Floats) -> float:

@@ -236,11 +236,11 @@ class Decider:
     def _context(self, source: Source, outcome: ProbeOutcome) -> SourceContext:
         """Return what an observation depends on; a failure while the daemon is offline is excused."""
         self.connection.take_in(host_of(source.url), outcome)
-        page, is_excused = self.planner.pages.get(source.source_id), self.connection.excuses(outcome)
-        if page is None:
+        planned, is_excused = self.planner.sources.get(source.source_id), self.connection.excuses(outcome)
+        if planned is None:
             return self.known.context(source, is_excused=is_excused)
-        model = self.known.estimates.model(source, page.rate_per_s, self.planner.week, outcome.finished_s)
-        return self.known.context(source, model=model, pushed_until_s=page.pushed_until_s, is_excused=is_excused)
+        model = self.known.estimates.model(source, planned.rate_per_s, self.planner.week, outcome.finished_s)
+        return self.known.context(source, model=model, pushed_until_s=planned.pushed_until_s, is_excused=is_excused)
 
     def _learn(self, context: SourceContext, evidence: Evidence | None, state: SourceState) -> WeekCounts | None:
         """Take in a source's new state, and return the counts of its week if they changed."""
@@ -276,10 +276,10 @@ class Decider:
         """Gather the fleet in parts; ``adopt`` follows up sources that change after their part."""
         known = self.known
         taken = Snapshot(known.estimates, self.planner.limits.hosts, now_s, self.settings.grid.length_s)
-        for number, pages in enumerate(self.planner.in_parts()):
+        for number, planned in enumerate(self.planner.in_parts()):
             if number:
                 yield
-            taken.add(pages, known.compiled.programs, known.compiled.sources)
+            taken.add(planned, known.compiled.programs, known.compiled.sources)
         return taken.fleet(self.planner.week, self.settings.planner, self._hints.changes())
 
     def adopt(self, week: WeekPlan, now_s: float) -> None:

@@ -9,7 +9,7 @@ from proxyd.core.model.profile import PolicyName, Source
 from proxyd.core.planning.policies.demand import Demands, DoeDemand, FixedDemand, IntervalDemand
 from proxyd.core.planning.policies.frequency_demand import PACED, PacedDemand
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
-from proxyd.core.rules.programs.importance import page_weights
+from proxyd.core.rules.programs.importance import source_weights
 from proxyd.core.rules.programs.rule_program import RuleProgram
 
 
@@ -30,7 +30,7 @@ def demands_of(
     """
     demands = Demands()
     programs = tuple(programs)
-    weights = page_weights(programs, now_s)
+    weights = source_weights(programs, now_s)
     demands.weight = max((p.weight for p in programs), default=1.0) if weights is None else float(weights.mean())
     for program in programs:
         kind = effective_policy(program)

@@ -45,11 +45,11 @@ class SourcePlacement:
     def place_all(self, now_s: float) -> None:
         """Put in every source that a rule asks for now, and remove the others."""
         compiled, now = self._known.compiled, self._grid.chronon_at(now_s)
-        for source_id in [name for name in self._planner.pages if name not in compiled.rules_of]:
+        for source_id in [name for name in self._planner.sources if name not in compiled.rules_of]:
             self._planner.remove(source_id)
         for source_id in compiled.rules_of:
             self._planner.put(self._placed(compiled.sources[source_id], now_s), now)
-        self._planner.limits.forget({page.host for page in self._planner.pages.values()}, now_s)
+        self._planner.limits.forget({each.host for each in self._planner.sources.values()}, now_s)
         self._next_period_s = compiled.next_period_s(now_s)
 
     def refresh(self, now: Chronon) -> None:
@@ -59,67 +59,67 @@ class SourcePlacement:
             self.place_all(now_s)
         if now_s >= self._next_anchor_s:
             self._next_anchor_s = now_s + self._known.settings.epoch_s
-            for source_id, page in self._planner.pages.items():
-                if page.demands.intervals:
-                    self._lay(page, now_s)
+            for source_id, planned in self._planner.sources.items():
+                if planned.demands.intervals:
+                    self._lay(planned, now_s)
                     self._planner.reschedule(source_id, now)
 
     def ask_once(self, sources: Iterable[str], now_s: float) -> None:
         """Place sources again so that they are probed for the joint intervals that want them."""
         for source_id in sources:
-            page = self._planner.pages.get(source_id)
-            if page is not None:
-                page.demands.once = self._captures.asked_once(source_id)
+            planned = self._planner.sources.get(source_id)
+            if planned is not None:
+                planned.demands.once = self._captures.asked_once(source_id)
                 self._planner.reschedule(source_id, self._grid.chronon_at(now_s))
 
     def subscribed(self, source_id: str, now_s: float) -> None:
         """Note until when the hub of a source pushes; this decides which probes it needs."""
-        page = self._planner.pages.get(source_id)
-        if page is not None:
-            page.pushed_until_s = self._hubs.pushes_until_s(source_id)
+        planned = self._planner.sources.get(source_id)
+        if planned is not None:
+            planned.pushed_until_s = self._hubs.pushes_until_s(source_id)
             self._planner.reschedule(source_id, self._grid.chronon_at(now_s))
 
     def take_in(self, outcome: ProbeOutcome, observation: Observation) -> None:
         """Tell the planner when an outcome lets its source be probed again, and when it should be."""
-        page = self._planner.pages.get(outcome.source_id)
-        if page is None:
+        planned = self._planner.sources.get(outcome.source_id)
+        if planned is None:
             return
-        state, source = observation.state, self._known.compiled.sources[page.source_id]
-        page.pushed_until_s = self._hubs.pushes_until_s(page.source_id)
-        page.not_before_s = state.not_before_s
-        page.fresh_until_s = state.fresh_until_s
-        page.rate_per_s = self._known.rate_per_s(source, outcome.finished_s)
-        page.window = _full_window(state)
-        page.dispersion = state.fit.dispersion
-        if page.last_seen_s is None and outcome.kind.is_success:
-            self._lay(page, outcome.finished_s, is_first=True)
-        scope = self._known.settings.throttle_scope(outcome.answered_by or page.host)
+        state, source = observation.state, self._known.compiled.sources[planned.source_id]
+        planned.pushed_until_s = self._hubs.pushes_until_s(planned.source_id)
+        planned.not_before_s = state.not_before_s
+        planned.fresh_until_s = state.fresh_until_s
+        planned.rate_per_s = self._known.rate_per_s(source, outcome.finished_s)
+        planned.window = _full_window(state)
+        planned.dispersion = state.fit.dispersion
+        if planned.last_seen_s is None and outcome.kind.is_success:
+            self._lay(planned, outcome.finished_s, is_first=True)
+        scope = self._known.settings.throttle_scope(outcome.answered_by or planned.host)
         if (until_s := self._throttles.take_in(scope, outcome, self._rng)) is not None:
             self._planner.limits.blocks.block(scope, until_s)
-        page.host = host_of(moved_url(state, source) or source.url)
-        page.throttle_scope = self._known.settings.throttle_scope(page.host)
+        planned.host = host_of(moved_url(state, source) or source.url)
+        planned.throttle_scope = self._known.settings.throttle_scope(planned.host)
         if outcome.crawl_delay_s is not None:
-            self._planner.limits.hosts.space(page.host, outcome.crawl_delay_s)
+            self._planner.limits.hosts.space(planned.host, outcome.crawl_delay_s)
 
     def feed_back(self, outcome: ProbeOutcome, observation: Observation) -> None:
         """Update the demands of a source with what was found; call it after the planner took the probe in."""
-        page, now_s = self._planner.pages.get(outcome.source_id), outcome.finished_s
-        if page is None:
+        planned, now_s = self._planner.sources.get(outcome.source_id), outcome.finished_s
+        if planned is None:
             return
         fired = {record.rule for record in observation.rules.intervals}
-        for demand in page.demands.intervals:
-            count = self._known.count(demand.rule, page.source_id)
-            demand.follow(now_s, rate_per_s=page.rate_per_s, count=count, fired=demand.rule in fired)
-        for paced in page.demands.paced:
+        for demand in planned.demands.intervals:
+            count = self._known.count(demand.rule, planned.source_id)
+            demand.follow(now_s, rate_per_s=planned.rate_per_s, count=count, fired=demand.rule in fired)
+        for paced in planned.demands.paced:
             since_s = now_s - self._known.compiled.programs[paced.rule].accepted_s
-            paced.count(self._known.count(paced.rule, page.source_id), since_s)
+            paced.count(self._known.count(paced.rule, planned.source_id), since_s)
         self._planner.reschedule(outcome.source_id, self._grid.chronon_at(now_s))
 
     # -- how
 
     def _placed(self, source: Source, now_s: float) -> PlannedSource:
         """Return a source in the planner's form, with what the planner already knows of it."""
-        old = self._planner.pages.get(source.source_id)
+        old = self._planner.sources.get(source.source_id)
         state = self._known.state(source)
         host = host_of(moved_url(state, source) or source.url)
         scope = self._known.settings.throttle_scope(host)
@@ -163,11 +163,11 @@ class SourcePlacement:
         demands.once = self._captures.asked_once(source.source_id)
         return demands
 
-    def _lay(self, page: PlannedSource, now_s: float, *, is_first: bool = False) -> None:
+    def _lay(self, planned: PlannedSource, now_s: float, *, is_first: bool = False) -> None:
         """Lay planned intervals; after the first time only if one has passed, or a slow source's would never come."""
-        for demand in page.demands.intervals:
+        for demand in planned.demands.intervals:
             lay = demand.anchor if is_first else demand.renew
-            lay(now_s, rate_per_s=page.rate_per_s, count=self._known.count(demand.rule, page.source_id))
+            lay(now_s, rate_per_s=planned.rate_per_s, count=self._known.count(demand.rule, planned.source_id))
 
 
 @lru_cache(65_536)

@@ -15,7 +15,7 @@ from proxyd.core.politeness import HostBudgets
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.estimates import Estimates, Fleet, Floats, zone_s
-from proxyd.core.rules.programs.importance import page_weights
+from proxyd.core.rules.programs.importance import source_weights
 from proxyd.core.rules.programs.rule_program import RuleProgram
 
 
@@ -43,40 +43,44 @@ class Snapshot:
         self._asked_per_s = 0.0
 
     def add(
-        self, pages: list[PlannedSource], programs: Mapping[str, RuleProgram], sources: Mapping[str, Source]
+        self, planned: list[PlannedSource], programs: Mapping[str, RuleProgram], sources: Mapping[str, Source]
     ) -> None:
         """Take in some sources."""
-        for page in pages:
-            if asked_per_s := page.demands.asked_per_s(self._length_s):
+        for source in planned:
+            if asked_per_s := source.demands.asked_per_s(self._length_s):
                 self._asked_per_s += asked_per_s
-                self._asked_of[page.host] = self._asked_of.get(page.host, 0.0) + asked_per_s
-        seen = [page for page in pages if page.last_seen_s is not None and (page.demands.is_priced or page.demands.doe)]
+                self._asked_of[source.host] = self._asked_of.get(source.host, 0.0) + asked_per_s
+        seen = [
+            source
+            for source in planned
+            if source.last_seen_s is not None and (source.demands.is_priced or source.demands.doe)
+        ]
         rows = [
             (
-                page.rate_per_s,
-                page.priced_weight,
-                page.last_seen_s or 0.0,
+                source.rate_per_s,
+                source.priced_weight,
+                source.last_seen_s or 0.0,
                 zone,
-                self._kind(page, programs),
-                self._hosts.setdefault(page.host, len(self._hosts)),
+                self._kind(source, programs),
+                self._hosts.setdefault(source.host, len(self._hosts)),
             )
-            for page in seen
-            for zone in (zone_s(sources[page.source_id].zone, self._now_s),)
+            for source in seen
+            for zone in (zone_s(sources[source.source_id].zone, self._now_s),)
         ]
         self._numbers.append(np.array(rows, dtype=np.float64).reshape(len(rows), 6))
-        self._source_ids += [page.source_id for page in seen]
-        self._weeks += [self._estimates.week(page.source_id, self._now_s) for page in seen]
-        self._even += [self._estimates.week_is_off(page.source_id) for page in seen]
+        self._source_ids += [source.source_id for source in seen]
+        self._weeks += [self._estimates.week(source.source_id, self._now_s) for source in seen]
+        self._even += [self._estimates.week_is_off(source.source_id) for source in seen]
         self._doe |= {p.source_id: tuple((d.probes, d.per_s) for d in p.demands.doe) for p in seen if p.demands.doe}
 
-    def _kind(self, page: PlannedSource, programs: Mapping[str, RuleProgram]) -> int:
+    def _kind(self, source: PlannedSource, programs: Mapping[str, RuleProgram]) -> int:
         """Return the index of the cost of waiting for these rules; sources with the same rules share it."""
-        demands = page.demands
+        demands = source.demands
         names = tuple(demands.detecting if demands.only_detects else demands.in_week)
         kind = self._kinds.get(names)
         if kind is None:
             kind = self._kinds[names] = len(self._importances)
-            self._importances.append(page_weights((programs[name] for name in names), self._week_s))
+            self._importances.append(source_weights((programs[name] for name in names), self._week_s))
         return kind
 
     def _slots_s(self) -> list[float]:

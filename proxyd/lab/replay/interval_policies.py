@@ -77,8 +77,8 @@ class SupPolicy:
         for (name, number), rate in zip(self._numbers.items(), rates, strict=True):
             demands = Demands(intervals=[self._own.demands[number]])
             log = ProbeLog(PolitenessBudget(length_s))
-            page = PlannedSource(name, name, log, demands, rate_per_s=rate, last_seen_s=terms.start_s)
-            self._planner.put(page, terms.epoch.start)
+            source = PlannedSource(name, name, log, demands, rate_per_s=rate, last_seen_s=terms.start_s)
+            self._planner.put(source, terms.epoch.start)
 
     def choose(self, now: Chronon, room: int) -> Ints:
         """Return the planner's choice."""
@@ -98,7 +98,7 @@ class SupPolicy:
         for name in names:
             self._planner.finished(name, now_s, seen=True)
         for name, rate in zip(names, self._own.take_in(now, probed, item_of, times_s).tolist(), strict=True):
-            self._planner.pages[name].rate_per_s = rate
+            self._planner.sources[name].rate_per_s = rate
             self._planner.reschedule(name, now + 1)
 
 

@@ -124,7 +124,7 @@ async def test_the_plan_is_made_in_another_thread(monkeypatch: pytest.MonkeyPatc
 async def test_the_loop_runs_between_the_parts_of_the_snapshot_and_of_the_change() -> None:
     sources = [source(f"s{number}") for number in range(3 * PART)]
     found, clock = decider(declaration(*sources, rule("r")), now_s=T0), FakeClock(T0)
-    for name, page in found.planner.pages.items():
+    for name, page in found.planner.sources.items():
         page.last_seen_s = T0
         found.planner.reschedule(name, found.settings.grid.chronon_at(T0))
     turns = []

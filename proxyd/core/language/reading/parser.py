@@ -77,7 +77,6 @@ class _Reader:
         self._tokens = scanned.tokens
         self._comments = list(scanned.comments)
         self._errors: list[RuleError] = list(scanned.errors)
-        self._unclosed = tuple(error.start for error in scanned.errors)
         self._statements: list[Statement] = []
         self._broken: list[Broken] = []
         self._at = 0

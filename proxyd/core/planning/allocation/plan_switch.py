@@ -36,40 +36,42 @@ def switch_plan(planner: Planner, week: WeekPlan, now: Chronon) -> Chunked[None]
     True
     """
     planner.announce(week)
-    for number, pages in enumerate(planner.in_parts()):
+    for number, sources in enumerate(planner.in_parts()):
         if number:
             yield
-        for page in _behind(week, pages):
-            page.follow(week)
+        for source in _behind(week, sources):
+            source.follow(week)
     planner.change_to(week)
-    for number, pages in enumerate(planner.in_parts()):
+    for number, sources in enumerate(planner.in_parts()):
         if number:
             yield
-        _reschedule(planner, week, pages, now)
+        _reschedule(planner, week, sources, now)
 
 
-def _behind(week: WeekPlan, pages: Sequence[PlannedSource]) -> list[PlannedSource]:
+def _behind(week: WeekPlan, sources: Sequence[PlannedSource]) -> list[PlannedSource]:
     """Return the sources that changed since the plan was made."""
-    seen = [page for page in pages if page.last_seen_s is not None]
-    told = np.array([(page.rate_per_s, page.priced_weight, page.last_seen_s) for page in seen], dtype=np.float64)
-    behind = week.behind([page.source_id for page in seen], told.reshape(len(seen), 3))
-    return [page for page, is_behind in zip(seen, behind.tolist(), strict=True) if is_behind]
+    seen = [source for source in sources if source.last_seen_s is not None]
+    told = np.array(
+        [(source.rate_per_s, source.priced_weight, source.last_seen_s) for source in seen], dtype=np.float64
+    )
+    behind = week.behind([source.source_id for source in seen], told.reshape(len(seen), 3))
+    return [source for source, is_behind in zip(seen, behind.tolist(), strict=True) if is_behind]
 
 
-def _reschedule(planner: Planner, week: WeekPlan, pages: Sequence[PlannedSource], now: Chronon) -> None:
+def _reschedule(planner: Planner, week: WeekPlan, sources: Sequence[PlannedSource], now: Chronon) -> None:
     """Reschedule sources by the new plan; those seen before that only detect are looked up in it together."""
     grid, plain, allowed_s = planner.settings.grid, list[PlannedSource](), list[float]()
-    for page in pages:
-        at_s = page.allowed_s()
-        is_plain = page.demands.only_detects and page.window is None and not page.hidden and at_s < inf
-        if not is_plain or page.is_pushed(grid.start_s(now)):
-            planner.reschedule(page.source_id, now)
-        elif page.last_seen_s is not None:
-            plain.append(page)
+    for source in sources:
+        at_s = source.allowed_s()
+        is_plain = source.demands.only_detects and source.window is None and not source.hidden and at_s < inf
+        if not is_plain or source.is_pushed(grid.start_s(now)):
+            planner.reschedule(source.source_id, now)
+        elif source.last_seen_s is not None:
+            plain.append(source)
             allowed_s.append(at_s)
-    dues_s = week.dues_s([page.source_id for page in plain]).tolist()
-    for page, at_s, due_s in zip(plain, allowed_s, dues_s, strict=True):
+    dues_s = week.dues_s([source.source_id for source in plain]).tolist()
+    for source, at_s, due_s in zip(plain, allowed_s, dues_s, strict=True):
         if due_s < inf:
-            planner.queues.sleep(page, max(now, grid.chronon_at(at_s), grid.chronon_at(due_s)))
+            planner.queues.sleep(source, max(now, grid.chronon_at(at_s), grid.chronon_at(due_s)))
         else:  # the plan does not know the source, or never wants it
-            planner.reschedule(page.source_id, now)
+            planner.reschedule(source.source_id, now)

@@ -29,12 +29,6 @@ class HostLimits:
         The host of each source, shape (sources,).
     per_slot
         Probes a slot that each host takes in the long run, shape (hosts,); infinite if the host has no limit.
-
-    Examples
-    --------
-    >>> limits = HostLimits(of_source=np.array([0, 0, 1]), per_slot=np.array([0.5, np.inf]))
-    >>> limits.per_slot[limits.of_source].tolist()
-    [0.5, 0.5, inf]
     """
 
     of_source: Ints
@@ -64,11 +58,6 @@ class Prices:
         The price where no host limit binds: the delay that the last probe of the budget saves.
     of_source
         The price for each source: that of its host if it is higher.
-
-    Examples
-    --------
-    >>> Prices(probe=8.0, of_source=np.array([8.0, 20.0])).of_source.max()
-    np.float64(20.0)
     """
 
     probe: float

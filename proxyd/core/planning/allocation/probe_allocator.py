@@ -71,11 +71,6 @@ class FleetLimits:
     least_price
         The least delay that a probe must save, in item-slots; if it exceeds the budget's price, part of the budget is
         not spent.
-
-    Examples
-    --------
-    >>> FleetLimits(probes_per_slot=2.0, capacity=np.full(336, 4.0)).spacing_s
-    0.0
     """
 
     probes_per_slot: float
@@ -129,11 +124,6 @@ class FleetDemand:
         begin together. With phases the probes of a slot are spread over it.
     slot_factor
         Extra price of each slot under a capacity, shape (slots,), from an earlier plan, which saves rounds.
-
-    Examples
-    --------
-    >>> FleetDemand(WeekGrid(43200.0), np.ones((1, 14)), np.zeros(2, dtype=np.int64), [1e-4, 2e-5], 0.0).grid.slots
-    14
     """
 
     grid: WeekGrid

@@ -26,11 +26,6 @@ class TradePoint:
         Mean time from an item to the probe that finds it.
     captured
         Share of the items that are found before the source's next item, 0 to 1.
-
-    Examples
-    --------
-    >>> TradePoint(probes_per_s=0.5, price_item_s=2.0, delay_s=1.0, captured=0.8).delay_s
-    1.0
     """
 
     probes_per_s: float

@@ -57,12 +57,6 @@ class FleetState:
         ``None`` if hosts have no limits.
     even
         Sources whose week is off, planned as if every hour were alike, shape (sources,), or ``None`` without any.
-
-    Examples
-    --------
-    >>> even = WeekShapes(np.ones((1, 168)), np.zeros(2, dtype=np.int64))
-    >>> FleetState(("a", "b"), np.array([1e-4, 1e-5]), np.ones(2), np.zeros(2), even, probes_per_s=1e-3).slot_s
-    1800.0
     """
 
     source_ids: Sequence[str]

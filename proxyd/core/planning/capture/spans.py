@@ -30,11 +30,6 @@ class CaptureSchedule:
         Total weight of the captured intervals, 1 each if no weights were given.
     bound
         No schedule captures more weight than this; ``None`` if nothing is known except that the schedule is ``exact``.
-
-    Examples
-    --------
-    >>> CaptureSchedule((("a", 5),), captured=2, delay=3).exact
-    True
     """
 
     probes: tuple[tuple[str, Chronon], ...]

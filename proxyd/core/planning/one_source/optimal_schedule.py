@@ -78,11 +78,6 @@ class OneSourceSchedule:
 
     ``cost`` is in expected items times time times importance, without slot prices. ``exact`` says whether it is the
     least on the grid for this number of probes.
-
-    Examples
-    --------
-    >>> OneSourceSchedule(np.array([2.0, 4.0]), cost=4.0).probes
-    2
     """
 
     times: NDArray[np.float64]

@@ -34,13 +34,7 @@ class FiringPattern:
 
 @dataclass(frozen=True, slots=True)
 class PlannedInterval:
-    """Chronons ``start`` to ``deadline``, both inclusive, in which the rate model expects a probe to be useful.
-
-    Examples
-    --------
-    >>> PlannedInterval(3, 5).deadline
-    5
-    """
+    """Chronons ``start`` to ``deadline``, both inclusive, in which the rate model expects a probe to be useful."""
 
     start: Chronon
     deadline: Chronon

@@ -24,7 +24,7 @@ class Candidate(NamedTuple):
     """A source that wants a probe, the rule that asks for it, and its rank; the smallest rank goes first."""
 
     rank: tuple[int, float, float, str]
-    page: PlannedSource
+    source: PlannedSource
     reason: Reason
     rule: str | None
 
@@ -36,105 +36,107 @@ class Candidates:
         self._settings = settings
         self._dues = dues
 
-    def of(self, pages: Sequence[PlannedSource], now: Chronon) -> dict[str, Candidate]:
+    def of(self, sources: Sequence[PlannedSource], now: Chronon) -> dict[str, Candidate]:
         """Return the candidates of ``now`` among some sources, by source."""
         now_s = self._settings.grid.start_s(now)
-        ranked = self._by_deadline(pages, now)
-        for page in pages:
-            if page.source_id not in ranked and (candidate := self.contact(page, now)) is not None:
-                ranked[page.source_id] = candidate
-        others = (page for page in pages if page.source_id not in ranked and not page.is_pushed(now_s))
-        overdue = ((page, self._dues.most_overdue(page, now)) for page in others)
-        self._rank(ranked, [(page, due.reason, due.rule) for page, due in overdue if due is not None], now_s)
+        ranked = self._by_deadline(sources, now)
+        for source in sources:
+            if source.source_id not in ranked and (candidate := self.contact(source, now)) is not None:
+                ranked[source.source_id] = candidate
+        others = (source for source in sources if source.source_id not in ranked and not source.is_pushed(now_s))
+        overdue = ((source, self._dues.most_overdue(source, now)) for source in others)
+        self._rank(ranked, [(source, due.reason, due.rule) for source, due in overdue if due is not None], now_s)
         return ranked
 
     def wanted(
-        self, awake: Iterable[str], pages: Mapping[str, PlannedSource], in_flight: Container[str], now: Chronon
+        self, awake: Iterable[str], sources: Mapping[str, PlannedSource], in_flight: Container[str], now: Chronon
     ) -> list[Candidate]:
         """Return the candidates that wait for more than room, hardest first."""
-        ranked = self.of([pages[source_id] for source_id in sorted(awake) if source_id not in in_flight], now)
+        ranked = self.of([sources[source_id] for source_id in sorted(awake) if source_id not in in_flight], now)
         if self._settings.spend:
-            self.spend_on((page for source_id, page in pages.items() if source_id not in in_flight), ranked, now)
+            self.spend_on((source for source_id, source in sources.items() if source_id not in in_flight), ranked, now)
         return sorted(ranked.values(), key=attrgetter("rank"))
 
     def waiting(
         self, queues: SourceQueues, now: Chronon, *, has_room: Callable[[], bool], is_alone: bool
     ) -> Iterator[Candidate]:
         """Yield those that only wait for room, while there is any: first contacts, then detection by its gain."""
-        for _, page in queues.unseen.best(queues.unseen.soonest):
+        for _, source in queues.unseen.best(queues.unseen.soonest):
             if not has_room():
                 return
-            if (candidate := self.contact(page, now)) is not None:
+            if (candidate := self.contact(source, now)) is not None:
                 yield candidate
         gains = queues.gains_at(self._settings.grid.start_s(now), is_alone=is_alone)
-        for gain, page in queues.due.best(gains):
+        for gain, source in queues.due.best(gains):
             if not has_room():
                 return
-            yield self.detecting(page, gain)
+            yield self.detecting(source, gain)
 
-    def spend_on(self, pages: Iterable[PlannedSource], ranked: dict[str, Candidate], now: Chronon) -> None:
+    def spend_on(self, sources: Iterable[PlannedSource], ranked: dict[str, Candidate], now: Chronon) -> None:
         """Add to ``ranked`` every other source that detects, regardless of gain, for a budget that is to be spent."""
         start_s, stop_s = self._settings.grid.start_s(now), self._settings.grid.start_s(now + 1)
-        others = (page for page in pages if page.source_id not in ranked and page.demands.detecting)
-        seen = (page for page in others if page.last_seen_s is not None and not page.is_pushed(start_s))
-        wanted = [(page, Reason.SPEND, page.demands.detecting[0]) for page in seen if page.allowed_s() < stop_s]
+        others = (source for source in sources if source.source_id not in ranked and source.demands.detecting)
+        seen = (source for source in others if source.last_seen_s is not None and not source.is_pushed(start_s))
+        wanted = [(source, Reason.SPEND, source.demands.detecting[0]) for source in seen if source.allowed_s() < stop_s]
         self._rank(ranked, wanted, start_s)
 
-    def contact(self, page: PlannedSource, now: Chronon) -> Candidate | None:
+    def contact(self, source: PlannedSource, now: Chronon) -> Candidate | None:
         """Return the candidate of a source that was never seen, or whose hub pushes and may be silent."""
         now_s = self._settings.grid.start_s(now)
-        if now_s + 1e-9 < page.demands.earliest_s:
+        if now_s + 1e-9 < source.demands.earliest_s:
             return None
-        if page.last_seen_s is None:
-            reason = Reason.RETRY if page.log.starts_s else Reason.FIRST_CONTACT
-            return Candidate((1, page.not_before_s, 0.0, page.source_id), page, reason, page.demands.first_rule)
-        if page.is_pushed(now_s) and now_s + 1e-9 >= self._dues.safety_s(page):
-            return Candidate((2, 0.0, 0.0, page.source_id), page, Reason.SAFETY, page.demands.first_rule)
+        if source.last_seen_s is None:
+            reason = Reason.RETRY if source.log.starts_s else Reason.FIRST_CONTACT
+            return Candidate((1, source.not_before_s, 0.0, source.source_id), source, reason, source.demands.first_rule)
+        if source.is_pushed(now_s) and now_s + 1e-9 >= self._dues.safety_s(source):
+            return Candidate((2, 0.0, 0.0, source.source_id), source, Reason.SAFETY, source.demands.first_rule)
         return None
 
-    def detecting(self, page: PlannedSource, gain: float) -> Candidate:
+    def detecting(self, source: PlannedSource, gain: float) -> Candidate:
         """Return the candidate of a source that is due for detection, with the delay saved over the price."""
-        return Candidate((2, -gain, 0.0, page.source_id), page, Reason.DETECTION, page.demands.detecting[0])
+        return Candidate((2, -gain, 0.0, source.source_id), source, Reason.DETECTION, source.demands.detecting[0])
 
-    def _by_deadline(self, pages: Iterable[PlannedSource], now: Chronon) -> dict[str, Candidate]:
+    def _by_deadline(self, sources: Iterable[PlannedSource], now: Chronon) -> dict[str, Candidate]:
         """Return sources whose interval cannot wait longer if all are to be served, and due fixed probes."""
         now_s = self._settings.grid.start_s(now)
-        planned = (page for page in pages if not page.is_pushed(now_s))
-        waiting = [(page, d, d.pending(now)) for page in planned for d in page.demands.intervals if d.rate_per_s > 0]
+        planned = (source for source in sources if not source.is_pushed(now_s))
+        waiting = [
+            (source, d, d.pending(now)) for source in planned for d in source.demands.intervals if d.rate_per_s > 0
+        ]
         jobs = [job for job in waiting if job[2].deadline <= now + LOOKAHEAD_CHRONONS]
         slots = latest_slots(
             [job[2] for job in jobs], lambda at: self._settings.capacity(at) if at >= now else 0, now=now
         )
         ranked: dict[str, Candidate] = {}
-        for (page, demand, interval), slot in zip(jobs, slots, strict=True):
-            if (interval.start if slot is None else slot) <= now and _sooner(interval, ranked.get(page.source_id)):
+        for (source, demand, interval), slot in zip(jobs, slots, strict=True):
+            if (interval.start if slot is None else slot) <= now and _sooner(interval, ranked.get(source.source_id)):
                 reason = Reason.FEEDBACK if demand.has_feedback else Reason.INTERVAL
-                ranked[page.source_id] = Candidate(_deadline_rank(interval, page), page, reason, demand.rule)
-        for page in pages:
-            asked = [(d.pending(now), Reason.FIXED, d.rule) for d in page.demands.fixed]
-            asked += [(d.pending, Reason.INTERVAL, d.rule) for d in page.demands.once]
+                ranked[source.source_id] = Candidate(_deadline_rank(interval, source), source, reason, demand.rule)
+        for source in sources:
+            asked = [(d.pending(now), Reason.FIXED, d.rule) for d in source.demands.fixed]
+            asked += [(d.pending, Reason.INTERVAL, d.rule) for d in source.demands.once]
             for interval, reason, rule in asked:
-                if interval.start <= now and _sooner(interval, ranked.get(page.source_id)):
-                    ranked[page.source_id] = Candidate(_deadline_rank(interval, page), page, reason, rule)
+                if interval.start <= now and _sooner(interval, ranked.get(source.source_id)):
+                    ranked[source.source_id] = Candidate(_deadline_rank(interval, source), source, reason, rule)
         return ranked
 
     def _rank(self, ranked: dict[str, Candidate], wanted: Sequence[_Wanted], now_s: float) -> None:
         """Add sources without a harder demand, by the delay that a probe would save, divided by its price."""
         week, price_item_s = self._dues.week, self._dues.price_item_s
-        planned = [page.source_id for page, _, _ in wanted if week is not None and page.source_id in week]
+        planned = [source.source_id for source, _, _ in wanted if week is not None and source.source_id in week]
         gains = dict(zip(planned, week.gains(planned, now_s), strict=True)) if week and planned else {}
-        for page, reason, rule in wanted:
-            gain = gains.get(page.source_id)
+        for source, reason, rule in wanted:
+            gain = gains.get(source.source_id)
             if gain is None:
-                waited_s = now_s - (page.last_seen_s or 0.0)
-                gain = detection.index(page.rate_per_s, waited_s, page.demands.weight) / price_item_s
-            rank = (_GROUPS.get(reason, 2), -float(gain), 0.0, page.source_id)
-            ranked[page.source_id] = Candidate(rank, page, reason, rule)
+                waited_s = now_s - (source.last_seen_s or 0.0)
+                gain = detection.index(source.rate_per_s, waited_s, source.demands.weight) / price_item_s
+            rank = (_GROUPS.get(reason, 2), -float(gain), 0.0, source.source_id)
+            ranked[source.source_id] = Candidate(rank, source, reason, rule)
 
 
-def _deadline_rank(interval: PlannedInterval, page: PlannedSource) -> tuple[int, float, float, str]:
+def _deadline_rank(interval: PlannedInterval, source: PlannedSource) -> tuple[int, float, float, str]:
     """Rank by deadline; of equal ones the source unseen for longest goes first, or the others would starve it."""
-    return 0, float(interval.deadline), page.last_seen_s or 0.0, page.source_id
+    return 0, float(interval.deadline), source.last_seen_s or 0.0, source.source_id
 
 
 def _sooner(interval: PlannedInterval, other: Candidate | None) -> bool:

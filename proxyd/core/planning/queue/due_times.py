@@ -37,59 +37,64 @@ class DueTimes:
         """The delay that a detection probe must save, in item-seconds, also of sources newer than the plan."""
         return self._settings.price_item_s if self.week is None else self.week.price_item_s
 
-    def of(self, page: PlannedSource) -> list[DueTime]:
+    def of(self, source: PlannedSource) -> list[DueTime]:
         """Return when rules that do not ask for intervals want the source."""
-        last_s, demands = page.last_seen_s, page.demands
+        last_s, demands = source.last_seen_s, source.demands
         if last_s is None:
             return []
-        dues = [DueTime(self.detection_s(page), Reason.DETECTION, rule) for rule in demands.detecting[:1]]
-        worth = {"rate_per_s": page.rate_per_s, "price_item_s": self.price_item_s, "weight": demands.weight}
-        if page.hidden > 0 and page.rate_per_s > 0:  # the time in which as many items are expected
-            early_s = page.hidden / page.rate_per_s
+        dues = [DueTime(self.detection_s(source), Reason.DETECTION, rule) for rule in demands.detecting[:1]]
+        worth = {"rate_per_s": source.rate_per_s, "price_item_s": self.price_item_s, "weight": demands.weight}
+        if source.hidden > 0 and source.rate_per_s > 0:  # the time in which as many items are expected
+            early_s = source.hidden / source.rate_per_s
             dues += [DueTime(each.due_s - early_s, Reason.SIBLING, each.rule) for each in dues]
-        dues += [DueTime(self.overflow_s(page), Reason.OVERFLOW, rule) for rule in demands.priced[:1]]
-        paced = ((d, self._wholly_s(d.due_s(page.source_id, last_s, **worth))) for d in demands.paced)
+        dues += [DueTime(self.overflow_s(source), Reason.OVERFLOW, rule) for rule in demands.priced[:1]]
+        paced = ((d, self._wholly_s(d.due_s(source.source_id, last_s, **worth))) for d in demands.paced)
         dues += [DueTime(due_s, demand.reason, demand.rule) for demand, due_s in paced]
-        return dues + [DueTime(self._doe_s(page, d, last_s), Reason.DOE, d.rule) for d in demands.doe]
+        return dues + [DueTime(self._doe_s(source, d, last_s), Reason.DOE, d.rule) for d in demands.doe]
 
     def have_come(self, due_s: float, now: Chronon) -> bool:
         """Whether a time comes by the end of ``now``; a probe is made in the chronon in which it is due."""
         return due_s < inf and self._settings.grid.chronon_at(due_s) <= now
 
-    def only_detects(self, page: PlannedSource, now: Chronon) -> bool:
+    def only_detects(self, source: PlannedSource, now: Chronon) -> bool:
         """Whether the source is due for detection, and not to save items from sliding off its feed."""
-        return self.have_come(self.detection_s(page), now) and not self.have_come(self.overflow_s(page), now)
+        return self.have_come(self.detection_s(source), now) and not self.have_come(self.overflow_s(source), now)
 
-    def most_overdue(self, page: PlannedSource, now: Chronon) -> DueTime | None:
+    def most_overdue(self, source: PlannedSource, now: Chronon) -> DueTime | None:
         """Return the earliest of the due times that have come."""
-        late = [due for due in self.of(page) if self.have_come(due.due_s, now)]
+        late = [due for due in self.of(source) if self.have_come(due.due_s, now)]
         return min(late, key=lambda due: due.due_s, default=None)
 
-    def detection_s(self, page: PlannedSource) -> float:
+    def detection_s(self, source: PlannedSource) -> float:
         """Return when the waiting items of a source that was seen are worth the price of a probe."""
-        assert page.last_seen_s is not None
-        due_s = None if self.week is None else self.week.due_s(page.source_id)
+        assert source.last_seen_s is not None
+        due_s = None if self.week is None else self.week.due_s(source.source_id)
         if due_s is not None:
             return due_s
-        price_item_s, weight = self.price_item_s, page.demands.weight
-        return page.last_seen_s + detection.due_after_s(page.rate_per_s, price_item_s=price_item_s, weight=weight)
+        price_item_s, weight = self.price_item_s, source.demands.weight
+        return source.last_seen_s + detection.due_after_s(source.rate_per_s, price_item_s=price_item_s, weight=weight)
 
-    def overflow_s(self, page: PlannedSource) -> float:
+    def overflow_s(self, source: PlannedSource) -> float:
         """Return when items may slide off the feed unseen with the allowed probability."""
-        if page.last_seen_s is None or page.window is None or page.rate_per_s <= 0 or self._settings.overflow >= 1:
+        if (
+            source.last_seen_s is None
+            or source.window is None
+            or source.rate_per_s <= 0
+            or self._settings.overflow >= 1
+        ):
             return inf
-        items = most_items(page.window, self._settings.overflow, round(page.dispersion, 1))
-        planned_s = None if self.week is None else self.week.reached_s(page.source_id, items)
-        return page.last_seen_s + items / page.rate_per_s if planned_s is None else planned_s
+        items = most_items(source.window, self._settings.overflow, round(source.dispersion, 1))
+        planned_s = None if self.week is None else self.week.reached_s(source.source_id, items)
+        return source.last_seen_s + items / source.rate_per_s if planned_s is None else planned_s
 
-    def safety_s(self, page: PlannedSource) -> float:
+    def safety_s(self, source: PlannedSource) -> float:
         """Return when a source whose hub pushes gets a safety probe."""
-        asked_s = page.log.starts_s[-1] if page.log.starts_s else page.last_seen_s or 0.0
+        asked_s = source.log.starts_s[-1] if source.log.starts_s else source.last_seen_s or 0.0
         return asked_s + self._settings.safety_s
 
-    def _doe_s(self, page: PlannedSource, demand: DoeDemand, last_s: float) -> float:
+    def _doe_s(self, source: PlannedSource, demand: DoeDemand, last_s: float) -> float:
         week = self.week
-        planned_s = None if week is None else week.doe_due_s(page.source_id, demand.probes, demand.per_s, last_s)
+        planned_s = None if week is None else week.doe_due_s(source.source_id, demand.probes, demand.per_s, last_s)
         return self._wholly_s(demand.due_s(last_s, planned_s))
 
     def _wholly_s(self, due_s: float) -> float:
@@ -97,20 +102,22 @@ class DueTimes:
         grid = self._settings.grid
         return due_s if isinf(due_s) else grid.start_s(grid.ceil(due_s))
 
-    def wake(self, page: PlannedSource, now: Chronon) -> Chronon:
+    def wake(self, source: PlannedSource, now: Chronon) -> Chronon:
         """Return the first chronon from ``now`` on at which a source could be a candidate."""
-        if not page.demands:
+        if not source.demands:
             return now + 10**9
         grid = self._settings.grid
-        wakes: list[float] = [d.pending(now).start for d in page.demands.fixed]
-        wakes += [d.opened for d in page.demands.once]
-        if page.last_seen_s is None:
+        wakes: list[float] = [d.pending(now).start for d in source.demands.fixed]
+        wakes += [d.opened for d in source.demands.once]
+        if source.last_seen_s is None:
             wakes.append(now)
-        if page.is_pushed(grid.start_s(now)):
-            wakes.append(grid.ceil(min(self.safety_s(page), page.pushed_until_s)))
+        if source.is_pushed(grid.start_s(now)):
+            wakes.append(grid.ceil(min(self.safety_s(source), source.pushed_until_s)))
         else:
-            wakes += [d.pending(now).deadline - LOOKAHEAD_CHRONONS for d in page.demands.intervals if d.rate_per_s > 0]
-            wakes += [grid.chronon_at(due.due_s) for due in self.of(page) if due.due_s < inf]
-        allowed_s = max(page.allowed_s(), page.demands.earliest_s)
+            wakes += [
+                d.pending(now).deadline - LOOKAHEAD_CHRONONS for d in source.demands.intervals if d.rate_per_s > 0
+            ]
+            wakes += [grid.chronon_at(due.due_s) for due in self.of(source) if due.due_s < inf]
+        allowed_s = max(source.allowed_s(), source.demands.earliest_s)
         earliest = now if isinf(allowed_s) else grid.chronon_at(allowed_s)
         return int(max(now, earliest, min(wakes, default=now + 10**9)))

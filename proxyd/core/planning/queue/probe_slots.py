@@ -15,14 +15,7 @@ _LEAST = 16.0  # probes that a chronon may always plan
 
 @dataclass(frozen=True, slots=True)
 class PlannedProbe:
-    """A probe and its start, in unix seconds within its chronon.
-
-    Examples
-    --------
-    >>> from proxyd.core.model.schedule import Reason
-    >>> PlannedProbe(Probe("a", 3, Reason.DETECTION), start_s=30.5).probe.chronon
-    3
-    """
+    """A probe and its start, in unix seconds within its chronon."""
 
     probe: Probe
     start_s: float

@@ -43,12 +43,12 @@ class ReadyQueue:
     ...     log = ProbeLog(PolitenessBudget(60.0))
     ...     waiting.put(PlannedSource(name, name, log, Demands(detecting=["r"]), rate_per_s, last_seen_s=0.0), None)
     >>> gains = partial(waiting.gains, now_s=100.0, week=None, price_item_s=50.0)
-    >>> [(gain, page.source_id) for gain, page in waiting.best(gains)]
+    >>> [(gain, source.source_id) for gain, source in waiting.best(gains)]
     [(10.0, 'b'), (1.0, 'a')]
     """
 
     def __init__(self) -> None:
-        self._pages: list[PlannedSource] = []
+        self._sources: list[PlannedSource] = []
         self._place: dict[str, int] = {}
         self._numbers = np.zeros(64, dtype=np.int64)
         self._kept = np.zeros((64, 5))  # rate times weight, last seen, not before, what to take from the calls
@@ -60,43 +60,43 @@ class ReadyQueue:
         self._least = inf  # the largest gain that the short list left out; infinity if a new list is needed
 
     def __len__(self) -> int:
-        return len(self._pages)
+        return len(self._sources)
 
     def __contains__(self, source_id: str) -> bool:
         return source_id in self._place
 
-    def put(self, page: PlannedSource, week: WeekPlan | None) -> None:
+    def put(self, source: PlannedSource, week: WeekPlan | None) -> None:
         """Add a source that does not wait yet."""
-        place = self._place[page.source_id] = len(self._pages)
-        self._pages.append(page)
+        place = self._place[source.source_id] = len(self._sources)
+        self._sources.append(source)
         self._joined.add(place)
         if place == len(self._numbers):
             self._numbers = np.concatenate([self._numbers, self._numbers])
             self._gains = np.concatenate([self._gains, self._gains])
             self._kept = np.concatenate([self._kept, self._kept])
-        self._numbers[place], self._gains[place] = _number(page, week), np.nan
-        worth = page.rate_per_s * page.demands.weight
-        self._kept[place] = worth, page.last_seen_s or 0.0, page.not_before_s, *self._calls
+        self._numbers[place], self._gains[place] = _number(source, week), np.nan
+        worth = source.rate_per_s * source.demands.weight
+        self._kept[place] = worth, source.last_seen_s or 0.0, source.not_before_s, *self._calls
 
     def remove(self, source_id: str) -> None:
         """Forget a source; does nothing if it does not wait."""
         place = self._place.get(source_id)
         if place is None:
             return
-        page = self._pages[place]
+        source = self._sources[place]
         for limit, passed in self.passed_over(source_id).items():
-            page.postponed[limit] = page.postponed.get(limit, 0) + passed
+            source.postponed[limit] = source.postponed.get(limit, 0) + passed
         del self._place[source_id]
-        last = self._pages.pop()
-        if last is not page:
-            self._pages[place], self._place[last.source_id] = last, place
+        last = self._sources.pop()
+        if last is not source:
+            self._sources[place], self._place[last.source_id] = last, place
             self._joined.add(place)
             self._numbers[place], self._gains[place] = self._numbers[len(self)], np.nan  # it may miss its turn
             self._kept[place] = self._kept[len(self)]
 
     def renumber(self, week: WeekPlan | None) -> None:
         """Use a new plan; all gains are computed again at the next ranking."""
-        self._numbers[: len(self)] = [_number(page, week) for page in self._pages]
+        self._numbers[: len(self)] = [_number(source, week) for source in self._sources]
         self._gains[: len(self)], self._turn, self._least = np.nan, 0, inf
 
     # -- ranking
@@ -122,15 +122,15 @@ class ReadyQueue:
         nothing; the result is in no order.
         """
         if count >= len(self):
-            return list(self._pages)
+            return list(self._sources)
         places = np.arange(len(self))
         least = np.partition(gains_of(places), -count)[-count]
-        return [self._pages[place] for place in np.flatnonzero(later_of(places) >= least)]
+        return [self._sources[place] for place in np.flatnonzero(later_of(places) >= least)]
 
     def best(self, gains_of: Gains) -> Iterator[tuple[float, PlannedSource]]:
         """Yield gain and source, the largest gain first; do not put or remove sources meanwhile."""
         if len(self) <= 1:  # usual for planners of one source
-            yield from zip(gains_of(np.arange(len(self))).tolist(), self._pages, strict=True)
+            yield from zip(gains_of(np.arange(len(self))).tolist(), self._sources, strict=True)
             return
         self._rank_short(gains_of)
         yield from self._ranked(self._short)
@@ -170,9 +170,9 @@ class ReadyQueue:
             order = np.argpartition(losses, run) if len(left) > run else np.arange(len(left))
             first, order = order[:run], order[run:]
             places = left[first].tolist()
-            names = [self._pages[place].source_id for place in places]
+            names = [self._sources[place].source_id for place in places]
             for loss, _, place in sorted(zip(losses[first].tolist(), names, places, strict=True)):
-                yield -loss, self._pages[place]
+                yield -loss, self._sources[place]
             left, losses, run = left[order], losses[order], 4 * run
 
     # -- counts of calls without room
@@ -198,6 +198,6 @@ class ReadyQueue:
         return Counter({limit: calls - int(taken) for limit, calls, taken in passed if calls > taken})
 
 
-def _number(page: PlannedSource, week: WeekPlan | None) -> int:
-    number = None if week is None else week.number(page.source_id)
+def _number(source: PlannedSource, week: WeekPlan | None) -> int:
+    number = None if week is None else week.number(source.source_id)
     return _UNPLANNED if number is None else number

@@ -35,8 +35,8 @@ class SourceQueues:
     >>> from proxyd.core.planning.policies.demand import Demands
     >>> settings = PlannerSettings(grid=ChrononGrid(10.0), budget=Budget(1.0))
     >>> queues = SourceQueues(settings, DueTimes(settings))
-    >>> page = PlannedSource("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
-    >>> queues.sleep(page, 160)
+    >>> source = PlannedSource("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
+    >>> queues.sleep(source, 160)
     >>> queues.next_wake(0)
     160
     """
@@ -53,10 +53,10 @@ class SourceQueues:
         """The sources that are candidates individually."""
         return self._awake
 
-    def sleep(self, page: PlannedSource, wake: Chronon) -> None:
+    def sleep(self, source: PlannedSource, wake: Chronon) -> None:
         """Put a source to sleep until ``wake``."""
-        self.rest(page.source_id)
-        self._sleeping.put(page, wake)
+        self.rest(source.source_id)
+        self._sleeping.put(source, wake)
 
     def rest(self, source_id: str) -> None:
         """Stop a source from being a candidate until it wakes again."""
@@ -64,30 +64,30 @@ class SourceQueues:
         self.unseen.remove(source_id)
         self.due.remove(source_id)
 
-    def forget(self, page: PlannedSource) -> None:
+    def forget(self, source: PlannedSource) -> None:
         """Remove a source."""
-        self._sleeping.remove(page)
-        self.rest(page.source_id)
+        self._sleeping.remove(source)
+        self.rest(source.source_id)
 
-    def wake_up(self, now: Chronon, pages: Mapping[str, PlannedSource]) -> None:
+    def wake_up(self, now: Chronon, sources: Mapping[str, PlannedSource]) -> None:
         """Wake the sources whose time has come: as individual candidates, or ranked with all that only detect."""
         week, now_s = self._due_times.week, self._settings.grid.start_s(now)
-        for page in self._sleeping.wake_up(now, pages):
-            self.rest(page.source_id)
-            if self._settings.spend or not page.demands.only_detects or page.hidden or page.is_pushed(now_s):
-                self._awake.add(page.source_id)
-            elif page.last_seen_s is None:
-                self.unseen.put(page, week)
-            elif self._due_times.only_detects(page, now):
-                self._wait(page, week)
+        for source in self._sleeping.wake_up(now, sources):
+            self.rest(source.source_id)
+            if self._settings.spend or not source.demands.only_detects or source.hidden or source.is_pushed(now_s):
+                self._awake.add(source.source_id)
+            elif source.last_seen_s is None:
+                self.unseen.put(source, week)
+            elif self._due_times.only_detects(source, now):
+                self._wait(source, week)
             else:
-                self._awake.add(page.source_id)
+                self._awake.add(source.source_id)
 
-    def _wait(self, page: PlannedSource, week: WeekPlan | None) -> None:
+    def _wait(self, source: PlannedSource, week: WeekPlan | None) -> None:
         """Let a source wait for room, and wake it again in time to save items from sliding off its feed."""
-        self.due.put(page, week)
-        if (overflow_s := self._due_times.overflow_s(page)) < inf:
-            self._sleeping.put(page, self._settings.grid.chronon_at(overflow_s))
+        self.due.put(source, week)
+        if (overflow_s := self._due_times.overflow_s(source)) < inf:
+            self._sleeping.put(source, self._settings.grid.chronon_at(overflow_s))
 
     def next_wake(self, now: Chronon) -> Chronon:
         """Return the next chronon after ``now`` at which a source may be due."""
@@ -104,21 +104,21 @@ class SourceQueues:
         return partial(self.due.gains, now_s=now_s, week=week, price_item_s=price_item_s)
 
     def first(
-        self, room: int, pages: Mapping[str, PlannedSource], now_s: float, until_s: float
+        self, room: int, sources: Mapping[str, PlannedSource], now_s: float, until_s: float
     ) -> tuple[set[str], Chronon | None]:
         """Return the sources that the first ``room`` probes come from, and when the next of the others wakes."""
-        is_alone = len(pages) == 1
+        is_alone = len(sources) == 1
         unseen = self.unseen.first(room, self.unseen.soonest, self.unseen.soonest)
         gains = self.gains_at(now_s, is_alone=is_alone), self.gains_at(until_s, is_alone=is_alone)
         due = self.due.first(room, *gains)
-        sleeping = self._sleeping.first(room + 1, pages)
+        sleeping = self._sleeping.first(room + 1, sources)
         until = sleeping.pop().wake if len(sleeping) > room else None
-        return self._awake | {page.source_id for page in (*unseen, *due, *sleeping)}, until
+        return self._awake | {source.source_id for source in (*unseen, *due, *sleeping)}, until
 
-    def copy_into(self, other: SourceQueues, pages: Mapping[str, PlannedSource]) -> None:
+    def copy_into(self, other: SourceQueues, sources: Mapping[str, PlannedSource]) -> None:
         """Put copies of some sources to sleep elsewhere; those that are awake or waiting wake again at once."""
-        for source_id, page in pages.items():
-            other._sleeping.put(page, 0 if source_id in self.due else page.wake)
+        for source_id, source in sources.items():
+            other._sleeping.put(source, 0 if source_id in self.due else source.wake)
 
     def pass_over(self, limit: Constraint) -> int:
         """Count that there was no room for the sources still waiting, and return their number."""

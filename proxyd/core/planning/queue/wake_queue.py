@@ -11,8 +11,8 @@ from proxyd.core.planning.planned_source import PlannedSource
 _SPAN = 16  # chronons; few enough that waking a span of them is cheap compared with the rest
 
 
-def _order(page: PlannedSource) -> tuple[Chronon, str]:
-    return page.wake, page.source_id
+def _order(source: PlannedSource) -> tuple[Chronon, str]:
+    return source.wake, source.source_id
 
 
 class WakeQueue:
@@ -24,11 +24,11 @@ class WakeQueue:
     --------
     >>> from proxyd.core.politeness import PolitenessBudget, ProbeLog
     >>> from proxyd.core.planning.policies.demand import Demands
-    >>> page = PlannedSource("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
+    >>> source = PlannedSource("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
     >>> sleeping = WakeQueue()
-    >>> sleeping.put(page, 1000)
-    >>> sleeping.put(page, 200)
-    >>> [[page.source_id for page in sleeping.wake_up(now, {"a": page})] for now in (199, 200)]
+    >>> sleeping.put(source, 1000)
+    >>> sleeping.put(source, 200)
+    >>> [[source.source_id for source in sleeping.wake_up(now, {"a": source})] for now in (199, 200)]
     [[], ['a']]
     """
 
@@ -38,49 +38,49 @@ class WakeQueue:
         self._spans: list[int] = []
         self._reached = -1
 
-    def put(self, page: PlannedSource, wake: Chronon) -> None:
+    def put(self, source: PlannedSource, wake: Chronon) -> None:
         """Put a source to sleep until ``wake``."""
-        self.remove(page)
-        page.wake = wake
+        self.remove(source)
+        source.wake = wake
         span = wake // _SPAN
         if span <= self._reached:
-            heappush(self._near, (wake, page.source_id))
+            heappush(self._near, (wake, source.source_id))
             return
         if span not in self._far:
             self._far[span] = set()
             heappush(self._spans, span)
-        self._far[span].add(page.source_id)
+        self._far[span].add(source.source_id)
 
-    def remove(self, page: PlannedSource) -> None:
+    def remove(self, source: PlannedSource) -> None:
         """Forget a source; does nothing if it does not sleep."""
-        if (far := self._far.get(page.wake // _SPAN)) is not None:
-            far.discard(page.source_id)
+        if (far := self._far.get(source.wake // _SPAN)) is not None:
+            far.discard(source.source_id)
 
-    def wake_up(self, now: Chronon, pages: Mapping[str, PlannedSource]) -> list[PlannedSource]:
+    def wake_up(self, now: Chronon, sources: Mapping[str, PlannedSource]) -> list[PlannedSource]:
         """Return the sources whose time has come, in order."""
         while self._spans and self._spans[0] <= now // _SPAN:
             for source_id in self._far.pop(heappop(self._spans)):
-                heappush(self._near, (pages[source_id].wake, source_id))
+                heappush(self._near, (sources[source_id].wake, source_id))
         self._reached = max(self._reached, now // _SPAN)
         woken = []
         while self._near and self._near[0][0] <= now:
             wake, source_id = heappop(self._near)
-            page = pages.get(source_id)
-            if page is not None and page.wake == wake:
-                woken.append(page)
+            source = sources.get(source_id)
+            if source is not None and source.wake == wake:
+                woken.append(source)
         return woken
 
-    def first(self, count: int, pages: Mapping[str, PlannedSource]) -> list[PlannedSource]:
+    def first(self, count: int, sources: Mapping[str, PlannedSource]) -> list[PlannedSource]:
         """Return the sources that wake first, in order; changes nothing."""
         found: dict[str, PlannedSource] = {}
         for wake, source_id in sorted(self._near):
-            page = pages.get(source_id)
-            if page is not None and page.wake == wake:
-                found[source_id] = page
+            source = sources.get(source_id)
+            if source is not None and source.wake == wake:
+                found[source_id] = source
         for span in sorted(self._spans):
             if len(found) >= count:
                 break
-            found |= {page.source_id: page for page in sorted((pages[s] for s in self._far[span]), key=_order)}
+            found |= {source.source_id: source for source in sorted((sources[s] for s in self._far[span]), key=_order)}
         return list(found.values())[:count]
 
     @property

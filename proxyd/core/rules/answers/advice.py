@@ -24,13 +24,7 @@ _MOST_TIMES = 1024.0  # the present budget; the search for a sufficient budget e
 
 @dataclass(frozen=True, slots=True)
 class RuleOutlook:
-    """The outlook of a rule: the number of its expected intervals, and how many each constraint leaves unmet.
-
-    Examples
-    --------
-    >>> RuleOutlook("r", intervals=3, unmet={"budget": 1}).unmet["budget"]
-    1
-    """
+    """The outlook of a rule: the number of its expected intervals, and how many each constraint leaves unmet."""
 
     rule: str
     intervals: int
@@ -53,11 +47,6 @@ class Advice:
         For these intervals: how many the budget can capture, and the least mean delay in seconds for that number.
     needed_per_s
         Approximately the least even budget that captures all of them, or ``None`` if none does.
-
-    Examples
-    --------
-    >>> Advice(1.0, 0.2, (), 86400.0, (), (), None).planned_per_s
-    0.2
     """
 
     budget_per_s: float

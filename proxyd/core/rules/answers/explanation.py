@@ -87,7 +87,7 @@ class Explainer:
 
     def preview_of(self, source_id: str, now: Chronon) -> Iterator[PlannedProbe]:
         """Return the coming probes of one source; the planner is copied at once and played on demand."""
-        if source_id not in self.planner.pages:
+        if source_id not in self.planner.sources:
             return iter(())
         part = self.planner.part([source_id])
         epoch = Epoch(now, now + self.known.grid.ceil(self.known.settings.epoch_s))
@@ -96,7 +96,7 @@ class Explainer:
     def ahead(self, now: Chronon, *, most_chronons: int = _MOST_CHRONONS) -> PlanForecast:
         """Return the forecast of a cycle, or of less if many probes are asked for; the caller plays it elsewhere."""
         grid = self.known.grid
-        per_s = sum(page.demands.asked_per_s(grid.length_s) for page in self.planner.pages.values())
+        per_s = sum(planned.demands.asked_per_s(grid.length_s) for planned in self.planner.sources.values())
         length_s = min(
             self.known.estimates.cycle.length_s, _MOST_INTERVALS / max(per_s, 1e-12), most_chronons * grid.length_s
         )
@@ -108,21 +108,21 @@ class Explainer:
         if source is None:
             return None
         now_s = self.known.grid.start_s(now)
-        page, state = self.planner.pages.get(source_id), self.known.state(source)
+        planned, state = self.planner.sources.get(source_id), self.known.state(source)
         programs = self.known.compiled.programs_of(source_id)
         rate_per_s = self.known.estimates.rate_per_s(state, source, now_s)
         stop = now + self.known.grid.ceil(self.known.settings.epoch_s)
-        earliest = self.planner.limits.earliest_s(page) if page else -inf
+        earliest = self.planner.limits.earliest_s(planned) if planned else -inf
         return Explanation(
             source_id=source_id,
             url=source.url,
             rate_per_day=rate_per_s * 86400.0,
-            next_probe=preview_source(self.planner, source_id, Epoch(now, stop)) if page else None,
-            blocked_by=self.planner.limits.blocked_by(page, now_s) if page else "no rule asks for it",
+            next_probe=preview_source(self.planner, source_id, Epoch(now, stop)) if planned else None,
+            blocked_by=self.planner.limits.blocked_by(planned, now_s) if planned else "no rule asks for it",
             earliest_s=earliest if earliest > now_s else None,
             rules=tuple(program.rule.name for program in programs),
-            postponed=self.planner.postponed(source_id) if page else {},
-            unmet_intervals=sum(demand.unmet for demand in page.demands.intervals) if page else 0,
+            postponed=self.planner.postponed(source_id) if planned else {},
+            unmet_intervals=sum(demand.unmet for demand in planned.demands.intervals) if planned else 0,
             state=state,
             moved_url=moved_url(state, source),
             subscription=self.hubs.of(source_id),
@@ -130,18 +130,18 @@ class Explainer:
             rate_range_per_day=self.known.estimates.rate_range_per_day(state, rate_per_s, now_s),
             policies={program.rule.name: explained_policy(program) for program in programs},
             **self._week_of(source, now_s),
-            **(self._constraints_of(page, now) if page else {}),
+            **(self._constraints_of(planned, now) if planned else {}),
         )
 
-    def _constraints_of(self, page: PlannedSource, now: Chronon) -> dict[str, Any]:
+    def _constraints_of(self, planned: PlannedSource, now: Chronon) -> dict[str, Any]:
         """Return the intervals that rules expect next, and the other constraints on a probe."""
         grid, now_s = self.known.grid, self.known.grid.start_s(now)
-        demands = ((demand.rule, deepcopy(demand).pending(now)) for demand in page.demands.intervals)
-        host_free_s = self.planner.limits.hosts.earliest_s(page.host)
+        demands = ((demand.rule, deepcopy(demand).pending(now)) for demand in planned.demands.intervals)
+        host_free_s = self.planner.limits.hosts.earliest_s(planned.host)
         return {
             "intervals": {rule: (grid.start_s(i.start), grid.start_s(i.deadline + 1)) for rule, i in demands},
             "host_free_s": host_free_s if host_free_s > now_s else None,
-            "fresh_until_s": page.fresh_until_s if page.fresh_until_s > now_s else None,
+            "fresh_until_s": planned.fresh_until_s if planned.fresh_until_s > now_s else None,
         }
 
     def failing(self) -> list[str]:

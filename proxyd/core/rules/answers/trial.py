@@ -25,11 +25,6 @@ class PlanCost:
     """The probes a second that a declaration asks for over all sources, and the rules that the budget soon fails.
 
     The forecast covers some thousand chronons.
-
-    Examples
-    --------
-    >>> PlanCost(budget_per_s=1.0, before_per_s=0.2, after_per_s=0.5, added=1, removed=0, unmet=()).after_per_s
-    0.5
     """
 
     budget_per_s: float
@@ -86,13 +81,13 @@ class Trial:
         now = self.settings.grid.chronon_at(self.now_s) + 1
         explainer, planner = after.explainer, after.planner
         coming = explainer.ahead(now, most_chronons=_TRIED_CHRONONS).forecast()
-        pages_before, pages_after = before.planner.pages.keys(), planner.pages.keys()
+        names_before, names_after = before.planner.sources.keys(), planner.sources.keys()
         return PlanCost(
             self.settings.planner.budget.mean_per_s,
             asked_per_s(before),
             asked_per_s(after),
-            len(pages_after - pages_before),
-            len(pages_before - pages_after),
+            len(names_after - names_before),
+            len(names_before - names_after),
             tuple(each for each in outlook_of_rules(coming) if each.unmet),
         )
 
@@ -106,13 +101,13 @@ class Trial:
 def asked_per_s(decider: Decider) -> float:
     """Return the probes a second that all sources ask for: intervals, counted probes, and detection at its price."""
     length_s, price_item_s = decider.settings.grid.length_s, decider.planner.price_item_s
-    return sum(_of_page(page, length_s, price_item_s) for page in decider.planner.pages.values())
+    return sum(_asked_of(source, length_s, price_item_s) for source in decider.planner.sources.values())
 
 
-def _of_page(page: PlannedSource, length_s: float, price_item_s: float) -> float:
-    asked = page.demands.asked_per_s(length_s)
-    if not page.demands.is_priced:
+def _asked_of(source: PlannedSource, length_s: float, price_item_s: float) -> float:
+    asked = source.demands.asked_per_s(length_s)
+    if not source.demands.is_priced:
         return asked
-    gap_s = due_after_s(page.rate_per_s, price_item_s=price_item_s, weight=page.priced_weight)
-    spacing_s = max(page.log.budget.spacing_s, length_s)
+    gap_s = due_after_s(source.rate_per_s, price_item_s=price_item_s, weight=source.priced_weight)
+    spacing_s = max(source.log.budget.spacing_s, length_s)
     return max(asked, 0.0 if gap_s == inf else 1.0 / max(gap_s, spacing_s))

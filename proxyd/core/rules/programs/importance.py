@@ -19,7 +19,7 @@ from proxyd.core.rules.programs.rule_program import RuleProgram
 Floats = NDArray[np.float64]
 
 
-def page_weights(programs: Iterable[RuleProgram], at_s: float) -> Floats | None:
+def source_weights(programs: Iterable[RuleProgram], at_s: float) -> Floats | None:
     """Return the cost of a delay for a source's rules by hour of the week, shape (168,), or ``None`` if it is constant.
 
     In each hour the rule with the highest weight decides.

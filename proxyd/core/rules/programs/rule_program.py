@@ -102,11 +102,6 @@ class RuleProgram:
         return "ntf_" + hashlib.sha256(identity.encode()).hexdigest()[:32]
 
     @property
-    def longest_history_s(self) -> float:
-        """How far back its query looks, in seconds; 0 if it reads no history."""
-        return max((table.over_s or 0.0 for table in self.query.tables), default=0.0)
-
-    @property
     def weight(self) -> float:
         """The share of utility that a delay costs, relative to a strict rule; a decay over an hour weighs the same."""
         if self.decay_s is None:
@@ -135,19 +130,19 @@ def compile_rule(
     event_class = _class(declaration, rule.trigger.page_class.domain, rule.trigger.page_class.name)
     classes = [_class(declaration, each.page_class.domain, each.page_class.name) for each in rule.query.sources]
     window = rule.life.window if rule.life else None
-    pages = {each: _of_class(rule, declaration, each) for each in {event_class, *classes}}
+    sources_of = {each: _of_class(rule, declaration, each) for each in {event_class, *classes}}
     return RuleProgram(
         rule=rule,
         trigger=compile_trigger(rule.trigger, event_class, chronon_s),
         query=compile_query(rule.query, classes, event_class, chronon_s),
         event_class=event_class,
-        event_sources=pages[event_class],
-        table_sources=tuple(pages[each] for each in classes),
+        event_sources=sources_of[event_class],
+        table_sources=tuple(sources_of[each] for each in classes),
         joined=tuple(
             JoinedClass(
                 number,
                 source.alias or page_class.name,
-                pages[page_class],
+                sources_of[page_class],
                 _correlation(rule.query, source, page_class, event_class),
             )
             for number, (source, page_class) in enumerate(zip(rule.query.sources, classes, strict=True))

@@ -92,9 +92,13 @@ class JointCaptures:
         """Forget the intervals of rules that no longer exist."""
         paths: dict[str, frozenset[str]] = {}
         for program in self._programs.values():
-            for page in (page for joined in program.joined for page in joined.sources):
-                paths[page] = paths.get(page, frozenset()) | program.query.paths
-        self._rows = {page: rows for page, rows in self._rows.items() if paths.get(page) == self._paths.get(page)}
+            for source_id in (source_id for joined in program.joined for source_id in joined.sources):
+                paths[source_id] = paths.get(source_id, frozenset()) | program.query.paths
+        self._rows = {
+            source_id: rows
+            for source_id, rows in self._rows.items()
+            if paths.get(source_id) == self._paths.get(source_id)
+        }
         self._paths = paths
         gone = [each.interval_id for each in self._open.values() if not self._fits(each)]
         for interval_id in gone:
@@ -112,23 +116,23 @@ class JointCaptures:
 
     def unseen(self) -> list[str]:
         """Return the sources whose rows are wanted but unknown."""
-        return [page for page in self._paths if page not in self._rows]
+        return [source_id for source_id in self._paths if source_id not in self._rows]
 
-    def see(self, page: str, items: Iterable[Item]) -> None:
+    def see(self, source_id: str, items: Iterable[Item]) -> None:
         """Take in the items that a source shows now."""
-        if page in self._paths:
-            self._rows[page] = rows_of(items, self._paths[page])
+        if source_id in self._paths:
+            self._rows[source_id] = rows_of(items, self._paths[source_id])
 
-    def wanting(self, page: str) -> list[JointInterval]:
+    def wanting(self, source_id: str) -> list[JointInterval]:
         """Return the intervals that a source has yet to capture."""
-        return [each for each in self._open.values() if page in each.wanted]
+        return [each for each in self._open.values() if source_id in each.wanted]
 
-    def asked_once(self, page: str) -> tuple[OnceDemand, ...]:
+    def asked_once(self, source_id: str) -> tuple[OnceDemand, ...]:
         """Return the probes that a source needs for the intervals that it has yet to capture."""
         grid = self._grid
         return tuple(
             OnceDemand(each.rule, each.opened, grid.chronon_at(each.ends_s) if each.deadline is None else each.deadline)
-            for each in self.wanting(page)
+            for each in self.wanting(source_id)
             if each.told is None
         )
 
@@ -173,14 +177,14 @@ class JointCaptures:
         for step in steps:
             key = (step.interval.rule, step.interval.event.source_id)
             streams[key] = self._known.streams[key] = counted(self._known.streams[key], step.records)
-        wanted = [(*step.interval.wanted, *(page.source_id for page in step.interval.obtained)) for step in steps]
+        wanted = [(*step.interval.wanted, *(each.source_id for each in step.interval.obtained)) for step in steps]
         return Captured(
             streams=tuple(streams.values()),
             records=tuple(record for step in steps for record in step.records),
             announcements=tuple(step.announced for step in steps if step.announced is not None),
             joint=tuple(step.interval for step in steps if not step.is_over),
             ended=tuple(step.interval.interval_id for step in steps if step.is_over),
-            sources=tuple(dict.fromkeys(page for pages in wanted for page in pages)),
+            sources=tuple(dict.fromkeys(source_id for names in wanted for source_id in names)),
         )
 
     # -- steps
@@ -193,21 +197,25 @@ class JointCaptures:
         have captured it.
         """
         known = self._known
-        sources = {page: known.compiled.sources[page] for page in firing.program.rule.source_ids}
-        seen = {page: known.state(source).last_success_s for page, source in sources.items()}
-        rates_per_s = {page: known.rate_per_s(source, now_s) for page, source in sources.items()}
+        sources = {source_id: known.compiled.sources[source_id] for source_id in firing.program.rule.source_ids}
+        seen = {source_id: known.state(source).last_success_s for source_id, source in sources.items()}
+        rates_per_s = {source_id: known.rate_per_s(source, now_s) for source_id, source in sources.items()}
         program, event, record = firing.program, firing.events[-1], firing.record
         opened = self._grid.chronon_at(event.seen_s) if program.joined else record.start
-        others = [page for page in program.event_sources if page != event.source_id and program.trigger.counts_across]
-        done = [
-            Obtained(page, seen_s, captured=True)
-            for page in others
-            if (seen_s := seen.get(page)) is not None and self._grid.chronon_at(seen_s) >= opened
+        others = [
+            source_id
+            for source_id in program.event_sources
+            if source_id != event.source_id and program.trigger.counts_across
         ]
-        since = {page.source_id for page in done}
-        wanted = [*self._correlated(program, event), *(page for page in others if page not in since)]
+        done = [
+            Obtained(source_id, seen_s, captured=True)
+            for source_id in others
+            if (seen_s := seen.get(source_id)) is not None and self._grid.chronon_at(seen_s) >= opened
+        ]
+        since = {each.source_id for each in done}
+        wanted = [*self._correlated(program, event), *(source_id for source_id in others if source_id not in since)]
         deadline = None if program.life_s is None else opened + self._grid.ceil(program.life_s)
-        waited_s = wait_s([rates_per_s[page] for page in wanted], chronon_s=self._grid.length_s)
+        waited_s = wait_s([rates_per_s[source_id] for source_id in wanted], chronon_s=self._grid.length_s)
         interval = JointInterval(
             interval_id=program.notification_id(event),
             rule=program.rule.name,
@@ -220,19 +228,21 @@ class JointCaptures:
             obtained=tuple(done),
         )
         own = [replace(record, deadline=deadline)] if program.trigger.counts_across else []
-        decided = [self._record(interval, page.source_id, page.seen_s, captured=True) for page in done]
+        decided = [self._record(interval, each.source_id, each.seen_s, captured=True) for each in done]
         return self._step(interval, (*own, *decided), history, event.seen_s)
 
     def _probed(self, outcome: ProbeOutcome, found: Sequence[StoredEvent], history: History) -> list[_Step]:
         """Let a source capture, or miss, the intervals that opened before its probe started."""
-        page = outcome.source_id
+        source_id = outcome.source_id
         steps = []
-        for interval in self.wanting(page):
+        for interval in self.wanting(source_id):
             if outcome.started_s < interval.opened_s or not outcome.kind.is_success or outcome.is_push:
                 continue
-            after = obtain(interval, page, found, self._rows.get(page, ()), seen_s=outcome.finished_s, grid=self._grid)
+            after = obtain(
+                interval, source_id, found, self._rows.get(source_id, ()), seen_s=outcome.finished_s, grid=self._grid
+            )
             captured = after.obtained[-1].captured and interval.told is None
-            record = self._record(interval, page, outcome.finished_s, captured=captured)
+            record = self._record(interval, source_id, outcome.finished_s, captured=captured)
             records = (record,) if interval.told is None else ()  # the partial notification has decided all
             steps.append(self._step(after, records, history, outcome.finished_s))
         return steps
@@ -249,10 +259,10 @@ class JointCaptures:
             announced = self._announce(interval, history, now_s) if interval.news() else None
             return _Step(interval, is_over=True, announced=announced)
         announced = self._announce(interval, history, now_s)
-        told = tuple(page.source_id for page in interval.obtained)
+        told = tuple(each.source_id for each in interval.obtained)
         after = replace(interval, told=told, ends_s=now_s + LONGEST_S)
         self._open[interval.interval_id] = after
-        records = (self._record(interval, page, now_s, captured=False) for page in interval.wanted)
+        records = (self._record(interval, source_id, now_s, captured=False) for source_id in interval.wanted)
         missed = tuple(replace(record, seen=False) for record in records)
         return _Step(after, announced=announced, records=missed)
 
@@ -273,18 +283,18 @@ class JointCaptures:
 
     def _correlated(self, program: RuleProgram, event: UpdateEvent) -> list[str]:
         return [
-            page
+            source_id
             for each in program.joined
-            for page in correlated(
+            for source_id in correlated(
                 event, {source: self._rows.get(source) for source in each.sources}, each.table, each.correlation
             )
         ]
 
-    def _record(self, interval: JointInterval, page: str, seen_s: float, *, captured: bool) -> IntervalRecord:
+    def _record(self, interval: JointInterval, source_id: str, seen_s: float, *, captured: bool) -> IntervalRecord:
         delay_s = max(0.0, seen_s - interval.event.time_s)
         return IntervalRecord(
             rule=interval.rule,
-            source_id=page,
+            source_id=source_id,
             seq=interval.event.seq,
             start=interval.opened,
             deadline=interval.deadline,
@@ -297,5 +307,5 @@ class JointCaptures:
 
     def _fits(self, interval: JointInterval) -> bool:
         program = self._programs.get(interval.rule)
-        pages = {*interval.wanted, interval.event.source_id}
-        return program is not None and program.is_joint and pages <= set(program.rule.source_ids)
+        sources = {*interval.wanted, interval.event.source_id}
+        return program is not None and program.is_joint and sources <= set(program.rule.source_ids)

@@ -70,27 +70,22 @@ class JointInterval:
         """Whether every source was obtained."""
         return not self.wanted
 
-    @property
-    def is_captured(self) -> bool:
-        """Whether every source was captured in time."""
-        return not self.wanted and all(page.captured for page in self.obtained)
-
     def news(self) -> tuple[Obtained, ...]:
         """Return the sources that no notification has reported yet."""
-        return tuple(page for page in self.obtained if page.source_id not in (self.told or ()))
+        return tuple(each for each in self.obtained if each.source_id not in (self.told or ()))
 
 
 def correlated(
-    event: UpdateEvent, pages: Mapping[str, Sequence[Mapping[str, Value]] | None], table: str, condition: Closure | None
+    event: UpdateEvent, seen: Mapping[str, Sequence[Mapping[str, Value]] | None], table: str, condition: Closure | None
 ) -> list[str]:
     """Return the sources that may have a row for an event: a row meets ``condition``, or the rows are unknown.
 
-    ``pages`` holds the last rows seen of each source, ``None`` before first contact. Without a condition all correlate.
+    ``seen`` holds the last rows seen of each source, ``None`` before first contact. Without a condition all correlate.
     """
     row = Row.of(event)
     return [
         source_id
-        for source_id, rows in pages.items()
+        for source_id, rows in seen.items()
         if condition is None
         or rows is None
         or any(is_true(condition(replace(row, fields=fields, tables={table: fields}))) for fields in rows)
@@ -125,11 +120,11 @@ def obtain(
         captured = grid.chronon_at(seen_s) <= interval.deadline
     else:
         captured = not any(not e.seed and grid.chronon_at(e.event_s) > interval.opened for e in found)
-    page = Obtained(source_id, seen_s, captured, tuple(rows[:MOST_ROWS]))
+    obtained = Obtained(source_id, seen_s, captured, tuple(rows[:MOST_ROWS]))
     return replace(
         interval,
         wanted=tuple(each for each in interval.wanted if each != source_id),
-        obtained=(*interval.obtained, page),
+        obtained=(*interval.obtained, obtained),
     )
 
 

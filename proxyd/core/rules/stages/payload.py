@@ -56,14 +56,14 @@ def notice(firing: Firing, history: History, *, url: str, created_s: float, grid
 def joint_notice(announced: Announcement, *, grid: ChrononGrid) -> Notification:
     """Return the notification of a joint interval: whole, partial, or a supplement to a partial one."""
     program, interval, created_s = announced.program, announced.interval, announced.created_s
-    pages = interval.news()
+    obtained = interval.news()
     data = _head(program, interval.event, announced.url, interval.opened, interval.deadline, grid)
     data |= {
-        "late": not all(page.captured for page in pages),
+        "late": not all(each.captured for each in obtained),
         "partial": bool(interval.wanted),
-        "pages": [{"source": p.source_id, "captured": p.captured, "seen": iso_time(p.seen_s)} for p in pages],
+        "pages": [{"source": p.source_id, "captured": p.captured, "seen": iso_time(p.seen_s)} for p in obtained],
         "missing": list(interval.wanted),
-        "items": _items(program, interval.events, announced.history, pages),
+        "items": _items(program, interval.events, announced.history, obtained),
     }
     identity = interval.interval_id
     if interval.told is not None:
@@ -88,7 +88,7 @@ def _head(
 
 
 def _items(
-    program: RuleProgram, events: Sequence[UpdateEvent], history: History, pages: Sequence[Obtained]
+    program: RuleProgram, events: Sequence[UpdateEvent], history: History, obtained: Sequence[Obtained]
 ) -> list[dict[str, Value]]:
     """Return the query's rows over events, over history, and over the rows of other classes' sources."""
     joined = {each.position: set(each.sources) for each in program.joined}
@@ -96,7 +96,7 @@ def _items(
     tables: list[list[Row]] = []
     for position in range(len(program.query.tables)):
         if position in joined:
-            rows = [fields for page in pages if page.source_id in joined[position] for fields in page.rows]
+            rows = [fields for each in obtained if each.source_id in joined[position] for fields in each.rows]
             tables.append([Row.of(occasion, fields) for fields in rows])
         elif program.is_event_table(position):
             tables.append([Row.of(event) for event in events])

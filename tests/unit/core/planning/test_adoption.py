@@ -41,7 +41,7 @@ def fleet(*, budget_per_s: float = 5.0) -> Planner:
 
 
 def plan_of(planner: Planner, *, rate: float = 1.0) -> WeekPlan:
-    pages = [each for each in planner.pages.values() if each.last_seen_s is not None]
+    pages = [each for each in planner.sources.values() if each.last_seen_s is not None]
     return WeekPlan.of(
         FleetState(
             [each.source_id for each in pages],
@@ -61,17 +61,17 @@ def test_in_parts_it_is_what_it_is_at_once() -> None:
     run_all(switch_plan(at_once, week, NOW))
     steps = sum(1 for _ in switch_plan(in_parts, other, NOW))
     assert steps > 2
-    assert {s: p.wake for s, p in at_once.pages.items()} == {s: p.wake for s, p in in_parts.pages.items()}
+    assert {s: p.wake for s, p in at_once.sources.items()} == {s: p.wake for s, p in in_parts.sources.items()}
     assert list(play(at_once, AHEAD)) == list(play(in_parts, AHEAD))
 
 
 def test_pages_wake_as_if_each_were_planned_by_itself() -> None:
     planner = fleet()
     run_all(switch_plan(planner, plan_of(planner), NOW))
-    wakes = {source_id: each.wake for source_id, each in planner.pages.items()}
-    for source_id in planner.pages:
+    wakes = {source_id: each.wake for source_id, each in planner.sources.items()}
+    for source_id in planner.sources:
         planner.reschedule(source_id, NOW)
-    assert {source_id: each.wake for source_id, each in planner.pages.items()} == wakes
+    assert {source_id: each.wake for source_id, each in planner.sources.items()} == wakes
 
 
 def test_what_is_probed_between_the_parts_is_made_once_and_counts_in_both_plans() -> None:
@@ -108,7 +108,7 @@ def test_pages_may_come_and_go_between_the_parts() -> None:
         planner.remove(f"s{SOURCES - 1 - number}")
         planner.put(page(SOURCES + number, seen_s=NOW - 1.0), NOW)
         planner.put(page(number, seen_s=NOW - 500.0), NOW)
-    assert week.behind(["s1"], np.array([[planner.pages["s1"].rate_per_s, 1.0, NOW - 500.0]])).tolist() == [False]
+    assert week.behind(["s1"], np.array([[planner.sources["s1"].rate_per_s, 1.0, NOW - 500.0]])).tolist() == [False]
     chosen = [planned.probe.source_id for _, each in play(planner, AHEAD) for planned in each]
-    assert f"s{SOURCES - 1}" not in planner.pages
-    assert set(chosen) <= planner.pages.keys()
+    assert f"s{SOURCES - 1}" not in planner.sources
+    assert set(chosen) <= planner.sources.keys()

@@ -13,7 +13,6 @@ from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import (
     HOURS,
     dispersion_of,
-    own_shape,
     passed_hours,
     shared_shapes,
     week_hours,
@@ -122,14 +121,6 @@ def test_sources_of_one_kind_share_one_shape() -> None:
     assert len(shared_shapes(counts, np.full(HOURS, 8.0)).shapes) == 1
 
 
-def test_an_own_shape_leaves_the_shared_one_as_its_items_say() -> None:
-    night = np.roll(OFFICE, 10)
-    few, many = (own_shape(n * night / night.sum(), np.full(HOURS, 4.0), OFFICE) for n in (10, 30_000))
-    true, shared = night / night.mean(), OFFICE / OFFICE.mean()
-    assert np.abs(few - shared).mean() < 0.1 * np.abs(true - shared).mean()
-    assert np.abs(many - true).mean() < 0.1 * np.abs(true - shared).mean()
-
-
 def test_a_history_is_read_as_if_probed_daily() -> None:
     rng = np.random.default_rng(8)
     times = [np.sort(rng.uniform(0.0, 100 * DAY_S, count)) for count in (400, 10)]
@@ -148,11 +139,6 @@ def test_single_items_are_not_taken_for_batches(weeks: float) -> None:
     times = [np.sort(rng.uniform(MONDAY_S, stop_s, rng.poisson(weeks * 70.0))) for _ in range(50)]
     model.read(times, until_s=stop_s)
     assert model.dispersion() == pytest.approx(1.0, abs=0.3)
-
-
-def test_an_own_shape_may_start_from_hours_without_items() -> None:
-    night = np.repeat([0.0, 2.0], 84)
-    assert own_shape(np.repeat([0.0, 1.0], 84), np.ones(168), night) == pytest.approx(night)
 
 
 def test_a_source_is_not_learned_from_before_it_was_known() -> None:

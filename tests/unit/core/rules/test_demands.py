@@ -19,7 +19,7 @@ DOE = "SET POLICY DOE(3 PROBES PER 2 HOURS, SPACING 10 MINUTES)"
 
 
 def asked(found: Decider) -> Demands:
-    return found.planner.pages["s"].demands
+    return found.planner.sources["s"].demands
 
 
 def asking(clauses: str) -> Decider:

@@ -79,11 +79,11 @@ def test_an_empty_feed_and_one_that_was_cleared_have_no_known_window() -> None:
     newest = [item(str(n), MONDAY_S + 60.0 * n) for n in range(40)]
     see(found, newest[19::-1], MONDAY_S + 1200.0)
     see(found, newest[29:9:-1], MONDAY_S + 1800.0)
-    assert found.planner.pages["s"].window == 20
+    assert found.planner.sources["s"].window == 20
     see(found, [], MONDAY_S + 2400.0)
-    assert found.planner.pages["s"].window is None
+    assert found.planner.sources["s"].window is None
     see(found, newest[35:30:-1], MONDAY_S + 3000.0)
-    assert found.planner.pages["s"].window in {None, 5}
+    assert found.planner.sources["s"].window in {None, 5}
 
 
 def test_a_rule_with_a_number_of_its_own_is_not_asked_earlier() -> None:

@@ -31,7 +31,7 @@ def test_it_changes_nothing() -> None:
     planned = found.explainer.plan(int(T0), limit=5)
     cost = Trial.beside(found, wanted, T0).cost()
     assert (cost.added, cost.removed) == (1, 1)
-    assert list(found.planner.pages) == ["a"]
+    assert list(found.planner.sources) == ["a"]
     assert found.explainer.plan(int(T0), limit=5) == planned
 
 
