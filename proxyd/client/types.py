@@ -261,7 +261,7 @@ class Problem(TypedDict):
 class ReaderWritten(TypedDict):
     """How a value or a row is found in a page."""
 
-    reader: Literal["JSON", "CSS", "XPATH"]
+    reader: Literal["JSON", "CSS", "XPATH", "META"]
     selector: str
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -13,6 +14,7 @@ from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 from proxyd.core.model.profile import Extraction, Reader, css_parts
 
 _JSON = JSONPathEnvironment()
+_META_NAME = re.compile(r"[^\s\"'<>]{1,200}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,12 @@ def _compile_xpath(selector: str) -> object:
     return etree.XPath(selector, regexp=False)(etree.Element("p"))
 
 
+def _compile_meta(selector: str) -> object:
+    if _META_NAME.fullmatch(selector) is None:
+        raise ValueError("it is not the name of a meta element, such as og:title")
+    return selector
+
+
 READER_KINDS: Mapping[Reader, ReaderKind] = MappingProxyType(
     {
         kind.reader: kind
@@ -47,6 +55,7 @@ READER_KINDS: Mapping[Reader, ReaderKind] = MappingProxyType(
             ReaderKind(Reader.JSON, _JSON.compile, is_of_json=True),
             ReaderKind(Reader.CSS, _compile_css),
             ReaderKind(Reader.XPATH, _compile_xpath),
+            ReaderKind(Reader.META, _compile_meta),
         )
     }
 )
@@ -75,7 +84,7 @@ def readers_of(*, json: bool) -> list[str]:
     """Return the keywords of the readers of JSON documents, or of those of web pages.
 
     >>> readers_of(json=False)
-    ['CSS', 'XPATH']
+    ['CSS', 'XPATH', 'META']
     """
     return [kind.reader.value for kind in READER_KINDS.values() if kind.is_of_json is json]
 
@@ -84,6 +93,6 @@ def reader_rule() -> str:
     """Return the grammar of readers.
 
     >>> reader_rule()
-    '!reader: "JSON" | "CSS" | "XPATH"'
+    '!reader: "JSON" | "CSS" | "XPATH" | "META"'
     """
     return "!reader: " + " | ".join(f'"{reader.value}"' for reader in READER_KINDS)

@@ -32,6 +32,7 @@ class Reader(Enum):
     JSON = "JSON"
     CSS = "CSS"
     XPATH = "XPATH"
+    META = "META"
 
 
 @dataclass(frozen=True, slots=True)

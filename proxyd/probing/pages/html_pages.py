@@ -1,4 +1,4 @@
-"""HTML pages, read with CSS (lexbor) and XPath (lxml). Pure.
+"""HTML pages, read with CSS (lexbor), XPath (lxml) and by the names of meta elements. Pure.
 
 XPath has no extension functions, variables or access to other documents. The time limit of the process bounds
 the cost of a selector.
@@ -18,6 +18,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader, css_parts
 from proxyd.probing.document_texts import MOST_ITEMS, capped, clean, words
+from proxyd.probing.pages.meta_elements import meta_view
 from proxyd.probing.pages.page_text import text_blocks
 from proxyd.probing.pages.page_values import PageRow, ParsedPage, Raw, field_selectors, page_of
 from proxyd.probing.probe_failures import SelectorError, UnreadableDocumentError
@@ -160,7 +161,7 @@ def xpath_view(text: str, tag: str = "html") -> PageRow | None:
 
 
 VIEWS: Mapping[Reader, Callable[[str, str], PageRow | None]] = MappingProxyType(
-    {Reader.CSS: css_view, Reader.XPATH: xpath_view}
+    {Reader.CSS: css_view, Reader.XPATH: xpath_view, Reader.META: meta_view}
 )
 """The function that makes each reader's element from HTML and a tag name."""
 

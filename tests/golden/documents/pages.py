@@ -127,6 +127,13 @@ HTML = [
     by_css("css that cannot be read", "<p>a", "String CSS p[["),
     by_css("an attribute by css", "<p data-x='7'>a", "Integer CSS p::attr(data-x)"),
     by_css("a meta element", "<meta property=og:title content=' a '>", "String CSS meta[property='og:title']"),
+    by_css("a meta element by name", "<meta name=x content=1><meta NAME=Price content='3.50'>", "Decimal META price"),
+    by_css(
+        "a meta element by property",
+        "<meta property=og:title content=''><meta property='OG:Title' content=b>",
+        "String META og:title",
+    ),
+    by_css("no meta element of the name", "<meta itemprop=a content=b><meta charset=utf-8>", "String META b"),
     by_css("a script inside", "<div>a<script>b()</script><style>c</style></div>", "String CSS div"),
     by_css("line breaks and cells", "<div>a<br>b<table><tr><td>c<td>d</table></div>", "String CSS div"),
     by_css("references", "<p>caf&eacute; &amp; &#x1F600;&nbsp;x", "String CSS p"),
