@@ -33,9 +33,7 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.source_requests import probe_request
 from proxyd.daemon import (
-    Chores,
     Daemon,
-    DaemonSettings,
     DaemonVitals,
     Declarations,
     DeliveryQueries,
@@ -50,7 +48,7 @@ from proxyd.daemon import (
     Supervisor,
 )
 from proxyd.errors import ConfigError, NotFoundError, ProfileError
-from proxyd.metrics import ROLES, Metrics
+from proxyd.metrics import Metrics
 from proxyd.net import (
     Guard,
     HostTokens,
@@ -185,15 +183,13 @@ def build(
     for source in (declarations.news, probes.news):
         source.listen(news.notify)
     declarations.declared.listen(notifying.wake_pings)
-    data = None if settings.database_path is None else settings.database_path.parent
-    chores = Chores(settings.retention, settings.backup, data)
     daemon = Daemon(
         declarations,
         parts.store,
         Loops(probes, pushes, notifying, planning, parts.transport),
         parts.clock,
         metrics,
-        DaemonSettings(settings.reload_interval, settings.drain_timeout, chores, ROLES if data else ()),
+        settings,
         Supervisor(parts.supervision, parts.clock, parts.store.ping),
     )
     queries = Queries(

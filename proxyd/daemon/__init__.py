@@ -1,9 +1,8 @@
 """The daemon's loops: read the clock, ask the core, act, and record the results."""
 
-from proxyd.daemon.daemon import Daemon, DaemonSettings, Loops
+from proxyd.daemon.daemon import Daemon, Loops
 from proxyd.daemon.declarations import Declarations
 from proxyd.daemon.delivery_queries import DeliveryQueries
-from proxyd.daemon.housekeeping import Chores
 from proxyd.daemon.notifying import DistantNotifier, Notifier, Notifying
 from proxyd.daemon.plan_loop import Planning
 from proxyd.daemon.plan_queries import PlanQueries
@@ -13,9 +12,7 @@ from proxyd.daemon.supervision import Supervisor
 from proxyd.daemon.vitals import DaemonVitals
 
 __all__ = [
-    "Chores",
     "Daemon",
-    "DaemonSettings",
     "DaemonVitals",
     "Declarations",
     "DeliveryQueries",

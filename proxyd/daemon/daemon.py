@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import structlog
 
+from proxyd.config import Settings
 from proxyd.daemon.declarations import Declarations
-from proxyd.daemon.housekeeping import Chores, Housekeeping, measure_lag
+from proxyd.daemon.housekeeping import Housekeeping, measure_lag
 from proxyd.daemon.notifying import Notifying
 from proxyd.daemon.plan_loop import Planning
 from proxyd.daemon.probe_loop import ProbeLoop
@@ -20,16 +21,6 @@ from proxyd.signals import Signal
 from proxyd.store import SqlStore
 
 log = structlog.get_logger("daemon")
-
-
-@dataclass(frozen=True, slots=True)
-class DaemonSettings:
-    """Settings of the daemon itself; times in seconds. While it runs, it reports ``roles`` as its own."""
-
-    reload_interval_s: float
-    drain_timeout_s: float
-    chores: Chores
-    roles: tuple[str, ...] = ROLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +44,7 @@ class Daemon:
         loops: Loops,
         clock: Clock,
         metrics: Metrics,
-        settings: DaemonSettings,
+        settings: Settings,
         supervisor: Supervisor,
     ) -> None:
         self._declarations = declarations
@@ -63,7 +54,8 @@ class Daemon:
         self._metrics = metrics
         self._settings = settings
         self._supervisor = supervisor
-        self._housekeeping = Housekeeping(store, clock, metrics, settings.chores)
+        self._housekeeping = Housekeeping(store, clock, metrics, settings)
+        self._roles = ROLES if settings.database_path is not None else ()  # otherwise the machine reports them
         self._stopping = asyncio.Event()
         self._look = Signal()
         self._forced = False
@@ -95,11 +87,11 @@ class Daemon:
                 declared = self._declarations.declaration
                 log.info("running", rules=len(declared.rules), sources=len(declared.sources))
                 async with self._housekeeping.running():
-                    for role in self._settings.roles:
+                    for role in self._roles:
                         self._metrics.role_active.labels(role).set(1)
                     self._supervisor.ready(self._status())
                     await self._stopping.wait()
-                    for role in self._settings.roles:
+                    for role in self._roles:
                         self._metrics.role_active.labels(role).set(0)
                     await self._drain()
                 feeding.cancel()
@@ -109,7 +101,7 @@ class Daemon:
     async def _drain(self) -> None:
         log.info("draining")
         self._supervisor.stopping()
-        loops, timeout_s = self._loops, self._settings.drain_timeout_s
+        loops, timeout_s = self._loops, self._settings.drain_timeout
         loops.pushes.stop()
         loops.planning.stop()
         keeping = self._housekeeping.drain(timeout_s)
@@ -122,7 +114,7 @@ class Daemon:
 
     async def _watch_profiles(self) -> None:
         while not self._stopping.is_set():
-            await self._look.sleep(self._clock, self._settings.reload_interval_s)
+            await self._look.sleep(self._clock, self._settings.reload_interval)
             if self._forced:
                 self._forced = False
                 await self._reload()

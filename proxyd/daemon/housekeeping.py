@@ -6,7 +6,6 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -14,6 +13,7 @@ from typing import Any, NoReturn
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
+from proxyd.config import Settings
 from proxyd.core.model.field_values import iso_time
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock
@@ -26,23 +26,14 @@ _STAMP = "proxyd-%Y%m%dT%H%M%SZ.db"
 log = structlog.get_logger("housekeeping")
 
 
-@dataclass(frozen=True, slots=True)
-class Chores:
-    """What the chores work on: copies go to ``backup``; ``data`` is on the disk that must not fill up."""
-
-    retention_s: float
-    backup: Path | None = None
-    data: Path | None = None
-
-
 class Housekeeping:
-    """Runs the chores, one at a time."""
+    """Runs the chores, one at a time; measures the disk of the database if it is a file."""
 
-    def __init__(self, store: SqlStore, clock: Clock, metrics: Metrics, chores: Chores) -> None:
+    def __init__(self, store: SqlStore, clock: Clock, metrics: Metrics, settings: Settings) -> None:
         self._store = store
         self._clock = clock
         self._metrics = metrics
-        self._chores = chores
+        self._settings = settings
         self._turn = asyncio.Lock()
         self._ending = asyncio.Event()
         self._scheduler = make_scheduler()
@@ -83,22 +74,22 @@ class Housekeeping:
     # -- chores
 
     async def _look(self) -> None:
-        if self._chores.data is not None:
-            await measure_disk(self._chores.data, self._metrics)
+        if self._settings.database_path is not None:
+            await measure_disk(self._settings.database_path.parent, self._metrics)
 
     async def _note_newest(self) -> None:
-        if self._chores.backup is not None:
-            newest_s = await asyncio.to_thread(newest_backup_s, self._chores.backup)
+        if self._settings.backup is not None:
+            newest_s = await asyncio.to_thread(newest_backup_s, self._settings.backup)
             self._metrics.backup_s.set(self._clock.time_s() if newest_s is None else newest_s)
 
     async def _expire(self) -> None:
-        deleted = await expire(self._store.writer, self._clock.time_s(), retention_s=self._chores.retention_s)
+        deleted = await expire(self._store.writer, self._clock.time_s(), retention_s=self._settings.retention)
         log.info("expired", rows=deleted)
 
     async def _copy(self) -> None:
-        if self._chores.backup is None:
+        if self._settings.backup is None:
             return
-        if await _unless(self._ending, back_up(self._store, self._chores.backup, self._clock.time_s())):
+        if await _unless(self._ending, back_up(self._store, self._settings.backup, self._clock.time_s())):
             self._metrics.backup_s.set(self._clock.time_s())
         else:
             log.warning("backup broken off", remedy="make one with `proxyd backup FILE`, or wait for the next night's")

@@ -8,16 +8,22 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection, text
 
+from proxyd.config import Settings, load
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.daemon.housekeeping import Chores, Housekeeping, back_up, make_scheduler, newest_backup_s
+from proxyd.daemon.housekeeping import Housekeeping, back_up, make_scheduler, newest_backup_s
 from proxyd.metrics import Metrics
 from proxyd.store import SqlStore, open_store
 from proxyd.store.databases.sqlite import sqlite_connections
 from tests.fakes import FakeClock
+
+
+def settings(**chosen: Any) -> Settings:
+    return load(environ={}, **chosen)
 
 
 @pytest.fixture
@@ -47,7 +53,7 @@ async def test_a_job_that_is_an_hour_late_still_runs_once() -> None:
 
 
 async def test_housekeeping_starts_and_ends_with_its_context(store: SqlStore) -> None:
-    async with Housekeeping(store, FakeClock(), Metrics(), Chores(1.0)).running():
+    async with Housekeeping(store, FakeClock(), Metrics(), settings()).running():
         await store.ping()
 
 
@@ -62,7 +68,7 @@ async def test_a_chore_that_hangs_does_not_hold_up_the_end(store: SqlStore, monk
     monkeypatch.setattr(scheduler, "add_job", partial(scheduler.add_job, next_run_time=datetime.now(UTC)))
     monkeypatch.setattr("proxyd.daemon.housekeeping.make_scheduler", lambda: scheduler)
     async with asyncio.timeout(30.0):
-        keeping = Housekeeping(store, FakeClock(), Metrics(), Chores(1e9))
+        keeping = Housekeeping(store, FakeClock(), Metrics(), settings())
         async with keeping.running():
             await begun.wait()
             await keeping.drain(0.01)
@@ -82,7 +88,7 @@ async def test_the_end_breaks_off_a_copy_however_long_it_might_wait(
     monkeypatch.setattr(scheduler, "add_job", partial(scheduler.add_job, next_run_time=datetime.now(UTC)))
     monkeypatch.setattr("proxyd.daemon.housekeeping.make_scheduler", lambda: scheduler)
     metrics = Metrics()
-    keeping = Housekeeping(store, FakeClock(1e9), metrics, Chores(1e9, folder))
+    keeping = Housekeeping(store, FakeClock(1e9), metrics, settings(backup=folder))
     async with asyncio.timeout(30.0), keeping.running():
         metrics.backup_s.set(5.0)
         await begun.wait()
@@ -105,7 +111,7 @@ async def test_what_waited_for_its_turn_is_not_begun_at_the_end(
 
     monkeypatch.setattr(type(store.upkeep), "backup", copy)
     monkeypatch.setattr(type(store.upkeep), "vacuum", vacuum)
-    keeping = Housekeeping(store, FakeClock(1e9), Metrics(), Chores(1e9, tmp_path / "backups"))
+    keeping = Housekeeping(store, FakeClock(1e9), Metrics(), settings(backup=tmp_path / "backups"))
     async with asyncio.timeout(30.0), keeping.running():
         copying = asyncio.ensure_future(keeping._in_turn(keeping._copy)())
         await begun.wait()
@@ -127,27 +133,27 @@ async def test_only_the_newest_backups_are_kept(store: SqlStore, tmp_path: Path)
     assert newest_backup_s(folder) == 8 * 86400.0
 
 
-async def sample(store: SqlStore, chores: Chores, name: str) -> float | None:
+async def sample(store: SqlStore, chosen: Settings, name: str) -> float | None:
     metrics = Metrics()
-    async with Housekeeping(store, FakeClock(1e9), metrics, chores).running():
+    async with Housekeeping(store, FakeClock(1e9), metrics, chosen).running():
         return metrics.registry.get_sample_value(name)
 
 
 async def test_the_newest_backup_is_known_from_the_start(store: SqlStore, tmp_path: Path) -> None:
     name, folder = "proxyd_last_backup_timestamp_seconds", tmp_path / "backups"
-    assert await sample(store, Chores(1.0), name) == 0.0
-    assert await sample(store, Chores(1.0, folder), name) == 1e9  # there is none yet: counted from now on
+    assert await sample(store, settings(), name) == 0.0
+    assert await sample(store, settings(backup=folder), name) == 1e9  # there is none yet: counted from now on
     await back_up(store, folder, 5 * 86400.0)
-    assert await sample(store, Chores(1.0, folder), name) == 5 * 86400.0
+    assert await sample(store, settings(backup=folder), name) == 5 * 86400.0
 
 
 async def test_the_disk_of_the_database_is_measured(store: SqlStore, tmp_path: Path) -> None:
     size = shutil.disk_usage(tmp_path).total
-    assert await sample(store, Chores(1.0, None, tmp_path), "proxyd_disk_size_bytes") == size
-    free = await sample(store, Chores(1.0, None, tmp_path), "proxyd_disk_free_bytes")
+    assert await sample(store, settings(database=str(tmp_path / "p.db")), "proxyd_disk_size_bytes") == size
+    free = await sample(store, settings(database=str(tmp_path / "p.db")), "proxyd_disk_free_bytes")
     assert free is not None
     assert 0 < free <= size
-    assert await sample(store, Chores(1.0, None, tmp_path / "gone"), "proxyd_disk_free_bytes") == 0.0
+    assert await sample(store, settings(database=str(tmp_path / "gone" / "p.db")), "proxyd_disk_free_bytes") == 0.0
 
 
 async def test_sqlite_is_opened_the_way_that_loses_nothing(tmp_path: Path) -> None:
