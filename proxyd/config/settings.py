@@ -209,6 +209,9 @@ class Settings(BaseModel):
     )
     retention: PositiveSeconds = Field(90 * 86400.0, description="how long items, intervals and notifications are kept")
     backup: Path | None = Field(None, description="folder for a nightly copy of the database")
+    backup_copies: Annotated[int, Field(ge=1, le=1000)] = Field(
+        7, description="number of nightly copies that are kept; older ones are deleted"
+    )
     reload_interval: PositiveSeconds = Field(1.0, description="how often proxyd looks at the profiles folder")
     drain_timeout: Seconds = Field(10.0, description="how long SIGTERM waits for running probes, deliveries and chores")
     traces: Annotated[str, AfterValidator(check_collector)] = Field(

@@ -21,7 +21,6 @@ from proxyd.store import SqlStore, check_copy, whole_or_nothing
 from proxyd.store.databases.sqlite import sync
 from proxyd.store.retention import expire
 
-_KEPT_BACKUPS = 7
 _STAMP = "proxyd-%Y%m%dT%H%M%SZ.db"
 log = structlog.get_logger("housekeeping")
 
@@ -89,7 +88,8 @@ class Housekeeping:
     async def _copy(self) -> None:
         if self._settings.backup is None:
             return
-        if await _unless(self._ending, back_up(self._store, self._settings.backup, self._clock.time_s())):
+        now_s, copies = self._clock.time_s(), self._settings.backup_copies
+        if await _unless(self._ending, back_up(self._store, self._settings.backup, now_s, copies=copies)):
             self._metrics.backup_s.set(self._clock.time_s())
         else:
             log.warning("backup broken off", remedy="make one with `proxyd backup FILE`, or wait for the next night's")
@@ -114,8 +114,8 @@ async def _unless(ending: asyncio.Event, work: Coroutine[Any, Any, object]) -> b
     return not working.cancelled() and bool(working.result())
 
 
-async def back_up(store: SqlStore, folder: Path, now_s: float) -> Path:
-    """Write a copy of the database to ``folder``, keep only the newest few and return its path.
+async def back_up(store: SqlStore, folder: Path, now_s: float, *, copies: int) -> Path:
+    """Write a copy of the database to ``folder``, keep only the newest ``copies`` and return its path.
 
     If that fails or is cancelled, no partial copy remains.
     """
@@ -128,7 +128,7 @@ async def back_up(store: SqlStore, folder: Path, now_s: float) -> Path:
         await check_copy(unchecked)
         await asyncio.to_thread(unchecked.replace, target)
     await asyncio.to_thread(sync, folder)
-    await asyncio.to_thread(_prune, folder)
+    await asyncio.to_thread(_prune, folder, copies)
     log.info("backup written", path=str(target), at=iso_time(now_s))
     return target
 
@@ -144,10 +144,10 @@ def _copies(folder: Path) -> list[Path]:
     return sorted(folder.glob("proxyd-[0-9]*T[0-9]*Z.db"))
 
 
-def _prune(folder: Path) -> None:
+def _prune(folder: Path, copies: int) -> None:
     for broken_off in folder.glob("proxyd-*.part"):
         broken_off.unlink()
-    for old in _copies(folder)[:-_KEPT_BACKUPS]:
+    for old in _copies(folder)[:-copies]:
         old.unlink()
 
 
