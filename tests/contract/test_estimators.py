@@ -19,7 +19,6 @@ from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTime
 from proxyd.core.rates.gamma_poisson import GammaRate
 from proxyd.core.rates.week_bins import WeekBins
 from proxyd.lab.estimators.change_indicators import BitRate, fit_bits
-from proxyd.lab.estimators.drift import DriftDetector, scan_drift
 from proxyd.lab.estimators.level_counts import CountIntensity, fit_counts
 from proxyd.lab.estimators.rate_prior import RatePrior
 from proxyd.lab.estimators.weekly_intensity import WeeklyIntensity, fit_weekly
@@ -193,20 +192,6 @@ def test_to_ask_changes_nothing(case: Case) -> None:
 def test_the_rate_is_finite_and_not_negative(case: Case, counts: list[int], gap_s: float) -> None:
     evidence = [case.evidence(gap_s * k, gap_s * (k + 1), count) for k, count in enumerate(counts)]
     assert 0 <= told(case, evidence) < np.inf
-
-
-def test_a_drift_detector_equals_the_scan_at_every_prefix() -> None:
-    """Each alarm starts a new history, the suffix as its first pair."""
-    rng = np.random.default_rng(3)
-    pairs = [(float(rng.poisson(rate * 0.25)), 0.25) for rate in [10.0] * 200 + [30.0] * 100 + [2.0] * 200]
-    detector, since, alarms = DriftDetector(), list(pairs[:0]), 0
-    for events, exposure_s in pairs:
-        since.append((events, exposure_s))
-        expected = scan_drift([one[0] for one in since], [one[1] for one in since])
-        assert detector.update(events, exposure_s) == expected
-        if expected is not None:
-            since, alarms = [(expected.events, expected.exposure_s)], alarms + 1
-    assert alarms >= 2
 
 
 def test_ages_of_silence_and_late_evidence_are_fine(case: Case) -> None:

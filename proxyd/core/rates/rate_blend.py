@@ -36,7 +36,7 @@ class RateEvidence:
     as_of_s: float | None = None
 
     def forgotten(self, rate_per_s: float, *, events: float = 2.0) -> RateEvidence:
-        """Return the evidence that is kept after a change of rate: worth ``events`` items, as ``forget_to`` does.
+        """Return the evidence that is kept after a change of rate: worth ``events`` items.
 
         >>> RateEvidence((8.0,) * 4, (4.0,) * 4).forgotten(4.0).events
         (1.0, 1.0, 1.0, 1.0)

@@ -20,11 +20,6 @@ class LikeliestProbe:
     """The chronon at which a probe most likely falls inside an interval, and the probability.
 
     ``exact`` means that no chronon of the epoch is likelier; the first of equals is chosen.
-
-    Examples
-    --------
-    >>> LikeliestProbe(chronon=12, probability=0.37).exact
-    True
     """
 
     chronon: Chronon

@@ -30,11 +30,6 @@ class CountFit:
         Number of steps.
     converged
         Whether the last step moved less than the tolerance.
-
-    Examples
-    --------
-    >>> CountFit(PiecewiseConstant([0.0, 7.0], [2.0]), log_likelihood=-1.5, steps=3, converged=True).converged
-    True
     """
 
     intensity: PiecewiseConstant

@@ -65,11 +65,6 @@ class PolicyRow:
     ----------
     factor
         The factor of a peer's waits at which it makes as many probes; ``None`` for other policies.
-
-    Examples
-    --------
-    >>> PolicyRow("auto", MeasuredDelays(3, 14.0, 14.0, 22.1, 1.0, 0.47, 1)).factor is None
-    True
     """
 
     policy: str

@@ -270,11 +270,6 @@ class MeasuredDelays:
         Number of undiscovered events, averaged over time.
     peak_probes_per_slot
         Most probes in one slot of the plan.
-
-    Examples
-    --------
-    >>> MeasuredDelays(3, 14.0, 14.0, 22.1, 1.0, 0.47, 1).mean_delay_s
-    14.0
     """
 
     probes: int

@@ -6,16 +6,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from proxyd.core.model.chronon import Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
-from proxyd.core.model.schedule import ExecutionInterval
 from proxyd.core.planning.allocation.delay_costs import WeekCosts
 from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
-from proxyd.core.planning.capture.capacity import Capacity
 from proxyd.core.planning.one_source.costs import Prefix
 from proxyd.core.planning.policies.detection_frequencies import tight_bound
 from proxyd.errors import InvalidScheduleError, SchedulingError
-from proxyd.lab.algorithms.epoch_plan import plan_epoch
 
 Floats = NDArray[np.float64]
 SLOT_S = 3600.0
@@ -118,32 +114,6 @@ def test_waiting_costs_what_the_one_source_prefix_says(start: float, finish: flo
     assert ours[0] == pytest.approx(Prefix(weeks[0], weeks[1]).cost(start, finish), abs=1e-6)
 
 
-def test_a_plan_serves_intervals_first_and_detection_with_the_rest() -> None:
-    fleet = planner(some_rates(20), np.ones(GRID.slots), FleetLimits(1.5))
-    first = round(MONDAY_S / SLOT_S)
-    epoch = Epoch(first, first + 48)
-    asked = [ExecutionInterval(f"s{k}", "r", first + 2 * k, first + 2 * k + 3) for k in range(20)]
-    before = fleet.due_s.copy()
-    plan = plan_epoch(fleet, Capacity.constant(2, epoch), names=[f"s{k}" for k in range(20)], intervals=asked)
-    assert plan.captured == plan.asked == 20
-    assert np.count_nonzero(plan.for_interval) <= 20 < len(plan.sources)
-    for interval in asked:
-        at = plan.slots[plan.sources == int(interval.source_id[1:])]
-        assert np.any((at >= interval.start) & (at <= (interval.deadline or 0)))
-    assert np.unique(plan.slots, return_counts=True)[1].max() <= 2
-    assert np.array_equal(fleet.due_s, before)
-
-
-def test_intervals_beyond_the_capacity_are_counted() -> None:
-    fleet = planner(some_rates(5), np.ones(GRID.slots), FleetLimits(1.0))
-    first = round(MONDAY_S / SLOT_S)
-    asked = [ExecutionInterval(f"s{k}", "r", first, first) for k in range(5)]
-    plan = plan_epoch(
-        fleet, Capacity.constant(2, Epoch(first, first + 3)), names=[f"s{k}" for k in range(5)], intervals=asked
-    )
-    assert (plan.captured, plan.asked) == (2, 5)
-
-
 def test_sources_need_as_many_rates_and_a_week_as_many_factors() -> None:
     flat, shape_of = np.ones((1, GRID.slots)), np.zeros(3, dtype=np.int64)
     with pytest.raises(SchedulingError, match="as many rates"):
@@ -180,15 +150,3 @@ def test_the_gaps_of_all_timetables_are_held_once(capacity: Floats | None) -> No
 def test_a_sample_of_a_large_fleet_has_every_kind_however_they_are_ordered() -> None:
     sample = FleetLimits(100.0).sampled(np.ones(40_000), np.arange(40_000) % 4)
     assert np.bincount(sample.shape_of, minlength=4).min() > 2_400
-
-
-def test_an_empty_epoch_has_an_empty_plan() -> None:
-    fleet = planner(some_rates(2), np.ones(GRID.slots), FleetLimits(1.0))
-    plan = plan_epoch(fleet, Capacity.constant(1, Epoch(0, 0)))
-    assert (len(plan.sources), len(plan.slots), len(plan.for_interval)) == (0, 0, 0)
-
-
-def test_an_interval_of_an_unknown_source_is_refused() -> None:
-    fleet = planner(some_rates(2), np.ones(GRID.slots), FleetLimits(1.0))
-    with pytest.raises(SchedulingError, match="'x'"):
-        plan_epoch(fleet, Capacity.constant(1, Epoch(0, 2)), intervals=[ExecutionInterval("x", "r", 0, 1)])
