@@ -11,7 +11,7 @@ from proxyd.config import load
 from proxyd.config.profile_files import check_settings, read_directory
 from proxyd.core.language import SourceText, check, listing_texts, opml, read_listing
 from proxyd.errors import ConfigError, ProfileError
-from proxyd.net import for_xml
+from proxyd.safe_text import for_xml
 
 
 def import_feeds(options: argparse.Namespace) -> int:

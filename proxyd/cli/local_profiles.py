@@ -15,7 +15,7 @@ from proxyd.core.language import Checked, SourceText, format_parsed, parse
 from proxyd.core.language import check as check_texts
 from proxyd.core.model.profile import Declaration
 from proxyd.errors import ConfigError, ProfileError, ProxydError, RuleError
-from proxyd.net import visible
+from proxyd.safe_text import visible
 
 
 def check(options: argparse.Namespace) -> int:

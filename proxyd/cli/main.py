@@ -68,7 +68,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _complain(said: str) -> None:
-    from proxyd.net import visible
+    from proxyd.safe_text import visible
 
     print(f"proxyd: {visible(said)}", file=sys.stderr)
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from proxyd.net import visible, visible_line
+from proxyd.safe_text import visible, visible_line
 
 _SHOWN = 60
 _LINE = 2000

@@ -15,8 +15,8 @@ from proxyd.config import load
 from proxyd.core.language.printing.quoting import quote_name, quote_text
 from proxyd.core.model.item import Item
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
-from proxyd.net import visible, visible_line
 from proxyd.probing import HIDDEN, Exchange, ProbeTrace
+from proxyd.safe_text import visible, visible_line
 
 _SHOWN = 10
 _LINE = 160

@@ -13,7 +13,7 @@ from proxyd.client import ApiError
 from proxyd.client.types import ChangesMade, CostShown, ProfileListed, Rule
 from proxyd.config.profile_files import read_text
 from proxyd.errors import ConfigError
-from proxyd.net import visible
+from proxyd.safe_text import visible
 from proxyd.terminal.tables import print_table
 
 

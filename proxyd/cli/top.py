@@ -24,7 +24,7 @@ from proxyd.cli.printing import about, first_row
 from proxyd.client import ApiError, Client, UnreachableError
 from proxyd.client.types import ComingProbe, NotificationListed, Readiness, SourceListed
 from proxyd.metrics import SHARES, Samples
-from proxyd.net import visible_line
+from proxyd.safe_text import visible_line
 
 REFRESH_S = 2.0
 _MOST_SHARE = 0.05

@@ -11,7 +11,7 @@ from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 
-from proxyd.net import visible_line
+from proxyd.safe_text import visible_line
 
 T = TypeVar("T")
 _NUMERIC = frozenset("0123456789+-.,%einfa/ ")
