@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from proxyd import __version__
 from proxyd.cli import administration, advice, local_profiles, notifications, probe, profile_verbs, service, sources
 from proxyd.errors import ProxydError, UnreachableError
 from proxyd.lab.verbs import reproduce, simulate, solve
@@ -60,9 +59,18 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings file (default: proxyd.toml, if there)")
-    parser.add_argument("--version", action="version", version=f"proxyd {__version__}")
+    text = "show program's version number and exit"
+    parser.add_argument("--version", action=_ShowVersion, nargs=0, default=argparse.SUPPRESS, help=text)
     add_verbs(parser, _VERBS)
     return parser
+
+
+class _ShowVersion(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from proxyd import __version__
+
+        parser._print_message(f"proxyd {__version__}\n", sys.stdout)  # noqa: SLF001 - as argparse's own action does
+        parser.exit()
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

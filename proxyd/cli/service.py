@@ -10,7 +10,6 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from proxyd import __version__
 from proxyd.cli.answers import ask, print_answer, print_json, settings_of
 from proxyd.errors import ProfileError, ProxydError, StoreError
 from proxyd.terminal.verbs import JSON, URL, argument, duration, verb
@@ -131,6 +130,8 @@ def config(options: argparse.Namespace) -> int:
 @verb("version", "proxyd version", takes=[JSON])
 def version(options: argparse.Namespace) -> int:
     """Print the version."""
+    from proxyd import __version__
+
     return print_answer(options, {"version": __version__}, [f"proxyd {__version__}"])
 
 
