@@ -89,11 +89,7 @@ async def _restarting(declared: Declaration, settings: Settings) -> list[str]:
     ]
 
 
-@verb(
-    "fmt",
-    "proxyd fmt --write profiles",
-    takes=[_PATHS, flag("--write", "rewrite the files instead of printing")],
-)
+@verb("fmt", "proxyd fmt --write profiles", takes=[_PATHS, flag("--write", "rewrite the files instead of printing")])
 def fmt(options: argparse.Namespace) -> int:
     """Print profiles in the canonical layout."""
     from proxyd.core.language import format_parsed, parse

@@ -39,8 +39,7 @@ def notifications(options: argparse.Namespace) -> int:
         return _follow(options)
     o = options
     found = ask(
-        o,
-        lambda c: c.notifications(limit=o.limit, rule=o.rule, profile=o.profile, source=o.source, since=o.since),
+        o, lambda c: c.notifications(limit=o.limit, rule=o.rule, profile=o.profile, source=o.source, since=o.since)
     )
     head = ["created", "id", "rule", "source", "late", "first row", "deliveries"]
     return print_list(options, found, head, _row)
@@ -146,8 +145,7 @@ def _dead_row(letter: DeadLetter) -> list[str]:
     "proxyd webhook replay --dead",
     takes=[
         one_of(
-            argument("id", nargs="?", help="id of the notification"),
-            flag("--dead", "every delivery that was given up"),
+            argument("id", nargs="?", help="id of the notification"), flag("--dead", "every delivery that was given up")
         ),
         *ASKING,
     ],

@@ -25,13 +25,7 @@ _ROLE = argument(
 )
 
 
-@verb(
-    "serve",
-    "proxyd serve",
-    "proxyd --config /etc/proxyd.toml serve",
-    "proxyd serve --role prober",
-    takes=[_ROLE],
-)
+@verb("serve", "proxyd serve", "proxyd --config /etc/proxyd.toml serve", "proxyd serve --role prober", takes=[_ROLE])
 def serve(options: argparse.Namespace) -> int:
     """Run the daemon until SIGTERM."""
     import asyncio

@@ -241,9 +241,4 @@ def _failing(source: SourceListed) -> list[str]:
 
 
 def _new(notification: NotificationListed) -> list[str]:
-    return [
-        notification["created"],
-        notification["rule"],
-        notification["source"],
-        first_row(notification["body"]),
-    ]
+    return [notification["created"], notification["rule"], notification["source"], first_row(notification["body"])]

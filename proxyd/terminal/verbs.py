@@ -59,9 +59,7 @@ def add_verbs(parser: argparse.ArgumentParser, verbs: Iterable[Verb]) -> None:
 
 
 def _add_verb(
-    verbs: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    new: Verb,
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser], name: str, new: Verb
 ) -> argparse.ArgumentParser:
     examples = ["example:" if len(new.examples) == 1 else "examples:", *(f"  {each}" for each in new.examples)]
     parser = verbs.add_parser(

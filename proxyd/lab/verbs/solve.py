@@ -32,10 +32,7 @@ _CAPTURE = {
 _FREQUENCIES = {"frequencies": "how often to probe each source", "cycle": "in which order to probe them"}
 _WEEK = "--week week.csv --weeks 4 --slot 1h --probes 28"
 SOLVE = Verb(
-    "solve",
-    "solve one of the scheduling problems, from CSV",
-    [f"proxyd solve doe {_WEEK}"],
-    members="PROBLEM",
+    "solve", "solve one of the scheduling problems, from CSV", [f"proxyd solve doe {_WEEK}"], members="PROBLEM"
 )
 
 
@@ -119,12 +116,7 @@ def one_source(options: argparse.Namespace) -> int:
         return 0
     times = [0.0, *found.times.tolist()]
     rows = [
-        [
-            str(n),
-            number(times[n] * 24, 3),
-            _moment(times[n]),
-            number(problem.prefix.cost(times[n - 1], times[n])),
-        ]
+        [str(n), number(times[n] * 24, 3), _moment(times[n]), number(problem.prefix.cost(times[n - 1], times[n]))]
         for n in range(1, len(times))
     ]
     print(f"{options.policy}: {len(found.times)} probes, expected cost {number(found.cost)} {_UNIT}")
@@ -253,10 +245,7 @@ PROBLEMS = [
     ),
     *(
         verb(
-            f"solve {name}",
-            f"proxyd solve {name} --intervals intervals.csv",
-            takes=_capture_arguments(name),
-            text=text,
+            f"solve {name}", f"proxyd solve {name} --intervals intervals.csv", takes=_capture_arguments(name), text=text
         )(capture)
         for name, text in _CAPTURE.items()
     ),
