@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from proxyd.core.model.delivery import SecretRef
     from proxyd.net import Guard, HostTokens
-    from proxyd.notify.channels.channel_resources import ChannelResources
+    from proxyd.notify.channels import ChannelResources
     from proxyd.ports import Channel, Clock, Message, ResolveSecret
     from proxyd.tracing import Tracer
 
