@@ -72,7 +72,7 @@ class Machine:
         async with self.standby, asyncio.TaskGroup() as tasks:
             await self._stand_by()
             if self.link is not None:
-                refused = tasks.create_task(self.link.fail_if_refused(), name="NATS")
+                refused = tasks.create_task(self.link.server.fail_if_refused(), name="NATS")
             supervisor = Supervisor(supervision(), self.clock, self._prove_alive)
             feeding = tasks.create_task(supervisor.run(), name="watchdog")
             supervisor.ready(f"role {role}")

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
-from proxyd.cli.asking import ask
-from proxyd.cli.printing import about, print_json, print_lines
-from proxyd.client.types import AdviceShown, Day, ModelOff
+from proxyd.cli.answers import about, ask, print_json, print_lines
 from proxyd.terminal.tables import print_table
+from proxyd.terminal.verbs import ASKING, argument, verb, whole
+
+if TYPE_CHECKING:
+    from proxyd.client.types import AdviceShown, Day, ModelOff
 
 
+@verb("advise", "proxyd advise", takes=ASKING)
 def advise(options: argparse.Namespace) -> int:
-    """Print what other budgets would capture, and which rules cannot be met within the current one."""
+    """Show what other budgets would achieve, and which rules miss intervals."""
     answer = ask(options, lambda client: client.advice())
     if options.json:
         print_json(answer)
@@ -63,8 +67,19 @@ def _interval_lines(answer: AdviceShown) -> Iterator[str]:
 _HEAD = ["day", "probes", "items", "predicted", "mean delay", "predicted", "completeness", "predicted"]
 
 
+@verb(
+    "report",
+    "proxyd report --days 7",
+    takes=[
+        argument("--days", type=whole(1, 3660), default=14, metavar="N", help="the last N days (default 14)"),
+        *ASKING,
+    ],
+)
 def report(options: argparse.Namespace) -> int:
-    """Print each day's delay and completeness next to the predictions, and the sources whose models fit badly."""
+    """Compare delay and completeness with what was predicted, by day.
+
+    The sources whose models fit badly are listed as well.
+    """
     answer = ask(options, lambda client: client.report(days=options.days))
     if options.json:
         print_json(answer)

@@ -1,29 +1,38 @@
-"""Verbs that read profiles without a daemon."""
+"""Verbs that read and write profiles without a daemon, also from and to the lists of other programs."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from proxyd.cli.asking import socket_of
-from proxyd.cli.printing import counted, print_json, print_lines, print_text
-from proxyd.client import Client
-from proxyd.config import Settings, load
-from proxyd.config.profile_files import check_settings, read_directory, read_text
-from proxyd.core.language import Checked, SourceText, format_parsed, parse
-from proxyd.core.language import check as check_texts
-from proxyd.core.model.profile import Declaration
+from proxyd.cli.answers import counted, print_json, print_lines, print_text, settings_of, socket_of
 from proxyd.errors import ConfigError, ProfileError, ProxydError, RuleError
-from proxyd.net import visible
+from proxyd.safe_text import for_xml, visible
+from proxyd.terminal.verbs import JSON, argument, flag, verb
+
+if TYPE_CHECKING:
+    from proxyd.config import Settings
+    from proxyd.core.language import Checked, SourceText
+    from proxyd.core.model.profile import Declaration
+
+_PATHS = argument("paths", nargs="+", type=Path, metavar="PATH", help="files, or directories of *.profile files")
 
 
-def check(options: argparse.Namespace) -> int:
-    """Check profiles as one declaration and print every error with its position."""
-    texts, settings = _texts(options.paths), load(options.config)
-    checked = check_texts(texts, check_settings(settings))
+@verb("check", "proxyd check profiles", "proxyd check a.profile --json", takes=[_PATHS, JSON])
+async def check(options: argparse.Namespace) -> int:
+    """Check profiles and print every error (then exit with 1).
+
+    They are checked as one declaration.
+    """
+    from proxyd.config.profile_files import check_settings
+    from proxyd.core import language
+
+    texts, settings = _texts(options.paths), settings_of(options)
+    checked = language.check(texts, check_settings(settings))
     declared = checked.declaration
-    restarting = [] if declared is None else asyncio.run(_restarting(declared, settings))
+    restarting = [] if declared is None else await _restarting(declared, settings)
     if options.json:
         print_json(_as_json(checked, len(texts), restarting))
     else:
@@ -68,6 +77,8 @@ def _counts(declared: Declaration, files: int) -> dict[str, int]:
 
 async def _restarting(declared: Declaration, settings: Settings) -> list[str]:
     """Return the rules that would lose their counters and get a new NOW in a running daemon."""
+    from proxyd.client import Client
+
     try:
         async with Client.over_socket(socket_of(settings), timeout_s=2.0) as client:
             running = {rule["name"]: rule["fingerprint"] for rule in await client.rules()}
@@ -78,8 +89,11 @@ async def _restarting(declared: Declaration, settings: Settings) -> list[str]:
     ]
 
 
+@verb("fmt", "proxyd fmt --write profiles", takes=[_PATHS, flag("--write", "rewrite the files instead of printing")])
 def fmt(options: argparse.Namespace) -> int:
-    """Print or rewrite profiles in canonical layout."""
+    """Print profiles in the canonical layout."""
+    from proxyd.core.language import format_parsed, parse
+
     for index, text in enumerate(_texts(options.paths)):
         parsed = parse(text.text, text.file)
         if parsed.errors:
@@ -94,9 +108,83 @@ def fmt(options: argparse.Namespace) -> int:
 
 
 def _texts(paths: list[Path]) -> list[SourceText]:
+    from proxyd.config.profile_files import read_directory, read_text
+
     texts: list[SourceText] = []
     for path in paths:
         if not path.exists():
             raise ConfigError([f"{path}: no such file or directory"])
         texts += read_directory(path) if path.is_dir() else [read_text(path)]
     return texts
+
+
+@verb(
+    "import",
+    "proxyd import feeds.opml --out profiles/feeds.profile",
+    takes=[
+        argument("file", type=Path, metavar="FILE", help="OPML, or text with an address on each line"),
+        argument("--name", default="Imported", help="name of the domain and profile (default Imported)"),
+        flag("--pages", "the addresses are web pages, not feeds: notify of changes"),
+        argument("--out", type=Path, metavar="FILE.profile", help="write to this file instead of printing"),
+    ],
+)
+def import_feeds(options: argparse.Namespace) -> int:
+    """Make a profile of an OPML file or a list of addresses."""
+    from proxyd.config.profile_files import check_settings
+    from proxyd.core.language import SourceText, check, listing_texts, read_listing
+
+    try:
+        body = options.file.read_bytes()
+    except OSError as error:
+        raise ConfigError([f"{options.file} cannot be read ({error.strerror})"]) from error
+    listed = read_listing(body, str(options.file))
+    texts = listing_texts(listed, options.name, pages=options.pages)
+    paths = _paths(options.out or Path("imported.profile"), len(texts))
+    named = [SourceText(str(path), text) for path, text in zip(paths, texts, strict=True)]
+    checked = check(named, check_settings(settings_of(options)))
+    if checked.errors:
+        raise ProfileError(checked.errors)
+    if options.out is None:
+        if len(texts) > 1:
+            raise ConfigError([f"{len(listed)} sources need {len(texts)} files; name the first one by --out"])
+        print_text(texts[0])
+        return 0
+    for path, text in zip(paths, texts, strict=True):
+        _write(path, text)
+    where = " ".join(map(str, paths))
+    print(
+        f"{counted(len(listed), 'source')} in {where}; `proxyd check {options.out.parent}` checks them with the others"
+    )
+    return 0
+
+
+@verb("export", "proxyd export")
+def export(options: argparse.Namespace) -> int:
+    """Print the sources of the profiles as OPML."""
+    from proxyd.config.profile_files import check_settings, read_directory
+    from proxyd.core.language import check, opml
+
+    settings = settings_of(options)
+    checked = check(read_directory(settings.profiles), check_settings(settings))
+    if checked.declaration is None:
+        raise ProfileError(checked.errors)
+    print(opml({for_xml(source.source_id): source.url for source in checked.declaration.sources.values()}))
+    return 0
+
+
+def _paths(first: Path, count: int) -> Sequence[Path]:
+    """Return the files for the texts: feeds.profile, feeds-2.profile and so on."""
+    others = [first.with_name(f"{first.stem}-{number}{first.suffix}") for number in range(2, count + 1)]
+    if there := next((path for path in (first, *others) if path.exists()), None):
+        raise ConfigError([f"{there} is there already; choose another --out"])
+    return [first, *others]
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise ConfigError([f"{path} is there already; choose another --out"]) from None
+    except OSError as error:
+        raise ConfigError([f"{path} cannot be written ({error.strerror})"]) from error

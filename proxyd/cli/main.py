@@ -1,22 +1,18 @@
-"""The command line: runs a verb and reports how it ended."""
+"""The command line: its verbs, and what reports how one of them ended."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
-from importlib import import_module
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TypeAlias
 
-from proxyd import __version__
-from proxyd.cli.daemon_arguments import add_daemon_verbs
-from proxyd.cli.local_arguments import add_local_verbs
+from proxyd.cli import administration, advice, local_profiles, notifications, probe, profile_verbs, service, sources
 from proxyd.errors import ProxydError, UnreachableError
-from proxyd.lab.verbs.lab_arguments import add_science_verbs
-from proxyd.terminal.arguments import Parser
+from proxyd.lab.verbs import reproduce, simulate, solve
+from proxyd.safe_text import visible
+from proxyd.terminal.verbs import Parser, add_verbs, argument, verb
 
-Run: TypeAlias = Callable[[argparse.Namespace], int]
 FAILED, UNREACHABLE, INTERRUPTED = 1, 3, 130
 """Exit codes other than 0 and argparse's 2; ``docs/cli.md`` explains them."""
 _EPILOG = """Settings come from proxyd.toml (or --config) and PROXYD_* variables; `proxyd config` prints them.
@@ -31,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(options)
     except ProxydError as error:
-        _complain(str(error))
+        print(f"proxyd: {visible(str(error))}", file=sys.stderr)
         return UNREACHABLE if isinstance(error, UnreachableError) else FAILED
     except BrokenPipeError:  # the reader of a pipe, such as head, has closed it
         sys.stdout = None  # otherwise Python fails again when it flushes the stream
@@ -44,6 +40,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
+def _run(options: argparse.Namespace) -> int:
+    ended = options.run(options)
+    if not isinstance(ended, int):
+        import asyncio  # a third of the time that the help takes
+
+        ended = asyncio.run(ended)
+    sys.stdout.flush()  # a closed pipe or a full disk shows here
+    return int(ended)
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all verbs."""
     parser: argparse.ArgumentParser = Parser(
@@ -53,28 +59,62 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings file (default: proxyd.toml, if there)")
-    parser.add_argument("--version", action="version", version=f"proxyd {__version__}")
-    verbs = parser.add_subparsers(title="verbs", required=True, metavar="VERB")
-    add_local_verbs(verbs)
-    add_daemon_verbs(verbs)
-    add_science_verbs(verbs)
+    text = "show program's version number and exit"
+    parser.add_argument("--version", action=_ShowVersion, nargs=0, default=argparse.SUPPRESS, help=text)
+    add_verbs(parser, _VERBS)
     return parser
 
 
-def _run(options: argparse.Namespace) -> int:
-    code = _load(options.run)(options)
-    sys.stdout.flush()  # a closed pipe or a full disk shows here
-    return code
+class _ShowVersion(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from proxyd import __version__
+
+        parser._print_message(f"proxyd {__version__}\n", sys.stdout)  # noqa: SLF001 - as argparse's own action does
+        parser.exit()
 
 
-def _complain(said: str) -> None:
-    from proxyd.net import visible
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yield a parser and, recursively, those of its verbs."""
+    yield parser
+    for action in parser._actions:  # noqa: SLF001 - argparse has no public access to its tree
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
+            for each in action.choices.values():
+                yield from parsers(each)
 
-    print(f"proxyd: {visible(said)}", file=sys.stderr)
+
+@verb(
+    "completion",
+    "proxyd completion bash",
+    "proxyd completion zsh",
+    takes=[argument("shell", choices=("bash", "zsh", "tcsh"), help="your shell")],
+)
+def completion(options: argparse.Namespace) -> int:
+    """Print a shell script that completes verbs and options."""
+    import shtab
+
+    parser = make_parser()
+    for each in parsers(parser):
+        for action in each._actions:  # noqa: SLF001 - argparse has no public access to them
+            if action.type is Path:
+                vars(action)["complete"] = shtab.DIRECTORY if action.metavar == "DIR" else shtab.FILE
+    print(shtab.complete(parser, shell=options.shell))
+    return 0
 
 
-def _load(name: str) -> Run:
-    """Return the function of a verb; its module is imported only now, so that each verb loads only what it needs."""
-    module, _, function = name.rpartition(".")
-    run: Run = getattr(import_module(f"proxyd.{module}"), function)
-    return run
+_VERBS = (
+    service.serve, service.demo, service.healthcheck,
+    administration.DATABASE, administration.migrate, administration.copy, administration.vacuum,
+    administration.backup, administration.restore,
+    service.config, service.version,
+    local_profiles.check, local_profiles.fmt, local_profiles.import_feeds, local_profiles.export,
+    probe.probe, completion,
+    sources.sources, sources.probes, sources.explain, sources.top, sources.plan,
+    advice.advise, advice.report,
+    notifications.notifications, notifications.show,
+    profile_verbs.rules, profile_verbs.reload,
+    profile_verbs.PROFILE, profile_verbs.profiles, profile_verbs.show, profile_verbs.declare, profile_verbs.drop,
+    administration.TOKEN, administration.create_token, administration.tokens, administration.drop_token,
+    notifications.WEBHOOK, notifications.webhooks, notifications.test, notifications.dead, notifications.replay,
+    solve.SOLVE, *solve.PROBLEMS, simulate.simulate, reproduce.reproduce,
+)  # fmt: skip
+"""Every verb, in the order in which the help lists them."""

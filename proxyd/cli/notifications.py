@@ -1,33 +1,48 @@
-"""Verbs about notifications."""
+"""Verbs about notifications and their deliveries."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
-from proxyd.cli.asking import ask
-from proxyd.cli.printing import first_row, print_json, print_lines
-from proxyd.client import Client, StreamEvent
-from proxyd.client.types import NotificationListed
-from proxyd.terminal.tables import print_table
+from proxyd.cli.answers import ask, first_row, print_answer, print_json, print_lines, print_list
+from proxyd.terminal.verbs import ASKING, URL, Argument, Verb, argument, flag, limit, one_of, verb
+
+if TYPE_CHECKING:
+    from proxyd.client import Client, StreamEvent
+    from proxyd.client.types import DeadLetter, NotificationListed, WebhookShown
+
+_LISTED = [
+    *(argument(f"--{name}", metavar="NAME", help=f"only of this {name}") for name in ("rule", "profile", "source")),
+    argument("--since", metavar="TIME", help="only those made since this time, such as 2026-01-31T12:00:00Z"),
+    limit(20, most=100_000),
+    flag("--follow", "print new ones as they arrive, until interrupted"),
+    argument(
+        "--after", type=int, metavar="POSITION", help="with --follow: start after the notification at this position"
+    ),
+    URL,
+    flag("--json", "print JSON; with --follow, a line for each"),
+]
 
 
+@verb(
+    "notifications",
+    "proxyd notifications --rule stable --since 2026-01-31T12:00:00Z",
+    "proxyd notifications --follow --json",
+    takes=_LISTED,
+)
 def notifications(options: argparse.Namespace) -> int:
-    """List notifications, newest first, or print them as they arrive."""
+    """List notifications, newest first, or follow them."""
     if options.follow:
         return _follow(options)
     o = options
     found = ask(
-        o,
-        lambda c: c.notifications(limit=o.limit, rule=o.rule, profile=o.profile, source=o.source, since=o.since),
+        o, lambda c: c.notifications(limit=o.limit, rule=o.rule, profile=o.profile, source=o.source, since=o.since)
     )
-    if options.json:
-        print_json(found)
-        return 0
     head = ["created", "id", "rule", "source", "late", "first row", "deliveries"]
-    print_table(head, [_row(notification) for notification in found])
-    return 0
+    return print_list(options, found, head, _row)
 
 
 def _row(item: NotificationListed) -> list[str]:
@@ -58,11 +73,84 @@ def _line(event: StreamEvent) -> str:
     return f"{event.body['timestamp']}  {data['id']}  {data['rule']}  {data['source']}{late}  {first_row(event.body)}"
 
 
+def _or_above(option: Argument) -> Argument:
+    """Return an option that keeps its value from before `show` unless it is given again."""
+
+    def add(parser: argparse.ArgumentParser) -> None:
+        option(parser).default = argparse.SUPPRESS
+
+    return add
+
+
+@verb(
+    "notifications show",
+    "proxyd notifications show ntf_0123456789abcdef",
+    takes=[argument("id", help="id of the notification"), *map(_or_above, ASKING)],
+)
 def show(options: argparse.Namespace) -> int:
-    """Print everything that led to a notification, and its deliveries."""
+    """Explain a notification: what led to it and what became of it."""
     found = ask(options, lambda client: client.notification(options.id))
+    return print_answer(options, found, found["summary"])
+
+
+WEBHOOK = Verb("webhook", "webhooks and other ways to deliver", ["proxyd webhook test stable"])
+
+
+@verb("webhook list", "proxyd webhook list", takes=ASKING)
+def webhooks(options: argparse.Namespace) -> int:
+    """List the webhooks, and whether they answered their ping."""
+    found = ask(options, lambda client: client.webhooks())
+    head = ["endpoint", "form", "state", "since", "refused by 410 for", "detail"]
+    return print_list(options, found, head, _webhook_row)
+
+
+def _webhook_row(hook: WebhookShown) -> list[str]:
+    refused = ", ".join(hook["refused"])
+    return [hook["endpoint"], hook["form"], hook["state"], hook["since"], refused, hook["detail"] or ""]
+
+
+@verb("webhook test", "proxyd webhook test stable", takes=[argument("rule", help="name of the rule"), *ASKING])
+def test(options: argparse.Namespace) -> int:
+    """Send a test message to every endpoint of a rule.
+
+    Exits with 1 if one was not accepted.
+    """
+    results = ask(options, lambda client: client.test_deliveries(options.rule))
     if options.json:
-        print_json(found)
+        print_json(results)
+    elif results:
+        print_lines(f"{result['endpoint']}: {result['error'] or 'accepted'}" for result in results)
     else:
-        print_lines(found["summary"])
-    return 0
+        print("the rule delivers nothing anywhere: it has no DELIVERY")
+    return 0 if results and all(result["error"] is None for result in results) else 1
+
+
+@verb("webhook dead", "proxyd webhook dead", takes=[limit(50, most=100_000), *ASKING])
+def dead(options: argparse.Namespace) -> int:
+    """List the deliveries that were given up, newest first."""
+    found = ask(options, lambda client: client.dead_letters(limit=options.limit))
+    head = ["given up", "notification", "rule", "endpoint", "attempts", "last error"]
+    notes = ["", "`proxyd webhook replay --dead` sends all of them again"]
+    return print_list(options, found, head, _dead_row, empty="no delivery was given up", notes=notes)
+
+
+def _dead_row(letter: DeadLetter) -> list[str]:
+    attempts, error = str(letter["attempts"]), letter["last_error"] or "-"
+    return [letter["done"] or "-", letter["notification"], letter["rule"], letter["endpoint"], attempts, error]
+
+
+@verb(
+    "webhook replay",
+    "proxyd webhook replay ntf_0123456789abcdef",
+    "proxyd webhook replay --dead",
+    takes=[
+        one_of(
+            argument("id", nargs="?", help="id of the notification"), flag("--dead", "every delivery that was given up")
+        ),
+        *ASKING,
+    ],
+)
+def replay(options: argparse.Namespace) -> int:
+    """Send a notification again, or all that were given up."""
+    answer = ask(options, lambda client: client.replay_dead() if options.dead else client.replay(options.id))
+    return print_answer(options, answer, [f"{answer['deliveries']} deliveries will be made again"])

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from proxyd.app.wiring import probe_once, request_of
-from proxyd.cli.printing import print_json, print_lines
-from proxyd.config import load
-from proxyd.core.language.printing.quoting import quote_name, quote_text
-from proxyd.core.model.item import Item
-from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
-from proxyd.net import visible, visible_line
-from proxyd.probing import HIDDEN, Exchange, ProbeTrace
+from proxyd.cli.answers import print_json, print_lines, settings_of
+from proxyd.safe_text import visible, visible_line
+from proxyd.terminal.verbs import JSON, argument, flag, verb
+
+if TYPE_CHECKING:
+    from proxyd.core.model.item import Item
+    from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
+    from proxyd.probing import Exchange, ProbeTrace
 
 _SHOWN = 10
 _LINE = 160
@@ -25,11 +25,27 @@ and a class with FROM CSS, XPATH or JSON reads values or rows of one."""
 _SECRET_HEADERS = frozenset({"set-cookie"})
 
 
-def probe(options: argparse.Namespace) -> int:
-    """Probe once; exit 0 if the probe saw the source."""
-    settings, trip = load(options.config), ProbeTrace()
+@verb(
+    "probe",
+    "proxyd probe https://github.com/python/cpython/releases.atom",
+    "proxyd probe python --debug",
+    takes=[
+        argument("target", help="address of a feed, or name of a source in the profiles (read as its class says)"),
+        flag("--debug", "also show the head of every request and response"),
+        JSON,
+    ],
+)
+async def probe(options: argparse.Namespace) -> int:
+    """Probe an address or a source once, without a daemon.
+
+    Exits with 0 if the probe saw the source.
+    """
+    from proxyd.app.wiring import probe_once, request_of
+    from proxyd.probing import ProbeTrace
+
+    settings, trip = settings_of(options), ProbeTrace()
     request = request_of(settings, options.target)
-    outcome = asyncio.run(probe_once(settings, request, trip))
+    outcome = await probe_once(settings, request, trip)
     if options.json:
         print_json(_entry(request, outcome, trip, debug=options.debug))
     else:
@@ -76,6 +92,8 @@ def _item(item: Item) -> dict[str, object]:
 
 
 def _print(request: ProbeRequest, outcome: ProbeOutcome, trip: ProbeTrace, *, debug: bool) -> None:
+    from proxyd.core.model.outcome import OutcomeKind
+
     if debug:
         for exchange in trip.exchanges:
             _print_exchange(exchange)
@@ -121,11 +139,15 @@ def _print_exchange(exchange: Exchange) -> None:
 
 def _shown(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return a response's headers without secrets; those of the request have none."""
+    from proxyd.probing import HIDDEN
+
     return [(name, HIDDEN if name.lower() in _SECRET_HEADERS else value) for name, value in headers]
 
 
 def _statement(outcome: ProbeOutcome) -> str:
     """Return a statement that declares this source, with the rate of its items."""
+    from proxyd.core.language.printing.quoting import quote_name, quote_text
+
     title = str(outcome.items[0].fields.get("channel.title") or urlsplit(outcome.source_id).hostname or "source")
     name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:40] or "source"
     times = sorted(item.published_s for item in outcome.items if item.published_s is not None)

@@ -6,26 +6,27 @@ import argparse
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from proxyd.cli.asking import ask
-from proxyd.cli.printing import counted, print_json, print_lines
-from proxyd.client import ApiError
-from proxyd.client.types import ChangesMade, CostShown, ProfileListed, Rule
-from proxyd.config.profile_files import read_text
+from proxyd.cli.answers import ask, counted, print_answer, print_json, print_list
 from proxyd.errors import ConfigError
-from proxyd.net import visible
-from proxyd.terminal.tables import print_table
+from proxyd.safe_text import visible
+from proxyd.terminal.verbs import ASKING, Verb, argument, flag, verb
+
+if TYPE_CHECKING:
+    from proxyd.client.types import ChangesMade, CostShown, ProfileListed, Rule
+
+_NAME = argument("name", metavar="NAME", help="name of the profile")
 
 
+@verb("rules", "proxyd rules", takes=ASKING)
 def rules(options: argparse.Namespace) -> int:
-    """List the rules and how their execution intervals ended."""
+    """List the rules, what they captured and what they missed."""
     found = ask(options, lambda client: client.rules())
-    if options.json:
-        print_json(found)
-        return 0
     head = ["rule", "profiles", "captured", "missed", "completeness", "utility"]
-    print_table(head, [[rule["name"], ", ".join(sorted(rule["profiles"])), *_achieved(rule)] for rule in found])
-    return 0
+    return print_list(
+        options, found, head, lambda rule: [rule["name"], ", ".join(sorted(rule["profiles"])), *_achieved(rule)]
+    )
 
 
 def _achieved(one: Rule | ProfileListed) -> list[str]:
@@ -33,19 +34,24 @@ def _achieved(one: Rule | ProfileListed) -> list[str]:
     return [str(one["captured"]), str(one["missed"]), *shares]
 
 
+PROFILE = Verb(
+    "profile", "profiles of the running daemon", ["proxyd profile list", "proxyd profile declare my.profile --dry-run"]
+)
+
+
+@verb("profile list", "proxyd profile list", takes=ASKING)
 def profiles(options: argparse.Namespace) -> int:
     """List the profiles."""
     found = ask(options, lambda client: client.profiles())
-    if options.json:
-        print_json(found)
-        return 0
     head = ["profile", "declared by", "rules", "captured", "missed", "completeness", "utility"]
-    print_table(head, [[each["name"], each["origin"], str(len(each["rules"])), *_achieved(each)] for each in found])
-    return 0
+    return print_list(
+        options, found, head, lambda each: [each["name"], each["origin"], str(len(each["rules"])), *_achieved(each)]
+    )
 
 
+@verb("profile show", "proxyd profile show Watch", takes=[_NAME, *ASKING])
 def show(options: argparse.Namespace) -> int:
-    """Print a profile in canonical layout."""
+    """Print a profile as text."""
     profile, etag = ask(options, lambda client: client.profile(options.name))
     if options.json:
         print_json({**profile, "etag": etag})
@@ -54,8 +60,21 @@ def show(options: argparse.Namespace) -> int:
     return 0
 
 
+@verb(
+    "profile declare",
+    "proxyd profile declare my.profile --dry-run",
+    "proxyd profile declare my.profile",
+    takes=[
+        argument("file", type=Path, metavar="FILE", help="text in the rule language"),
+        flag("--dry-run", "change nothing; show what would change and what it would cost"),
+        *ASKING,
+    ],
+)
 def declare(options: argparse.Namespace) -> int:
-    """Declare the contents of a file, or print what that would change and cost."""
+    """Declare the profiles of a file through the API."""
+    from proxyd.client import ApiError
+    from proxyd.config.profile_files import read_text
+
     text = read_text(options.file).text
     try:
         changes = ask(options, lambda client: client.declare(text, dry_run=options.dry_run))
@@ -63,11 +82,7 @@ def declare(options: argparse.Namespace) -> int:
         if not error.problem.get("errors"):
             raise
         raise ConfigError([_of_file(str(error), options.file)]) from error
-    if options.json:
-        print_json(changes)
-    else:
-        print_lines(_change_lines(changes))
-    return 0
+    return print_answer(options, changes, _change_lines(changes))
 
 
 def _of_file(said: str, file: Path) -> str:
@@ -79,14 +94,11 @@ def _of_file(said: str, file: Path) -> str:
     return re.sub(r"(?m)^api(?=:\d+:\d+: )", lambda _: str(file), said)
 
 
+@verb("profile drop", "proxyd profile drop Watch", takes=[_NAME, *ASKING])
 def drop(options: argparse.Namespace) -> int:
-    """Remove a profile that was declared over the API."""
+    """Remove a profile that was declared through the API."""
     changes = ask(options, lambda client: client.drop_profile(options.name))
-    if options.json:
-        print_json(changes)
-    else:
-        print_lines([f"profile {options.name} is gone", *_rule_lines(changes)])
-    return 0
+    return print_answer(options, changes, [f"profile {options.name} is gone", *_rule_lines(changes)])
 
 
 def _change_lines(changes: ChangesMade) -> Iterator[str]:
@@ -111,8 +123,11 @@ def _cost_lines(cost: CostShown) -> Iterator[str]:
         yield f"rule {rule['rule']}: {missed} of {counted(rule['intervals'], 'interval')} would not be met"
 
 
+@verb("reload", "proxyd reload", takes=ASKING)
 def reload(options: argparse.Namespace) -> int:
-    """Check the daemon's files and swap them in."""
+    """Check the profiles and load them."""
+    from proxyd.client import ApiError
+
     try:
         ask(options, lambda client: client.reload())
     except ApiError as error:

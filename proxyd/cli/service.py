@@ -1,22 +1,38 @@
-"""The verb that runs the daemon."""
+"""Verbs that run a daemon, and those that tell how it is configured and whether it is ready."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
+import json
+import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from proxyd import log
-from proxyd.app import wiring as app
-from proxyd.cli.failures import leaves
-from proxyd.config import Settings, load
+from proxyd.cli.answers import ask, print_answer, print_json, settings_of
 from proxyd.errors import ProfileError, ProxydError, StoreError
+from proxyd.terminal.verbs import JSON, URL, argument, duration, verb
+
+if TYPE_CHECKING:
+    from proxyd.config import Settings
+
+_TERMINATED = 128 + signal.SIGTERM
+_ROLE = argument(
+    "--role",
+    choices=("all", "planner", "prober", "notifier"),
+    help="role of this machine in a cluster (default: the setting role)",
+)
 
 
+@verb("serve", "proxyd serve", "proxyd --config /etc/proxyd.toml serve", "proxyd serve --role prober", takes=[_ROLE])
 def serve(options: argparse.Namespace) -> int:
-    """Run the daemon."""
-    settings = load(options.config, role=options.role)
+    """Run the daemon until SIGTERM."""
+    import asyncio
+
+    from proxyd import log
+
+    settings = settings_of(options, role=options.role)
     settings.check_roles()
     log.configure(settings.log_format, settings.log_level)
     errors: list[ProxydError] = []
@@ -41,7 +57,94 @@ def _said(error: ProxydError) -> str:
 def _served(settings: Settings) -> Coroutine[None, None, None]:
     """Return the coroutine that runs the daemon: on its own file, or as one of several machines."""
     if settings.database_path is not None and not settings.nats:
-        return app.serve(settings)
-    from proxyd.app import machine as roles  # it needs drivers that are optional dependencies
+        from proxyd.app import wiring
 
-    return roles.serve(settings)
+        return wiring.serve(settings)
+    from proxyd.app import machine  # it needs drivers that are optional dependencies
+
+    return machine.serve(settings)
+
+
+@verb(
+    "demo",
+    "proxyd demo --for 60s",
+    takes=[
+        argument("--for", dest="duration_s", type=duration, default=60.0, metavar="60s", help="how long"),
+        argument("--seed", type=int, default=1, help="seed of the feeds' rates and items"),
+        JSON,
+    ],
+)
+def demo(options: argparse.Namespace) -> int:
+    """Run proxyd offline against generated feeds and show what was measured.
+
+    Exits with 1 if a notification was lost or wrong.
+    """
+    from proxyd.cli.demo.run import run_demo
+
+    with proxyd_errors():
+        results = run_demo(options.duration_s, options.seed)
+    if results is None:
+        return _TERMINATED
+    print(results.to_json() if options.json else results.to_text())
+    return 0 if results.delivered.is_fine else 1
+
+
+@verb(
+    "healthcheck",
+    "proxyd healthcheck --timeout 2s",
+    takes=[argument("--timeout", type=duration, default=5.0, metavar="5s", help="longest wait"), URL, JSON],
+)
+def healthcheck(options: argparse.Namespace) -> int:
+    """Exit with 0 if the daemon is ready (for containers).
+
+    A daemon that stands by for another machine is ready too.
+    """
+    answer = ask(options, lambda client: client.ready(), timeout_s=options.timeout)
+    failed = [name for name, holds in answer["checks"].items() if not holds]
+    if failed == ["leading"]:
+        state = "standing by: another machine leads"
+    else:
+        state = f"not ready: {', '.join(failed)}; the daemon's log says more" if failed else "ready"
+    print_answer(options, answer, [state])
+    return 0 if failed in ([], ["leading"]) else 1
+
+
+@verb("config", "proxyd config", "proxyd config --json", takes=[JSON])
+def config(options: argparse.Namespace) -> int:
+    """Print the settings in force."""
+    values = settings_of(options).describe()
+    if options.json:
+        print_json(values)
+        return 0
+    for key, value in values.items():
+        print(f"{key} = {json.dumps(value)}" if value is not None else f"# {key} is not set")
+    return 0
+
+
+@verb("version", "proxyd version", takes=[JSON])
+def version(options: argparse.Namespace) -> int:
+    """Print the version."""
+    from proxyd import __version__
+
+    return print_answer(options, {"version": __version__}, [f"proxyd {__version__}"])
+
+
+def leaves(group: BaseExceptionGroup[ProxydError]) -> list[ProxydError]:
+    """Return the distinct errors of a group."""
+    found: dict[str, ProxydError] = {}
+    for error in group.exceptions:
+        for leaf in leaves(error) if isinstance(error, BaseExceptionGroup) else [error]:
+            found[str(leaf)] = leaf
+    return list(found.values())
+
+
+@contextmanager
+def proxyd_errors() -> Iterator[None]:
+    """Raise the first error of a group of ``ProxydError`` on its own; other errors pass unchanged."""
+    errors: list[ProxydError] = []
+    try:
+        yield
+    except* ProxydError as group:
+        errors = leaves(group)
+    if errors:
+        raise errors[0]

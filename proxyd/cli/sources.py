@@ -1,35 +1,56 @@
-"""Verbs about sources and their probes."""
+"""Verbs about sources, their probes and the plan."""
 
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from proxyd.cli.asking import ask
-from proxyd.cli.printing import about, print_json, print_lines
-from proxyd.client.types import ProbeMade, SourceListed
-from proxyd.terminal.tables import print_table
+from proxyd.cli.answers import about, ask, print_answer, print_list
+from proxyd.terminal.verbs import ASKING, URL, argument, flag, limit, verb
+
+if TYPE_CHECKING:
+    from proxyd.client.types import ProbeMade, SourceListed
+
+_SOURCE = argument("source", help="name of the source")
 
 
+@verb(
+    "top",
+    "proxyd top",
+    "proxyd top --once",
+    takes=[flag("--once", "print it once and exit (the default without a terminal)"), URL],
+)
+async def top(options: argparse.Namespace) -> int:
+    """Show the daemon live: health, coming probes, failing sources."""
+    from proxyd.cli.top import show_top
+
+    await show_top(options)
+    return 0
+
+
+@verb("plan", "proxyd plan --limit 10", takes=[limit(50, most=500), *ASKING])
 def plan(options: argparse.Namespace) -> int:
-    """Print the planned probes."""
+    """Print the coming probes of the running daemon."""
     probes = ask(options, lambda client: client.plan(limit=options.limit))
-    if options.json:
-        print_json(probes)
-        return 0
-    rows = [[p["at"], p["source"], p["reason"], p["rule"] or "-", f"{p['rate_per_day']:.2f}"] for p in probes]
-    print_table(["at", "source", "reason", "rule", "items/day"], rows)
-    return 0
+    return print_list(
+        options,
+        probes,
+        ["at", "source", "reason", "rule", "items/day"],
+        lambda p: [p["at"], p["source"], p["reason"], p["rule"] or "-", f"{p['rate_per_day']:.2f}"],
+    )
 
 
+@verb(
+    "sources",
+    "proxyd sources",
+    "proxyd sources --failing --json",
+    takes=[flag("--failing", "only sources whose last probe failed"), *ASKING],
+)
 def sources(options: argparse.Namespace) -> int:
-    """List the sources and the results of their last probes."""
+    """List the sources and how their last probe ended."""
     found = ask(options, lambda client: client.sources(failing=options.failing))
-    if options.json:
-        print_json(found)
-        return 0
     head = ["source", "items/day", "next probe", "reason", "failures", "last outcome"]
-    print_table(head, [_source_row(source) for source in found])
-    return 0
+    return print_list(options, found, head, _source_row)
 
 
 def _source_row(source: SourceListed) -> list[str]:
@@ -39,17 +60,13 @@ def _source_row(source: SourceListed) -> list[str]:
     return [source["source"], f"{source['rate_per_day']:.2f}", at, reason, str(source["failures"]), last]
 
 
+@verb("probes", "proxyd probes python --limit 5", takes=[_SOURCE, limit(20, most=10_000), *ASKING])
 def probes(options: argparse.Namespace) -> int:
-    """List the last probes of a source."""
+    """List the recent probes of a source, with the reason and the outcome of each."""
     found = ask(options, lambda client: client.probes(options.source, limit=options.limit))
-    if options.json:
-        print_json(found)
-    elif found:
-        head = ["started", "took", "reason", "rule", "items", "mean delay", "outcome"]
-        print_table(head, [_probe_row(probe) for probe in found])
-    else:
-        print("no probe in the last week; `proxyd explain` says why and when the next one is")
-    return 0
+    head = ["started", "took", "reason", "rule", "items", "mean delay", "outcome"]
+    empty = "no probe in the last week; `proxyd explain` says why and when the next one is"
+    return print_list(options, found, head, _probe_row, empty=empty)
 
 
 def _probe_row(probe: ProbeMade) -> list[str]:
@@ -59,11 +76,8 @@ def _probe_row(probe: ProbeMade) -> list[str]:
     return [probe["started"], took, probe["reason"], probe["rule"] or "-", str(probe["items"]), delay, came]
 
 
+@verb("explain", "proxyd explain python", takes=[_SOURCE, *ASKING])
 def explain(options: argparse.Namespace) -> int:
-    """Print when a source is probed next, and why."""
+    """Explain when a source is probed next, and why."""
     answer = ask(options, lambda client: client.explain(options.source))
-    if options.json:
-        print_json(answer)
-    else:
-        print_lines(answer["summary"])
-    return 0
+    return print_answer(options, answer, answer["summary"])

@@ -1,4 +1,4 @@
-"""The verb that shows the daemon's live status."""
+"""The screen of `proxyd top`: the daemon's live status."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from proxyd.cli.asking import client_of
-from proxyd.cli.printing import about, first_row
+from proxyd.cli.answers import about, client_of, first_row
 from proxyd.client import ApiError, Client, UnreachableError
 from proxyd.client.types import ComingProbe, NotificationListed, Readiness, SourceListed
 from proxyd.metrics import SHARES, Samples
-from proxyd.net import visible_line
+from proxyd.safe_text import visible_line
 
 REFRESH_S = 2.0
 _MOST_SHARE = 0.05
@@ -45,15 +44,14 @@ class TopPart:
         return replace(self, due_s=now_s + max(REFRESH_S, took_s / _MOST_SHARE))
 
 
-def top(options: argparse.Namespace) -> int:
+async def show_top(options: argparse.Namespace) -> None:
     """Show the daemon's status until q or Ctrl-C, or once."""
     console = Console()
     if options.once or not (console.is_terminal and sys.stdin.isatty()):
-        asyncio.run(_once(options, console))
+        await _once(options, console)
     else:
         with _single_keys():
-            asyncio.run(_live(options, console))
-    return 0
+            await _live(options, console)
 
 
 async def _once(options: argparse.Namespace, console: Console) -> None:
@@ -243,9 +241,4 @@ def _failing(source: SourceListed) -> list[str]:
 
 
 def _new(notification: NotificationListed) -> list[str]:
-    return [
-        notification["created"],
-        notification["rule"],
-        notification["source"],
-        first_row(notification["body"]),
-    ]
+    return [notification["created"], notification["rule"], notification["source"], first_row(notification["body"])]

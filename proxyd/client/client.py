@@ -40,7 +40,7 @@ from proxyd.client.types import (
     TokenShown,
     WebhookShown,
 )
-from proxyd.client.wire import Answer, ApiError, Query, Wire, keyed, part
+from proxyd.client.wire import Answer, ApiError, Listed, Query, Wire, keyed, part
 from proxyd.errors import UnreachableError
 
 _SILENCE_S = 60.0  # four heartbeats of a stream
@@ -87,18 +87,16 @@ class Client:
 
     async def alive(self) -> Health:
         """Return that the daemon's loop is alive."""
-        answer: Health = await self._wire.ask("GET", "/healthz")
-        return answer
+        return await self._wire.ask(Health, "GET", "/healthz")
 
     async def ready(self) -> Readiness:
         """Return whether traffic may come, and the checks that say so."""
         try:
-            answer: Readiness = await self._wire.ask("GET", "/readyz")
+            return await self._wire.ask(Readiness, "GET", "/readyz")
         except ApiError as error:
             if "ready" not in error.problem:
                 raise
             return Readiness(ready=error.problem["ready"], checks=error.problem["checks"])
-        return answer
 
     async def metrics(self) -> str:
         """Return the metrics in Prometheus' text format."""
@@ -167,8 +165,7 @@ class Client:
 
     async def rule(self, name: str) -> Rule:
         """Return one rule."""
-        answer: Rule = await self._wire.ask("GET", f"/api/v1/rules/{part(name)}")
-        return answer
+        return await self._wire.ask(Rule, "GET", f"/api/v1/rules/{part(name)}")
 
     async def intervals(self, rule: str, *, days: float = 7.0, limit: int = 500) -> list[IntervalOfRule]:
         """Return the execution intervals of a rule that were decided in the last days, newest first."""
@@ -180,8 +177,7 @@ class Client:
 
     async def reload(self, *, idempotency_key: str | None = None) -> Reloaded:
         """Check the files and swap them in; where they have errors ``ApiError`` is raised with status 422."""
-        answer: Reloaded = await self._wire.ask("POST", "/api/v1/reload", key=idempotency_key)
-        return answer
+        return await self._wire.ask(Reloaded, "POST", "/api/v1/reload", key=idempotency_key)
 
     # -- sources and plan
 
@@ -199,8 +195,7 @@ class Client:
 
     async def explain(self, source: str) -> Explained:
         """Return why and when a source is probed next."""
-        answer: Explained = await self._wire.ask("GET", f"/api/v1/explain/{part(source)}")
-        return answer
+        return await self._wire.ask(Explained, "GET", f"/api/v1/explain/{part(source)}")
 
     async def plan(self, *, limit: int = 50) -> list[ComingProbe]:
         """Return the coming probes, in order."""
@@ -208,13 +203,11 @@ class Client:
 
     async def advice(self) -> AdviceShown:
         """Return what other budgets would buy."""
-        answer: AdviceShown = await self._wire.ask("GET", "/api/v1/advice")
-        return answer
+        return await self._wire.ask(AdviceShown, "GET", "/api/v1/advice")
 
     async def report(self, *, days: int = 14) -> ReportShown:
         """Return what was found beside what was predicted, day by day, and whose models are off."""
-        answer: ReportShown = await self._wire.ask("GET", "/api/v1/report", {"days": days})
-        return answer
+        return await self._wire.ask(ReportShown, "GET", "/api/v1/report", {"days": days})
 
     # -- notifications
 
@@ -233,8 +226,7 @@ class Client:
 
     async def notification(self, notification_id: str) -> NotificationTraced:
         """Return all that led to a notification, and what became of it."""
-        answer: NotificationTraced = await self._wire.ask("GET", f"/api/v1/notifications/{part(notification_id)}")
-        return answer
+        return await self._wire.ask(NotificationTraced, "GET", f"/api/v1/notifications/{part(notification_id)}")
 
     async def atom(self, profile: str, *, rule: str | None = None) -> str:
         """Return the newest notifications of a profile, or of one of its rules, as an Atom feed."""
@@ -298,13 +290,11 @@ class Client:
     async def replay(self, notification_id: str, *, idempotency_key: str | None = None) -> Replayed:
         """Send a notification again; return how many deliveries that are."""
         path = f"/api/v1/notifications/{part(notification_id)}/replay"
-        answer: Replayed = await self._wire.ask("POST", path, key=idempotency_key)
-        return answer
+        return await self._wire.ask(Replayed, "POST", path, key=idempotency_key)
 
     async def replay_dead(self, *, idempotency_key: str | None = None) -> Replayed:
         """Send every delivery again that was given up; return how many that are."""
-        answer: Replayed = await self._wire.ask("POST", "/api/v1/deliveries/replay", key=idempotency_key)
-        return answer
+        return await self._wire.ask(Replayed, "POST", "/api/v1/deliveries/replay", key=idempotency_key)
 
     async def dead_letters(self, *, limit: int | None = None) -> list[DeadLetter]:
         """Return the deliveries that were given up, newest first."""
@@ -313,8 +303,7 @@ class Client:
     async def test_deliveries(self, rule: str, *, idempotency_key: str | None = None) -> list[TestResult]:
         """Send a test message to a rule's webhooks, mail addresses and channels."""
         path, body = "/api/v1/deliveries/test", {"rule": rule}
-        results: list[TestResult] = (await self._wire.ask("POST", path, body=body, key=idempotency_key))["items"]
-        return results
+        return (await self._wire.ask(Listed, "POST", path, body=body, key=idempotency_key))["items"]
 
     async def webhooks(self) -> list[WebhookShown]:
         """Return every webhook and whether it has shown that it is there."""
@@ -329,13 +318,11 @@ class Client:
     async def create_token(self, name: str, scope: str, *, expires_s: float | None = None) -> TokenMade:
         """Make a token; its text is in this answer alone."""
         wanted = {"name": name, "scope": scope, "expires_in_s": expires_s}
-        answer: TokenMade = await self._wire.ask("POST", "/api/v1/tokens", body=wanted)
-        return answer
+        return await self._wire.ask(TokenMade, "POST", "/api/v1/tokens", body=wanted)
 
     async def drop_token(self, name: str) -> Dropped:
         """Let a token open nothing any more."""
-        answer: Dropped = await self._wire.ask("DELETE", f"/api/v1/tokens/{part(name)}")
-        return answer
+        return await self._wire.ask(Dropped, "DELETE", f"/api/v1/tokens/{part(name)}")
 
 
 def _matching(tag: str | None) -> dict[str, str]:

@@ -151,18 +151,6 @@ class ItemSeen(TypedDict):
     delay_s: float
 
 
-class ItemsComingProbe(TypedDict):
-    items: list[ComingProbe]
-
-
-class ItemsIntervalOfRule(TypedDict):
-    items: list[IntervalOfRule]
-
-
-class ItemsItemSeen(TypedDict):
-    items: list[ItemSeen]
-
-
 class ModelOff(TypedDict):
     """What is off with a source's model, and what is done about it."""
 
@@ -196,16 +184,6 @@ class PageClassShown(TypedDict):
     is_feed: bool
     fields: list[DomainField]
     key: list[str]
-
-
-class PageDeadLetter(TypedDict):
-    items: list[DeadLetter]
-    next_cursor: NotRequired[str | None]
-
-
-class PageNotificationListed(TypedDict):
-    items: list[NotificationListed]
-    next_cursor: NotRequired[str | None]
 
 
 class ParetoPoint(TypedDict):
@@ -501,18 +479,6 @@ class FieldWritten(TypedDict):
     found: NotRequired[ReaderWritten | None]
 
 
-class ItemsTestResult(TypedDict):
-    items: list[TestResult]
-
-
-class ItemsTokenShown(TypedDict):
-    items: list[TokenShown]
-
-
-class ItemsWebhookShown(TypedDict):
-    items: list[WebhookShown]
-
-
 class NotificationTraced(TypedDict):
     """A notification with all that led to it and what became of it."""
 
@@ -548,26 +514,6 @@ class NotificationWritten(TypedDict):
     policy: NotRequired[str | None]
     deliveries: NotRequired[list[DeliveryWritten] | None]
     digest: NotRequired[str | None]
-
-
-class PageDomainShown(TypedDict):
-    items: list[DomainShown]
-    next_cursor: NotRequired[str | None]
-
-
-class PageProbeMade(TypedDict):
-    items: list[ProbeMade]
-    next_cursor: NotRequired[str | None]
-
-
-class PageRule(TypedDict):
-    items: list[Rule]
-    next_cursor: NotRequired[str | None]
-
-
-class PageSourceListed(TypedDict):
-    items: list[SourceListed]
-    next_cursor: NotRequired[str | None]
 
 
 class ProfileListed(TypedDict):
@@ -637,11 +583,6 @@ class DomainWritten(TypedDict):
 
     name: str
     classes: list[ClassWritten]
-
-
-class PageProfileListed(TypedDict):
-    items: list[ProfileListed]
-    next_cursor: NotRequired[str | None]
 
 
 class DeclarationWritten(TypedDict):

@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, TypeAlias
+from typing import Any, NotRequired, TypeAlias, TypedDict, TypeVar, cast
 from urllib.parse import quote
 
 import aiohttp
 
 from proxyd.errors import ProxydError, SilentError, UnreachableError
 
+T = TypeVar("T")
 Query: TypeAlias = Mapping[str, str | int | float | bool | None]
 _PAGE = 500
 _NOTHING: Query = {}
@@ -58,6 +59,13 @@ def _advice(status: int, said: str, retry_after_s: int | None) -> list[str]:
     }
     advice = known.get(status)
     return [] if advice is None or "token create" in said else [advice]
+
+
+class Listed(TypedDict):
+    """A list, or a part of one."""
+
+    items: list[Any]
+    next_cursor: NotRequired[str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +120,22 @@ class Wire:
         await self._session.close()
 
     async def ask(
-        self, method: str, path: str, query: Query = _NOTHING, *, body: object = None, key: str | None = None
-    ) -> Any:
-        """Return the JSON that is answered; ``body`` is sent as JSON, ``key`` as its Idempotency-Key."""
+        self,
+        kind: type[T],
+        method: str,
+        path: str,
+        query: Query = _NOTHING,
+        *,
+        body: object = None,
+        key: str | None = None,
+    ) -> T:
+        """Return the JSON that is answered, of this kind; ``body`` is sent as JSON, ``key`` as its Idempotency-Key."""
         headers = keyed(key)
         content = None if body is None else json.dumps(body).encode()
         if content is not None:
             headers["Content-Type"] = "application/json"
-        return (await self.send(method, path, query, headers=headers, content=content)).json()
+        answer = await self.send(method, path, query, headers=headers, content=content)
+        return cast("T", answer.json())
 
     async def send(
         self, method: str, path: str, query: Query, *, headers: Mapping[str, str], content: bytes | None
@@ -138,8 +154,7 @@ class Wire:
 
     async def items(self, path: str, query: Query = _NOTHING) -> list[Any]:
         """Return a list that comes whole."""
-        found: list[Any] = (await self.ask("GET", path, query))["items"]
-        return found
+        return (await self.ask(Listed, "GET", path, query))["items"]
 
     async def pages(self, path: str, query: Query = _NOTHING, *, limit: int | None = None) -> list[Any]:
         """Return a list that comes in parts, or its first ``limit`` entries."""
@@ -147,7 +162,7 @@ class Wire:
         asked = dict(query)
         while limit is None or len(items) < limit:
             asked["limit"] = _PAGE if limit is None else min(_PAGE, limit - len(items))
-            page = await self.ask("GET", path, asked)
+            page = await self.ask(Listed, "GET", path, asked)
             items += page["items"]
             if page["next_cursor"] is None:
                 break

@@ -1,5 +1,36 @@
-"""Brings probe requests to the prober: in this process, or over NATS on other machines."""
+"""Brings probe requests to the prober: in this process, as here, or over NATS on other machines."""
 
-from proxyd.cluster.local_transport import LocalTransport
+from __future__ import annotations
 
-__all__ = ["LocalTransport"]
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
+from proxyd.ports import Prober, TakeStray, Unmade
+
+
+class LocalTransport:
+    """The Transport port over this process's prober, which itself keeps the hosts' turns."""
+
+    def __init__(self, prober: Prober) -> None:
+        self._prober = prober
+        self._stopped = asyncio.Event()
+
+    @asynccontextmanager
+    async def probe(self, request: ProbeRequest) -> AsyncIterator[ProbeOutcome | Unmade]:
+        """Yield the outcome of a probe."""
+        yield await self._prober.probe(request)
+
+    async def run(self, take_stray: TakeStray) -> None:
+        """Wait for ``stop``: there are no stray outcomes here."""
+        await self._stopped.wait()
+
+    def stop(self) -> None:
+        """End ``run``; returns at once."""
+        self._stopped.set()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether probes can be made."""
+        return True

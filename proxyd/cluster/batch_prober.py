@@ -104,7 +104,7 @@ class BatchProber:
                 self._term = max(self._term, int(data))
 
         while True:
-            await self._link.until_up()
+            await self._link.server.until_up()
             try:
                 async with self._link.heeding(TERM, heard):
                     await asyncio.Future()
@@ -120,7 +120,7 @@ class BatchProber:
         free.
         """
         while True:
-            await self._link.until_up()
+            await self._link.server.until_up()
             try:
                 async with self._link.pulling_batches(number) as pulled:
                     while True:

@@ -23,14 +23,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 from nats.js import JetStreamContext
-from nats.js.api import (
-    AckPolicy,
-    ConsumerConfig,
-    ObjectStoreConfig,
-    RetentionPolicy,
-    StorageType,
-    StreamConfig,
-)
+from nats.js.api import AckPolicy, ConsumerConfig, ObjectStoreConfig, RetentionPolicy, StorageType, StreamConfig
 from nats.js.errors import APIError, NotFoundError, ObjectNotFoundError
 from nats.js.object_store import ObjectStore
 
@@ -88,26 +81,16 @@ class Taken:
         return self.message.metadata.num_delivered == 1
 
 
-class NatsConnection:
-    """The NATS operations of planner and probers; errors are ``ClusterError``."""
+class NatsServer:
+    """Whether a server is connected, and the trouble that it gives; ``connection`` counts its connections."""
 
-    def __init__(self, client: Client, settings: ClusterSettings) -> None:
+    def __init__(self) -> None:
         self.connection = 0
         self.is_closing = False
         self.refused = asyncio.Event()
+        self._found = asyncio.Event()
         self._trouble = ""
         self._troubles: set[str] = set()
-        self._client = client
-        self._streams = client.jetstream(timeout=max(_SHORTEST_WAIT_S, settings.lease_s / 2.0))
-        self._leases = client.jetstream(timeout=settings.lease_s / 4.0)  # leaves time to ask again
-        self._found = asyncio.Event()
-        self._made: datetime | None = None
-        self.settings = settings
-
-    @property
-    def is_up(self) -> bool:
-        """Whether a server is connected."""
-        return self._client.is_connected
 
     async def until_up(self) -> None:
         """Return once a server is connected."""
@@ -140,6 +123,23 @@ class NatsConnection:
         self._found.clear()
         if not self.is_closing:
             log.warning("NATS is away")
+
+
+class NatsConnection:
+    """The NATS operations of planner and probers; errors are ``ClusterError``."""
+
+    def __init__(self, client: Client, settings: ClusterSettings) -> None:
+        self.server = NatsServer()
+        self.settings = settings
+        self._client = client
+        self._streams = client.jetstream(timeout=max(_SHORTEST_WAIT_S, settings.lease_s / 2.0))
+        self._leases = client.jetstream(timeout=settings.lease_s / 4.0)  # leaves time to ask again
+        self._made: datetime | None = None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a server is connected."""
+        return self._client.is_connected
 
     async def ensure(self) -> bool:
         """Create missing streams and consumers: a restarted server has none.
@@ -243,7 +243,7 @@ class NatsConnection:
 
         A restarted server counts from the start, so an earlier message's number would name another one.
         """
-        if taken.connection != self.connection:
+        if taken.connection != self.server.connection:
             return
         with suppress(ClusterError):
             await self._checked(taken.message.ack())
@@ -273,7 +273,7 @@ class NatsConnection:
         """Return the next messages, or none if none arrives within ``wait_s``."""
         if not self.is_up:
             raise ClusterError("NATS is away")
-        connection = self.connection
+        connection = self.server.connection
         try:
             found = await subscription.fetch(most, timeout=wait_s)
         except TimeoutError:
@@ -356,9 +356,9 @@ async def open_link(settings: ClusterSettings) -> AsyncIterator[NatsConnection]:
     try:
         yield link
     finally:
-        link.is_closing = True
+        link.server.is_closing = True
         connecting.cancel()
-        if not link.refused.is_set():
+        if not link.server.refused.is_set():
             await client.close()
 
 
@@ -366,20 +366,20 @@ async def _connect(client: Client, link: NatsConnection) -> None:
     settings = link.settings
 
     async def lost() -> None:
-        link.note_lost()
+        link.server.note_lost()
 
     async def found() -> None:
-        link.note_found()
+        link.server.note_found()
         log.info("NATS is back")
 
     async def failed(error: Exception) -> None:
         if link.is_up:
             log.warning("NATS", error=repr(error))
         else:
-            link.note(error)
+            link.server.note(error)
 
     async def refused() -> None:
-        link.refused.set()
+        link.server.refused.set()
 
     try:
         await client.connect(
@@ -394,7 +394,7 @@ async def _connect(client: Client, link: NatsConnection) -> None:
             closed_cb=refused,
             error_cb=failed,
         )
-        link.note_found()
+        link.server.note_found()
     except (NatsError, OSError, ValueError) as error:
-        link.note(error)
-        link.refused.set()
+        link.server.note(error)
+        link.server.refused.set()

@@ -96,7 +96,7 @@ class NatsTransport:
 
     async def _begin(self, tasks: asyncio.TaskGroup) -> None:
         while True:
-            await self._link.until_up()
+            await self._link.server.until_up()
             try:
                 await self._link.ensure()
                 self._are_made.set()
@@ -208,7 +208,7 @@ class NatsTransport:
         await self._are_made.wait()
         async with asyncio.TaskGroup() as tasks:
             while True:
-                await self._link.until_up()
+                await self._link.server.until_up()
                 try:
                     async with self._link.pulling_reports() as pulled:
                         while True:

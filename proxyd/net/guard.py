@@ -14,13 +14,7 @@ from __future__ import annotations
 import re
 import socket
 from functools import lru_cache
-from ipaddress import (
-    IPv4Address,
-    IPv4Network,
-    IPv6Address,
-    IPv6Network,
-    ip_address,
-)
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, TypeAlias
 
 from aiohttp.abc import AbstractResolver, ResolveResult

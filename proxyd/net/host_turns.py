@@ -1,21 +1,25 @@
-"""Tokens that space the requests to a host, and turns that limit how many run at once."""
+"""Hosts: tokens that space their requests, turns that limit how many run at once, and who shares a throttle."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Self
+
+from publicsuffixlist import PublicSuffixList
 
 from proxyd.core.politeness import PolitenessBudget, ProbeLog
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from types import TracebackType
 
     from proxyd.ports import Clock
 
 _SWEEP_AT = 1024
+_MOST_SCOPES = 65_536
 
 
 @dataclass(slots=True)
@@ -188,3 +192,39 @@ def _is_idle(lane: _Lane, before_s: float) -> bool:
 
 def _canonical(host: str) -> str:
     return host.rstrip(".").lower()
+
+
+class ThrottleScopes:
+    """Maps a host to its scope: the group it is declared in, else its registrable domain or the host itself.
+
+    Parameters
+    ----------
+    by_domain
+        Whether the hosts of a registrable domain share a scope.
+    groups
+        Groups of hosts that share a scope; a domain includes its hosts.
+
+    Examples
+    --------
+    >>> scopes = ThrottleScopes(by_domain=True, groups=[("cdn.example", "images.example")])
+    >>> scopes("blog.feeds.co.uk"), scopes("a.images.example"), scopes("192.0.2.7")
+    ('feeds.co.uk', 'cdn.example|images.example', '192.0.2.7')
+    """
+
+    def __init__(self, *, by_domain: bool = False, groups: Sequence[Sequence[str]] = ()) -> None:
+        self._suffixes = PublicSuffixList(accept_unknown=False) if by_domain else None
+        self._groups: Mapping[str, str] = {host: "|".join(group) for group in groups for host in group}
+        self._scope = lru_cache(_MOST_SCOPES)(self._find)
+
+    def __call__(self, host: str) -> str:
+        """Return the scope of a host."""
+        return self._scope(host)
+
+    def _find(self, host: str) -> str:
+        labels = host.split(".")
+        for start in range(len(labels)):
+            group = self._groups.get(".".join(labels[start:]))
+            if group is not None:
+                return group
+        domain: str | None = self._suffixes.privatesuffix(host) if self._suffixes else None
+        return domain or host

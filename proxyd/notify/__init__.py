@@ -1,7 +1,7 @@
 """Delivers messages from the outbox to people and their systems."""
 
+from proxyd.notify.channels import ChannelResources
 from proxyd.notify.channels.apprise_channel import AppriseChannel
-from proxyd.notify.channels.channel_resources import ChannelResources
 from proxyd.notify.channels.channel_routing import Channels, make_channels
 from proxyd.notify.channels.mail import MailChannel, MailSettings
 from proxyd.notify.channels.webhook import EndpointGoneError, WebhookChannel, WebhookMessages, known_secret

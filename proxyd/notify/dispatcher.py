@@ -206,12 +206,7 @@ class Dispatcher:
             return
         disables = isinstance(error, EndpointGoneError)
         await self._outbox.failed(
-            delivery,
-            at_s,
-            next_s=answer.next_s,
-            error=error.message,
-            duration_s=answer.duration_s,
-            disables=disables,
+            delivery, at_s, next_s=answer.next_s, error=error.message, duration_s=answer.duration_s, disables=disables
         )
         self._log(delivery, error.message, None if answer.next_s is None else answer.next_s - at_s, disables=disables)
         if disables:

@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import quote
 
 from proxyd.core.model.field_values import iso_time
-from proxyd.net import one_line
 from proxyd.ports import Gathered
+from proxyd.safe_text import one_line
 
 MOST_ITEMS = 1000
 _MOST_SUBJECT = 150

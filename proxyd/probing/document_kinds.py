@@ -28,8 +28,7 @@ _PLAIN = frozenset({"utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "iso-885
 _WEB_PAGE = re.compile(rb"<(?:!doctype\s+html|html|head|body)[\s>]", re.IGNORECASE)
 _PATH = r"\w.~%/+@:,!$&'()*=-"
 _ABSOLUTE = re.compile(
-    rf"https?://[A-Za-z0-9.-]+(?::\d{{1,5}})?(?:/[{_PATH}]*)?(?:\?[{_PATH}?;]+)?(?:#[{_PATH}?;]+)?",
-    re.ASCII,
+    rf"https?://[A-Za-z0-9.-]+(?::\d{{1,5}})?(?:/[{_PATH}]*)?(?:\?[{_PATH}?;]+)?(?:#[{_PATH}?;]+)?", re.ASCII
 )  # characters that joining does not affect
 _FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml", "application/rdf+xml", "application/feed+json"})
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from proxyd.core.model.outcome import HubLinks, OutcomeKind, ProbeOutcome, ProbeRequest, Validators
 from proxyd.errors import ProbeError
-from proxyd.net import absolute, one_line, read_links
+from proxyd.net import absolute, read_links
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.http.fetcher import THROTTLING, FetchRequest, FetchResponse, ProbeTrace
 from proxyd.probing.pages.page_values import ParsedPage
 from proxyd.probing.probe_failures import NoSecretError, kind_of
+from proxyd.safe_text import one_line
 from proxyd.tracing import NO_TRACES, Tracer
 
 if TYPE_CHECKING:

@@ -6,12 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
-from rich.text import Text
-
-from proxyd.net import visible_line
+from proxyd.safe_text import visible_line
 
 T = TypeVar("T")
 _NUMERIC = frozenset("0123456789+-.,%einfa/ ")
@@ -65,16 +60,24 @@ def number(value: float, digits: int = 4) -> str:
 
 def progress(items: Iterable[T], label: str, *, total: int | None = None) -> Iterator[T]:
     """Yield ``items``, with a bar on stderr if it is a terminal."""
+    from rich.console import Console
+
     console = Console(stderr=True)
     if not console.is_terminal:
         yield from items
         return
+    from rich.progress import track
+
     yield from track(items, description=label, total=total, console=console, transient=True)
 
 
 def _print_rich(
     columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[bool], title: str | None
 ) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, title=title, title_justify="left", header_style="bold")
     for name, to_right in zip(columns, right, strict=True):
         table.add_column(Text(name), justify="right" if to_right else "left", overflow="fold")

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from playwright.async_api import Browser, Dialog, Page, expect
 
 from proxyd.api import new_token
-from proxyd.net import visible
+from proxyd.safe_text import visible
 from tests.browser.test_dashboard import opened, sign_in
 from tests.hostile import ALL, MARKUP, NO_UTF8, SHORT
 from tests.integration.api_world import Running, running_api, told

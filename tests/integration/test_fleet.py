@@ -267,15 +267,15 @@ async def test_what_was_pulled_with_is_forgotten_also_without_a_server(tmp_path:
 async def test_what_can_never_connect_says_why() -> None:
     async with open_link(ClusterSettings(["nats://127.0.0.1:none"], "test", LEASE_S, 30.0)) as link:
         with pytest.raises(ClusterError, match="invalid connect url"):
-            await link.fail_if_refused()
+            await link.server.fail_if_refused()
 
 
 async def test_a_server_that_refuses_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with nats_server(tmp_path, password="right") as server, structlog.testing.capture_logs() as said:
         settings = ClusterSettings([server.url.replace("right", "wrong")], "test", 1.0, 30.0)
         async with open_link(settings) as link:
-            note = Mock(wraps=link.note)
-            monkeypatch.setattr(link, "note", note)
+            note = Mock(wraps=link.server.note)
+            monkeypatch.setattr(link.server, "note", note)
             await eventually(lambda: note.call_count > 6, "it was refused several times")
     assert sum("Authorization" in str(each) for each in said) == 1
     assert "wrong" not in str(said)

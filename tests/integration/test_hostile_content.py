@@ -24,10 +24,10 @@ from yarl import URL
 from proxyd import log
 from proxyd.cli.main import main
 from proxyd.core.language.printing.quoting import quote_name
-from proxyd.net import for_xml, one_line, visible
 from proxyd.notify.channels.mail import compose
 from proxyd.notify.message_forms import cloudevent, plain_text, subject
 from proxyd.ports import Message
+from proxyd.safe_text import for_xml, one_line, visible
 from tests.fleets import DOMAIN, rule, source
 from tests.hostile import ALL, NO_UTF8, SHORT, hidden_in
 from tests.integration.api_world import Running, running_api, told

@@ -8,8 +8,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from proxyd.cli.completion import parsers
-from proxyd.cli.main import FAILED, INTERRUPTED, UNREACHABLE, make_parser
+from proxyd.cli.main import FAILED, INTERRUPTED, UNREACHABLE, make_parser, parsers
 from proxyd.client import SyncClient
 from proxyd.config import Settings, load
 from proxyd.core.language import CheckSettings, SourceText, check

@@ -12,8 +12,8 @@ from uuid import NAMESPACE_URL, uuid5
 from xml.etree import ElementTree
 
 from proxyd.core.model.field_values import iso_time
-from proxyd.net import for_xml
 from proxyd.queries import StoredNotification
+from proxyd.safe_text import for_xml
 
 _ATOM = "http://www.w3.org/2005/Atom"
 _TITLES = ("title", "headline", "name", "subject")

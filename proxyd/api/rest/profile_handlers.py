@@ -34,8 +34,8 @@ from proxyd.api.wire.json_profiles import Members, read_declaration
 from proxyd.api.wire.json_statements import written
 from proxyd.core.language import Parsed, listing_texts, opml, read_listing
 from proxyd.errors import ProfileError
-from proxyd.net import for_xml
 from proxyd.queries import DeclarationChanges, OnlyIf, Queries
+from proxyd.safe_text import for_xml
 
 TEXTS = ("text/plain", "application/octet-stream")
 LISTINGS = (*TEXTS, "text/x-opml", "text/xml", "application/xml")

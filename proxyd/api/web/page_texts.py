@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from proxyd.net import visible
+from proxyd.safe_text import visible
 
 _DAY_S = 86400.0
 _UNITS = ((_DAY_S, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import base64
 import signal
@@ -23,7 +22,6 @@ from proxyd.cli.demo.origin import Origin
 from proxyd.cli.demo.receiver import Receiver
 from proxyd.cli.demo.results import Results, make_results, readable_items
 from proxyd.cli.demo.workload import FEEDS, WEEK_S, WINDOW, DemoWorkload, make_workload
-from proxyd.cli.failures import proxyd_errors
 from proxyd.config import Settings
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.measures import Times
@@ -56,19 +54,17 @@ SET DELIVERY WEBHOOK '{webhook}' SECRET FILE '{secret}';
 """
 
 
-def demo(options: argparse.Namespace) -> int:
-    """Run the demo offline and show the measurements; return 1 if a notification was lost or wrong."""
-    if options.duration_s < SHORTEST_S:
-        raise ProxydError(f"a demo of {options.duration_s:g} s shows nothing; give it {SHORTEST_S:g} s or more")
+def run_demo(duration_s: float, seed: int) -> Results | None:
+    """Run the demo and return the measurements, or ``None`` after SIGTERM."""
+    if duration_s < SHORTEST_S:
+        raise ProxydError(f"a demo of {duration_s:g} s shows nothing; give it {SHORTEST_S:g} s or more")
     log.configure("auto", "warning")
     progress = _show_progress if sys.stderr.isatty() else _show_nothing
     try:
-        with TemporaryDirectory(prefix="proxyd-demo-") as folder, proxyd_errors():
-            results = asyncio.run(_until_terminated(run(Path(folder), options.duration_s, options.seed, progress)))
+        with TemporaryDirectory(prefix="proxyd-demo-") as folder:
+            return asyncio.run(_until_terminated(run(Path(folder), duration_s, seed, progress)))
     except asyncio.CancelledError:
-        return 128 + signal.SIGTERM
-    print(results.to_json() if options.json else results.to_text())
-    return 0 if results.delivered.is_fine else 1
+        return None
 
 
 async def _until_terminated(running: Coroutine[None, None, Results]) -> Results:

@@ -68,10 +68,7 @@ class CaptureReport:
 
 
 def per_profile(
-    intervals: Iterable[ExecutionInterval],
-    schedule: CaptureSchedule,
-    *,
-    profiles: Mapping[str, str] | None = None,
+    intervals: Iterable[ExecutionInterval], schedule: CaptureSchedule, *, profiles: Mapping[str, str] | None = None
 ) -> CaptureReport:
     """Return completeness and delay of each profile; an interval is captured by the first probe inside it.
 

@@ -62,13 +62,7 @@ class Wic:
     """
 
     def __init__(
-        self,
-        chances: ArrayLike,
-        probes: int,
-        *,
-        epoch: Epoch,
-        life: int | None,
-        urgency: ArrayLike | None = None,
+        self, chances: ArrayLike, probes: int, *, epoch: Epoch, life: int | None, urgency: ArrayLike | None = None
     ) -> None:
         self._chances = np.asarray(chances, dtype=np.float64)
         if self._chances.ndim != 2 or self._chances.shape[1] != len(epoch):

@@ -113,11 +113,7 @@ def _learned(terms: Terms) -> tuple[dict[str, SourceState], dict[str, WeekCounts
             counts = counts.seen(evidence)
         name = str(number)
         states[name] = SourceState(
-            name,
-            f"https://{name}.example/",
-            first_contact_s=terms.start_s,
-            last_success_s=terms.start_s,
-            rate=rate,
+            name, f"https://{name}.example/", first_contact_s=terms.start_s, last_success_s=terms.start_s, rate=rate
         )
         weeks[name] = counts
     return states, weeks

@@ -1,4 +1,4 @@
-"""The input of a replay: the events of a trace, of a model, or of the daemon's database."""
+"""The input of a replay: its terms, and the events of a trace, of a model, or of the daemon's database."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.config import load
-from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.errors import InvalidScheduleError, NotFoundError, TraceError
 from proxyd.lab.replay.history import Past, middle_of, past_of
+from proxyd.lab.replay.replay import Terms, split
 from proxyd.lab.traces.trace import Trace, parse_trace
-from proxyd.lab.traces.update_models import model_trace
-from proxyd.store import read_past
+from proxyd.lab.traces.update_models import model_trace, noisy_events
 
+Events: TypeAlias = tuple[NDArray[np.float64], ...]
 _MODEL_WEEKS = 16
+_MOST_CHRONONS = 20_000_000
+_MOST_PROBES = 1e9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,10 +56,71 @@ class Given:
         return min(known_s, self.start_s)
 
 
-def given_events(options: argparse.Namespace, grid: ChrononGrid) -> Given:
-    """Return the events of a trace or of a model."""
+def replay_input(options: argparse.Namespace) -> tuple[Events, Terms, Given]:
+    """Return the events of the test, by source, the terms of their replay, and all that is given."""
+    grid = _grid(options)
+    given = _given_events(options, grid) if options.from_database is None else _from_database(options, grid)
+    history, events = split(given.trace, given.start_s)
+    terms = _terms(options, given, grid, history)
+    if options.fpn is not None:
+        rng = np.random.Generator(np.random.PCG64(options.seed))
+        start_s, stop_s = given.start_s, given.stop_s
+        events = tuple(noisy_events(e, options.fpn, start_s=start_s, stop_s=stop_s, rng=rng) for e in events)
+    return events, terms, given
+
+
+def _grid(options: argparse.Namespace) -> ChrononGrid:
+    usual_s = options.slot if options.budget is None else 60.0
+    length_s = usual_s if options.chronon is None else options.chronon
+    if not (length_s > 0 and options.slot > 0):
+        raise InvalidScheduleError("--slot and --chronon must be longer than 0 s")
+    grid = ChrononGrid(length_s)
+    if abs(options.slot / grid.length_s - round(options.slot / grid.length_s)) > 1e-9:
+        raise InvalidScheduleError("--slot must be a whole number of chronons; give --chronon 60s or a multiple of it")
+    return grid
+
+
+def _terms(options: argparse.Namespace, given: Given, grid: ChrononGrid, history: Events) -> Terms:
+    epoch = Epoch(grid.chronon_at(given.start_s), grid.chronon_at(given.stop_s) + 1)
+    if epoch.stop - epoch.start > _MOST_CHRONONS:
+        days = (given.stop_s - given.start_s) / 86400
+        raise InvalidScheduleError(
+            f"the test of {days:.0f} days is too long for chronons of {grid.length_s:g} s; give a later --test-from or"
+            " a longer --slot, and check that timestamps are in seconds, not milliseconds"
+        )
+    probes, per_chronon = _budget(options, given, epoch, grid)
+    return Terms(
+        grid=grid,
+        epoch=epoch,
+        probes=probes,
+        per_chronon=per_chronon,
+        history=history,
+        history_start_s=given.history_start_s,
+        known_from_s=given.known_from_s,
+        slot_s=options.slot,
+        life_s=options.window,
+        seed=options.seed,
+    )
+
+
+def _budget(options: argparse.Namespace, given: Given, epoch: Epoch, grid: ChrononGrid) -> tuple[int, int | None]:
+    """Return the probes of the whole epoch, and the most in a chronon."""
+    weekly = given.probes_per_source_week if options.probes_per_source_week is None else options.probes_per_source_week
+    asked = weekly if options.budget is None else options.budget
+    if asked is None:
+        raise InvalidScheduleError("there is no budget; give --probes-per-source-week 7, or --budget 1 a chronon")
+    if not 0 <= asked <= _MOST_PROBES:
+        raise InvalidScheduleError(f"the budget must lie between 0 and {_MOST_PROBES:g}, not {asked:g}")
+    weeks = len(epoch) * grid.length_s / WEEK_S
+    probes = int(asked * len(given.trace.sources) * weeks) if options.budget is None else int(asked * len(epoch))
+    if probes < 1:
+        raise InvalidScheduleError("the budget allows no probe at all; raise it")
+    return probes, None if options.budget is None else max(1, int(np.ceil(asked)))
+
+
+def _given_events(options: argparse.Namespace, grid: ChrononGrid) -> Given:
     trace = _trace(options)
-    start_s = begin_s(options.test_from, trace.stop_s, lambda: (trace.start_s + trace.stop_s) / 2)
+    start_s = _begin_s(options.test_from, trace.stop_s, lambda: (trace.start_s + trace.stop_s) / 2)
     return Given(trace, grid.start_s(grid.chronon_at(start_s)), trace.stop_s)
 
 
@@ -71,7 +135,7 @@ def _trace(options: argparse.Namespace) -> Trace:
         raise TraceError(f"it cannot be read ({error})", file=str(options.trace), line=1) from error
 
 
-def begin_s(text: str | None, stop_s: float, usual_s: Callable[[], float]) -> float:
+def _begin_s(text: str | None, stop_s: float, usual_s: Callable[[], float]) -> float:
     """Return when the test begins, in unix seconds; times without a zone are UTC."""
     if text is None:
         return usual_s()
@@ -89,8 +153,10 @@ def begin_s(text: str | None, stop_s: float, usual_s: Callable[[], float]) -> fl
 _HOUR_S = 3600.0
 
 
-def from_database(options: argparse.Namespace, grid: ChrononGrid) -> Given:
-    """Return the events that the daemon saw."""
+def _from_database(options: argparse.Namespace, grid: ChrononGrid) -> Given:
+    from proxyd.config import load
+    from proxyd.store import read_past  # with settings, drivers are half of the start-up time
+
     settings = load(options.config, database=options.from_database or None)
     name, kept_s = settings.database, settings.retention
     if settings.database_path is None:
@@ -103,7 +169,7 @@ def from_database(options: argparse.Namespace, grid: ChrononGrid) -> Given:
         return middle_of(seen, retention_s=kept_s, name=name)
 
     stop_s = max((source.watched_s for source in seen), default=np.inf)
-    start_s = grid.start_s(grid.chronon_at(begin_s(options.test_from, stop_s, middle_s)))
+    start_s = grid.start_s(grid.chronon_at(_begin_s(options.test_from, stop_s, middle_s)))
     past = past_of(seen, start_s, retention_s=kept_s, name=name)
     made = past.probes_per_source_week(least_gap_s=settings.source_spacing, most_per_s=settings.budget.mean_per_s)
     weekly = min(made, WEEK_S / grid.length_s)  # a replayed source is probed at most once a chronon

@@ -6,34 +6,45 @@ import argparse
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping
-from importlib import import_module
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from types import MappingProxyType
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from proxyd.errors import ProxydError
-from proxyd.lab.papers.figure import Figure
-from proxyd.lab.verbs.plots import plot
 from proxyd.terminal.tables import print_table, progress
+from proxyd.terminal.verbs import JSON, SEED, argument, flag, verb
 
-_PAPERS: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "robot": ("robot", "Access frequencies of a robot"),
-        "politeness": ("politeness", "One source under a politeness constraint"),
-        "sup": ("sup", "SUP and fbSUP: execution intervals of many sources"),
-        "proxy-dilemma": ("proxy_dilemma", "The proxy dilemma: completeness against delay"),
-        "detection": ("detection", "Rapid detection of new items"),
-    }
-)
+if TYPE_CHECKING:
+    from proxyd.lab.papers.figure import Figure
+
+_PAPERS = {
+    "robot": "Access frequencies of a robot",
+    "politeness": "One source under a politeness constraint",
+    "sup": "SUP and fbSUP: execution intervals of many sources",
+    "proxy-dilemma": "The proxy dilemma: completeness against delay",
+    "detection": "Rapid detection of new items",
+}
 _REPORT = "report.md"
 _ROWS = 60
 
 
+@verb(
+    "reproduce",
+    "proxyd reproduce detection --out results",
+    takes=[
+        argument("paper", nargs="?", choices=(*_PAPERS, "all"), default="all", help="which paper (default: all)"),
+        argument("--out", type=Path, required=True, metavar="DIR", help="folder for tables and plots"),
+        argument("--seed", type=SEED, default=1, help="seed of all random numbers (default 1)"),
+        flag("--quick", "fewer repetitions: minutes become seconds"),
+        JSON,
+    ],
+)
 def reproduce(options: argparse.Namespace) -> int:
-    """Run the experiments, write their results, and print where."""
+    """Reproduce the papers' experiments.
+
+    Their results are written into files.
+    """
     papers = list(_PAPERS) if options.paper == "all" else [options.paper]
     can_plot = find_spec("matplotlib") is not None
     made: list[tuple[str, Figure, list[str]]] = []
@@ -59,6 +70,7 @@ def reproduce(options: argparse.Namespace) -> int:
 def markdown(figure: Figure, files: list[str]) -> str:
     """Return a figure as Markdown: title, plot, table and note; a long table is cut, and numbers are rounded.
 
+    >>> from proxyd.lab.papers.figure import Figure
     >>> print(markdown(Figure("f", "A title", ("x", "y"), ((1, 2.5),), note="A note."), ["f.csv"]))
     ### A title
     <BLANKLINE>
@@ -81,11 +93,19 @@ def markdown(figure: Figure, files: list[str]) -> str:
 
 def _figures(paper: str, seed: int, *, quick: bool) -> Iterator[Figure]:
     """Return a paper's figures; each paper has its own generator, so that its results do not depend on the others."""
-    number = list(_PAPERS).index(paper)
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, number])))
-    module = import_module(f"proxyd.lab.papers.{_PAPERS[paper][0]}")
-    found: Iterator[Figure] = module.figures(rng=rng, quick=quick)
-    return found
+    import numpy as np
+
+    from proxyd.lab.papers import detection_paper, politeness_paper, proxy_dilemma, robot_paper, sup_paper
+
+    figures_of: dict[str, Callable[..., Iterator[Figure]]] = {
+        "robot": robot_paper.figures,
+        "politeness": politeness_paper.figures,
+        "sup": sup_paper.figures,
+        "proxy-dilemma": proxy_dilemma.figures,
+        "detection": detection_paper.figures,
+    }
+    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, list(_PAPERS).index(paper)])))
+    return figures_of[paper](rng=rng, quick=quick)
 
 
 def _write(folder: Path, figure: Figure, *, can_plot: bool) -> list[str]:
@@ -94,6 +114,8 @@ def _write(folder: Path, figure: Figure, *, can_plot: bool) -> list[str]:
     (folder / name).write_text(_csv(figure), encoding="utf-8")
     if not can_plot or figure.x is None:
         return [name]
+    from proxyd.lab.papers.figure import plot
+
     image = f"{figure.name}.png"
     plot(figure, folder / image)
     return [name, image]
@@ -114,7 +136,7 @@ def _write_report(folder: Path, made: list[tuple[str, Figure, list[str]]], optio
     shown = ""
     for paper, figure, files in made:
         if paper != shown:
-            parts.append(f"## {_PAPERS[paper][1]}")
+            parts.append(f"## {_PAPERS[paper]}")
             shown = paper
         parts.append(markdown(figure, files))
     (folder / _REPORT).write_text("\n\n".join(parts) + "\n", encoding="utf-8")

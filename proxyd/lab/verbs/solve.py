@@ -4,30 +4,98 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import replace
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from proxyd.core.planning.capture.capacity import Capacity
-from proxyd.core.planning.capture.earliest_deadline import edf
-from proxyd.core.planning.capture.pareto import epsilon_cover, pareto
-from proxyd.core.planning.capture.spans import CaptureSchedule
 from proxyd.errors import InvalidScheduleError
-from proxyd.lab.algorithms.overlapping_capture import greedy_capture, most_weight
-from proxyd.lab.algorithms.sup import least_delay_sup
-from proxyd.lab.verbs.csv_files import CsvIntervals, read_capacity, read_intervals, read_rates, read_week
-from proxyd.lab.verbs.solve_cycles import solve_cycle, solve_frequencies
-from proxyd.lab.verbs.solve_one_source import OneSourceProblem, cost_curve, solve_one_source
 from proxyd.terminal.tables import number, print_table
+from proxyd.terminal.verbs import JSON, Argument, Verb, argument, duration, flag, one_of, preset, verb
+
+if TYPE_CHECKING:
+    from proxyd.core.planning.capture.spans import CaptureSchedule
+    from proxyd.lab.verbs.csv_files import CsvIntervals
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _UNIT = "item-days x importance"
-_CERTIFIED_CHRONONS = 2_000_000
+_ONE_SOURCE = {
+    "doe": "probes at least expected delay (optimal on the slots)",
+    "threshold": "a probe when the expected cost since the last one reaches a threshold",
+    "first-arrival": "a probe when an item has probably come",
+    "uniform": "probes spaced evenly",
+}
+_CAPTURE = {
+    "sup": "the fewest probes that capture every interval, placed to delay least",
+    "edf": "the most intervals that a budget can capture, earliest deadline first",
+    "pareto": "completeness against delay: every point that no schedule betters",
+}
+_FREQUENCIES = {"frequencies": "how often to probe each source", "cycle": "in which order to probe them"}
+_WEEK = "--week week.csv --weeks 4 --slot 1h --probes 28"
+SOLVE = Verb(
+    "solve", "solve one of the scheduling problems, from CSV", [f"proxyd solve doe {_WEEK}"], members="PROBLEM"
+)
+
+
+def _one_source_arguments(policy: str) -> list[Argument]:
+    week = "CSV of 168 rows hour,rate_per_day,importance; hour 0 is Monday 00:00"
+    many = [argument("--probes", type=int, metavar="N", help="how many probes, the one at the period's end included")]
+    if policy != "uniform":
+        price = "what a probe costs, in item-days (doe); the threshold, or the probability"
+        many.append(argument("--price", type=float, metavar="P", help=price))
+    of_doe = [
+        argument("--spacing", type=duration, default=0.0, metavar="30m", help="minimum time between probes"),
+        argument("--improve", choices=("exact", "mu"), help="move the probes off the slots afterwards"),
+        flag("--curve", "also print the costs of 1, 2, ..., N probes"),
+    ]
+    return [
+        preset(policy=policy),
+        argument("--week", type=Path, required=True, metavar="WEEK.csv", help=week),
+        argument("--weeks", type=int, default=1, help="number of weeks in the period (default 1)"),
+        argument("--slot", type=duration, default=3600.0, metavar="1h", help="length of a slot (default 1h)"),
+        one_of(*many),
+        *(of_doe if policy == "doe" else ()),
+        JSON,
+    ]
+
+
+def _capture_arguments(policy: str) -> list[Argument]:
+    columns = "CSV source,start,finish[,weight] in chronons, both ends included"
+    usual = None if policy == "sup" else "1"
+    budget = f"probes a chronon: a number, or a CSV chronon,probes (default: {usual or 'not limited'})"
+    epsilon = argument("--epsilon", type=float, default=0.0, help="cover the front to within this factor")
+    return [
+        preset(policy=policy),
+        argument("--intervals", type=Path, required=True, metavar="EI.csv", help=columns),
+        argument("--budget", metavar="C|FILE", help=budget, default=usual),
+        *([epsilon] if policy == "pareto" else ()),
+        JSON,
+    ]
+
+
+def _frequency_arguments(kind: str) -> list[Argument]:
+    access = "how long accesses take, for robot and randomised; their mean is 1/c (default exponential)"
+    methods = ("golden", "powers", "powers-improved")
+    length = "of golden: the next Fibonacci number (default: until the rarest source comes once)"
+    of_cycle = [
+        argument("--method", choices=methods, default="golden", help="(default golden)"),
+        argument("--length", type=int, metavar="N", help=length),
+    ]
+    return [
+        preset(kind=kind),
+        argument("--rates", type=Path, required=True, metavar="RATES.csv", help="CSV source,rate[,weight]"),
+        argument("--objective", choices=("robot", "randomised", "detection"), required=True, help="what to minimise"),
+        argument("--budget", type=float, default=1.0, metavar="c", help="probes a step (default 1)"),
+        argument("--access", choices=("exponential", "constant"), default="exponential", help=access),
+        *(of_cycle if kind == "cycle" else ()),
+        JSON,
+    ]
 
 
 def one_source(options: argparse.Namespace) -> int:
     """Print the probes of one source."""
-    problem = _problem(options)
+    from proxyd.lab.verbs.solve_one_source import cost_curve, problem_of, solve_one_source
+
+    problem = problem_of(options)
     found = solve_one_source(problem)
     curve = cost_curve(problem, len(found.times)) if getattr(options, "curve", False) else None
     if options.json:
@@ -36,7 +104,7 @@ def one_source(options: argparse.Namespace) -> int:
             "probes": len(found.times),
             "expected_cost": found.cost,
             "unit": _UNIT,
-            "times_h": np.round(found.times * 24, 9).tolist(),
+            "times_h": (found.times * 24).round(9).tolist(),
             "exact": found.exact,
             "period_h": problem.weeks * 168.0,
         }
@@ -46,14 +114,9 @@ def one_source(options: argparse.Namespace) -> int:
             answer["curve"] = [{"probes": probes, "expected_cost": cost} for probes, cost in curve]
         print(json.dumps(answer, indent=2))
         return 0
-    times = np.concatenate([[0.0], found.times])
+    times = [0.0, *found.times.tolist()]
     rows = [
-        [
-            str(n),
-            number(times[n] * 24, 3),
-            _moment(float(times[n])),
-            number(problem.prefix.cost(times[n - 1], times[n])),
-        ]
+        [str(n), number(times[n] * 24, 3), _moment(times[n]), number(problem.prefix.cost(times[n - 1], times[n]))]
         for n in range(1, len(times))
     ]
     print(f"{options.policy}: {len(found.times)} probes, expected cost {number(found.cost)} {_UNIT}")
@@ -68,15 +131,19 @@ def one_source(options: argparse.Namespace) -> int:
 
 def capture(options: argparse.Namespace) -> int:
     """Print the probes that capture execution intervals, or the Pareto front."""
+    from proxyd.lab.algorithms.sup import least_delay_sup
+    from proxyd.lab.verbs.csv_files import read_capacity, read_intervals
+    from proxyd.lab.verbs.solve_capture import captured_weight, fits, most_captured
+
     intervals = read_intervals(options.intervals)
     if options.policy == "pareto":
         return _front(options, intervals)
     capacity = None if options.budget is None else read_capacity(options.budget, intervals.given)
     if options.policy == "edf" and capacity is not None:
-        found = _most_captured(intervals, capacity)
+        found = most_captured(intervals, capacity)
     else:
         found = least_delay_sup(intervals.given)
-    fits = capacity is None or _fits(found, capacity)
+    is_within = capacity is None or fits(found, capacity)
     count = len(intervals.given)
     if options.json:
         answer = {
@@ -86,22 +153,25 @@ def capture(options: argparse.Namespace) -> int:
             "intervals": count,
             "captured": found.captured,
             "delay": found.delay,
-            "weight": found.weight if intervals.weights is None else _weight(found, intervals),
+            "weight": found.weight if intervals.weights is None else captured_weight(found, intervals),
             "bound": found.bound,
             "exact": found.exact,
-            "within_budget": fits,
+            "within_budget": is_within,
         }
         print(json.dumps(answer, indent=2))
         return 0
     print(f"{options.policy}: {len(found.probes)} probes capture {found.captured} of {count} intervals")
     print(f"total delay {found.delay} chronons, {number(found.delay / max(1, found.captured), 2)} for each captured")
     rows = [[str(n), source, str(chronon)] for n, (source, chronon) in enumerate(found.probes, 1)]
-    print_table(["probe", "source", "chronon"], rows, notes=_remarks(found, fits=fits))
+    print_table(["probe", "source", "chronon"], rows, notes=_remarks(found, fits=is_within))
     return 0
 
 
 def frequencies(options: argparse.Namespace) -> int:
     """Print how often to probe each source, or a cycle of probes."""
+    from proxyd.lab.verbs.csv_files import read_rates
+    from proxyd.lab.verbs.solve_cycles import solve_cycle, solve_frequencies
+
     if not 0 < options.budget <= 1e9:
         raise InvalidScheduleError(f"--budget {options.budget:g}: there must be more than 0 probes a step, at most 1e9")
     rates = read_rates(options.rates, positive=options.objective != "detection")
@@ -126,23 +196,11 @@ def frequencies(options: argparse.Namespace) -> int:
     return 0
 
 
-def _problem(options: argparse.Namespace) -> OneSourceProblem:
-    rate, weight = read_week(options.week)
-    return OneSourceProblem(
-        policy=options.policy,
-        rate=rate,
-        weight=weight,
-        weeks=options.weeks,
-        slot=options.slot / 86400,
-        probes=options.probes,
-        price=getattr(options, "price", None),
-        spacing=getattr(options, "spacing", 0.0) / 86400,
-        improve=getattr(options, "improve", None),
-    )
-
-
 def _front(options: argparse.Namespace, intervals: CsvIntervals) -> int:
-    if not 0 <= options.epsilon < np.inf:
+    from proxyd.core.planning.capture.pareto import epsilon_cover, pareto
+    from proxyd.lab.verbs.csv_files import read_capacity
+
+    if not 0 <= options.epsilon < inf:
         raise InvalidScheduleError(f"--epsilon {options.epsilon:g}: it must be 0, for the whole front, or greater")
     front = pareto(intervals.given, read_capacity(options.budget, intervals.given))
     points = epsilon_cover(front, options.epsilon) if options.epsilon else front.points
@@ -163,51 +221,6 @@ def _front(options: argparse.Namespace, intervals: CsvIntervals) -> int:
     return 0
 
 
-def _most_captured(intervals: CsvIntervals, capacity: Capacity) -> CaptureSchedule:
-    """Return the schedule that captures most intervals or weight; if that is hard, a greedy one with a bound."""
-    given, weights = intervals.given, intervals.weights
-    if weights is None or np.all(weights == weights[0]):
-        found = _weighed(edf(given, capacity), 1.0 if weights is None else float(weights[0]))
-    else:
-        found = most_weight(given, weights, capacity)
-    if found.exact:
-        return found
-    ends = [interval.start if interval.deadline is None else interval.deadline for interval in given]
-    lengths = sum(end - interval.start + 1 for interval, end in zip(given, ends, strict=True))
-    greedy = greedy_capture(given, capacity, weights, certify=lengths <= _CERTIFIED_CHRONONS)
-    best = max(greedy, found, key=lambda schedule: (schedule.weight, -schedule.delay))
-    bound = greedy.bound
-    exact = bound is not None and best.weight >= bound - 1e-9 * max(1.0, bound)
-    return CaptureSchedule(best.probes, best.captured, best.delay, exact, best.weight, bound)
-
-
-def _weighed(found: CaptureSchedule, weight: float) -> CaptureSchedule:
-    """Return the schedule with this weight for every interval."""
-    bound = None if found.bound is None else found.bound * weight
-    return replace(found, weight=found.weight * weight, bound=bound)
-
-
-def _weight(found: CaptureSchedule, intervals: CsvIntervals) -> float:
-    """Return the weight that the schedule captures, according to the file."""
-    probed: dict[str, list[int]] = {}
-    for source, chronon in found.probes:
-        probed.setdefault(source, []).append(chronon)
-    weights = np.ones(len(intervals.given)) if intervals.weights is None else intervals.weights
-    served = 0.0
-    for interval, weight in zip(intervals.given, weights.tolist(), strict=True):
-        chronons = np.array(probed.get(interval.source_id, []))
-        at = int(np.searchsorted(chronons, interval.start))
-        if at < len(chronons) and int(chronons[at]) in interval:
-            served += weight
-    return served
-
-
-def _fits(found: CaptureSchedule, capacity: Capacity) -> bool:
-    chronons = np.array([chronon for _, chronon in found.probes], dtype=np.int64) - capacity.epoch.start
-    used = np.bincount(chronons, minlength=len(capacity.epoch))
-    return bool(np.all(used <= capacity.probes))
-
-
 def _remarks(found: CaptureSchedule, *, fits: bool) -> list[str]:
     remarks = ["exact: no schedule does better"]
     if not found.exact:
@@ -223,3 +236,26 @@ def _moment(day: float) -> str:
     minutes = round(day * 1440)
     days, rest = divmod(minutes, 1440)
     return f"week {days // 7 + 1} {_DAYS[days % 7]} {rest // 60:02d}:{rest % 60:02d}"
+
+
+PROBLEMS = [
+    *(
+        verb(f"solve {name}", f"proxyd solve {name} {_WEEK}", takes=_one_source_arguments(name), text=text)(one_source)
+        for name, text in _ONE_SOURCE.items()
+    ),
+    *(
+        verb(
+            f"solve {name}", f"proxyd solve {name} --intervals intervals.csv", takes=_capture_arguments(name), text=text
+        )(capture)
+        for name, text in _CAPTURE.items()
+    ),
+    *(
+        verb(
+            f"solve {name}",
+            f"proxyd solve {name} --rates rates.csv --objective robot",
+            takes=_frequency_arguments(name),
+            text=text,
+        )(frequencies)
+        for name, text in _FREQUENCIES.items()
+    ),
+]

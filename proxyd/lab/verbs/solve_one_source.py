@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf
@@ -15,6 +16,7 @@ from proxyd.core.planning.one_source.optimal_schedule import Grid, OneSourceSche
 from proxyd.errors import InvalidScheduleError
 from proxyd.lab.algorithms.off_grid import algorithm_10, improve_exactly
 from proxyd.lab.algorithms.one_source_baselines import first_arrival, parameter_for, threshold, uniform
+from proxyd.lab.verbs.csv_files import read_week
 from proxyd.terminal.tables import number
 
 Floats = NDArray[np.float64]
@@ -85,6 +87,22 @@ class Solution:
     note: str
     parameter_name: str = ""
     parameter: float | None = None
+
+
+def problem_of(options: argparse.Namespace) -> OneSourceProblem:
+    """Return the problem that the options state."""
+    rate, weight = read_week(options.week)
+    return OneSourceProblem(
+        policy=options.policy,
+        rate=rate,
+        weight=weight,
+        weeks=options.weeks,
+        slot=options.slot / 86400,
+        probes=options.probes,
+        price=getattr(options, "price", None),
+        spacing=getattr(options, "spacing", 0.0) / 86400,
+        improve=getattr(options, "improve", None),
+    )
 
 
 def solve_one_source(problem: OneSourceProblem) -> Solution:

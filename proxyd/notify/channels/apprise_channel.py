@@ -10,7 +10,7 @@ from importlib import import_module
 
 from proxyd.config.profile_files import has_channels
 from proxyd.errors import DeliveryError
-from proxyd.notify.channels.channel_resources import ChannelResources
+from proxyd.notify.channels import ChannelResources
 from proxyd.notify.message_forms import plain_text, subject
 from proxyd.ports import Message
 

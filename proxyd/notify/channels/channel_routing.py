@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from proxyd.core.model.delivery import ChannelDelivery, LogDelivery, MailDelivery, WebhookDelivery
+from proxyd.notify.channels import ChannelResources
 from proxyd.notify.channels.apprise_channel import open_apprise
-from proxyd.notify.channels.channel_resources import ChannelResources
 from proxyd.notify.channels.log_channel import open_log
 from proxyd.notify.channels.mail import open_mail
 from proxyd.notify.channels.webhook import open_webhooks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-from proxyd.notify.channels.channel_resources import ChannelResources
+from proxyd.notify.channels import ChannelResources
 from proxyd.notify.message_forms import subject
 from proxyd.ports import Message
 

@@ -13,10 +13,10 @@ from typing import Literal
 import aiosmtplib
 
 from proxyd.errors import DeliveryError
-from proxyd.net import one_line
-from proxyd.notify.channels.channel_resources import ChannelResources
+from proxyd.notify.channels import ChannelResources
 from proxyd.notify.message_forms import plain_text, sent_at, subject
 from proxyd.ports import Message
+from proxyd.safe_text import one_line
 
 _CONNECTIONS = 4
 

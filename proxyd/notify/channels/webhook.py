@@ -18,8 +18,9 @@ from yarl import URL
 
 from proxyd.core.model.delivery import WebhookForm
 from proxyd.errors import BlockedAddressError, DeliveryError
-from proxyd.net import describe, one_line, read_some, refusal_in, retry_after_s
+from proxyd.net import describe, read_some, refusal_in, retry_after_s
 from proxyd.notify.message_forms import cloudevent, event_type
+from proxyd.safe_text import one_line
 from proxyd.tracing import NO_TRACES
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from proxyd.core.model.delivery import SecretRef
     from proxyd.net import Guard, HostTokens
-    from proxyd.notify.channels.channel_resources import ChannelResources
+    from proxyd.notify.channels import ChannelResources
     from proxyd.ports import Channel, Clock, Message, ResolveSecret
     from proxyd.tracing import Tracer
 

@@ -195,21 +195,19 @@ class _About(_Links):
         """Set the language, which takes precedence over the root element's."""
         self.texts["language"] = _value(text)
 
-    def add_ttl(self, attributes: Attributes, text: str, _: int) -> None:
-        """Set the minutes between changes."""
-        self.texts["ttl"] = _plain_value(attributes, text)
 
-    def add_period(self, attributes: Attributes, text: str, _: int) -> None:
-        """Set the unit of the update period."""
-        self.texts["sy_updateperiod"] = _plain_value(attributes, text)
+def _keep(key: str) -> Callable[[_About, Attributes, str, int], None]:
+    """Return what keeps the text of a feed's element under a key."""
 
-    def add_frequency(self, attributes: Attributes, text: str, _: int) -> None:
-        """Set the number of updates in a period."""
-        self.texts["sy_updatefrequency"] = _plain_value(attributes, text)
+    def add(about: _About, attributes: Attributes, text: str, _: int) -> None:
+        about.texts[key] = _plain_value(attributes, text)
 
-    def add_date(self, _attributes: Attributes, text: str, _: int) -> None:
-        """Decline a time that feedparser might fail on; others are ignored."""
-        _time_s(_value(text))
+    return add
+
+
+def _check_date(_: _Links, _attributes: Attributes, text: str, _depth: int) -> None:
+    """Decline a time that feedparser might fail on; others are ignored."""
+    _time_s(_value(text))
 
 
 _ABOUT_ROWS: dict[str, Callable[[_About, Attributes, str, int], None]] = {
@@ -220,10 +218,10 @@ _ABOUT_ROWS: dict[str, Callable[[_About, Attributes, str, int], None]] = {
     "subtitle": _About.add_subtitle,
     "summary": _About.add_summary,
     "language": _About.add_language,
-    "ttl": _About.add_ttl,
-    "sy_updateperiod": _About.add_period,
-    "sy_updatefrequency": _About.add_frequency,
-    "date": _About.add_date,
+    "ttl": _keep("ttl"),
+    "sy_updateperiod": _keep("sy_updateperiod"),
+    "sy_updatefrequency": _keep("sy_updatefrequency"),
+    "date": _check_date,
 }
 
 
@@ -305,19 +303,8 @@ class _Item(_Links):
         if self.summary is None:
             self.summary = self.contents[0]
 
-    def add_name(self, _attributes: Attributes, text: str, _: int) -> None:
-        """Set the name of the author that ends next."""
-        self._add_part("name", text)
-
-    def add_email(self, _attributes: Attributes, text: str, _: int) -> None:
-        """Set the address of the author that ends next."""
-        self._add_part("email", text)
-
-    def add_part(self, _attributes: Attributes, _text: str, _: int) -> None:
-        """Note that the author that ends next has more than text."""
-        self.parts.setdefault("", "")
-
-    def _add_part(self, name: str, text: str) -> None:
+    def add_part(self, name: str, text: str) -> None:
+        """Set a part of the author that ends next."""
         if name in self.parts:
             raise DeclinedError
         self.parts[name] = text.strip()
@@ -348,15 +335,8 @@ class _Item(_Links):
         """Add a category with a scheme of its own."""
         self.add_category({"scheme": _MEDIA_SCHEME, **attributes}, text, depth)
 
-    def add_keywords(self, attributes: Attributes, text: str, _: int) -> None:
-        """Add a podcast's list of categories."""
-        self._add_keywords(_plain_value(attributes, text), _KEYWORDS_SCHEME)
-
-    def add_media_keywords(self, attributes: Attributes, text: str, _: int) -> None:
-        """Add a medium's list of categories."""
-        self._add_keywords(_plain_value(attributes, text), None)
-
-    def _add_keywords(self, text: str, scheme: str | None) -> None:
+    def add_keywords(self, text: str, scheme: str | None) -> None:
+        """Add a list of categories."""
         for term in text.split(","):
             if term.strip():
                 self._add_tag(term.strip(), scheme, None)
@@ -374,10 +354,6 @@ class _Item(_Links):
         """Set the time of the last change: the last one wins."""
         self.updated_s = _time_s(_value(text))
 
-    def add_date(self, _attributes: Attributes, text: str, _: int) -> None:
-        """Decline a time that feedparser might fail on; others are ignored."""
-        _time_s(_value(text))
-
     def add_enclosure(self, attributes: Attributes, _text: str, _: int) -> None:
         """Add an enclosure."""
         if attributes.get("url"):
@@ -390,7 +366,7 @@ class _Item(_Links):
         self.reset = True
 
 
-_ITEM_ROWS: dict[str, Callable[[_Item, Attributes, str, int], None]] = {
+_ITEM_ROWS: dict[str, Callable[[_Item, Attributes, str, int], object]] = {
     "about": _Item.add_about,
     "title": _Item.add_title,
     "media_title": _Item.add_media_title,
@@ -398,17 +374,19 @@ _ITEM_ROWS: dict[str, Callable[[_Item, Attributes, str, int], None]] = {
     "id": _Item.add_id,
     "description": _Item.add_description,
     "content": _Item.add_content,
-    "name": _Item.add_name,
-    "email": _Item.add_email,
-    "part": _Item.add_part,
+    "name": lambda item, _attributes, text, _: item.add_part("name", text),
+    "email": lambda item, _attributes, text, _: item.add_part("email", text),
+    "part": lambda item, *_: item.parts.setdefault("", ""),  # it has more than text
     "author": _Item.add_author,
     "category": _Item.add_category,
     "media_category": _Item.add_media_category,
-    "itunes_keywords": _Item.add_keywords,
-    "media_keywords": _Item.add_media_keywords,
+    "itunes_keywords": lambda item, attributes, text, _: item.add_keywords(
+        _plain_value(attributes, text), _KEYWORDS_SCHEME
+    ),
+    "media_keywords": lambda item, attributes, text, _: item.add_keywords(_plain_value(attributes, text), None),
     "published": _Item.add_published,
     "updated": _Item.add_updated,
-    "date": _Item.add_date,
+    "date": _check_date,
     "enclosure": _Item.add_enclosure,
     "image": _Item.add_aside,
     "source": _Item.add_aside,

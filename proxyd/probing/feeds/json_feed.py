@@ -144,10 +144,7 @@ def _trouble(feed: _Feed, document: dict[str, Json]) -> str:
 
 def _items(entries: list[dict[str, Any]], feed: _Feed, url: str) -> Iterator[Item]:
     channel = FeedChannel(
-        title=feed.title,
-        link=_link(url, feed.home_page_url),
-        description=feed.description,
-        language=feed.language,
+        title=feed.title, link=_link(url, feed.home_page_url), description=feed.description, language=feed.language
     ).fields()
     parsed = (_entry(_Item.model_validate(each), feed, url) for each in entries)
     return distinct(entry.item(channel) for entry in parsed if entry is not None)

@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from proxyd.cli.failures import leaves, proxyd_errors
+from proxyd.cli.service import leaves, proxyd_errors
 from proxyd.errors import ConfigError, ProxydError, StoreError
 
 FULL = StoreError("the disk is full")

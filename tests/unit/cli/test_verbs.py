@@ -6,12 +6,13 @@ import argparse
 import shlex
 import subprocess
 import sys
-from importlib import import_module
+from pathlib import Path
 
 import pytest
 
 from proxyd.cli.main import main, make_parser
-from proxyd.terminal.arguments import address, whole
+from proxyd.cli.notifications import show
+from proxyd.terminal.verbs import address, whole
 
 WITHOUT_JSON = {
     "serve",
@@ -69,9 +70,7 @@ def test_a_verb_has_examples_and_they_parse(name: str) -> None:
     for example in shown:
         program, *arguments = shlex.split(example)
         assert program == "proxyd"
-        options = make_parser().parse_args(arguments)
-        module, _, function = options.run.rpartition(".")
-        assert callable(getattr(import_module(f"proxyd.{module}"), function))
+        assert callable(make_parser().parse_args(arguments).run)
     words = [word for word in shlex.split(shown[0])[1:] if not word.startswith("-") and word != "/etc/proxyd.toml"]
     assert " ".join(words).startswith(name)
 
@@ -94,7 +93,7 @@ def test_what_asks_a_daemon_can_ask_one_elsewhere() -> None:
 def test_what_is_given_before_a_verb_of_a_verb_holds_for_it() -> None:
     for arguments in (["--url", "http://a", "--json", "show", "x"], ["show", "x", "--url", "http://a", "--json"]):
         options = make_parser().parse_args(["notifications", *arguments])
-        assert (options.url, options.json, options.run) == ("http://a", True, "cli.notifications.show")
+        assert (options.url, options.json, options.run) == ("http://a", True, show.run)
 
 
 @pytest.mark.parametrize(
@@ -122,13 +121,27 @@ def test_wrong_usage_exits_2(arguments: list[str], capsys: pytest.CaptureFixture
     assert capsys.readouterr().err.startswith("usage: proxyd")
 
 
-def test_verbs_that_ask_a_daemon_or_read_texts_alone_load_no_store_and_no_science() -> None:
-    light = sorted(ASKING | {"check", "fmt", "import", "export"})
-    modules = sorted({ALL[verb].get_default("run").rpartition(".")[0] for verb in light})
-    said = f"import sys; {'; '.join(f'import proxyd.{each}' for each in modules)}; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", said], capture_output=True, check=True, text=True).stdout.split()
-    assert {"proxyd.client", "proxyd.core.language"} <= set(loaded)
-    assert set(loaded) & {"sqlalchemy", "scipy", "numba", "proxyd.daemon"} == set()
+def loaded(code: str) -> set[str]:
+    """Return the modules that a fresh interpreter has loaded after the code."""
+    said = f"import sys; {code}; print(*sys.modules)"
+    return set(subprocess.run([sys.executable, "-c", said], capture_output=True, check=True, text=True).stdout.split())
+
+
+def test_the_help_of_every_verb_is_made_without_what_verbs_need_to_run() -> None:
+    heavy = {"asyncio", "aiohttp", "numpy", "pydantic", "rich", "proxyd.client", "proxyd.config", "proxyd.core"}
+    assert loaded("import proxyd.cli.main; proxyd.cli.main.make_parser()") & heavy == set()
+
+
+@pytest.mark.parametrize("arguments", ["sources", "top --once", "check profiles", "export", "import /nowhere"])
+def test_verbs_that_ask_a_daemon_or_read_texts_alone_load_no_store_and_no_science(
+    arguments: str, tmp_path: Path
+) -> None:
+    run = f"import proxyd.cli.main; proxyd.cli.main.main({arguments.split()})"
+    found = loaded(
+        f"import os; os.chdir({str(tmp_path)!r}); sys.stdout = sys.stderr; {run}; sys.stdout = sys.__stdout__"
+    )
+    assert "proxyd.config" in found
+    assert found & {"sqlalchemy", "scipy", "numba", "proxyd.daemon"} == set()
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from proxyd.cli.main import main
-from proxyd.lab.papers import proxy_dilemma
-from proxyd.lab.papers.figure import Figure
+from proxyd.lab.papers import detection_paper, politeness_paper, proxy_dilemma, robot_paper, sup_paper
+from proxyd.lab.papers.figure import Figure, curves, plot
 from proxyd.lab.verbs import reproduce as verb
-from proxyd.lab.verbs.plots import curves, plot
 
 CURVES = Figure(
     "fake-1",
@@ -124,3 +123,13 @@ def test_a_figure_of_names_can_be_drawn(tmp_path: Path) -> None:
     figure = Figure("f", "", ("policy", "cost"), (("a", 2), ("b", 3)), x="policy", y=("cost",))
     plot(figure, tmp_path / "f.png")
     assert is_picture(tmp_path / "f.png")
+
+
+@pytest.mark.parametrize("paper", ["robot", "politeness", "sup", "proxy-dilemma", "detection"])
+def test_every_paper_can_be_reproduced(paper: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def one(*, rng: np.random.Generator, quick: bool) -> Iterator[Figure]:
+        yield TABLE
+
+    for module in (detection_paper, politeness_paper, proxy_dilemma, robot_paper, sup_paper):
+        monkeypatch.setattr(module, "figures", one)
+    assert main(["reproduce", paper, "--out", str(tmp_path), "--quick"]) == 0

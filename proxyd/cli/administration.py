@@ -1,0 +1,173 @@
+"""Verbs of the administrator: the database, with or without a running daemon, and the tokens of the API."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from proxyd.cli.answers import ask, print_answer, print_list, settings_of
+from proxyd.errors import SilentError, UnreachableError
+from proxyd.terminal.verbs import ASKING, JSON, Verb, argument, duration, flag, verb
+
+if TYPE_CHECKING:
+    from proxyd.client.types import TokenMade
+
+DATABASE = Verb("db", "look after the database", ["proxyd db migrate"])
+
+
+@verb("db migrate", "proxyd db migrate")
+async def migrate(options: argparse.Namespace) -> int:
+    """Upgrade the database to the newest schema."""
+    from proxyd.store import migrate_database
+
+    settings = settings_of(options)
+    await migrate_database(settings.database)
+    print(f"{settings.database_shown} is at the newest schema")
+    return 0
+
+
+@verb(
+    "db copy",
+    "proxyd db copy postgresql+asyncpg://proxyd@db.example/proxyd",
+    takes=[
+        argument(
+            "target",
+            metavar="DATABASE",
+            help="path of a file, or address of a PostgreSQL database (password in PGPASSWORD or PGPASSFILE)",
+        ),
+        JSON,
+    ],
+)
+async def copy(options: argparse.Namespace) -> int:
+    """Copy the database into an empty one, while no daemon runs."""
+    from proxyd.store import copy_database
+
+    settings, target = settings_of(options), settings_of(options, database=options.target)
+    counts = await copy_database(settings.database, target.database)
+    answer = {"database": target.database_shown, "rows": counts}
+    done = f"{sum(counts.values())} rows of {len(counts)} tables copied to {target.database_shown}"
+    return print_answer(options, answer, [done, "now let the setting database name it, and start the daemon"])
+
+
+@verb("db vacuum", "proxyd db vacuum")
+async def vacuum(options: argparse.Namespace) -> int:
+    """Free the disk space of deleted rows, while no daemon runs."""
+    from proxyd import store
+
+    settings = settings_of(options)
+    path = settings.database_path
+    before = _size(path)
+    await store.vacuum(settings.database)
+    back = "" if path is None else f": {before / 2**20:.1f} MiB before, {_size(path) / 2**20:.1f} MiB now"
+    print(f"{settings.database_shown} is vacuumed{back}")
+    return 0
+
+
+def _size(path: Path | None) -> int:
+    return path.stat().st_size if path is not None and path.exists() else 0
+
+
+@verb(
+    "backup",
+    "proxyd backup /var/backups/proxyd.db",
+    takes=[argument("file", type=Path, metavar="FILE", help="file to write; must not exist yet"), JSON],
+)
+async def backup(options: argparse.Namespace) -> int:
+    """Write a copy of the database, also while the daemon runs.
+
+    The copy is checked.
+    """
+    from proxyd.store import back_up
+
+    await back_up(settings_of(options).database, options.file)
+    size = options.file.stat().st_size
+    said = f"{options.file}: {size / 2**20:.1f} MiB, checked; `proxyd restore {options.file}` brings it back"
+    return print_answer(options, {"file": str(options.file), "bytes": size}, [said])
+
+
+@verb(
+    "restore",
+    "proxyd restore /var/backups/proxyd.db",
+    takes=[
+        argument("file", type=Path, metavar="FILE", help="file written by `proxyd backup`"),
+        flag("--replace", "delete what the PostgreSQL database holds now"),
+        JSON,
+    ],
+)
+async def restore(options: argparse.Namespace) -> int:
+    """Replace the database by a backup, while no daemon runs."""
+    from proxyd import store
+    from proxyd.clock import SystemClock
+
+    settings = settings_of(options)
+    stamp = datetime.fromtimestamp(SystemClock().wall_s(), UTC).strftime("%Y%m%dT%H%M%SZ")
+    aside = await store.restore(settings.database, options.file, stamp=stamp, replaces=options.replace)
+    answer = {"database": settings.database_shown, "kept": None if aside is None else str(aside)}
+    kept = "" if aside is None else f"; what was there is kept as {aside}"
+    return print_answer(options, answer, [f"{settings.database_shown} is what {options.file} was{kept}"])
+
+
+TOKEN = Verb("token", "tokens of the API", ["proxyd token create --name me --scope write"])
+
+
+@verb(
+    "token create",
+    "proxyd token create --name reader --scope read --expires 90d",
+    takes=[
+        argument("--name", required=True, help="what the token is for; must be unique"),
+        argument(
+            "--scope",
+            required=True,
+            choices=("read", "write", "admin"),
+            help="admin includes write, write includes read",
+        ),
+        argument("--expires", type=duration, metavar="90d", help="lifetime (default: none)"),
+        *ASKING,
+    ],
+)
+def create_token(options: argparse.Namespace) -> int:
+    """Create a token and print it, once.
+
+    A running daemon creates it; without one, it is written into the database.
+    """
+    try:
+        made = ask(options, lambda c: c.create_token(options.name, options.scope, expires_s=options.expires))
+    except UnreachableError as error:
+        if options.url is not None or isinstance(error, SilentError):  # a slow daemon may have created it
+            raise
+        made = _made_in_database(options)
+    return print_answer(options, made, [made["token"]])
+
+
+def _made_in_database(options: argparse.Namespace) -> TokenMade:
+    import asyncio
+
+    from proxyd.app import wiring as app
+
+    made = app.create_token(settings_of(options), options.name, options.scope, expires_in_s=options.expires)
+    return {"name": options.name, "scope": options.scope, "token": asyncio.run(made)}
+
+
+@verb("token list", "proxyd token list", takes=ASKING)
+def tokens(options: argparse.Namespace) -> int:
+    """List the tokens, without their secrets."""
+    found = ask(options, lambda client: client.tokens())
+    return print_list(
+        options,
+        found,
+        ["name", "scope", "created", "expires", "id"],
+        lambda each: [each["name"], each["scope"], each["created"], each["expires"] or "never", each["id"]],
+    )
+
+
+@verb(
+    "token drop",
+    "proxyd token drop reader",
+    takes=[argument("name", metavar="NAME", help="name of the token"), *ASKING],
+)
+def drop_token(options: argparse.Namespace) -> int:
+    """Revoke a token."""
+    answer = ask(options, lambda client: client.drop_token(options.name))
+    return print_answer(options, answer, [f"token {options.name} opens nothing any more"])
