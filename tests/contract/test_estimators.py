@@ -16,9 +16,9 @@ import pytest
 import proxyd.core.rates
 import proxyd.lab.estimators
 from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
-from proxyd.core.rates.gamma_poisson import GammaRate
 from proxyd.core.rates.week_bins import WeekBins
 from proxyd.lab.estimators.change_indicators import BitRate, fit_bits
+from proxyd.lab.estimators.gamma_rate import GammaRate
 from proxyd.lab.estimators.level_counts import CountIntensity, fit_counts
 from proxyd.lab.estimators.rate_prior import RatePrior
 from proxyd.lab.estimators.weekly_intensity import WeeklyIntensity, fit_weekly

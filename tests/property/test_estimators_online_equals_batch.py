@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
-from proxyd.core.rates.gamma_poisson import GammaRate, PopulationPrior
+from proxyd.core.rates.gamma_poisson import PopulationPrior
+from proxyd.lab.estimators.gamma_rate import GammaRate
 
 HALF_LIFE_S = 1000.0
 DECAY = log(2) / HALF_LIFE_S

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from math import exp, expm1, log
 
 from proxyd.core.rates.evidence import ChangedBit, Evidence, ItemCount, ItemTimes
-from proxyd.core.rates.fleet_rates import HALF_LIVES_S, MEMORY_ITEMS, PRIOR_ITEMS
 from proxyd.core.rates.gamma_poisson import (
     DEFAULT_MEAN_PER_S,
     PRIOR_EVENTS,
@@ -16,6 +15,9 @@ from proxyd.core.rates.gamma_poisson import (
     prior_components,
 )
 
+HALF_LIVES_S = tuple(weeks * 7 * 86400.0 for weeks in (1.0, 4.0, 16.0, 52.0))
+PRIOR_ITEMS = 50.0  # the weight of the even starting weights, in items
+MEMORY_ITEMS = 2000.0  # items after which the evidence for the weights counts a third
 _NONE = (0.0,) * len(HALF_LIVES_S)
 
 

@@ -14,9 +14,8 @@ from scipy.special import gammaincinv
 from proxyd.core.model.profile import Source
 from proxyd.core.planning.allocation.week_plan import FleetState, WeekPlan
 from proxyd.core.rates.evidence import Evidence
-from proxyd.core.rates.fleet_rates import HALF_LIVES_S
 from proxyd.core.rates.model_fit import NO_FIT, ModelFit, SourceModel
-from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend
+from proxyd.core.rates.rate_blend import HALF_LIVES_S, NO_EVIDENCE, Blend
 from proxyd.core.rates.siblings import siblings_of
 from proxyd.core.rates.week_bins import Cycle
 from proxyd.core.rates.week_counts import WeekCounts, fleet_shapes

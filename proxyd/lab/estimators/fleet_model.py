@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from proxyd.core.rates.fleet_rates import FleetRates
 from proxyd.core.rates.week_bins import WEEK_S
 from proxyd.core.rates.week_shapes import (
     HOURS,
@@ -19,6 +18,7 @@ from proxyd.core.rates.week_shapes import (
     shared_shapes,
     week_hours,
 )
+from proxyd.lab.estimators.fleet_rates import FleetRates
 
 _DAY_S = 86400.0
 _KEPT_WEEKS = 52

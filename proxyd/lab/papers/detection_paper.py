@@ -10,8 +10,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.core.planning.policies.detection_frequencies import paper_bound, periodic_cost, tight_bound
-from proxyd.core.planning.policies.step_policies import (
+from proxyd.lab.algorithms.detection_frequencies import paper_bound, periodic_cost, tight_bound
+from proxyd.lab.algorithms.probe_cycles import golden, improved_powers, powers_of_two
+from proxyd.lab.algorithms.step_policies import (
     AdaptivePolicy,
     CyclePolicy,
     DetectionPolicy,
@@ -20,7 +21,6 @@ from proxyd.core.planning.policies.step_policies import (
     IndexPolicy,
     LearningIndexPolicy,
 )
-from proxyd.lab.algorithms.probe_cycles import golden, improved_powers, powers_of_two
 from proxyd.lab.papers.figure import Figure
 from proxyd.lab.traces.synthetic import zipf_rates
 

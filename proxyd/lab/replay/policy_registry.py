@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from proxyd.core.planning.policies.step_policies import GreedyPolicy, IndexPolicy
 from proxyd.errors import UnknownPolicyError
+from proxyd.lab.algorithms.step_policies import GreedyPolicy, IndexPolicy
 from proxyd.lab.replay.decider_policy import DeciderPolicy
 from proxyd.lab.replay.interval_policies import EdfPolicy, SupPolicy, WicPolicy
 from proxyd.lab.replay.peers import PEERS, WaitingPolicy, factor_for

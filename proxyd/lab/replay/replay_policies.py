@@ -10,8 +10,12 @@ from numpy.typing import NDArray
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.allocation.week_plan import by_slot
-from proxyd.core.planning.policies.detection_frequencies import memoryless, tight_bound
-from proxyd.core.planning.policies.step_policies import (
+from proxyd.core.rates.siblings import FRESH_S, RecentChanges, siblings_of
+from proxyd.core.rates.week_bins import WEEK_S
+from proxyd.core.rates.week_shapes import WeekShapes
+from proxyd.lab.algorithms.detection_frequencies import memoryless, tight_bound
+from proxyd.lab.algorithms.probe_cycles import golden, improved_powers, powers_of_two
+from proxyd.lab.algorithms.step_policies import (
     AdaptivePolicy,
     CyclePolicy,
     DetectionPolicy,
@@ -19,10 +23,6 @@ from proxyd.core.planning.policies.step_policies import (
     IndexPolicy,
     MemorylessPolicy,
 )
-from proxyd.core.rates.siblings import FRESH_S, RecentChanges, siblings_of
-from proxyd.core.rates.week_bins import WEEK_S
-from proxyd.core.rates.week_shapes import WeekShapes
-from proxyd.lab.algorithms.probe_cycles import golden, improved_powers, powers_of_two
 from proxyd.lab.estimators.fleet_model import FleetModel
 from proxyd.lab.replay.replay import Terms
 

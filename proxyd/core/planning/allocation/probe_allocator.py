@@ -12,7 +12,6 @@ from proxyd.core.planning.allocation.delay_costs import WeekCosts
 from proxyd.core.planning.allocation.prices import HostLimits, Prices, allocate, row_of, rows_of, slot_loads
 from proxyd.core.planning.allocation.timetable import LEVELS, Floats, Ints, Timetable
 from proxyd.core.planning.golden_turns import turns
-from proxyd.core.planning.policies.step_policies import largest
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.errors import InvalidScheduleError, SchedulingError
 
@@ -375,3 +374,18 @@ class ProbeAllocator:
 
 def _same(one: Floats | None, other: Floats | None) -> bool:
     return one is other or (one is not None and other is not None and np.array_equal(one, other))
+
+
+def largest(index: Floats, c: int) -> Ints:
+    """Return the positions of the c largest values, ties to the lower position.
+
+    >>> largest(np.array([1.0, 3.0, 3.0]), 2)
+    array([1, 2])
+    """
+    if c >= len(index):
+        return np.arange(len(index))
+    if c <= 0:
+        return np.zeros(0, dtype=np.int64)
+    edge = np.partition(index, len(index) - c)[len(index) - c]
+    above = np.flatnonzero(index > edge)
+    return np.concatenate([above, np.flatnonzero(index == edge)[: c - len(above)]])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from proxyd.core.rates.evidence import ChangedBit, ItemCount, ItemTimes
-from proxyd.core.rates.fleet_rates import FleetRates
 from proxyd.core.rates.rate_blend import NO_EVIDENCE, Blend
+from proxyd.lab.estimators.fleet_rates import FleetRates
 
 DAY_S = 86400.0
 

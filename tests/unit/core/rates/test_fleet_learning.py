@@ -7,8 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from proxyd.core.rates.evidence import ItemTimes
-from proxyd.core.rates.fleet_rates import FleetRates
-from proxyd.core.rates.gamma_poisson import GammaRate, posterior_means
+from proxyd.core.rates.gamma_poisson import posterior_means
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
 from proxyd.core.rates.week_shapes import (
     HOURS,
@@ -19,6 +18,8 @@ from proxyd.core.rates.week_shapes import (
     week_shape,
 )
 from proxyd.lab.estimators.fleet_model import FleetModel
+from proxyd.lab.estimators.fleet_rates import FleetRates
+from proxyd.lab.estimators.gamma_rate import GammaRate
 
 Floats = NDArray[np.float64]
 DAY_S = 86400.0

@@ -11,8 +11,8 @@ from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.policies.demand import IntervalDemand
 from proxyd.core.planning.policies.expected_intervals import FiringPattern
-from proxyd.core.planning.policies.step_policies import AdaptivePolicy
 from proxyd.lab.algorithms.feedback_sup import Demand, FeedbackSup, ModelDemand, known_intensity, known_updates
+from proxyd.lab.algorithms.step_policies import AdaptivePolicy
 from proxyd.lab.algorithms.wic import Wic
 
 GRID = ChrononGrid(1.0)

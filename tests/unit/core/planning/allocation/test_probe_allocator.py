@@ -10,8 +10,8 @@ from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.allocation.delay_costs import WeekCosts
 from proxyd.core.planning.allocation.probe_allocator import FleetDemand, FleetLimits, ProbeAllocator, WeekGrid
 from proxyd.core.planning.one_source.costs import Prefix
-from proxyd.core.planning.policies.detection_frequencies import tight_bound
 from proxyd.errors import InvalidScheduleError, SchedulingError
+from proxyd.lab.algorithms.detection_frequencies import tight_bound
 
 Floats = NDArray[np.float64]
 SLOT_S = 3600.0

@@ -8,13 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from proxyd.core.rates.gamma_poisson import DEFAULT_MEAN_PER_S, PRIOR_EVENTS, posterior_means
+from proxyd.core.rates.rate_blend import HALF_LIVES_S, MEMORY_ITEMS, PRIOR_ITEMS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-
-HALF_LIVES_S = tuple(weeks * 7 * 86400.0 for weeks in (1.0, 4.0, 16.0, 52.0))
-PRIOR_ITEMS = 50.0  # the weight of the even starting weights, in items
-MEMORY_ITEMS = 2000.0  # items after which the evidence for the weights counts a third
 
 
 class FleetRates:

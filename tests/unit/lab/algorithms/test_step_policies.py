@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from proxyd.core.planning.policies.detection_frequencies import memoryless, paper_bound, periodic_cost, tight_bound
-from proxyd.core.planning.policies.step_policies import (
+from proxyd.lab.algorithms.detection_frequencies import memoryless, paper_bound, periodic_cost, tight_bound
+from proxyd.lab.algorithms.probe_cycles import golden, improved_powers, powers_of_two
+from proxyd.lab.algorithms.step_policies import (
     AdaptivePolicy,
     CyclePolicy,
     DetectionPolicy,
@@ -17,7 +18,6 @@ from proxyd.core.planning.policies.step_policies import (
     LearningIndexPolicy,
     MemorylessPolicy,
 )
-from proxyd.lab.algorithms.probe_cycles import golden, improved_powers, powers_of_two
 
 Floats = NDArray[np.float64]
 SETTINGS = [(1.0, 10, 6000), (2.0, 1, 40_000), (1.5, 50, 3000)]

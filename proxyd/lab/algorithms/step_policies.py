@@ -8,8 +8,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from proxyd.core.planning.allocation.probe_allocator import largest
 from proxyd.core.planning.golden_turns import turns
-from proxyd.core.planning.policies.detection_frequencies import checked_rates, memoryless, tight_bound
+from proxyd.lab.algorithms.detection_frequencies import checked_rates, memoryless, tight_bound
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -259,21 +260,6 @@ class LearningIndexPolicy:
         self._found[sources] += found
         self._exposure[sources] += waited
         self._probed[sources] = step
-
-
-def largest(index: Floats, c: int) -> Ints:
-    """Return the positions of the c largest values, ties to the lower position.
-
-    >>> largest(np.array([1.0, 3.0, 3.0]), 2)
-    array([1, 2])
-    """
-    if c >= len(index):
-        return np.arange(len(index))
-    if c <= 0:
-        return np.zeros(0, dtype=np.int64)
-    edge = np.partition(index, len(index) - c)[len(index) - c]
-    above = np.flatnonzero(index > edge)
-    return np.concatenate([above, np.flatnonzero(index == edge)[: c - len(above)]])
 
 
 def _draw(p: Floats, c: int, rng: np.random.Generator) -> Ints:
