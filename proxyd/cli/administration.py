@@ -34,8 +34,8 @@ async def migrate(options: argparse.Namespace) -> int:
     takes=[
         argument(
             "target",
+            "path of a file, or address of a PostgreSQL database (password in PGPASSWORD or PGPASSFILE)",
             metavar="DATABASE",
-            help="path of a file, or address of a PostgreSQL database (password in PGPASSWORD or PGPASSFILE)",
         ),
         JSON,
     ],
@@ -72,7 +72,7 @@ def _size(path: Path | None) -> int:
 @verb(
     "backup",
     "proxyd backup /var/backups/proxyd.db",
-    takes=[argument("file", type=Path, metavar="FILE", help="file to write; must not exist yet"), JSON],
+    takes=[argument("file", "file to write; must not exist yet", type=Path, metavar="FILE"), JSON],
 )
 async def backup(options: argparse.Namespace) -> int:
     """Write a copy of the database, also while the daemon runs.
@@ -91,7 +91,7 @@ async def backup(options: argparse.Namespace) -> int:
     "restore",
     "proxyd restore /var/backups/proxyd.db",
     takes=[
-        argument("file", type=Path, metavar="FILE", help="file written by `proxyd backup`"),
+        argument("file", "file written by `proxyd backup`", type=Path, metavar="FILE"),
         flag("--replace", "delete what the PostgreSQL database holds now"),
         JSON,
     ],
@@ -116,14 +116,11 @@ TOKEN = Verb("token", "tokens of the API", ["proxyd token create --name me --sco
     "token create",
     "proxyd token create --name reader --scope read --expires 90d",
     takes=[
-        argument("--name", required=True, help="what the token is for; must be unique"),
+        argument("--name", "what the token is for; must be unique", required=True),
         argument(
-            "--scope",
-            required=True,
-            choices=("read", "write", "admin"),
-            help="admin includes write, write includes read",
+            "--scope", "admin includes write, write includes read", required=True, choices=("read", "write", "admin")
         ),
-        argument("--expires", type=duration, metavar="90d", help="lifetime (default: none)"),
+        argument("--expires", "lifetime (default: none)", type=duration, metavar="90d"),
         *ASKING,
     ],
 )
@@ -162,11 +159,7 @@ def tokens(options: argparse.Namespace) -> int:
     )
 
 
-@verb(
-    "token drop",
-    "proxyd token drop reader",
-    takes=[argument("name", metavar="NAME", help="name of the token"), *ASKING],
-)
+@verb("token drop", "proxyd token drop reader", takes=[argument("name", "name of the token", metavar="NAME"), *ASKING])
 def drop_token(options: argparse.Namespace) -> int:
     """Revoke a token."""
     answer = ask(options, lambda client: client.drop_token(options.name))

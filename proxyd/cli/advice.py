@@ -70,10 +70,7 @@ _HEAD = ["day", "probes", "items", "predicted", "mean delay", "predicted", "comp
 @verb(
     "report",
     "proxyd report --days 7",
-    takes=[
-        argument("--days", type=whole(1, 3660), default=14, metavar="N", help="the last N days (default 14)"),
-        *ASKING,
-    ],
+    takes=[argument("--days", "the last N days (default 14)", type=whole(1, 3660), default=14, metavar="N"), *ASKING],
 )
 def report(options: argparse.Namespace) -> int:
     """Compare delay and completeness with what was predicted, by day.

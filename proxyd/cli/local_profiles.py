@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from proxyd.core.language import Checked, SourceText
     from proxyd.core.model.profile import Declaration
 
-_PATHS = argument("paths", nargs="+", type=Path, metavar="PATH", help="files, or directories of *.profile files")
+_PATHS = argument("paths", "files, or directories of *.profile files", nargs="+", type=Path, metavar="PATH")
 
 
 @verb("check", "proxyd check profiles", "proxyd check a.profile --json", takes=[_PATHS, JSON])
@@ -122,10 +122,10 @@ def _texts(paths: list[Path]) -> list[SourceText]:
     "import",
     "proxyd import feeds.opml --out profiles/feeds.profile",
     takes=[
-        argument("file", type=Path, metavar="FILE", help="OPML, or text with an address on each line"),
-        argument("--name", default="Imported", help="name of the domain and profile (default Imported)"),
+        argument("file", "OPML, or text with an address on each line", type=Path, metavar="FILE"),
+        argument("--name", "name of the domain and profile (default Imported)", default="Imported"),
         flag("--pages", "the addresses are web pages, not feeds: notify of changes"),
-        argument("--out", type=Path, metavar="FILE.profile", help="write to this file instead of printing"),
+        argument("--out", "write to this file instead of printing", type=Path, metavar="FILE.profile"),
     ],
 )
 def import_feeds(options: argparse.Namespace) -> int:

@@ -86,7 +86,7 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
     "completion",
     "proxyd completion bash",
     "proxyd completion zsh",
-    takes=[argument("shell", choices=("bash", "zsh", "tcsh"), help="your shell")],
+    takes=[argument("shell", "your shell", choices=("bash", "zsh", "tcsh"))],
 )
 def completion(options: argparse.Namespace) -> int:
     """Print a shell script that completes verbs and options."""

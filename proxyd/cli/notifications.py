@@ -15,13 +15,11 @@ if TYPE_CHECKING:
     from proxyd.client.types import DeadLetter, NotificationListed, WebhookShown
 
 _LISTED = [
-    *(argument(f"--{name}", metavar="NAME", help=f"only of this {name}") for name in ("rule", "profile", "source")),
-    argument("--since", metavar="TIME", help="only those made since this time, such as 2026-01-31T12:00:00Z"),
+    *(argument(f"--{name}", f"only of this {name}", metavar="NAME") for name in ("rule", "profile", "source")),
+    argument("--since", "only those made since this time, such as 2026-01-31T12:00:00Z", metavar="TIME"),
     limit(20, most=100_000),
     flag("--follow", "print new ones as they arrive, until interrupted"),
-    argument(
-        "--after", type=int, metavar="POSITION", help="with --follow: start after the notification at this position"
-    ),
+    argument("--after", "with --follow: start after the notification at this position", type=int, metavar="POSITION"),
     URL,
     flag("--json", "print JSON; with --follow, a line for each"),
 ]
@@ -85,7 +83,7 @@ def _or_above(option: Argument) -> Argument:
 @verb(
     "notifications show",
     "proxyd notifications show ntf_0123456789abcdef",
-    takes=[argument("id", help="id of the notification"), *map(_or_above, ASKING)],
+    takes=[argument("id", "id of the notification"), *map(_or_above, ASKING)],
 )
 def show(options: argparse.Namespace) -> int:
     """Explain a notification: what led to it and what became of it."""
@@ -109,7 +107,7 @@ def _webhook_row(hook: WebhookShown) -> list[str]:
     return [hook["endpoint"], hook["form"], hook["state"], hook["since"], refused, hook["detail"] or ""]
 
 
-@verb("webhook test", "proxyd webhook test stable", takes=[argument("rule", help="name of the rule"), *ASKING])
+@verb("webhook test", "proxyd webhook test stable", takes=[argument("rule", "name of the rule"), *ASKING])
 def test(options: argparse.Namespace) -> int:
     """Send a test message to every endpoint of a rule.
 
@@ -144,9 +142,7 @@ def _dead_row(letter: DeadLetter) -> list[str]:
     "proxyd webhook replay ntf_0123456789abcdef",
     "proxyd webhook replay --dead",
     takes=[
-        one_of(
-            argument("id", nargs="?", help="id of the notification"), flag("--dead", "every delivery that was given up")
-        ),
+        one_of(argument("id", "id of the notification", nargs="?"), flag("--dead", "every delivery that was given up")),
         *ASKING,
     ],
 )

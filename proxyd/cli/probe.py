@@ -30,7 +30,7 @@ _SECRET_HEADERS = frozenset({"set-cookie"})
     "proxyd probe https://github.com/python/cpython/releases.atom",
     "proxyd probe python --debug",
     takes=[
-        argument("target", help="address of a feed, or name of a source in the profiles (read as its class says)"),
+        argument("target", "address of a feed, or name of a source in the profiles (read as its class says)"),
         flag("--debug", "also show the head of every request and response"),
         JSON,
     ],

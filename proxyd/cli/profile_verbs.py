@@ -16,7 +16,7 @@ from proxyd.terminal.verbs import ASKING, Verb, argument, flag, verb
 if TYPE_CHECKING:
     from proxyd.client.types import ChangesMade, CostShown, ProfileListed, Rule
 
-_NAME = argument("name", metavar="NAME", help="name of the profile")
+_NAME = argument("name", "name of the profile", metavar="NAME")
 
 
 @verb("rules", "proxyd rules", takes=ASKING)
@@ -65,7 +65,7 @@ def show(options: argparse.Namespace) -> int:
     "proxyd profile declare my.profile --dry-run",
     "proxyd profile declare my.profile",
     takes=[
-        argument("file", type=Path, metavar="FILE", help="text in the rule language"),
+        argument("file", "text in the rule language", type=Path, metavar="FILE"),
         flag("--dry-run", "change nothing; show what would change and what it would cost"),
         *ASKING,
     ],

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _TERMINATED = 128 + signal.SIGTERM
 _ROLE = argument(
     "--role",
+    "role of this machine in a cluster (default: the setting role)",
     choices=("all", "planner", "prober", "notifier"),
-    help="role of this machine in a cluster (default: the setting role)",
 )
 
 
@@ -69,8 +69,8 @@ def _served(settings: Settings) -> Coroutine[None, None, None]:
     "demo",
     "proxyd demo --for 60s",
     takes=[
-        argument("--for", dest="duration_s", type=duration, default=60.0, metavar="60s", help="how long"),
-        argument("--seed", type=int, default=1, help="seed of the feeds' rates and items"),
+        argument("--for", "how long", dest="duration_s", type=duration, default=60.0, metavar="60s"),
+        argument("--seed", "seed of the feeds' rates and items", type=int, default=1),
         JSON,
     ],
 )
@@ -92,7 +92,7 @@ def demo(options: argparse.Namespace) -> int:
 @verb(
     "healthcheck",
     "proxyd healthcheck --timeout 2s",
-    takes=[argument("--timeout", type=duration, default=5.0, metavar="5s", help="longest wait"), URL, JSON],
+    takes=[argument("--timeout", "longest wait", type=duration, default=5.0, metavar="5s"), URL, JSON],
 )
 def healthcheck(options: argparse.Namespace) -> int:
     """Exit with 0 if the daemon is ready (for containers).

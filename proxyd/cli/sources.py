@@ -11,7 +11,7 @@ from proxyd.terminal.verbs import ASKING, URL, argument, flag, limit, verb
 if TYPE_CHECKING:
     from proxyd.client.types import ProbeMade, SourceListed
 
-_SOURCE = argument("source", help="name of the source")
+_SOURCE = argument("source", "name of the source")
 
 
 @verb(

@@ -76,19 +76,19 @@ def _add_verb(
     return parser
 
 
-def argument(*names: str, **settings: Any) -> Argument:
-    """Return an argument with the settings of argparse."""
-    return lambda parser: parser.add_argument(*names, **settings)
+def argument(name: str, text: str, **settings: Any) -> Argument:
+    """Return an argument with its help, and with other settings of argparse."""
+    return lambda parser: parser.add_argument(name, help=text, **settings)
 
 
 def flag(name: str, text: str) -> Argument:
     """Return an option without a value."""
-    return argument(name, action="store_true", help=text)
+    return argument(name, text, action="store_true")
 
 
 def limit(usual: int, *, most: int) -> Argument:
     """Return the option that says how many are listed."""
-    return argument("--limit", type=whole(1, most), default=usual, help=f"how many (default {usual})")
+    return argument("--limit", f"how many (default {usual})", type=whole(1, most), default=usual)
 
 
 def one_of(*choices: Argument, required: bool = True) -> Argument:
@@ -184,9 +184,9 @@ def address(text: str) -> str:
 JSON = flag("--json", "print JSON")
 URL = argument(
     "--url",
+    "ask this daemon, with the token in PROXYD_TOKEN (default: the one here, through its socket)",
     type=address,
     metavar="URL",
-    help="ask this daemon, with the token in PROXYD_TOKEN (default: the one here, through its socket)",
 )
 ASKING = (URL, JSON)
 """The options of verbs that ask a daemon."""

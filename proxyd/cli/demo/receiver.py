@@ -6,11 +6,28 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from aiohttp import web
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from proxyd.cli.demo.origin import listening, read_item_id
+
+
+@dataclass(slots=True)
+class Delivered:
+    """The notifications that came; ``lost`` items were on a page that the daemon read, but never arrived."""
+
+    notifications: int = 0
+    verified: int = 0
+    duplicates: int = 0
+    disordered: int = 0
+    lost: int = 0
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether every item arrived, once, in order and correctly signed."""
+        return self.notifications == self.verified and not (self.duplicates or self.disordered or self.lost)
 
 
 class Receiver:
@@ -21,15 +38,7 @@ class Receiver:
         self._newest: dict[tuple[str, int], int] = {}
         self._came = asyncio.Event()
         self.items: set[tuple[int, int]] = set()
-        self.notifications = 0
-        self.verified = 0
-        self.duplicates = 0
-        self.disordered = 0
-
-    @property
-    def wrongly_signed(self) -> int:
-        """Number of notifications with a wrong signature, which were refused."""
-        return self.notifications - self.verified
+        self.delivered = Delivered()
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
@@ -49,12 +58,12 @@ class Receiver:
         body = await request.read()
         if json.loads(body)["type"] == "proxyd.ping":
             return web.Response(status=204)
-        self.notifications += 1
+        self.delivered.notifications += 1
         try:
             self._webhook.verify(body, dict(request.headers))
         except WebhookVerificationError:
             return web.Response(status=401)
-        self.verified += 1
+        self.delivered.verified += 1
         self._note(body)
         self._came.set()
         return web.Response(status=204)
@@ -64,7 +73,7 @@ class Receiver:
         for row in data["items"]:
             feed, number = read_item_id(row["channel.item.guid"])
             stream = (data["rule"], feed)
-            self.duplicates += (feed, number) in self.items
-            self.disordered += number < self._newest.get(stream, -1)
+            self.delivered.duplicates += (feed, number) in self.items
+            self.delivered.disordered += number < self._newest.get(stream, -1)
             self._newest[stream] = max(number, self._newest.get(stream, -1))
             self.items.add((feed, number))

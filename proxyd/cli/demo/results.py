@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from proxyd.cli.demo.receiver import Receiver
+from proxyd.cli.demo.receiver import Delivered, Receiver
 from proxyd.cli.demo.workload import FEEDS, WINDOW, DemoWorkload
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.measures import Measures, Times, found_s, measure
@@ -19,22 +19,6 @@ _ROWS = {
     "uniform": "the same items, as many probes, every feed equally often",
     "clairvoyant": "the same items, at most as many probes, every item known beforehand",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """The notifications at the receiver; ``lost`` items were on a page that the daemon read, but never arrived."""
-
-    notifications: int
-    verified: int
-    duplicates: int
-    disordered: int
-    lost: int
-
-    @property
-    def is_fine(self) -> bool:
-        """Whether every item arrived, once, in order and correctly signed."""
-        return self.notifications == self.verified and not (self.duplicates or self.disordered or self.lost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +97,6 @@ def make_results(
         name: measure(events, schedule, grid=grid, end_s=stop_s, window=WINDOW) for name, schedule in schedules.items()
     }
     readable = readable_items(workload, requests_s)
-    delivered = Delivered(
-        receiver.notifications,
-        receiver.verified,
-        receiver.duplicates,
-        receiver.disordered,
-        len(readable - receiver.items),
-    )
+    delivered = replace(receiver.delivered, lost=len(readable - receiver.items))
     unseen = sum(times.size for times in events) - len(readable)
     return Results(measures, delivered, unseen, stop_s, seed)

@@ -147,7 +147,7 @@ async def _watch(stage: _Stage, progress: Callable[[str], None]) -> None:
     """Wait for the end of the demo."""
     while (left_s := stage.stop_s - stage.clock.time_s()) > 0:
         probes = sum(len(times) for times in stage.origin.requests_s)
-        progress(f"{left_s:.0f} s left, {probes} probes, {stage.receiver.notifications} notifications")
+        progress(f"{left_s:.0f} s left, {probes} probes, {stage.receiver.delivered.notifications} notifications")
         await stage.clock.sleep(min(1.0, left_s))
     progress("")
 

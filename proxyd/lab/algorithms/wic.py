@@ -5,21 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from proxyd.core.model.chronon import Chronon, ChrononGrid, Epoch
-from proxyd.core.model.intensity import PiecewiseConstant
+from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.planning.capture.spans import Floats, Ints
-from proxyd.lab.algorithms.likeliest_probe import expected_items
-
-
-def update_chances(intensity: PiecewiseConstant, *, grid: ChrononGrid, epoch: Epoch) -> Floats:
-    """Return the probability of an event in each chronon under a Poisson process, shape (len(epoch),).
-
-    >>> update_chances(PiecewiseConstant.constant(0.1, 20.0), grid=ChrononGrid(10.0), epoch=Epoch(0, 3)).round(3)
-    array([0.632, 0.632, 0.   ])
-    """
-    edges_s = np.arange(epoch.start, epoch.stop + 1, dtype=np.float64) * grid.length_s
-    chances: Floats = -np.expm1(-np.diff(expected_items(intensity, edges_s)))
-    return chances
 
 
 class Wic:

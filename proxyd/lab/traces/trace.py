@@ -63,13 +63,6 @@ class Trace:
         """Time of the last event."""
         return max(float(times[-1]) for times in self.events_s if times.size)
 
-    def mixed_with(self, other: Trace) -> Trace:
-        """Return the sources of both traces; sources with the same name are merged."""
-        merged: dict[str, list[Floats]] = {}
-        for name, times in zip(self.sources + other.sources, self.events_s + other.events_s, strict=True):
-            merged.setdefault(name, []).append(times)
-        return Trace(tuple(merged), tuple(np.sort(np.concatenate(times)) for times in merged.values()))
-
 
 def parse_trace(lines: Iterable[str], *, name: str) -> Trace:
     """Return the trace in CSV lines: a header ``source,timestamp``, then one event per line, in any order.

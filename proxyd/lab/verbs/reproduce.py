@@ -33,9 +33,9 @@ _ROWS = 60
     "reproduce",
     "proxyd reproduce detection --out results",
     takes=[
-        argument("paper", nargs="?", choices=(*_PAPERS, "all"), default="all", help="which paper (default: all)"),
-        argument("--out", type=Path, required=True, metavar="DIR", help="folder for tables and plots"),
-        argument("--seed", type=SEED, default=1, help="seed of all random numbers (default 1)"),
+        argument("paper", "which paper (default: all)", nargs="?", choices=(*_PAPERS, "all"), default="all"),
+        argument("--out", "folder for tables and plots", type=Path, required=True, metavar="DIR"),
+        argument("--seed", "seed of all random numbers (default 1)", type=SEED, default=1),
         flag("--quick", "fewer repetitions: minutes become seconds"),
         JSON,
     ],

@@ -18,46 +18,44 @@ if TYPE_CHECKING:
     from proxyd.lab.replay.replay import Terms
 
 _EVENTS = one_of(
-    argument("--trace", type=Path, metavar="T.csv", help="CSV source,timestamp (unix seconds)"),
+    argument("--trace", "CSV source,timestamp (unix seconds)", type=Path, metavar="T.csv"),
     argument(
         "--from-database",
+        "what the daemon saw, from its database: this file, or that of the settings; changes nothing there",
         nargs="?",
         const="",
         metavar="PATH",
-        help="what the daemon saw, from its database: this file, or that of the settings; changes nothing there",
     ),
     argument(
-        "--model",
-        metavar="MODEL",
-        help="synthetic sources instead: poisson, bursts, drift or a mix such as poisson+bursts",
+        "--model", "synthetic sources instead: poisson, bursts, drift or a mix such as poisson+bursts", metavar="MODEL"
     ),
 )
 _TEST = [
-    argument("--sources", type=whole(1, 100_000), default=200, help="sources of the model (default 200)"),
-    argument("--seed", type=SEED, default=1, help="seed of the model and of random policies (default 1)"),
+    argument("--sources", "sources of the model (default 200)", type=whole(1, 100_000), default=200),
+    argument("--seed", "seed of the model and of random policies (default 1)", type=SEED, default=1),
     argument(
         "--fpn",
+        "FPN: keep each event of the test with this probability, move the others to any time of it",
         type=probability,
         metavar="Z",
-        help="FPN: keep each event of the test with this probability, move the others to any time of it",
     ),
-    argument("--test-from", metavar="ISO", help="start of the test; before it is history (default: the middle)"),
+    argument("--test-from", "start of the test; before it is history (default: the middle)", metavar="ISO"),
 ]
 _BUDGET = one_of(
     argument(
         "--probes-per-source-week",
+        "budget of the whole, by source and week (of --from-database: about what the daemon made)",
         type=float,
         metavar="P",
-        help="budget of the whole, by source and week (of --from-database: about what the daemon made)",
     ),
-    argument("--budget", type=float, metavar="C", help="probes a chronon"),
+    argument("--budget", "probes a chronon", type=float, metavar="C"),
     required=False,
 )
 _REPLAY = [
-    argument("--chronon", type=duration, metavar="60s", help="with --budget (default 60s; else a slot)"),
-    argument("--policies", default="auto,uniform,clairvoyant", help="names, separated by commas, or all"),
-    argument("--slot", type=duration, default=1800.0, metavar="30m", help="slot of plans (default 30m)"),
-    argument("--window", type=duration, metavar="6h", help="life of an event (default: until the next one)"),
+    argument("--chronon", "with --budget (default 60s; else a slot)", type=duration, metavar="60s"),
+    argument("--policies", "names, separated by commas, or all", default="auto,uniform,clairvoyant"),
+    argument("--slot", "slot of plans (default 30m)", type=duration, default=1800.0, metavar="30m"),
+    argument("--window", "life of an event (default: until the next one)", type=duration, metavar="6h"),
     JSON,
 ]
 

@@ -18,18 +18,6 @@ if TYPE_CHECKING:
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _UNIT = "item-days x importance"
-_ONE_SOURCE = {
-    "doe": "probes at least expected delay (optimal on the slots)",
-    "threshold": "a probe when the expected cost since the last one reaches a threshold",
-    "first-arrival": "a probe when an item has probably come",
-    "uniform": "probes spaced evenly",
-}
-_CAPTURE = {
-    "sup": "the fewest probes that capture every interval, placed to delay least",
-    "edf": "the most intervals that a budget can capture, earliest deadline first",
-    "pareto": "completeness against delay: every point that no schedule betters",
-}
-_FREQUENCIES = {"frequencies": "how often to probe each source", "cycle": "in which order to probe them"}
 _WEEK = "--week week.csv --weeks 4 --slot 1h --probes 28"
 SOLVE = Verb(
     "solve", "solve one of the scheduling problems, from CSV", [f"proxyd solve doe {_WEEK}"], members="PROBLEM"
@@ -38,20 +26,20 @@ SOLVE = Verb(
 
 def _one_source_arguments(policy: str) -> list[Argument]:
     week = "CSV of 168 rows hour,rate_per_day,importance; hour 0 is Monday 00:00"
-    many = [argument("--probes", type=int, metavar="N", help="how many probes, the one at the period's end included")]
+    many = [argument("--probes", "how many probes, the one at the period's end included", type=int, metavar="N")]
     if policy != "uniform":
         price = "what a probe costs, in item-days (doe); the threshold, or the probability"
-        many.append(argument("--price", type=float, metavar="P", help=price))
+        many.append(argument("--price", price, type=float, metavar="P"))
     of_doe = [
-        argument("--spacing", type=duration, default=0.0, metavar="30m", help="minimum time between probes"),
-        argument("--improve", choices=("exact", "mu"), help="move the probes off the slots afterwards"),
+        argument("--spacing", "minimum time between probes", type=duration, default=0.0, metavar="30m"),
+        argument("--improve", "move the probes off the slots afterwards", choices=("exact", "mu")),
         flag("--curve", "also print the costs of 1, 2, ..., N probes"),
     ]
     return [
         preset(policy=policy),
-        argument("--week", type=Path, required=True, metavar="WEEK.csv", help=week),
-        argument("--weeks", type=int, default=1, help="number of weeks in the period (default 1)"),
-        argument("--slot", type=duration, default=3600.0, metavar="1h", help="length of a slot (default 1h)"),
+        argument("--week", week, type=Path, required=True, metavar="WEEK.csv"),
+        argument("--weeks", "number of weeks in the period (default 1)", type=int, default=1),
+        argument("--slot", "length of a slot (default 1h)", type=duration, default=3600.0, metavar="1h"),
         one_of(*many),
         *(of_doe if policy == "doe" else ()),
         JSON,
@@ -62,11 +50,11 @@ def _capture_arguments(policy: str) -> list[Argument]:
     columns = "CSV source,start,finish[,weight] in chronons, both ends included"
     usual = None if policy == "sup" else "1"
     budget = f"probes a chronon: a number, or a CSV chronon,probes (default: {usual or 'not limited'})"
-    epsilon = argument("--epsilon", type=float, default=0.0, help="cover the front to within this factor")
+    epsilon = argument("--epsilon", "cover the front to within this factor", type=float, default=0.0)
     return [
         preset(policy=policy),
-        argument("--intervals", type=Path, required=True, metavar="EI.csv", help=columns),
-        argument("--budget", metavar="C|FILE", help=budget, default=usual),
+        argument("--intervals", columns, type=Path, required=True, metavar="EI.csv"),
+        argument("--budget", budget, metavar="C|FILE", default=usual),
         *([epsilon] if policy == "pareto" else ()),
         JSON,
     ]
@@ -77,15 +65,15 @@ def _frequency_arguments(kind: str) -> list[Argument]:
     methods = ("golden", "powers", "powers-improved")
     length = "of golden: the next Fibonacci number (default: until the rarest source comes once)"
     of_cycle = [
-        argument("--method", choices=methods, default="golden", help="(default golden)"),
-        argument("--length", type=int, metavar="N", help=length),
+        argument("--method", "(default golden)", choices=methods, default="golden"),
+        argument("--length", length, type=int, metavar="N"),
     ]
     return [
         preset(kind=kind),
-        argument("--rates", type=Path, required=True, metavar="RATES.csv", help="CSV source,rate[,weight]"),
-        argument("--objective", choices=("robot", "randomised", "detection"), required=True, help="what to minimise"),
-        argument("--budget", type=float, default=1.0, metavar="c", help="probes a step (default 1)"),
-        argument("--access", choices=("exponential", "constant"), default="exponential", help=access),
+        argument("--rates", "CSV source,rate[,weight]", type=Path, required=True, metavar="RATES.csv"),
+        argument("--objective", "what to minimise", choices=("robot", "randomised", "detection"), required=True),
+        argument("--budget", "probes a step (default 1)", type=float, default=1.0, metavar="c"),
+        argument("--access", access, choices=("exponential", "constant"), default="exponential"),
         *(of_cycle if kind == "cycle" else ()),
         JSON,
     ]
@@ -238,24 +226,24 @@ def _moment(day: float) -> str:
     return f"week {days // 7 + 1} {_DAYS[days % 7]} {rest // 60:02d}:{rest % 60:02d}"
 
 
+_ONE_SOURCE = {
+    "doe": "probes at least expected delay (optimal on the slots)",
+    "threshold": "a probe when the expected cost since the last one reaches a threshold",
+    "first-arrival": "a probe when an item has probably come",
+    "uniform": "probes spaced evenly",
+}
+_CAPTURE = {
+    "sup": "the fewest probes that capture every interval, placed to delay least",
+    "edf": "the most intervals that a budget can capture, earliest deadline first",
+    "pareto": "completeness against delay: every point that no schedule betters",
+}
+_FREQUENCIES = {"frequencies": "how often to probe each source", "cycle": "in which order to probe them"}
 PROBLEMS = [
-    *(
-        verb(f"solve {name}", f"proxyd solve {name} {_WEEK}", takes=_one_source_arguments(name), text=text)(one_source)
-        for name, text in _ONE_SOURCE.items()
-    ),
-    *(
-        verb(
-            f"solve {name}", f"proxyd solve {name} --intervals intervals.csv", takes=_capture_arguments(name), text=text
-        )(capture)
-        for name, text in _CAPTURE.items()
-    ),
-    *(
-        verb(
-            f"solve {name}",
-            f"proxyd solve {name} --rates rates.csv --objective robot",
-            takes=_frequency_arguments(name),
-            text=text,
-        )(frequencies)
-        for name, text in _FREQUENCIES.items()
-    ),
+    verb(f"solve {name}", f"proxyd solve {name} {example}", takes=arguments_of(name), text=text)(run)
+    for run, arguments_of, example, problems in (
+        (one_source, _one_source_arguments, _WEEK, _ONE_SOURCE),
+        (capture, _capture_arguments, "--intervals intervals.csv", _CAPTURE),
+        (frequencies, _frequency_arguments, "--rates rates.csv --objective robot", _FREQUENCIES),
+    )
+    for name, text in problems.items()
 ]

@@ -65,7 +65,12 @@ class SolvedCycle:
     cost: float
     bound: float
     terms: dict[str, object]
-    text: str
+    cost_text: str
+
+    @property
+    def text(self) -> str:
+        """What a person wants to know first."""
+        return f"{self.cost_text}; {number(self.ratio)} of the bound {number(self.bound)}"
 
     @property
     def ratio(self) -> float:
@@ -110,10 +115,9 @@ def solve_cycle(rates: CsvRates, options: argparse.Namespace) -> SolvedCycle:
     order = _order(found.frequencies**2, found.frequencies, 1, options)
     costs = rates.rates if rates.weights is None else rates.weights
     stale = cycle_staleness(rates.rates, _access(options), order)
-    cycle = SolvedCycle(
-        options.objective, options.method, _named(order, rates), float(costs @ stale), even.cost, terms, ""
-    )
-    return _described(cycle, f"cost {number(cycle.cost)}; {_access_text(options)}")
+    cost = float(costs @ stale)
+    text = f"cost {number(cost)}; {_access_text(options)}"
+    return SolvedCycle(options.objective, options.method, _named(order, rates), cost, even.cost, terms, text)
 
 
 def _detection_cycle(rates: CsvRates, options: argparse.Namespace) -> SolvedCycle:
@@ -126,8 +130,8 @@ def _detection_cycle(rates: CsvRates, options: argparse.Namespace) -> SolvedCycl
     if cost == inf:
         raise InvalidScheduleError("a source never comes in a cycle of this --length; make it longer")
     terms: dict[str, object] = {"probes_per_step": c, "paper_bound": paper_bound(worth, c)}
-    cycle = SolvedCycle("detection", options.method, _named(order, rates), cost, bound.cost, terms, "")
-    return _described(cycle, f"{number(cost)} items undiscovered on average")
+    text = f"{number(cost)} items undiscovered on average"
+    return SolvedCycle("detection", options.method, _named(order, rates), cost, bound.cost, terms, text)
 
 
 def _order(worth: Floats, frequencies: Floats, c: int, options: argparse.Namespace) -> Ints:
@@ -172,8 +176,3 @@ def _worth(rates: CsvRates) -> Floats:
 
 def _named(order: Ints, rates: CsvRates) -> list[str | None]:
     return [rates.names[source] if source >= 0 else None for source in order.tolist()]
-
-
-def _described(cycle: SolvedCycle, text: str) -> SolvedCycle:
-    text = f"{text}; {number(cycle.ratio)} of the bound {number(cycle.bound)}"
-    return SolvedCycle(cycle.objective, cycle.method, cycle.places, cycle.cost, cycle.bound, cycle.terms, text)

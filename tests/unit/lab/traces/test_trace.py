@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from proxyd.errors import TraceError
-from proxyd.lab.traces.trace import Trace, parse_trace
+from proxyd.lab.traces.trace import parse_trace
 
 
 def test_lines_may_come_in_any_order_and_blank_ones_are_passed_over() -> None:
@@ -34,12 +33,6 @@ def test_a_bad_line_is_named(lines: list[str], message: str) -> None:
     with pytest.raises(TraceError) as error:
         parse_trace(lines, name="t.csv")
     assert str(error.value) == message
-
-
-def test_a_mix_has_the_sources_of_both() -> None:
-    mixed = Trace(("a", "b"), (np.array([1.0]), np.array([4.0]))).mixed_with(Trace(("b",), (np.array([2.0]),)))
-    assert mixed.sources == ("a", "b")
-    assert mixed.events_s[1].tolist() == [2.0, 4.0]
 
 
 @pytest.mark.parametrize(
