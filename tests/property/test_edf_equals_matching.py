@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.core.planning.policies.expected_intervals import PlannedInterval
-from proxyd.core.planning.queue.latest_slots import latest_slots
+from proxyd.core.planning.queue.candidates import latest_slots
 
 windows = st.lists(st.builds(lambda s, n: PlannedInterval(s, s + n), st.integers(-2, 7), st.integers(0, 5)), max_size=8)
 capacities = st.lists(st.integers(0, 2), min_size=13, max_size=13)

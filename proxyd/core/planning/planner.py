@@ -124,12 +124,9 @@ class Planner:
         A probe is due when its source's waiting items cost as much a second as the policy costs on average.
         """
         source = self.sources.get(source_id)
-        if (
-            source is not None
-            and source.last_seen_s is not None
-            and source.last_seen_s < since_s
-            and items > source.hidden
-        ):
+        if source is None or source.last_seen_s is None or source.last_seen_s >= since_s:
+            return
+        if items > source.hidden:
             source.hidden = items
             self.reschedule(source_id, self.settings.grid.chronon_at(now_s))
 

@@ -1,8 +1,9 @@
-"""The sources that want a probe in a chronon, each with its hardest demand, ranked."""
+"""The sources that want a probe in a chronon, each with its hardest demand, ranked; intervals by their latest slot."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
@@ -13,7 +14,6 @@ from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.planning.policies import detection
 from proxyd.core.planning.policies.expected_intervals import PlannedInterval
 from proxyd.core.planning.queue.due_times import LOOKAHEAD_CHRONONS, DueTimes
-from proxyd.core.planning.queue.latest_slots import latest_slots
 from proxyd.core.planning.queue.source_queues import SourceQueues
 
 _GROUPS = {Reason.OVERFLOW: 1, Reason.DOE: 1, Reason.SPEND: 3}  # required probes come before those worth their price
@@ -141,3 +141,51 @@ def _deadline_rank(interval: PlannedInterval, source: PlannedSource) -> tuple[in
 
 def _sooner(interval: PlannedInterval, other: Candidate | None) -> bool:
     return other is None or interval.deadline < other.rank[1]
+
+
+def latest_slots(
+    windows: Sequence[PlannedInterval], capacity: Callable[[Chronon], int], *, now: Chronon
+) -> list[Chronon | None]:
+    """Return for each window the latest chronon to serve it at, all served if possible.
+
+    Earliest deadline first run backwards in time: from the last deadline down to ``now``, each chronon takes the open
+    windows that start last. A window that finds no room gets ``None``. No schedule serves more windows.
+
+    Parameters
+    ----------
+    windows
+        Chronons, both ends inclusive; chronons before ``now`` cannot be used.
+    capacity
+        Windows that may be served at a chronon.
+
+    Notes
+    -----
+    O(n log n) plus the chronons skipped over, which are only those without an open window's deadline.
+
+    Examples
+    --------
+    >>> latest_slots([PlannedInterval(0, 5), PlannedInterval(2, 5)], lambda j: 1, now=0)
+    [4, 5]
+    >>> latest_slots([PlannedInterval(5, 5), PlannedInterval(5, 5)], lambda j: 1, now=0)
+    [5, None]
+    """
+    slots: list[Chronon | None] = [None] * len(windows)
+    order = sorted(range(len(windows)), key=lambda i: (windows[i].deadline, i))
+    open_windows: list[tuple[int, int]] = []
+    chronon = windows[order[-1]].deadline if order else now
+    while chronon >= now and (order or open_windows):
+        if not open_windows:
+            chronon = min(chronon, windows[order[-1]].deadline)
+            if chronon < now:
+                break
+        while order and windows[order[-1]].deadline >= chronon:
+            index = order.pop()
+            heappush(open_windows, (-windows[index].start, index))
+        room = capacity(chronon)
+        while room > 0 and open_windows:
+            start, index = heappop(open_windows)
+            if -start <= chronon:
+                slots[index] = chronon
+                room -= 1
+        chronon -= 1
+    return slots

@@ -76,12 +76,9 @@ class DueTimes:
 
     def overflow_s(self, source: PlannedSource) -> float:
         """Return when items may slide off the feed unseen with the allowed probability."""
-        if (
-            source.last_seen_s is None
-            or source.window is None
-            or source.rate_per_s <= 0
-            or self._settings.overflow >= 1
-        ):
+        if source.last_seen_s is None or source.window is None:
+            return inf
+        if source.rate_per_s <= 0 or self._settings.overflow >= 1:
             return inf
         items = most_items(source.window, self._settings.overflow, round(source.dispersion, 1))
         planned_s = None if self.week is None else self.week.reached_s(source.source_id, items)

@@ -26,19 +26,6 @@ class SourceQueues:
 
     ``unseen`` ranks sources before first contact, ``due`` those that only detect; all others are looked at one by one
     while they are awake.
-
-    Examples
-    --------
-    >>> from proxyd.core.model.budget import Budget
-    >>> from proxyd.core.model.chronon import ChrononGrid
-    >>> from proxyd.core.politeness import PolitenessBudget, ProbeLog
-    >>> from proxyd.core.planning.policies.demand import Demands
-    >>> settings = PlannerSettings(grid=ChrononGrid(10.0), budget=Budget(1.0))
-    >>> queues = SourceQueues(settings, DueTimes(settings))
-    >>> source = PlannedSource("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
-    >>> queues.sleep(source, 160)
-    >>> queues.next_wake(0)
-    160
     """
 
     def __init__(self, settings: PlannerSettings, due_times: DueTimes) -> None:
