@@ -31,6 +31,19 @@ def preview(planner: Planner, epoch: Epoch, *, limit: int | None = None) -> list
     ``limit`` stops after that many probes. Then only the sources that may come before all others are copied: those that
     wake first, and the best of those that wait for room. If hosts hold back thousands of these, the sources that would
     be probed in their place may be missing.
+
+    Examples
+    --------
+    >>> from proxyd.core.model.budget import Budget
+    >>> from proxyd.core.model.chronon import ChrononGrid
+    >>> from proxyd.core.planning.planner_settings import PlannerSettings
+    >>> from proxyd.core.planning.policies.demand import Demands, FixedDemand
+    >>> from proxyd.core.politeness import PolitenessBudget, ProbeLog
+    >>> planner = Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0)))
+    >>> demands = Demands(fixed=[FixedDemand("r", period=5, next_due=0)])
+    >>> planner.put(PlannedSource("a", "example.org", ProbeLog(PolitenessBudget(0.0)), demands, rate_per_s=0.01), now=0)
+    >>> [planned.probe.chronon for planned in preview(planner, Epoch(0, 16))]
+    [0, 5, 10, 15]
     """
     if limit is None or planner.settings.spend:
         return _play(planner, planner.sources, epoch, limit)[0][:limit]

@@ -115,7 +115,15 @@ class PlannedSource:
 
 @dataclass(frozen=True, slots=True)
 class ProbeLimits:
-    """What hosts allow: their politeness budgets, and the throttles under way."""
+    """What hosts allow: their politeness budgets, and the throttles under way.
+
+    >>> from proxyd.core.politeness import PolitenessBudget
+    >>> limits = ProbeLimits(HostBudgets(PolitenessBudget(spacing_s=1.0)), ScopeBlocks())
+    >>> limits.blocks.block("example.org", 60.0)
+    >>> source = PlannedSource("a", "example.org", ProbeLog(PolitenessBudget(60.0)), Demands(), rate_per_s=0.01)
+    >>> limits.earliest_s(source), str(limits.blocked_by(source, 30.0))
+    (60.0, 'throttled host')
+    """
 
     hosts: HostBudgets
     blocks: ScopeBlocks

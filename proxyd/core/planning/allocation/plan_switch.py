@@ -19,6 +19,21 @@ def switch_plan(planner: Planner, week: WeekPlan, now: Chronon) -> Chunked[None]
 
     Until then the old plan holds. From then on a source that was not rescheduled yet may wake at the time of the old
     plan, too early or late, but it is due by the new one; so no probe is made twice, and none is lost.
+
+    Examples
+    --------
+    >>> from proxyd.core.rates.week_shapes import WeekShapes
+    >>> from proxyd.core.model.chronon import ChrononGrid
+    >>> from proxyd.core.model.budget import Budget
+    >>> from proxyd.core.planning.chunks import run_all
+    >>> from proxyd.core.planning.planner_settings import PlannerSettings
+    >>> from proxyd.core.planning.allocation.week_plan import FleetState
+    >>> even = WeekShapes(np.ones((1, 168)), np.zeros(1, dtype=np.int64))
+    >>> week = WeekPlan.of(FleetState(("a",), np.array([1e-4]), np.ones(1), np.zeros(1), even, probes_per_s=1e-3))
+    >>> planner = Planner(PlannerSettings(ChrononGrid(10.0), Budget(1.0)))
+    >>> run_all(switch_plan(planner, week, 0))
+    >>> planner.week is week
+    True
     """
     planner.announce(week)
     for number, sources in enumerate(planner.in_parts()):
