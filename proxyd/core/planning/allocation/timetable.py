@@ -102,7 +102,8 @@ class Timetable:
         factors = _mean_one(shape, "a week shape")
         weights = _mean_one(even if importance is None else importance, "an importance")
         prices = even if slot_price is None else np.asarray(slot_price, dtype=np.float64)
-        gaps = np.stack([_gaps(factors, weights, float(price) * prices) for price in 2.0**LEVELS], out=into)
+        gaps = np.empty((len(LEVELS), len(factors))) if into is None else into
+        _all_gaps(factors, weights, prices, gaps)
         dense = float(np.sqrt(factors * weights / (2 * prices)).mean())
         return cls(gaps, *_orbits(gaps, *prefix_sums(factors, weights)), dense)
 
@@ -115,49 +116,61 @@ def _mean_one(values: ArrayLike, name: str) -> Floats:
     return scaled
 
 
-def _gaps(factors: Floats, weights: Floats, prices: Floats) -> Floats:
-    """Return the slots to the next probe after each slot if probes cost ``prices`` at rate and weight 1."""
-    slots = len(factors)
+def _all_gaps(factors: Floats, weights: Floats, prices: Floats, gaps: Floats) -> None:
+    """Fill in the slots to the next probe after each slot, by level, if probes cost ``prices`` times the level's price.
+
+    The rows share their prefix sums: those of a few weeks begin with those of fewer.
+    """
+    slots, by_level = len(factors), 2.0 ** LEVELS[:, None] * prices
     # The gap of an even week: waiting tau costs tau^2 / 2, so a probe pays for itself after sqrt(2 price).
-    gap = float(np.sqrt(2 * prices.mean()))
-    if gap >= _LONG_WEEKS * slots:
-        return _whole_weeks(factors, weights, prices)
+    even = np.sqrt(2 * by_level.mean(axis=1))
+    is_long = even >= _LONG_WEEKS * slots
     # The path ends with a forced probe. Several gaps of margin keep that end from distorting the first week's links.
-    weeks = int(np.ceil(_GAPS_AHEAD * gap / slots)) + 2
-    L, A, G = prefix_sums(np.tile(factors, weeks), np.tile(weights, weeks))
-    size = len(L)
+    weeks = np.ceil(_GAPS_AHEAD * even / slots).astype(np.int64) + 2
+    most = int(weeks[~is_long].max())
+    sums = prefix_sums(np.tile(factors, most), np.tile(weights, most))
+    for row in np.flatnonzero(~is_long):
+        gaps[row] = _links(sums, by_level[row], int(weeks[row]))
+    # k probes in a slot of rate r cost r / 2k for delay and k prices; use the best k if it is more than one.
+    many = np.floor(0.5 + np.sqrt(0.25 + factors * weights / (2 * by_level[~is_long])))
+    gaps[~is_long] = np.where(many > 1, 1 / many, gaps[~is_long])
+    gaps[is_long] = _whole_weeks(sums, by_level[is_long])
+
+
+def _links(sums: tuple[Floats, Floats, Floats], prices: Floats, weeks: int) -> Ints:
+    """Return the slots to the next probe on the cheapest path over some weeks, after each slot of the first."""
+    slots = len(prices)
+    size = weeks * slots + 1
+    L, A, G = (each[:size] for each in sums)
     base = np.append(np.tile(prices, weeks), prices[0]) + A * L - G
     best, heights, slopes = (flat(np.empty(size)) for _ in range(3))
     link, links, lines = (flat(np.empty(size, dtype=np.int64)) for _ in range(3))
-    reach = np.arange(1, size + 1)
     priced(
-        flat(L), flat(A), flat(G), flat(base), flat(reach), 1e-12 * size, False,
+        flat(L), flat(A), flat(G), flat(base), flat(np.arange(1, size + 1)), 1e-12 * size, False,
         best, link, links, lines, heights, slopes,
     )  # fmt: skip
-    planned = (np.asarray(link[:slots]) - np.arange(slots)).astype(np.float64)
-    # k probes in a slot of rate r cost r / 2k for delay and k prices; use the best k if it is more than one.
-    many = np.floor(0.5 + np.sqrt(0.25 + factors * weights / (2 * prices)))
-    return np.where(many > 1, 1 / many, planned)
+    return np.asarray(link[:slots]) - np.arange(slots)
 
 
-def _whole_weeks(factors: Floats, weights: Floats, prices: Floats) -> Floats:
-    """Return the slots to the next probe if it is some weeks away: the cheapest slot of the cheapest week.
+def _whole_weeks(sums: tuple[Floats, Floats, Floats], prices: Floats) -> Floats:
+    """Return the slots to the next probe if it is some weeks away: the cheapest slot of the cheapest week, by row.
 
     An item that comes k weeks before the last week waits k weeks longer, regardless of its slot.
     """
-    slots = len(factors)
-    L, A, G = prefix_sums(np.tile(factors, 2), np.tile(weights, 2))
+    slots = prices.shape[1]
+    L, A, G = sums
     edge = np.arange(slots)
     one_week = A[edge + slots] * (L[edge + slots] - L[edge]) - (G[edge + slots] - G[edge])
     # The best number of weeks is near that of an even week, so it is enough to try its neighbours.
-    about = np.sqrt(2 * prices.mean()) / slots
-    weeks = np.maximum(1.0, np.floor(about) + np.arange(-1, 3))[:, None]
-    costs = (prices + weeks * one_week + slots * slots * weeks * (weeks - 1) / 2) / weeks
-    row, slot = np.unravel_index(int(np.argmin(costs)), costs.shape)
+    about = np.sqrt(2 * prices.mean(axis=1)) / slots
+    weeks = np.maximum(1.0, np.floor(about)[:, None] + np.arange(-1, 3))[:, :, None]
+    costs = (prices[:, None] + weeks * one_week + slots * slots * weeks * (weeks - 1) / 2) / weeks
+    cheapest = costs.reshape(len(prices), -1).argmin(axis=1)
     # Steer to the best slot from any slot, by the week that keeps the gap nearest to the planned one.
-    ahead = (int(slot) - edge) % slots
-    whole = float(weeks[row, 0])
-    return np.where(ahead < slots / 2, ahead + whole * slots, ahead + (whole - 1) * slots)
+    ahead = (cheapest[:, None] % slots - edge) % slots
+    whole = weeks[np.arange(len(prices)), cheapest // slots]
+    gaps: Floats = np.where(ahead < slots / 2, ahead + whole * slots, ahead + (whole - 1) * slots)
+    return gaps
 
 
 @kernel
