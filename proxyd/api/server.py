@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ import structlog
 from aiohttp import web
 
 from proxyd.api.quotas import Quota
+from proxyd.api.rest.health_handlers import HealthHandlers, health_app
 from proxyd.api.rest.routes import make_app
 from proxyd.errors import ConfigError
 from proxyd.queries import Queries
@@ -44,12 +45,29 @@ async def serve_api(queries: Queries, settings: ApiSettings) -> AsyncIterator[No
         The address is taken or not ours.
     """
     public = make_app(queries, trusted=False, quota=settings.quota)
-    async with listening(public, make_app(queries, trusted=True), settings, serves="the API"):
+    async with _listening(public, make_app(queries, trusted=True), settings, serves="the API"):
         yield
 
 
 @asynccontextmanager
-async def listening(
+async def serve_health(
+    readiness: Callable[[], Mapping[str, bool]], metrics: Callable[[], bytes], settings: ApiSettings
+) -> AsyncIterator[None]:
+    """Serve health and metrics while the context is open, for a process without an API; raises as ``serve_api``."""
+
+    async def checks() -> Mapping[str, bool]:
+        return readiness()
+
+    async def scrape() -> bytes:
+        return metrics()
+
+    handlers = HealthHandlers(checks, scrape)
+    async with _listening(health_app(handlers), health_app(handlers), settings, serves="health"):
+        yield
+
+
+@asynccontextmanager
+async def _listening(
     public_app: web.Application, local_app: web.Application, settings: ApiSettings, *, serves: str
 ) -> AsyncIterator[None]:
     """Listen while the context is open; raises as ``serve_api`` does."""

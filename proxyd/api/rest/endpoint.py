@@ -6,17 +6,19 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import wraps
+from inspect import isawaitable
 from typing import Any, TypeAlias, TypeVar
 
 from aiohttp import web
 from pydantic import ValidationError
 
+from proxyd.api import wire
 from proxyd.api.rest.problems import BadRequestError, FaultsError
-from proxyd.api.wire import Fault, WireModel
 from proxyd.queries import Scope
 
-Answer: TypeAlias = WireModel | web.StreamResponse
-Read = TypeVar("Read", bound=WireModel)
+Answer: TypeAlias = wire.WireModel | web.StreamResponse
+Read = TypeVar("Read", bound=wire.WireModel)
 
 
 MOST_BYTES = 256 * 1024
@@ -50,8 +52,8 @@ class Endpoint:
     Examples
     --------
     >>> async def health(request: web.Request) -> Answer:
-    ...     return WireModel()
-    >>> Endpoint("GET", "/healthz", None, health, WireModel).status
+    ...     return wire.WireModel()
+    >>> Endpoint("GET", "/healthz", None, health, wire.WireModel).status
     200
     """
 
@@ -59,9 +61,9 @@ class Endpoint:
     path: str
     scope: Scope | None
     handler: Callable[[web.Request], Awaitable[Answer]]
-    answer: type[WireModel] | str
-    query: type[WireModel] | None = None
-    body: type[WireModel] | None = None
+    answer: type[wire.WireModel] | str
+    query: type[wire.WireModel] | None = None
+    body: type[wire.WireModel] | None = None
     texts: tuple[str, ...] = ()
     status: int = 200
     also: tuple[int, ...] = ()
@@ -77,15 +79,35 @@ class Endpoint:
         if self.query is None and request.query and self.scope is not None:  # monitors add queries of their own
             raise BadRequestError(f"this takes no query; {', '.join(sorted(request.query))} is not known")
         answer = await self.handler(request)
-        if not isinstance(answer, WireModel):
+        if not isinstance(answer, wire.WireModel):
             return answer
         return answered(answer, self.status)
 
 
-def answered(model: WireModel, status: int = 200) -> web.Response:
+def listing(
+    path: str,
+    find: Callable[..., Answer | Awaitable[Answer]],
+    answer: type[wire.WireModel],
+    query: type[wire.WireModel] | None = None,
+    *,
+    scope: Scope = "read",
+    raises: tuple[int, ...] = (),
+) -> Endpoint:
+    """Return a GET endpoint that answers what ``find`` returns for the names in the path and for the query."""
+
+    @wraps(find)
+    async def handler(request: web.Request) -> Answer:
+        asked = [] if query is None else [read_query(request, query)]
+        found = find(*request.match_info.values(), *asked)
+        return await found if isawaitable(found) else found
+
+    return Endpoint("GET", path, scope, handler, answer, query, raises=raises)
+
+
+def answered(model: wire.WireModel, status: int = 200) -> web.Response:
     """Return a model as a JSON answer.
 
-    >>> answered(WireModel()).body
+    >>> answered(wire.WireModel()).body
     b'{}'
     """
     body = model.model_dump_json(by_alias=True).encode()
@@ -100,7 +122,7 @@ def read_query(request: web.Request, model: type[Read]) -> Read:
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        faults = [Fault(detail=_said(each), parameter=_parameter(each)) for each in error.errors()]
+        faults = [wire.Fault(detail=_said(each), parameter=_parameter(each)) for each in error.errors()]
         raise FaultsError(400, "Bad request", faults) from error
 
 
@@ -122,7 +144,7 @@ def checked_body(value: Any, model: type[Read]) -> Read:
     try:
         return model.model_validate(value, strict=True)
     except ValidationError as error:
-        faults = [Fault(detail=_said(each), pointer=pointer(each["loc"])) for each in error.errors()]
+        faults = [wire.Fault(detail=_said(each), pointer=pointer(each["loc"])) for each in error.errors()]
         raise FaultsError(422, "The body does not fit", faults) from error
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from proxyd.api.wire import NotificationTraced
+from proxyd.api import wire
 from proxyd.api.wire import converters as payloads
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.item import EventKind
@@ -16,7 +16,7 @@ from proxyd.queries import DecidedInterval, DeliveryAttempt, NotificationTrace
 _MOST_SHOWN = 20
 
 
-def trace(traced: NotificationTrace) -> NotificationTraced:
+def trace(traced: NotificationTrace) -> wire.NotificationTraced:
     """Return a notification with its interval on every page, the probe, the attempts, and a summary in words."""
     found = payloads.notification_members(traced.notification)
     data = found["body"].get("data", {})
@@ -26,7 +26,7 @@ def trace(traced: NotificationTrace) -> NotificationTraced:
         "rows": data.get("items", []),
         "attempts": [_attempt(each) for each in traced.attempts],
     }
-    return NotificationTraced(summary=[*_origin_lines(found, data), *_outcome_lines(found)], **found)
+    return wire.NotificationTraced(summary=[*_origin_lines(found, data), *_outcome_lines(found)], **found)
 
 
 def _interval(decided: DecidedInterval) -> dict[str, Any]:

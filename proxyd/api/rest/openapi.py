@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
+from proxyd.api import wire
 from proxyd.api.rest.endpoint import Endpoint
 from proxyd.api.rest.idempotency import HEADER
-from proxyd.api.wire import Problem, WireModel
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _REF = "#/components/schemas/{model}"
@@ -54,12 +54,12 @@ def document(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
     }
 
 
-def _models(endpoint: Endpoint) -> Iterable[type[WireModel]]:
-    yield Problem
+def _models(endpoint: Endpoint) -> Iterable[type[wire.WireModel]]:
+    yield wire.Problem
     yield from (each for each in (endpoint.answer, endpoint.body) if isinstance(each, type))
 
 
-def _asked(endpoints: Sequence[Endpoint]) -> set[type[WireModel]]:
+def _asked(endpoints: Sequence[Endpoint]) -> set[type[wire.WireModel]]:
     return {endpoint.body for endpoint in endpoints if endpoint.body is not None}
 
 
@@ -131,7 +131,7 @@ def _responses(endpoint: Endpoint, names: dict[Any, str]) -> dict[str, Any]:
     for status in sorted(problems):
         responses[str(status)] = {
             "description": HTTPStatus(status).phrase,
-            "content": {"application/problem+json": {"schema": {"$ref": names[Problem]}}},
+            "content": {"application/problem+json": {"schema": {"$ref": names[wire.Problem]}}},
         }
     return responses
 

@@ -8,7 +8,7 @@ from math import ceil
 
 from aiohttp import web
 
-from proxyd.api.wire import Fault, Problem
+from proxyd.api import wire
 from proxyd.errors import BusyError, ChangedError, ConflictError, ListingError, NotFoundError, ProfileError, RuleError
 
 
@@ -19,7 +19,7 @@ class BadRequestError(ValueError):
 class FaultsError(ValueError):
     """A request has faults, each at a place of its own."""
 
-    def __init__(self, status: int, title: str, faults: Sequence[Fault]) -> None:
+    def __init__(self, status: int, title: str, faults: Sequence[wire.Fault]) -> None:
         self.status, self.title, self.faults = status, title, tuple(faults)
         super().__init__(title)
 
@@ -30,9 +30,9 @@ EXPECTED = (ProfileError, ListingError, FaultsError, NotFoundError, ConflictErro
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def problem(status: int, title: str, detail: str = "", errors: Sequence[Fault] = ()) -> web.Response:
+def problem(status: int, title: str, detail: str = "", errors: Sequence[wire.Fault] = ()) -> web.Response:
     """Return a problem document."""
-    told = Problem(title=title, status=status, detail=detail, errors=list(errors) or None)
+    told = wire.Problem(title=title, status=status, detail=detail, errors=list(errors) or None)
     return web.Response(
         status=status, body=told.model_dump_json(exclude_none=True).encode(), content_type="application/problem+json"
     )
@@ -93,13 +93,13 @@ def _refusal(error: NotFoundError | ConflictError | BusyError) -> web.Response:
     return problem(404 if is_missing else 409, "Not found" if is_missing else "Conflict", error.message)
 
 
-def _faulty(status: int, title: str, faults: Sequence[Fault]) -> web.Response:
+def _faulty(status: int, title: str, faults: Sequence[wire.Fault]) -> web.Response:
     said = f"{len(faults)} error{'s' * (len(faults) != 1)}" + "; nothing was changed" * (status != 400)
     return problem(status, title, said, faults)
 
 
-def fault_of_text(error: RuleError) -> Fault:
+def fault_of_text(error: RuleError) -> wire.Fault:
     """Return an error of a text in the rule language, with its place there."""
-    return Fault(
+    return wire.Fault(
         file=error.file, line=error.line, column=error.column, detail=error.message, source_line=error.source_line
     )

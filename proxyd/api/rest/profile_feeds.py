@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from math import floor
 
 from aiohttp import web
 
-from proxyd.api.rest.endpoint import read_query
+from proxyd.api import wire
+from proxyd.api.rest.endpoint import Endpoint, read_query
 from proxyd.api.rest.feed_documents import Feed, atom, entry, json_feed
 from proxyd.api.rest.query_readers import wanted_rules
-from proxyd.api.wire import FeedOf
 from proxyd.errors import NotFoundError
 from proxyd.queries import Queries, Wanted
 
 _NEWEST = 100
+_ATOM, _JSON = "application/atom+xml", "application/feed+json"
 _HEADERS = {
     "Cache-Control": "private, no-cache",
     "Referrer-Policy": "no-referrer",  # the address may hold a token
@@ -58,14 +59,14 @@ class Feeds:
 
     async def atom(self, request: web.Request) -> web.Response:
         """Return the newest notifications as Atom 1.0."""
-        return await self._answer(request, atom, "application/atom+xml")
+        return await self._answer(request, atom, _ATOM)
 
     async def json(self, request: web.Request) -> web.Response:
         """Return the newest notifications as JSON Feed 1.1."""
-        return await self._answer(request, json_feed, "application/feed+json")
+        return await self._answer(request, json_feed, _JSON)
 
     async def _answer(self, request: web.Request, write: Callable[[Feed], bytes], content_type: str) -> web.Response:
-        profile, rule = request.match_info["name"], read_query(request, FeedOf).rule
+        profile, rule = request.match_info["name"], read_query(request, wire.FeedOf).rule
         rules = wanted_rules(self._profiles, profile, rule)
         if rule is not None and not rules:
             raise NotFoundError(f"there is no rule {rule!r} in profile {profile!r}")
@@ -80,6 +81,16 @@ class Feeds:
         answer.etag = etag
         answer.last_modified = changed_s
         return answer
+
+
+def feed_endpoints(queries: Queries) -> Sequence[Endpoint]:
+    """Return the endpoints of the feeds."""
+    feeds = Feeds(queries)
+    return tuple(
+        Endpoint("GET", f"/api/v1/profiles/{{name}}/feed.{name}", "read", handler, media_type, wire.FeedOf,
+                 raises=(404, 503), token_in_query=True)
+        for name, handler, media_type in (("atom", feeds.atom, _ATOM), ("json", feeds.json, _JSON))
+    )  # fmt: skip
 
 
 def _has(request: web.Request, etag: str, changed_s: int) -> bool:

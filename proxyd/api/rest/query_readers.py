@@ -7,8 +7,8 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from proxyd.api import wire
 from proxyd.api.rest.problems import BadRequestError
-from proxyd.api.wire import ListWindow, Which
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.profile import Declaration
 from proxyd.errors import BusyError, NotFoundError
@@ -76,10 +76,10 @@ class InOrder:
         return self._names
 
 
-def part_of(names: Sequence[str], window: ListWindow) -> tuple[Sequence[str], str | None]:
+def part_of(names: Sequence[str], window: wire.ListWindow) -> tuple[Sequence[str], str | None]:
     """Return a part of names in order, and the cursor of the next.
 
-    >>> part_of(["a", "b"], ListWindow(limit=1, cursor=cursor_of("a")))
+    >>> part_of(["a", "b"], wire.ListWindow(limit=1, cursor=cursor_of("a")))
     (['b'], None)
     """
     after = read_cursor(window.cursor)
@@ -88,7 +88,7 @@ def part_of(names: Sequence[str], window: ListWindow) -> tuple[Sequence[str], st
     return found, cursor_of(found[-1]) if first + window.limit < len(names) else None
 
 
-def wanted(which: Which, profiles: Profiles, *, since: str | None = None) -> Wanted:
+def wanted(which: wire.Which, profiles: Profiles, *, since: str | None = None) -> Wanted:
     """Return which notifications a request is about."""
     since_s = None
     if since is not None:

@@ -11,11 +11,11 @@ from typing import Any
 import structlog
 from aiohttp import web
 
+from proxyd.api import wire
 from proxyd.api.auth import BEARER
 from proxyd.api.rest.endpoint import read_query
 from proxyd.api.rest.problems import later
 from proxyd.api.rest.query_readers import known_declaration, position, wanted
-from proxyd.api.wire import Followed, Which
 from proxyd.clock import wait_until
 from proxyd.errors import NotFoundError
 from proxyd.queries import Profiles, Queries, StoredNotification, Wanted
@@ -81,7 +81,7 @@ class Streams:
         """Send notifications as they are recorded, from after ``Last-Event-ID``, or from now on."""
         if self._open >= self._settings.most or self._ending.is_set():
             return later("too many streams are open")
-        asked = read_query(request, Followed)
+        asked = read_query(request, wire.Followed)
         _check_rule(self._profiles, asked.rule)
         which = _which(self._profiles, asked)
         self._open += 1
@@ -90,7 +90,9 @@ class Streams:
         finally:
             self._open -= 1
 
-    async def _follow(self, request: web.Request, which: Callable[[], Wanted], asked: Followed) -> web.StreamResponse:
+    async def _follow(
+        self, request: web.Request, which: Callable[[], Wanted], asked: wire.Followed
+    ) -> web.StreamResponse:
         last = _last_event(request.headers.get("Last-Event-ID") or asked.last_event_id)
         if last is None:
             last = await self._deliveries.newest_position()
@@ -182,7 +184,7 @@ def _last_event(text: str | None) -> int | None:
     return position(text, "Last-Event-ID is not one that this API gave out") if text else None
 
 
-def _which(profiles: Profiles, asked: Which) -> Callable[[], Wanted]:
+def _which(profiles: Profiles, asked: wire.Which) -> Callable[[], Wanted]:
     """Return what says which notifications are wanted: a profile's rules may change while a stream is open."""
 
     def which() -> Wanted:

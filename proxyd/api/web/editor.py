@@ -10,6 +10,7 @@ from typing import Any, Self
 from aiohttp import web
 from yarl import URL
 
+from proxyd.api import wire
 from proxyd.api.listings import Listings
 from proxyd.api.rest.endpoint import read_query
 from proxyd.api.rest.problems import EXPECTED, BadRequestError, answer_to
@@ -17,7 +18,6 @@ from proxyd.api.rest.profile_handlers import etag_of
 from proxyd.api.web.gate import SIGNED, read_form
 from proxyd.api.web.page_texts import part
 from proxyd.api.web.rendering import Renderer
-from proxyd.api.wire import CostShown, Fault, ListWindow, Problem, ProfileListed
 from proxyd.api.wire import converters as payloads
 from proxyd.errors import ChangedError
 from proxyd.queries import DeclarationChanges, OnlyIf, Queries
@@ -40,7 +40,7 @@ class ProfileRow:
 
     number: int
     text: str
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[wire.Fault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +48,16 @@ class Verdict:
     """What a text changes and costs, or the problem with it: on ``rows`` of it, or ``elsewhere``."""
 
     changes: DeclarationChanges | None = None
-    cost: CostShown | None = None
-    problem: Problem | None = None
+    cost: wire.CostShown | None = None
+    problem: wire.Problem | None = None
     rows: tuple[ProfileRow, ...] = ()
-    elsewhere: tuple[Fault, ...] = ()
+    elsewhere: tuple[wire.Fault, ...] = ()
 
     @classmethod
     def of(cls, answer: web.Response, text: str) -> Self:
         """Return the verdict of a refusal."""
         assert isinstance(answer.body, bytes)
-        problem = Problem.model_validate_json(answer.body)
+        problem = wire.Problem.model_validate_json(answer.body)
         faults = problem.errors or []
         elsewhere = tuple(each for each in faults if each.line is None or each.file != _API)
         return cls(problem=problem, rows=tuple(excerpt(text, faults)), elsewhere=elsewhere)
@@ -73,7 +73,9 @@ class Editor:
 
     async def profiles(self, request: web.Request) -> web.Response:
         """List the profiles."""
-        return self._render(request, "profiles.html", found=self._listings.profiles(read_query(request, ListWindow)))
+        return self._render(
+            request, "profiles.html", found=self._listings.profiles.list_profiles(read_query(request, wire.ListWindow))
+        )
 
     async def profile(self, request: web.Request) -> web.Response:
         """Show one profile in the editor, or alone where a file declares it."""
@@ -119,8 +121,8 @@ class Editor:
         request[SIGNED].session.notes.append("Dropped.")
         raise web.HTTPSeeOther("/profiles")
 
-    def _known(self, name: str) -> tuple[ProfileListed, str]:
-        return self._listings.profile(name), self._profiles.text_of(name)
+    def _known(self, name: str) -> tuple[wire.ProfileListed, str]:
+        return self._listings.profiles.get_profile(name), self._profiles.text_of(name)
 
     def _text_now(self, name: str) -> str:
         return self._profiles.text_of(name) if name in self._profiles.declaration.profiles else ""
@@ -175,14 +177,14 @@ async def _form(request: web.Request) -> dict[str, str]:
     return fields | {"text": fields["text"].replace("\r\n", "\n")}
 
 
-def excerpt(text: str, faults: Sequence[Fault], *, around: int = 1) -> list[ProfileRow]:
+def excerpt(text: str, faults: Sequence[wire.Fault], *, around: int = 1) -> list[ProfileRow]:
     r"""Return the lines at fault with their faults, and those around them.
 
-    >>> rows = excerpt("a\nb\nc\nd", [Fault(detail="no", file="api", line=1, column=1)])
+    >>> rows = excerpt("a\nb\nc\nd", [wire.Fault(detail="no", file="api", line=1, column=1)])
     >>> [(row.number, row.text, len(row.faults)) for row in rows]
     [(1, 'a', 1), (2, 'b', 0)]
     """
-    of_line: dict[int, list[Fault]] = {}
+    of_line: dict[int, list[wire.Fault]] = {}
     for fault in faults:
         if fault.line is not None and fault.file == _API:
             of_line.setdefault(fault.line, []).append(fault)

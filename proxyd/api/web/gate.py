@@ -14,9 +14,9 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 from yarl import URL
 
+from proxyd.api import wire
 from proxyd.api.auth import BEARER, SCOPES
 from proxyd.api.rest.problems import BadRequestError, Handler, problem, problems
-from proxyd.api.wire import Problem
 from proxyd.queries import Queries, Scope, Token
 
 SESSION_S = 8 * 3600.0
@@ -123,7 +123,9 @@ class WebRoute:
 class Gate:
     """Lets requests through to the handlers of routes, or answers them itself."""
 
-    def __init__(self, sessions: Sessions, show: Callable[[web.Request, Problem], Awaitable[web.Response]]) -> None:
+    def __init__(
+        self, sessions: Sessions, show: Callable[[web.Request, wire.Problem], Awaitable[web.Response]]
+    ) -> None:
         self._sessions = sessions
         self._show = show
 
@@ -163,7 +165,7 @@ class Gate:
 
     async def _page_of(self, request: web.Request, answer: web.Response) -> web.Response:
         assert isinstance(answer.body, bytes)
-        page = await self._show(request, Problem.model_validate_json(answer.body))
+        page = await self._show(request, wire.Problem.model_validate_json(answer.body))
         for name in ("Retry-After", "Allow"):
             if name in answer.headers:
                 page.headers[name] = answer.headers[name]

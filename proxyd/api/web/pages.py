@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from aiohttp import web
 
+from proxyd.api import wire
 from proxyd.api.listings import Listings
 from proxyd.api.rest.endpoint import read_query
 from proxyd.api.web.charts.line_charts import (
@@ -23,7 +24,6 @@ from proxyd.api.web.charts.line_charts import (
 )
 from proxyd.api.web.page_texts import duration, number, percent
 from proxyd.api.web.rendering import Renderer
-from proxyd.api.wire import AdviceShown, Day, Days, Found, ListWindow, NotificationListed, ReportShown, SourcesWindow
 from proxyd.api.wire import converters as payloads
 from proxyd.core.model.field_values import parse_iso
 from proxyd.metrics import SHARES
@@ -45,7 +45,7 @@ class Pages:
 
     async def fleet(self, request: web.Request) -> web.Response:
         """Show how the whole fleet does, and how it did day by day."""
-        report = await self._listings.report(read_query(request, Days).days)
+        report = await self._listings.plans.report(read_query(request, wire.Days))
         samples = await self._vitals.samples()
         return self._render(
             request,
@@ -62,25 +62,27 @@ class Pages:
             is_delivered_elsewhere=samples.is_delivered_elsewhere,
             shares=SHARES,
             checks=await self._vitals.readiness(),
-            webhooks=(await self._listings.webhooks()).items,
-            dead=(await self._listings.dead_letters(ListWindow(limit=_MOST_DEAD))).items,
+            webhooks=(await self._listings.deliveries.list_webhooks()).items,
+            dead=(await self._listings.deliveries.list_dead_letters(wire.ListWindow(limit=_MOST_DEAD))).items,
         )
 
     async def sources(self, request: web.Request) -> web.Response:
         """List the sources."""
-        found = self._listings.sources(read_query(request, SourcesWindow))
+        found = self._listings.profiles.list_sources(read_query(request, wire.SourcesWindow))
         weeks = {each.source: week_picture(each.week) for each in found.items}
         return self._render(request, "sources.html", found=found, weeks=weeks, day_names=payloads.DAYS)
 
     async def rules(self, request: web.Request) -> web.Response:
         """List the rules and what they achieved."""
-        return self._render(request, "rules.html", found=self._listings.rules(read_query(request, ListWindow)))
+        return self._render(
+            request, "rules.html", found=self._listings.profiles.list_rules(read_query(request, wire.ListWindow))
+        )
 
     async def notifications(self, request: web.Request) -> web.Response:
         """List notifications, newest first."""
         _without_blanks(request)
-        asked = read_query(request, Found)
-        news = await self._listings.notifications(asked)
+        asked = read_query(request, wire.Found)
+        news = await self._listings.deliveries.list_notifications(asked)
         declaration = self._profiles.declaration
         return self._render(
             request,
@@ -94,17 +96,17 @@ class Pages:
 
     async def notification(self, request: web.Request) -> web.Response:
         """Show a notification, all that led to it and what became of it."""
-        found = await self._listings.notification(request.match_info["id"])
+        found = await self._listings.deliveries.get_notification(request.match_info["id"])
         return self._render(request, "notification.html", found=found, title=_title(found))
 
     async def plan(self, request: web.Request) -> web.Response:
         """Show the coming probes of all sources."""
-        planned = self._listings.coming(_MOST_COMING).items
+        planned = self._listings.plans.plan(wire.PlanWindow(limit=_MOST_COMING)).items
         return self._render(request, "plan.html", planned=planned, most=_MOST_COMING)
 
     async def budget(self, request: web.Request) -> web.Response:
         """Show what other budgets would buy."""
-        found = await self._listings.advice()
+        found = await self._listings.plans.advice()
         return self._render(request, "budget.html", found=found, trade=_trade_chart(found), front=_front_chart(found))
 
 
@@ -115,12 +117,12 @@ def _without_blanks(request: web.Request) -> None:
         raise web.HTTPSeeOther(request.rel_url.with_query(filled))
 
 
-def titles_of(news: list[NotificationListed]) -> dict[str, str]:
+def titles_of(news: list[wire.NotificationListed]) -> dict[str, str]:
     """Return what each notification is about, by its id."""
     return {each.id: _title(each) for each in news}
 
 
-def _title(found: NotificationListed) -> str:
+def _title(found: wire.NotificationListed) -> str:
     """Return what a notification is about: the title of its first row, or its values."""
     rows = found.body.get("data", {}).get("items") or [{}]
     first = rows[0]
@@ -134,12 +136,14 @@ def _title(found: NotificationListed) -> str:
 # -- charts
 
 
-def _report_charts(report: ReportShown) -> list[tuple[str, Chart]]:
+def _report_charts(report: wire.ReportShown) -> list[tuple[str, Chart]]:
     """Return what was found beside what was predicted: completeness, delay, and items, day by day."""
     if not report.days:
         return []
     days = report.days
-    wanted: list[tuple[str, Callable[[Day], float | None], Callable[[Day], float | None], Callable[[float], str]]] = [
+    wanted: list[
+        tuple[str, Callable[[wire.Day], float | None], Callable[[wire.Day], float | None], Callable[[float], str]]
+    ] = [
         ("Completeness", lambda d: d.completeness, lambda d: d.predicted_completeness, percent),
         ("Mean delay of items", lambda d: d.mean_delay_s, lambda d: d.predicted_mean_delay_s, duration),
         ("New items", lambda d: d.items, lambda d: d.predicted_items, number),
@@ -167,7 +171,7 @@ def _day_chart(
     return chart(frame, lines, ticks, [Tick(step, unit(step)) for step in steps])
 
 
-def _trade_chart(found: AdviceShown) -> Chart | None:
+def _trade_chart(found: wire.AdviceShown) -> Chart | None:
     """Return delay against detection probes, with the present point."""
     if not found.trade:
         return None
@@ -183,7 +187,7 @@ def _trade_chart(found: AdviceShown) -> Chart | None:
     return replace(made, mark=(frame.x(present[0].probes_per_hour), frame.y(present[0].delay_s)) if present else None)
 
 
-def _front_chart(found: AdviceShown) -> Chart | None:
+def _front_chart(found: wire.AdviceShown) -> Chart | None:
     """Return the Pareto set: the least mean delay against how many intervals are captured."""
     points: Points = [(float(each.captured), each.delay_s) for each in found.pareto]
     if not points:

@@ -11,10 +11,10 @@ from aiohttp import web
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from proxyd import __version__
+from proxyd.api import wire
 from proxyd.api.auth import SCOPES
 from proxyd.api.web import page_texts as text
 from proxyd.api.web.gate import SIGNED
-from proxyd.api.wire import Fault, NotificationListed, Problem
 from proxyd.core.model.field_values import iso_time, parse_iso
 from proxyd.queries import Queries
 
@@ -90,7 +90,7 @@ class Renderer:
             body=page.encode("utf-8", "replace"), status=status, content_type="text/html", charset="utf-8"
         )
 
-    async def problem(self, request: web.Request, problem: Problem) -> web.Response:
+    async def problem(self, request: web.Request, problem: wire.Problem) -> web.Response:
         """Return a page that says why a request was refused."""
         return self.page(request, "problem.html", status=problem.status, problem=problem)
 
@@ -111,13 +111,13 @@ def _is_shown_whole(request: web.Request) -> bool:
     return request.headers.get("Sec-Fetch-Mode", "navigate") == "navigate"
 
 
-def _waited_s(found: NotificationListed) -> float | None:
+def _waited_s(found: wire.NotificationListed) -> float | None:
     """Return the time from a notification's event to when it was made, in seconds."""
     event_s, made_s = parse_iso(found.event), parse_iso(found.created)
     return None if event_s is None or made_s is None else max(0.0, made_s - event_s)
 
 
-def _caret(fault: Fault) -> str:
+def _caret(fault: wire.Fault) -> str:
     """Return a caret below the column of a fault; tabs are kept so that it lines up."""
     before = (fault.source_line or "")[: max(0, (fault.column or 1) - 1)][:400]
     return "".join("\t" if char == "\t" else " " for char in before) + "^"

@@ -6,32 +6,7 @@ import json
 from math import inf
 from typing import Any
 
-from proxyd.api.wire import (
-    AdviceShown,
-    ComingProbe,
-    CostShown,
-    Day,
-    DeadLetter,
-    DeliveryState,
-    DomainField,
-    DomainShown,
-    Explained,
-    IntervalOfRule,
-    ItemSeen,
-    ModelOff,
-    NotificationListed,
-    PageClassShown,
-    ParetoPoint,
-    PolicyUsed,
-    ProbeMade,
-    ReportShown,
-    Rule,
-    RuleOutlookShown,
-    SourceListed,
-    TokenShown,
-    TradeShown,
-    WebhookShown,
-)
+from proxyd.api import wire
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration, Domain, NotificationRule, PageClass, Profile
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
@@ -63,10 +38,10 @@ def time_or_none(time_s: float | None) -> str | None:
     return None if not time_s else iso_time(time_s)
 
 
-def planned_probe(planned: PlannedProbe) -> ComingProbe:
+def planned_probe(planned: PlannedProbe) -> wire.ComingProbe:
     """Return a coming probe."""
     probe = planned.probe
-    return ComingProbe(
+    return wire.ComingProbe(
         source=probe.source_id,
         at=iso_time(planned.start_s),
         reason=probe.reason.value,
@@ -75,9 +50,9 @@ def planned_probe(planned: PlannedProbe) -> ComingProbe:
     )
 
 
-def probe_made(made: MadeProbe) -> ProbeMade:
+def probe_made(made: MadeProbe) -> wire.ProbeMade:
     """Return a probe that was made."""
-    return ProbeMade(
+    return wire.ProbeMade(
         position=made.position,
         reason=made.reason,
         rule=made.rule,
@@ -92,14 +67,16 @@ def probe_made(made: MadeProbe) -> ProbeMade:
     )
 
 
-def item_seen(item: SeenItem) -> ItemSeen:
+def item_seen(item: SeenItem) -> wire.ItemSeen:
     """Return when an item came and was seen."""
-    return ItemSeen(came=iso_time(item.came_s), seen=iso_time(item.seen_s), delay_s=round(item.seen_s - item.came_s, 3))
+    return wire.ItemSeen(
+        came=iso_time(item.came_s), seen=iso_time(item.seen_s), delay_s=round(item.seen_s - item.came_s, 3)
+    )
 
 
-def interval(decided: DecidedInterval) -> IntervalOfRule:
+def interval(decided: DecidedInterval) -> wire.IntervalOfRule:
     """Return an execution interval and its fate."""
-    return IntervalOfRule(
+    return wire.IntervalOfRule(
         source=decided.source_id,
         start=iso_time(decided.start_s),
         end=time_or_none(decided.deadline_s),
@@ -111,14 +88,14 @@ def interval(decided: DecidedInterval) -> IntervalOfRule:
     )
 
 
-def advice(found: Advice) -> AdviceShown:
+def advice(found: Advice) -> wire.AdviceShown:
     """Return what other budgets would buy, an hour instead of a second."""
     per_hour = 3600.0
-    return AdviceShown(
+    return wire.AdviceShown(
         budget_per_hour=round(found.budget_per_s * per_hour, 3),
         planned_per_hour=None if found.planned_per_s is None else round(found.planned_per_s * per_hour, 3),
         trade=[
-            TradeShown(
+            wire.TradeShown(
                 probes_per_hour=round(point.probes_per_s * per_hour, 3),
                 delay_s=round(point.delay_s, 3),
                 completeness=round(point.captured, 4),
@@ -128,14 +105,14 @@ def advice(found: Advice) -> AdviceShown:
         ],
         intervals_over_s=found.over_s,
         rules=[_outlook(each) for each in found.rules],
-        pareto=[ParetoPoint(captured=captured, delay_s=round(delay_s, 3)) for captured, delay_s in found.front],
+        pareto=[wire.ParetoPoint(captured=captured, delay_s=round(delay_s, 3)) for captured, delay_s in found.front],
         needed_per_hour=None if found.needed_per_s is None else round(found.needed_per_s * per_hour, 3),
     )
 
 
-def cost(found: PlanCost) -> CostShown:
+def cost(found: PlanCost) -> wire.CostShown:
     """Return what a declaration would ask of the budget, an hour instead of a second."""
-    return CostShown(
+    return wire.CostShown(
         budget_per_hour=round(found.budget_per_s * 3600.0, 3),
         asked_per_hour=round(found.after_per_s * 3600.0, 3),
         asked_per_hour_before=round(found.before_per_s * 3600.0, 3),
@@ -145,19 +122,19 @@ def cost(found: PlanCost) -> CostShown:
     )
 
 
-def _outlook(found: RuleOutlook) -> RuleOutlookShown:
-    return RuleOutlookShown(rule=found.rule, intervals=found.intervals, unmet=dict(found.unmet))
+def _outlook(found: RuleOutlook) -> wire.RuleOutlookShown:
+    return wire.RuleOutlookShown(rule=found.rule, intervals=found.intervals, unmet=dict(found.unmet))
 
 
-def report(found: Report) -> ReportShown:
+def report(found: Report) -> wire.ReportShown:
     """Return what was found beside what was predicted, and what is off with whom."""
-    return ReportShown(
+    return wire.ReportShown(
         days=[_day(day, account) for day, account in found.days], off=[misfit(each) for each in found.off]
     )
 
 
-def _day(day: int, account: Calibration) -> Day:
-    return Day(
+def _day(day: int, account: Calibration) -> wire.Day:
+    return wire.Day(
         day=iso_time(day * _DAY_S)[:10],
         probes=account.probes,
         items=account.items,
@@ -171,10 +148,10 @@ def _day(day: int, account: Calibration) -> Day:
     )
 
 
-def misfit(found: Misfit) -> ModelOff:
+def misfit(found: Misfit) -> wire.ModelOff:
     """Return what is off with a source's model, and what is done about it, with a summary in words."""
     fit = found.fit
-    return ModelOff(
+    return wire.ModelOff(
         source=found.source_id,
         rate_off_since=time_or_none(fit.rate_off_since_s),
         found=round(fit.found, 3),
@@ -199,15 +176,15 @@ def _misfit_lines(found: Misfit) -> list[str]:
     return lines
 
 
-def explanation(found: Explanation) -> Explained:
+def explanation(found: Explanation) -> wire.Explained:
     """Return why a source is probed when it is, with a summary in words."""
-    return Explained(summary=_summary(found), **_state(found))
+    return wire.Explained(summary=_summary(found), **_state(found))
 
 
-def source(declaration: Declaration, found: Explanation) -> SourceListed:
+def source(declaration: Declaration, found: Explanation) -> wire.SourceListed:
     """Return a source for a list."""
     declared = declaration.sources[found.source_id]
-    return SourceListed(**_state(found), domain=declared.domain, **{"class": declared.page_class})
+    return wire.SourceListed(**_state(found), domain=declared.domain, **{"class": declared.page_class})
 
 
 def _state(found: Explanation) -> dict[str, Any]:
@@ -219,7 +196,7 @@ def _state(found: Explanation) -> dict[str, Any]:
         "rate_per_day": round(found.rate_per_day, 6),
         "rate_range_per_day": tuple(round(rate, 6) for rate in found.rate_range_per_day),
         "policies": {
-            rule: PolicyUsed(policy=name, because=why) for rule, (name, why) in sorted(found.policies.items())
+            rule: wire.PolicyUsed(policy=name, because=why) for rule, (name, why) in sorted(found.policies.items())
         },
         "intervals": {
             rule: (iso_time(begin_s), time_or_none(end_s)) for rule, (begin_s, end_s) in sorted(found.intervals.items())
@@ -330,7 +307,7 @@ def _origin_lines(found: Explanation) -> list[str]:
     return lines
 
 
-def profile(declared: Profile, origin: str, rules: list[Rule], counts: CaptureCounts) -> dict[str, Any]:
+def profile(declared: Profile, origin: str, rules: list[wire.Rule], counts: CaptureCounts) -> dict[str, Any]:
     """Return the members of a profile: who declared it, its rules, and what they achieved."""
     return {
         "name": declared.name,
@@ -342,9 +319,9 @@ def profile(declared: Profile, origin: str, rules: list[Rule], counts: CaptureCo
     }
 
 
-def rule(declared: NotificationRule, origin: str, counts: CaptureCounts) -> Rule:
+def rule(declared: NotificationRule, origin: str, counts: CaptureCounts) -> wire.Rule:
     """Return a rule and what it achieved."""
-    return Rule(
+    return wire.Rule(
         name=declared.name,
         profiles=list(declared.profiles),
         origin=origin,
@@ -370,19 +347,19 @@ def _share(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
 
 
-def domain(declared: Domain) -> DomainShown:
+def domain(declared: Domain) -> wire.DomainShown:
     """Return a domain and its classes."""
-    return DomainShown(name=declared.name, classes=[_page_class(each) for each in declared.classes.values()])
+    return wire.DomainShown(name=declared.name, classes=[_page_class(each) for each in declared.classes.values()])
 
 
-def _page_class(declared: PageClass) -> PageClassShown:
-    fields = [DomainField(path=each.path, type=each.type.value) for each in declared.fields]
-    return PageClassShown(name=declared.name, is_feed=declared.is_feed, fields=fields, key=list(declared.key))
+def _page_class(declared: PageClass) -> wire.PageClassShown:
+    fields = [wire.DomainField(path=each.path, type=each.type.value) for each in declared.fields]
+    return wire.PageClassShown(name=declared.name, is_feed=declared.is_feed, fields=fields, key=list(declared.key))
 
 
-def notification(stored: StoredNotification) -> NotificationListed:
+def notification(stored: StoredNotification) -> wire.NotificationListed:
     """Return a notification with its deliveries."""
-    return NotificationListed(**notification_members(stored))
+    return wire.NotificationListed(**notification_members(stored))
 
 
 def notification_members(stored: StoredNotification) -> dict[str, Any]:
@@ -400,9 +377,9 @@ def notification_members(stored: StoredNotification) -> dict[str, Any]:
     }
 
 
-def webhook(known: WebhookStatus) -> WebhookShown:
+def webhook(known: WebhookStatus) -> wire.WebhookShown:
     """Return a webhook and whether it has shown that it is there."""
-    return WebhookShown(
+    return wire.WebhookShown(
         endpoint=known.endpoint,
         form=known.form,
         secret_name=known.secret_name,
@@ -413,9 +390,9 @@ def webhook(known: WebhookStatus) -> WebhookShown:
     )
 
 
-def dead_letter(dead: DeadDelivery) -> DeadLetter:
+def dead_letter(dead: DeadDelivery) -> wire.DeadLetter:
     """Return a delivery that was given up."""
-    return DeadLetter(
+    return wire.DeadLetter(
         position=dead.position,
         notification=dead.notification_id,
         rule=dead.rule,
@@ -426,8 +403,8 @@ def dead_letter(dead: DeadDelivery) -> DeadLetter:
     )
 
 
-def _delivery(known: DeliveryStatus) -> DeliveryState:
-    return DeliveryState(
+def _delivery(known: DeliveryStatus) -> wire.DeliveryState:
+    return wire.DeliveryState(
         endpoint=known.endpoint,
         state=known.state,
         attempts=known.attempts,
@@ -437,9 +414,9 @@ def _delivery(known: DeliveryStatus) -> DeliveryState:
     )
 
 
-def token(known: Token) -> TokenShown:
+def token(known: Token) -> wire.TokenShown:
     """Return a token without its secret."""
-    return TokenShown(
+    return wire.TokenShown(
         id=known.token_id,
         name=known.name,
         scope=known.scope,

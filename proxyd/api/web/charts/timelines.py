@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
+from proxyd.api import wire
 from proxyd.api.web.charts.line_charts import Frame, Tick
 from proxyd.api.web.page_texts import duration
-from proxyd.api.wire import IntervalOfRule
 from proxyd.core.model.field_values import iso_time, parse_iso
 from proxyd.core.model.outcome import OutcomeKind
 
@@ -150,14 +150,14 @@ def time_line(
     )
 
 
-def lanes(begin_s: float, end_s: float, intervals: Sequence[IntervalOfRule]) -> Lanes:
+def lanes(begin_s: float, end_s: float, intervals: Sequence[wire.IntervalOfRule]) -> Lanes:
     """Return the picture of a rule's intervals, newest first: of the pages that had one last, by name.
 
     Each is a span, up to its probe where nothing ended it, with a mark where it was probed; a line leads to a probe
     that came after its end.
 
     >>> times = {"start": "1970-01-01T00:00:10Z", "end": "1970-01-01T00:00:20Z", "probed": "1970-01-01T00:00:40Z"}
-    >>> late = IntervalOfRule(source="a", fate="late", exact=True, delay_s=30.0, utility=0.0, **times)
+    >>> late = wire.IntervalOfRule(source="a", fate="late", exact=True, delay_s=30.0, utility=0.0, **times)
     >>> found = lanes(0.0, 100.0, [late])
     >>> found.pages, found.spans, found.lags, [marks.count for marks in found.marks]
     ((('a', 38.0),), 'M110.0 33.0 H180.0 v10 H110.0 Z', 'M180.0 38.0 H320.0', [0, 1, 0])
@@ -195,7 +195,7 @@ class _Drawn:
     mark: tuple[float, float]
 
     @classmethod
-    def of(cls, frame: Frame, each: IntervalOfRule, y: float) -> _Drawn:
+    def of(cls, frame: Frame, each: wire.IntervalOfRule, y: float) -> _Drawn:
         def x(time: str | None, default: float) -> float:
             at_s = None if time is None else parse_iso(time)
             return default if at_s is None else frame.x(min(max(at_s, frame.x_low), frame.x_high))
