@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 from proxyd.api import wire
 from proxyd.core.model.field_values import iso_time
@@ -28,6 +28,7 @@ from proxyd.queries import (
     WebhookStatus,
 )
 
+Shown = TypeVar("Shown", bound=wire.WireModel)
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _EVEN = 1.05
 _DAY_S = 86400.0
@@ -36,6 +37,15 @@ _DAY_S = 86400.0
 def time_or_none(time_s: float | None) -> str | None:
     """Return an ISO 8601 time; ``None`` for what never was."""
     return None if not time_s else iso_time(time_s)
+
+
+def _model_of(row: object, model: type[Shown], **own: Any) -> Shown:
+    """Return a model whose members are the attributes of the same name of a row, except for its ``own`` members."""
+    return model(**own, **{name: getattr(row, name) for name in model.model_fields if name not in own})
+
+
+def _rounded(value: float | None, digits: int = 6) -> float | None:
+    return None if value is None else round(value, digits)
 
 
 def planned_probe(planned: PlannedProbe) -> wire.ComingProbe:
@@ -52,19 +62,8 @@ def planned_probe(planned: PlannedProbe) -> wire.ComingProbe:
 
 def probe_made(made: MadeProbe) -> wire.ProbeMade:
     """Return a probe that was made."""
-    return wire.ProbeMade(
-        position=made.position,
-        reason=made.reason,
-        rule=made.rule,
-        outcome=made.outcome,
-        status=made.status,
-        detail=made.detail,
-        items=made.items,
-        started=iso_time(made.started_s),
-        duration_s=round(made.finished_s - made.started_s, 3),
-        delay_s=None if made.delay_s is None else round(made.delay_s, 3),
-        body_bytes=made.body_bytes,
-    )
+    duration_s, delay_s = round(made.finished_s - made.started_s, 3), _rounded(made.delay_s, 3)
+    return _model_of(made, wire.ProbeMade, started=iso_time(made.started_s), duration_s=duration_s, delay_s=delay_s)
 
 
 def item_seen(item: SeenItem) -> wire.ItemSeen:
@@ -123,7 +122,7 @@ def cost(found: PlanCost) -> wire.CostShown:
 
 
 def _outlook(found: RuleOutlook) -> wire.RuleOutlookShown:
-    return wire.RuleOutlookShown(rule=found.rule, intervals=found.intervals, unmet=dict(found.unmet))
+    return _model_of(found, wire.RuleOutlookShown, unmet=dict(found.unmet))
 
 
 def report(found: Report) -> wire.ReportShown:
@@ -134,17 +133,15 @@ def report(found: Report) -> wire.ReportShown:
 
 
 def _day(day: int, account: Calibration) -> wire.Day:
-    return wire.Day(
+    return _model_of(
+        account,
+        wire.Day,
         day=iso_time(day * _DAY_S)[:10],
-        probes=account.probes,
-        items=account.items,
         predicted_items=round(account.predicted_items, 3),
-        mean_delay_s=_share(account.mean_delay_s),
-        predicted_mean_delay_s=_share(account.predicted_mean_delay_s),
-        captured=account.captured,
-        missed=account.missed,
-        completeness=_share(account.completeness),
-        predicted_completeness=_share(account.predicted_completeness),
+        mean_delay_s=_rounded(account.mean_delay_s),
+        predicted_mean_delay_s=_rounded(account.predicted_mean_delay_s),
+        completeness=_rounded(account.completeness),
+        predicted_completeness=_rounded(account.predicted_completeness),
     )
 
 
@@ -321,13 +318,12 @@ def profile(declared: Profile, origin: str, rules: list[wire.Rule], counts: Capt
 
 def rule(declared: NotificationRule, origin: str, counts: CaptureCounts) -> wire.Rule:
     """Return a rule and what it achieved."""
-    return wire.Rule(
-        name=declared.name,
-        profiles=list(declared.profiles),
+    return _model_of(
+        declared,
+        wire.Rule,
         origin=origin,
         sources=list(declared.source_ids),
         policy=declared.policy.name.value,
-        fingerprint=declared.fingerprint,
         deliveries=len(declared.deliveries),
         **_achieved(counts),
     )
@@ -338,13 +334,9 @@ def _achieved(counts: CaptureCounts) -> dict[str, Any]:
     return {
         "captured": counts.captured,
         "missed": counts.missed,
-        "completeness": _share(counts.completeness),
-        "utility": _share(counts.utility),
+        "completeness": _rounded(counts.completeness),
+        "utility": _rounded(counts.utility),
     }
-
-
-def _share(value: float | None) -> float | None:
-    return None if value is None else round(value, 6)
 
 
 def domain(declared: Domain) -> wire.DomainShown:
@@ -354,7 +346,7 @@ def domain(declared: Domain) -> wire.DomainShown:
 
 def _page_class(declared: PageClass) -> wire.PageClassShown:
     fields = [wire.DomainField(path=each.path, type=each.type.value) for each in declared.fields]
-    return wire.PageClassShown(name=declared.name, is_feed=declared.is_feed, fields=fields, key=list(declared.key))
+    return _model_of(declared, wire.PageClassShown, fields=fields)
 
 
 def notification(stored: StoredNotification) -> wire.NotificationListed:
@@ -378,48 +370,21 @@ def notification_members(stored: StoredNotification) -> dict[str, Any]:
 
 
 def webhook(known: WebhookStatus) -> wire.WebhookShown:
-    """Return a webhook and whether it has shown that it is there."""
-    return wire.WebhookShown(
-        endpoint=known.endpoint,
-        form=known.form,
-        secret_name=known.secret_name,
-        state=known.state,
-        since=iso_time(known.since_s),
-        detail=known.detail,
-        refused=list(known.refused),
-    )
+    """Return a webhook and whether it has confirmed its subscription."""
+    return _model_of(known, wire.WebhookShown, since=iso_time(known.since_s))
 
 
 def dead_letter(dead: DeadDelivery) -> wire.DeadLetter:
     """Return a delivery that was given up."""
-    return wire.DeadLetter(
-        position=dead.position,
-        notification=dead.notification_id,
-        rule=dead.rule,
-        endpoint=dead.endpoint,
-        attempts=dead.attempts,
-        done=time_or_none(dead.done_s),
-        last_error=dead.last_error,
-    )
+    return _model_of(dead, wire.DeadLetter, notification=dead.notification_id, done=time_or_none(dead.done_s))
 
 
 def _delivery(known: DeliveryStatus) -> wire.DeliveryState:
-    return wire.DeliveryState(
-        endpoint=known.endpoint,
-        state=known.state,
-        attempts=known.attempts,
-        next=iso_time(known.next_s) if known.state in {"pending", "gathering"} else None,
-        done=time_or_none(known.done_s),
-        last_error=known.last_error,
-    )
+    next_time = iso_time(known.next_s) if known.state in {"pending", "gathering"} else None
+    return _model_of(known, wire.DeliveryState, next=next_time, done=time_or_none(known.done_s))
 
 
 def token(known: Token) -> wire.TokenShown:
     """Return a token without its secret."""
-    return wire.TokenShown(
-        id=known.token_id,
-        name=known.name,
-        scope=known.scope,
-        created=iso_time(known.created_s),
-        expires=None if known.expires_s is None else iso_time(known.expires_s),
-    )
+    expires = None if known.expires_s is None else iso_time(known.expires_s)
+    return _model_of(known, wire.TokenShown, id=known.token_id, created=iso_time(known.created_s), expires=expires)
