@@ -11,45 +11,19 @@ from typing import NamedTuple, Self
 
 import aiohttp
 
+from proxyd.client import types
 from proxyd.client.events import EventReader, StreamEvent
-from proxyd.client.types import (
-    AdviceShown,
-    ChangesMade,
-    ComingProbe,
-    DeadLetter,
-    DeclarationWritten,
-    DomainShown,
-    Dropped,
-    Explained,
-    Health,
-    IntervalOfRule,
-    ItemSeen,
-    NotificationListed,
-    NotificationTraced,
-    ProbeMade,
-    ProfileListed,
-    ProfileShown,
-    Readiness,
-    Reloaded,
-    Replayed,
-    ReportShown,
-    Rule,
-    SourceListed,
-    TestResult,
-    TokenMade,
-    TokenShown,
-    WebhookShown,
-)
 from proxyd.client.wire import Answer, ApiError, Query, Wire, keyed, part
 from proxyd.errors import UnreachableError
 
+_JSON = {"Content-Type": "application/json"}
 _SILENCE_S = 60.0  # four heartbeats of a stream
 
 
 class ProfileRead(NamedTuple):
     """A profile and the tag of its text, which ``drop_profile`` takes."""
 
-    profile: ProfileShown
+    profile: types.ProfileShown
     etag: str
 
 
@@ -85,20 +59,18 @@ class Client:
 
     # -- health
 
-    async def alive(self) -> Health:
+    async def alive(self) -> types.Health:
         """Return that the daemon's loop is alive."""
-        answer: Health = await self._wire.ask("GET", "/healthz")
-        return answer
+        return await self._wire.ask(types.Health, "GET", "/healthz")
 
-    async def ready(self) -> Readiness:
+    async def ready(self) -> types.Readiness:
         """Return whether traffic may come, and the checks that say so."""
         try:
-            answer: Readiness = await self._wire.ask("GET", "/readyz")
+            return await self._wire.ask(types.Readiness, "GET", "/readyz")
         except ApiError as error:
             if "ready" not in error.problem:
                 raise
-            return Readiness(ready=error.problem["ready"], checks=error.problem["checks"])
-        return answer
+            return types.Readiness(ready=error.problem["ready"], checks=error.problem["checks"])
 
     async def metrics(self) -> str:
         """Return the metrics in Prometheus' text format."""
@@ -106,23 +78,23 @@ class Client:
 
     # -- what is declared
 
-    async def profiles(self) -> list[ProfileListed]:
+    async def profiles(self) -> list[types.ProfileListed]:
         """Return every profile."""
         return await self._wire.pages("/api/v1/profiles")
 
     async def profile(self, name: str) -> ProfileRead:
         """Return one profile with its text, and the text's tag."""
-        answer = await self._wire.send("GET", f"/api/v1/profiles/{part(name)}", {}, headers={}, content=None)
+        answer = await self._wire.send("GET", f"/api/v1/profiles/{part(name)}")
         return ProfileRead(answer.json(), answer.headers["ETag"].strip('"'))
 
     async def declare(
         self,
-        what: str | DeclarationWritten,
+        what: str | types.DeclarationWritten,
         *,
         dry_run: bool = False,
         if_match: str | None = None,
         idempotency_key: str | None = None,
-    ) -> ChangesMade:
+    ) -> types.ChangesMade:
         """Declare a text of the rule language, or the same as JSON; return what changed, or would change and cost.
 
         With ``if_match``, a tag, the one profile declared is replaced only where nobody changed it since.
@@ -130,16 +102,14 @@ class Client:
         media, content = ("text/plain", what) if isinstance(what, str) else ("application/json", json.dumps(what))
         headers = {"Content-Type": f"{media}; charset=utf-8"} | _matching(if_match) | keyed(idempotency_key)
         query = {"dry_run": dry_run or None}
-        answer = await self._wire.send("POST", "/api/v1/profiles", query, headers=headers, content=content.encode())
-        changes: ChangesMade = answer.json()
-        return changes
+        return await self._wire.ask(
+            types.ChangesMade, "POST", "/api/v1/profiles", query, headers=headers, content=content.encode()
+        )
 
-    async def drop_profile(self, name: str, *, if_match: str | None = None) -> ChangesMade:
+    async def drop_profile(self, name: str, *, if_match: str | None = None) -> types.ChangesMade:
         """Remove a profile that the API declared; with ``if_match``, a tag, only where nobody changed it since."""
         path = f"/api/v1/profiles/{part(name)}"
-        answer = await self._wire.send("DELETE", path, {}, headers=_matching(if_match), content=None)
-        changes: ChangesMade = answer.json()
-        return changes
+        return await self._wire.ask(types.ChangesMade, "DELETE", path, headers=_matching(if_match))
 
     async def import_feeds(
         self,
@@ -149,72 +119,67 @@ class Client:
         pages: bool = False,
         dry_run: bool = False,
         idempotency_key: str | None = None,
-    ) -> ChangesMade:
+    ) -> types.ChangesMade:
         """Declare the feeds, or pages, of an OPML document, or of a list with an address on each line."""
         headers = {"Content-Type": "text/plain; charset=utf-8"} | keyed(idempotency_key)
         query = {"name": name, "pages": pages or None, "dry_run": dry_run or None}
-        answer = await self._wire.send("POST", "/api/v1/import", query, headers=headers, content=listing.encode())
-        changes: ChangesMade = answer.json()
-        return changes
+        return await self._wire.ask(
+            types.ChangesMade, "POST", "/api/v1/import", query, headers=headers, content=listing.encode()
+        )
 
     async def export_feeds(self) -> str:
         """Return every source as OPML."""
         return await self._wire.text("/api/v1/export")
 
-    async def rules(self) -> list[Rule]:
+    async def rules(self) -> list[types.Rule]:
         """Return every rule."""
         return await self._wire.pages("/api/v1/rules")
 
-    async def rule(self, name: str) -> Rule:
+    async def rule(self, name: str) -> types.Rule:
         """Return one rule."""
-        answer: Rule = await self._wire.ask("GET", f"/api/v1/rules/{part(name)}")
-        return answer
+        return await self._wire.ask(types.Rule, "GET", f"/api/v1/rules/{part(name)}")
 
-    async def intervals(self, rule: str, *, days: float = 7.0, limit: int = 500) -> list[IntervalOfRule]:
+    async def intervals(self, rule: str, *, days: float = 7.0, limit: int = 500) -> list[types.IntervalOfRule]:
         """Return the execution intervals of a rule that were decided in the last days, newest first."""
         return await self._wire.items(f"/api/v1/rules/{part(rule)}/intervals", {"days": days, "limit": limit})
 
-    async def domains(self) -> list[DomainShown]:
+    async def domains(self) -> list[types.DomainShown]:
         """Return every domain with its page classes."""
         return await self._wire.pages("/api/v1/domains")
 
-    async def reload(self, *, idempotency_key: str | None = None) -> Reloaded:
+    async def reload(self, *, idempotency_key: str | None = None) -> types.Reloaded:
         """Check the files and swap them in; where they have errors ``ApiError`` is raised with status 422."""
-        answer: Reloaded = await self._wire.ask("POST", "/api/v1/reload", key=idempotency_key)
-        return answer
+        return await self._wire.ask(types.Reloaded, "POST", "/api/v1/reload", headers=keyed(idempotency_key))
 
     # -- sources and plan
 
-    async def sources(self, *, failing: bool = False, limit: int | None = None) -> list[SourceListed]:
+    async def sources(self, *, failing: bool = False, limit: int | None = None) -> list[types.SourceListed]:
         """Return every source, those alone whose last probe failed, or the first ``limit`` of them by name."""
         return await self._wire.pages("/api/v1/sources", {"failing": failing or None}, limit=limit)
 
-    async def probes(self, source: str, *, limit: int | None = 50) -> list[ProbeMade]:
+    async def probes(self, source: str, *, limit: int | None = 50) -> list[types.ProbeMade]:
         """Return the last probes of a source, newest first; with ``limit=None`` those of the week."""
         return await self._wire.pages(f"/api/v1/sources/{part(source)}/probes", limit=limit)
 
-    async def items(self, source: str, *, days: float = 7.0, limit: int = 1000) -> list[ItemSeen]:
+    async def items(self, source: str, *, days: float = 7.0, limit: int = 1000) -> list[types.ItemSeen]:
         """Return when items of a source came and when each was seen, newest first."""
         return await self._wire.items(f"/api/v1/sources/{part(source)}/items", {"days": days, "limit": limit})
 
-    async def explain(self, source: str) -> Explained:
+    async def explain(self, source: str) -> types.Explained:
         """Return why and when a source is probed next."""
-        answer: Explained = await self._wire.ask("GET", f"/api/v1/explain/{part(source)}")
-        return answer
+        return await self._wire.ask(types.Explained, "GET", f"/api/v1/explain/{part(source)}")
 
-    async def plan(self, *, limit: int = 50) -> list[ComingProbe]:
+    async def plan(self, *, limit: int = 50) -> list[types.ComingProbe]:
         """Return the coming probes, in order."""
         return await self._wire.items("/api/v1/plan", {"limit": limit})
 
-    async def advice(self) -> AdviceShown:
+    async def advice(self) -> types.AdviceShown:
         """Return what other budgets would buy."""
-        answer: AdviceShown = await self._wire.ask("GET", "/api/v1/advice")
-        return answer
+        return await self._wire.ask(types.AdviceShown, "GET", "/api/v1/advice")
 
-    async def report(self, *, days: int = 14) -> ReportShown:
+    async def report(self, *, days: int = 14) -> types.ReportShown:
         """Return what was found beside what was predicted, day by day, and whose models are off."""
-        answer: ReportShown = await self._wire.ask("GET", "/api/v1/report", {"days": days})
-        return answer
+        return await self._wire.ask(types.ReportShown, "GET", "/api/v1/report", {"days": days})
 
     # -- notifications
 
@@ -226,15 +191,14 @@ class Client:
         profile: str | None = None,
         source: str | None = None,
         since: str | None = None,
-    ) -> list[NotificationListed]:
+    ) -> list[types.NotificationListed]:
         """Return notifications, newest first; ``since`` is an ISO 8601 time."""
         query: Query = {"rule": rule, "profile": profile, "source": source, "since": since}
         return await self._wire.pages("/api/v1/notifications", query, limit=limit)
 
-    async def notification(self, notification_id: str) -> NotificationTraced:
+    async def notification(self, notification_id: str) -> types.NotificationTraced:
         """Return all that led to a notification, and what became of it."""
-        answer: NotificationTraced = await self._wire.ask("GET", f"/api/v1/notifications/{part(notification_id)}")
-        return answer
+        return await self._wire.ask(types.NotificationTraced, "GET", f"/api/v1/notifications/{part(notification_id)}")
 
     async def atom(self, profile: str, *, rule: str | None = None) -> str:
         """Return the newest notifications of a profile, or of one of its rules, as an Atom feed."""
@@ -295,47 +259,47 @@ class Client:
 
     # -- deliveries
 
-    async def replay(self, notification_id: str, *, idempotency_key: str | None = None) -> Replayed:
+    async def replay(self, notification_id: str, *, idempotency_key: str | None = None) -> types.Replayed:
         """Send a notification again; return how many deliveries that are."""
         path = f"/api/v1/notifications/{part(notification_id)}/replay"
-        answer: Replayed = await self._wire.ask("POST", path, key=idempotency_key)
-        return answer
+        return await self._wire.ask(types.Replayed, "POST", path, headers=keyed(idempotency_key))
 
-    async def replay_dead(self, *, idempotency_key: str | None = None) -> Replayed:
+    async def replay_dead(self, *, idempotency_key: str | None = None) -> types.Replayed:
         """Send every delivery again that was given up; return how many that are."""
-        answer: Replayed = await self._wire.ask("POST", "/api/v1/deliveries/replay", key=idempotency_key)
-        return answer
+        return await self._wire.ask(types.Replayed, "POST", "/api/v1/deliveries/replay", headers=keyed(idempotency_key))
 
-    async def dead_letters(self, *, limit: int | None = None) -> list[DeadLetter]:
+    async def dead_letters(self, *, limit: int | None = None) -> list[types.DeadLetter]:
         """Return the deliveries that were given up, newest first."""
         return await self._wire.pages("/api/v1/deliveries/dead", limit=limit)
 
-    async def test_deliveries(self, rule: str, *, idempotency_key: str | None = None) -> list[TestResult]:
+    async def test_deliveries(self, rule: str, *, idempotency_key: str | None = None) -> list[types.TestResult]:
         """Send a test message to a rule's webhooks, mail addresses and channels."""
-        path, body = "/api/v1/deliveries/test", {"rule": rule}
-        results: list[TestResult] = (await self._wire.ask("POST", path, body=body, key=idempotency_key))["items"]
-        return results
+        headers, content = _JSON | keyed(idempotency_key), json.dumps({"rule": rule}).encode()
+        found = await self._wire.ask(
+            dict[str, list[types.TestResult]], "POST", "/api/v1/deliveries/test", headers=headers, content=content
+        )
+        return found["items"]
 
-    async def webhooks(self) -> list[WebhookShown]:
+    async def webhooks(self) -> list[types.WebhookShown]:
         """Return every webhook and whether it has shown that it is there."""
         return await self._wire.items("/api/v1/webhooks")
 
     # -- tokens
 
-    async def tokens(self) -> list[TokenShown]:
+    async def tokens(self) -> list[types.TokenShown]:
         """Return every token, without its secret."""
         return await self._wire.items("/api/v1/tokens")
 
-    async def create_token(self, name: str, scope: str, *, expires_s: float | None = None) -> TokenMade:
+    async def create_token(self, name: str, scope: str, *, expires_s: float | None = None) -> types.TokenMade:
         """Make a token; its text is in this answer alone."""
         wanted = {"name": name, "scope": scope, "expires_in_s": expires_s}
-        answer: TokenMade = await self._wire.ask("POST", "/api/v1/tokens", body=wanted)
-        return answer
+        return await self._wire.ask(
+            types.TokenMade, "POST", "/api/v1/tokens", headers=_JSON, content=json.dumps(wanted).encode()
+        )
 
-    async def drop_token(self, name: str) -> Dropped:
+    async def drop_token(self, name: str) -> types.Dropped:
         """Let a token open nothing any more."""
-        answer: Dropped = await self._wire.ask("DELETE", f"/api/v1/tokens/{part(name)}")
-        return answer
+        return await self._wire.ask(types.Dropped, "DELETE", f"/api/v1/tokens/{part(name)}")
 
 
 def _matching(tag: str | None) -> dict[str, str]:

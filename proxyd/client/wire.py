@@ -7,16 +7,18 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import aiohttp
 
 from proxyd.errors import ProxydError, SilentError, UnreachableError
 
+T = TypeVar("T")
 Query: TypeAlias = Mapping[str, str | int | float | bool | None]
 _PAGE = 500
 _NOTHING: Query = {}
+_NO_HEADERS: Mapping[str, str] = {}
 
 
 class ApiError(ProxydError):
@@ -112,19 +114,29 @@ class Wire:
         await self._session.close()
 
     async def ask(
-        self, method: str, path: str, query: Query = _NOTHING, *, body: object = None, key: str | None = None
-    ) -> Any:
-        """Return the JSON that is answered; ``body`` is sent as JSON, ``key`` as its Idempotency-Key."""
-        headers = keyed(key)
-        content = None if body is None else json.dumps(body).encode()
-        if content is not None:
-            headers["Content-Type"] = "application/json"
-        return (await self.send(method, path, query, headers=headers, content=content)).json()
+        self,
+        kind: type[T],
+        method: str,
+        path: str,
+        query: Query = _NOTHING,
+        *,
+        headers: Mapping[str, str] = _NO_HEADERS,
+        content: bytes | None = None,
+    ) -> T:
+        """Return the JSON that is answered, which is a ``kind``; raises as ``send`` does."""
+        found: T = (await self.send(method, path, query, headers=headers, content=content)).json()
+        return found
 
     async def send(
-        self, method: str, path: str, query: Query, *, headers: Mapping[str, str], content: bytes | None
+        self,
+        method: str,
+        path: str,
+        query: Query = _NOTHING,
+        *,
+        headers: Mapping[str, str] = _NO_HEADERS,
+        content: bytes | None = None,
     ) -> Answer:
-        """Return what is answered; raises ``ApiError`` where that is a refusal."""
+        """Return the answer to a request; raises ``ApiError`` if it is a refusal."""
         data = None if content is None else BytesIO(content)  # of bytes aiohttp would send any size in one go
         async with self.opened(method, path, query, headers=headers, data=data) as response:
             answer = await Answer.read(response)
@@ -134,12 +146,11 @@ class Wire:
 
     async def text(self, path: str, query: Query = _NOTHING) -> str:
         """Return a text that is answered."""
-        return (await self.send("GET", path, query, headers={}, content=None)).text
+        return (await self.send("GET", path, query)).text
 
     async def items(self, path: str, query: Query = _NOTHING) -> list[Any]:
         """Return a list that comes whole."""
-        found: list[Any] = (await self.ask("GET", path, query))["items"]
-        return found
+        return (await self.ask(dict[str, list[Any]], "GET", path, query))["items"]
 
     async def pages(self, path: str, query: Query = _NOTHING, *, limit: int | None = None) -> list[Any]:
         """Return a list that comes in parts, or its first ``limit`` entries."""
@@ -147,7 +158,7 @@ class Wire:
         asked = dict(query)
         while limit is None or len(items) < limit:
             asked["limit"] = _PAGE if limit is None else min(_PAGE, limit - len(items))
-            page = await self.ask("GET", path, asked)
+            page = await self.ask(dict[str, Any], "GET", path, asked)
             items += page["items"]
             if page["next_cursor"] is None:
                 break
