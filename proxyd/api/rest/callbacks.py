@@ -20,11 +20,8 @@ class Callbacks:
 
     async def verify(self, request: web.Request) -> web.Response:
         """Echo the challenge of a subscription that was asked for."""
-        try:
-            self._must_have_started()
-            challenge = await self._callbacks.verify(request.match_info["callback_id"], dict(request.query))
-        except BusyError:
-            return _later()
+        self._must_have_started()
+        challenge = await self._callbacks.verify(request.match_info["callback_id"], dict(request.query))
         if challenge is None:
             raise web.HTTPNotFound(text="no such subscription")
         return web.Response(text=challenge, content_type="text/plain", headers={"X-Content-Type-Options": "nosniff"})
@@ -32,31 +29,14 @@ class Callbacks:
     async def push(self, request: web.Request) -> web.Response:
         """Take in a document; a hub that is not subscribed to is told to stop (410), before its body is read."""
         callback_id, headers = request.match_info["callback_id"], request.headers
-        try:
-            self._must_have_started()
-            if not self._callbacks.is_subscribed(callback_id):
-                return web.Response(status=410)
-            body = await _body(request)
-            await self._callbacks.push(callback_id, headers.get("Content-Type"), headers.get("X-Hub-Signature"), body)
-        except BusyError:
-            return _later()
+        self._must_have_started()
+        if not self._callbacks.is_subscribed(callback_id):
+            return web.Response(status=410)
+        body = await request.clone(client_max_size=_MOST_BYTES).read()
+        await self._callbacks.push(callback_id, headers.get("Content-Type"), headers.get("X-Hub-Signature"), body)
         return web.Response(status=202)
 
     def _must_have_started(self) -> None:
         """At the start nobody knows yet what is subscribed to."""
         if not self._profiles.has_started:
             raise BusyError("the daemon is starting")
-
-
-def _later() -> web.Response:
-    return web.Response(status=503, headers={"Retry-After": "5"})
-
-
-async def _body(request: web.Request) -> bytes:
-    pieces, size = [], 0
-    async for piece in request.content.iter_any():
-        size += len(piece)
-        if size > _MOST_BYTES:
-            raise web.HTTPRequestEntityTooLarge(max_size=_MOST_BYTES, actual_size=size)
-        pieces.append(piece)
-    return b"".join(pieces)
