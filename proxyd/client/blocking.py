@@ -7,10 +7,9 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from functools import wraps
 from threading import Event, Thread
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from proxyd.client.client import Client
-from proxyd.client.events import StreamEvent
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,6 +23,24 @@ def _blocking(
     @wraps(method)
     def call(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._thread.run(method(self._client, *args, **kwargs))
+
+    return call
+
+
+def _iterating(
+    method: Callable[Concatenate[Client, P], AsyncGenerator[T]],
+) -> Callable[Concatenate[SyncClient, P], Generator[T]]:
+    """Return a method of ``Client`` that yields as one that waits for each value."""
+
+    @wraps(method)
+    def call(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Generator[T]:
+        following = _Following(method(self._client, *args, **kwargs))
+        try:
+            while (value := self._thread.run(following.next())) is not None:
+                yield value
+        finally:
+            if not self._thread.is_closed:
+                self._thread.run(following.close())
 
     return call
 
@@ -96,39 +113,17 @@ class SyncClient:
     tokens = _blocking(Client.tokens)
     create_token = _blocking(Client.create_token)
     drop_token = _blocking(Client.drop_token)
-
-    def stream(
-        self,
-        *,
-        last: int | None = None,
-        rule: str | None = None,
-        profile: str | None = None,
-        source: str | None = None,
-        retry_s: float = 3.0,
-    ) -> Generator[StreamEvent]:
-        """Yield notifications as they are recorded: after the position ``last``, or from now on.
-
-        A connection that ends is made again after ``retry_s``, or when the daemon says, and goes on where it was; only
-        where the first one cannot be made ``UnreachableError`` is raised. Close the generator to end it at once.
-        """
-        events = self._client.stream(last=last, rule=rule, profile=profile, source=source, retry_s=retry_s)
-        following = _Following(events)
-        try:
-            while (event := self._thread.run(following.next())) is not None:
-                yield event
-        finally:
-            if not self._thread.is_closed:
-                self._thread.run(following.close())
+    stream = _iterating(Client.stream)
 
 
-class _Following:
+class _Following(Generic[T]):
     """A stream on the loop, which can be closed while it waits: an interrupt may come at any time."""
 
-    def __init__(self, events: AsyncGenerator[StreamEvent]) -> None:
+    def __init__(self, events: AsyncGenerator[T]) -> None:
         self._events = events
-        self._waiting: asyncio.Task[StreamEvent | None] | None = None
+        self._waiting: asyncio.Task[T | None] | None = None
 
-    async def next(self) -> StreamEvent | None:
+    async def next(self) -> T | None:
         """Return the next event, ``None`` at the end."""
         self._waiting = asyncio.create_task(self._next(), name="next event")
         return await self._waiting
@@ -140,7 +135,7 @@ class _Following:
             await asyncio.wait([self._waiting])
         await self._events.aclose()
 
-    async def _next(self) -> StreamEvent | None:
+    async def _next(self) -> T | None:
         return await anext(self._events, None)
 
 
