@@ -122,7 +122,7 @@ def read_query(request: web.Request, model: type[Read]) -> Read:
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        faults = [wire.Fault(detail=_said(each), parameter=_parameter(each)) for each in error.errors()]
+        faults = [wire.Fault(detail=each["msg"], parameter=str(*each["loc"][:1])) for each in error.errors()]
         raise FaultsError(400, "Bad request", faults) from error
 
 
@@ -144,7 +144,7 @@ def checked_body(value: Any, model: type[Read]) -> Read:
     try:
         return model.model_validate(value, strict=True)
     except ValidationError as error:
-        faults = [wire.Fault(detail=_said(each), pointer=pointer(each["loc"])) for each in error.errors()]
+        faults = [wire.Fault(detail=each["msg"], pointer=pointer(each["loc"])) for each in error.errors()]
         raise FaultsError(422, "The body does not fit", faults) from error
 
 
@@ -164,14 +164,6 @@ def pointer(place: tuple[str | int, ...]) -> str:
     '/a~1b/0'
     """
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in place)
-
-
-def _parameter(error: Any) -> str:
-    return str(error["loc"][0]) if error["loc"] else ""
-
-
-def _said(error: Any) -> str:
-    return str(error["msg"])
 
 
 def _no_constant(name: str) -> float:

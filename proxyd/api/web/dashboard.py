@@ -14,10 +14,9 @@ from proxyd.api.auth import token_of
 from proxyd.api.listings import Listings
 from proxyd.api.rest.endpoint import pattern
 from proxyd.api.rest.streams import Streams
-from proxyd.api.web.actions import Actions
 from proxyd.api.web.editor import Editor
 from proxyd.api.web.gate import COOKIE, SESSION_S, SIGNED, Gate, Sessions, WebRoute, came_by_https, read_form
-from proxyd.api.web.pages import Pages
+from proxyd.api.web.pages import Actions, Pages
 from proxyd.api.web.reference import sections
 from proxyd.api.web.rendering import Renderer, static_files
 from proxyd.api.web.subjects import Subjects

@@ -140,9 +140,7 @@ class Gate:
                 answer = await problems(request, admitted)
             except web.HTTPRedirection as error:
                 answer = web.Response(status=error.status, headers={"Location": error.headers["Location"]})
-            if answer.content_type == "application/problem+json" and isinstance(answer, web.Response):
-                answer = await self._page_of(request, answer)
-            return _guarded(answer)
+            return await self._shown(request, answer)
 
         return guarded
 
@@ -156,12 +154,18 @@ class Gate:
                 return await handler(request)
             if (signed := await self._sessions.find(request.cookies.get(COOKIE, ""))) is not None:
                 request[SIGNED] = signed
-            answer = await problems(request, handler)
-            if answer.content_type == "application/problem+json" and isinstance(answer, web.Response):
-                answer = await self._page_of(request, answer)
-            return _guarded(answer)
+            return await self._shown(request, await problems(request, handler))
 
         return answered
+
+    async def _shown(self, request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
+        """Return an answer with the headers for browsers, and a page instead of a problem document."""
+        if answer.content_type == "application/problem+json" and isinstance(answer, web.Response):
+            answer = await self._page_of(request, answer)
+        if not answer.prepared:
+            answer.headers.update(HEADERS)
+            answer.headers.setdefault("Cache-Control", "no-store")
+        return answer
 
     async def _page_of(self, request: web.Request, answer: web.Response) -> web.Response:
         assert isinstance(answer.body, bytes)
@@ -192,14 +196,6 @@ def is_for_browsers(request: web.Request) -> bool:
     """Return whether a browser asks for a page: an address outside of what programs are answered at."""
     is_page = request.path.strip("/").partition("/")[0] not in PROGRAMS
     return is_page and "text/html" in request.headers.get("Accept", "").lower()
-
-
-def _guarded(answer: web.StreamResponse) -> web.StreamResponse:
-    """Return an answer that says what browsers may do with it, unless it is on its way."""
-    if not answer.prepared:
-        answer.headers.update(HEADERS)
-        answer.headers.setdefault("Cache-Control", "no-store")
-    return answer
 
 
 def is_own(request: web.Request) -> bool:
