@@ -31,7 +31,7 @@ def new_token(name: str, scope: Scope, *, now_s: float, expires_in_s: float | No
     if not 1 <= len(name) <= 100 or not name.isprintable():
         raise BadRequestError("a token's name has 1 to 100 printable characters")
     if name in {".", ".."}:
-        raise BadRequestError("'.' and '..' are no names: addresses lose them")
+        raise BadRequestError("'.' and '..' cannot be names, because URLs drop them")
     if expires_in_s is not None and not 0 <= expires_in_s < inf:
         raise BadRequestError("expires_in_s must be a number of seconds")
     token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)

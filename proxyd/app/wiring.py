@@ -312,7 +312,7 @@ def request_of(settings: Settings, target: str) -> ProbeRequest:
     if source is None:
         hint = did_you_mean(target, checked.declaration.sources)
         raise NotFoundError(
-            f"{target!r} is no source of the profiles; an address begins with https:// or http://.{hint}"
+            f"{target!r} is not a source of the profiles; an address starts with https:// or http://.{hint}"
         )
     return probe_request(source, checked.declaration)
 

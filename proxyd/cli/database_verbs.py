@@ -41,8 +41,8 @@ def put_back(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"database": settings.database_shown, "kept": None if aside is None else str(aside)})
     else:
-        kept = "" if aside is None else f"; what was there is kept as {aside}"
-        print(f"{settings.database_shown} is what {options.file} was{kept}")
+        kept = "" if aside is None else f"; the previous one is kept as {aside}"
+        print(f"{settings.database_shown} is restored from {options.file}{kept}")
     return 0
 
 

@@ -54,5 +54,5 @@ def drop(options: argparse.Namespace) -> int:
     if options.json:
         print_json(answer)
     else:
-        print_lines([f"token {options.name} opens nothing any more"])
+        print_lines([f"token {options.name} is revoked"])
     return 0

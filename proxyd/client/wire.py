@@ -52,9 +52,9 @@ def _advice(status: int, said: str, retry_after_s: int | None) -> list[str]:
     """Return what to do about a refusal, where that is not said."""
     when = f"in {retry_after_s} s" if retry_after_s is not None else "a little later"
     known = {
-        401: "make a token with `proxyd token create --name NAME --scope read` on the daemon's machine",
-        403: "make one with the wider scope: `proxyd token create --name NAME --scope SCOPE`",
-        412: "read it again: somebody changed it meanwhile",
+        401: "create a token with `proxyd token create --name NAME --scope read` on the daemon's machine",
+        403: "create one with a wider scope: `proxyd token create --name NAME --scope SCOPE`",
+        412: "it has changed since it was read; read it again",
         429: f"come again {when}",
         503: f"come again {when}",
     }
@@ -85,7 +85,7 @@ class Answer:
         try:
             return json.loads(self.body)
         except ValueError as error:
-            detail = f"what answered with status {self.status} is not the API of proxyd; see that the address is right"
+            detail = f"the server answered with status {self.status}, but not as the API of proxyd; check the address"
             raise ApiError(self.status, {"detail": detail}) from error
 
     def refusal(self) -> ApiError:
@@ -185,10 +185,10 @@ def unreachable(where: str, error: BaseException) -> UnreachableError:
     """Return that nobody answers, or that one may not ask.
 
     >>> print(unreachable("proxyd.sock", PermissionError()))
-    proxyd.sock may not be opened; ask as the user who runs the daemon
+    proxyd.sock may not be opened by you; run this as the user who runs the daemon
     """
     if isinstance(getattr(error, "os_error", error), PermissionError):
-        return UnreachableError(f"{where} may not be opened; ask as the user who runs the daemon")
+        return UnreachableError(f"{where} may not be opened by you; run this as the user who runs the daemon")
     return UnreachableError(f"no daemon answers at {where}; start one with `proxyd serve`")
 
 

@@ -121,8 +121,7 @@ async def test_a_second_daemon_on_one_database_is_refused(tmp_path: Path) -> Non
             await second.spawn()
             assert await second.ended() == 1
             assert (
-                second.log
-                == f"proxyd: {w.daemon.database} is in use by another proxyd; stop it, or talk to it instead\n"
+                second.log == f"proxyd: {w.daemon.database} is in use by another proxyd; stop it, or use it instead\n"
             )
         migrated = await w.daemon.cli("db", "migrate")
         assert (migrated.code, "in use by another proxyd" in migrated.err) == (1, True)

@@ -231,7 +231,7 @@ async def test_a_token_is_made_and_dropped_by_keyboard_alone(chromium: Browser, 
         await press(page, "Enter")
         await tab_to(page, "Drop it for good")
         await press(page, "Enter")
-        await expect(page.get_by_text("Dropped: it opens nothing any more.")).to_be_visible()
+        await expect(page.get_by_text("Dropped: it is revoked.")).to_be_visible()
         assert {each.name for each in await api.control.queries.access.tokens()} == {"ada"}
 
 

@@ -448,7 +448,7 @@ async def test_a_profile_is_replaced_only_as_it_was_read(running: Running) -> No
     theirs, ours = TEXT.replace('"v"', '"w"'), TEXT.replace('"v"', '"x"')
     assert (await declare(running, theirs, **writer, **tag))[0] == 201
     status, said = await declare(running, ours, **writer, **tag)
-    assert (status, "was changed meanwhile" in said) == (412, True)
+    assert (status, "has changed since it was read" in said) == (412, True)
     assert running.control.declarations.declaration.profiles["Q"].users == ("w",)
     async with running.client.post("/api/v1/profiles?dry_run=true", data=ours, headers=writer | tag) as answer:
         assert answer.status == 412  # as it would be

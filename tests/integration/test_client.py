@@ -262,7 +262,7 @@ async def test_the_waiting_client_works_where_a_loop_runs() -> None:
             403,
             b'{"title": "No"}',
             {},
-            "No\nmake one with the wider scope: `proxyd token create --name NAME --scope SCOPE`",
+            "No\ncreate one with a wider scope: `proxyd token create --name NAME --scope SCOPE`",
         ),
         (422, b'{"title": "T", "errors": [{"detail": "d", "file": "f", "line": 3, "column": 4}]}', {}, "T\nf:3:4: d"),
         (422, b'{"title": "T", "errors": [{"detail": "d", "pointer": "/a"}]}', {}, "T\n/a: d"),

@@ -262,7 +262,7 @@ async def test_tokens_are_listed_made_and_dropped_and_shown_once(browser: Browse
 @pytest.mark.parametrize(
     ("form", "status", "said"),
     [
-        ({"name": "admin None"}, 409, "there is a token named"),
+        ({"name": "admin None"}, 409, "already exists"),
         ({"name": ""}, 422, "1 to 100 printable"),
         ({"name": "x\u202e"}, 422, "1 to 100 printable"),
         ({"name": "x", "scope": "root"}, 422, "scope must be one of"),

@@ -96,4 +96,4 @@ async def test_a_name_that_is_none_is_said_to_be_so(running: Running) -> None:
     async with running.client.post(
         "/api/v1/import", params=query, data="https://a.example/", headers=headers
     ) as answer:
-        assert (answer.status, (await answer.json())["detail"]) == (422, "'  ' is no name for a list")
+        assert (answer.status, (await answer.json())["detail"]) == (422, "'  ' is not a valid name for a list")

@@ -45,7 +45,7 @@ class TokenPages:
     async def drop(self, request: web.Request) -> web.StreamResponse:
         """Let a token open nothing any more; the session of its own token ends with it."""
         await self._access.drop_token(request.match_info["name"])
-        request[SIGNED].session.notes.append("Dropped: it opens nothing any more.")
+        request[SIGNED].session.notes.append("Dropped: it is revoked.")
         raise web.HTTPSeeOther("/tokens")
 
     async def _make(self, form: dict[str, str]) -> str:
