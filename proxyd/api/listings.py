@@ -148,7 +148,7 @@ class DeliveryListings:
         return wire.Page[wire.DeadLetter](items=[payloads.dead_letter(each) for each in found], next_cursor=next_cursor)
 
     async def list_webhooks(self) -> wire.Items[wire.WebhookShown]:
-        """List the webhooks and whether each has confirmed that it wants notifications."""
+        """List the webhooks and whether each has accepted a ping."""
         found = await self._deliveries.webhooks()
         return wire.Items[wire.WebhookShown](items=[payloads.webhook(each) for each in found])
 

@@ -1,4 +1,4 @@
-"""The API's listeners: TCP for those who show a token, the Unix socket for those who may open it."""
+"""The API's listeners: TCP for clients with a token, the Unix socket for users who may open it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ log = structlog.get_logger("api")
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """Where the API listens; ``socket_address`` is how the socket's path is spelled to the kernel.
+    """Where the API listens; ``socket_address`` is the form of the socket's path that the kernel accepts.
 
-    ``quota`` is that of each token; ``None`` where there is no limit.
+    ``quota`` applies to each token; ``None`` means no limit.
     """
 
     host: str
@@ -42,7 +42,7 @@ async def serve_api(queries: Queries, settings: ApiSettings) -> AsyncIterator[No
     Raises
     ------
     ConfigError
-        The address is taken or not ours.
+        The address is in use, or not an address of this machine.
     """
     public = make_app(queries, trusted=False, quota=settings.quota)
     async with _listening(public, make_app(queries, trusted=True), settings, serves="the API"):
@@ -91,9 +91,9 @@ async def _listening(
 
 
 def _why(error: OSError) -> str:
-    """Return why an address cannot be listened on; the loop's own words name it once more."""
+    """Return why the API cannot listen on an address, without repeating the address."""
     if error.errno == errno.EADDRINUSE:
-        return "the address is taken; end what listens there, or set another `listen` (PROXYD_LISTEN)"
+        return "the address is in use; stop the program that listens there, or set another `listen` (PROXYD_LISTEN)"
     return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error.strerror or error)
 
 

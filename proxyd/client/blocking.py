@@ -1,4 +1,4 @@
-"""The client of the REST API for programs without an event loop, and for those whose loop is another's."""
+"""The client of the REST API for programs without an event loop, or within a foreign one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 def _blocking(
     method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[SyncClient, P], T]:
-    """Return a method of ``Client`` as one that waits."""
+    """Return a method of ``Client`` as one that blocks."""
 
     @wraps(method)
     def call(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -30,7 +30,7 @@ def _blocking(
 def _iterating(
     method: Callable[Concatenate[Client, P], AsyncGenerator[T]],
 ) -> Callable[Concatenate[SyncClient, P], Generator[T]]:
-    """Return a method of ``Client`` that yields as one that waits for each value."""
+    """Return a generator method of ``Client`` as one that blocks until each value."""
 
     @wraps(method)
     def call(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Generator[T]:
@@ -46,10 +46,9 @@ def _iterating(
 
 
 class SyncClient:
-    """Talks to one daemon as ``Client`` does, and waits for its answers; use it with ``with``.
+    """Talks to one daemon as ``Client`` does, with blocking methods; use it with ``with``.
 
-    The requests run on an event loop in a thread of its own, so that it works where a loop already runs, as in a
-    notebook.
+    Requests run on an event loop in a separate thread, so it also works where a loop already runs, as in a notebook.
     """
 
     def __init__(self, make: Callable[[], Client]) -> None:
@@ -58,7 +57,7 @@ class SyncClient:
 
     @classmethod
     def over_socket(cls, path: object, *, timeout_s: float = 30.0) -> Self:
-        """Return a client of the daemon whose Unix socket that is; no token is needed."""
+        """Return a client of the daemon with this Unix socket; it needs no token."""
         return cls(lambda: Client.over_socket(path, timeout_s=timeout_s))
 
     @classmethod
@@ -75,7 +74,7 @@ class SyncClient:
         self.close()
 
     def close(self) -> None:
-        """End the connections and the thread; streams that are open end too."""
+        """End the connections, open streams and the thread."""
         if not self._thread.is_closed:
             self._thread.run(self._client.__aexit__(None, None, None))
             self._thread.close()
@@ -117,7 +116,7 @@ class SyncClient:
 
 
 class _Following(Generic[T]):
-    """A stream on the loop, which can be closed while it waits: an interrupt may come at any time."""
+    """A stream on the loop that can be closed while it waits, because an interrupt may come at any time."""
 
     def __init__(self, events: AsyncGenerator[T]) -> None:
         self._events = events
@@ -129,7 +128,7 @@ class _Following(Generic[T]):
         return await self._waiting
 
     async def close(self) -> None:
-        """End the connection, and what waits for it."""
+        """End the connection and the task that waits for it."""
         if self._waiting is not None:
             self._waiting.cancel()
             await asyncio.wait([self._waiting])
@@ -140,7 +139,7 @@ class _Following(Generic[T]):
 
 
 class _LoopThread:
-    """An event loop in a thread, which ends with the program if it is not closed before."""
+    """An event loop in a thread, which ends with the program at the latest."""
 
     def __init__(self) -> None:
         self._has_started = Event()
@@ -150,7 +149,7 @@ class _LoopThread:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing runs here any more."""
+        """Whether the loop has ended."""
         return self._closing.is_set()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

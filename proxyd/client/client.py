@@ -35,7 +35,7 @@ class Client:
 
     @classmethod
     def over_socket(cls, path: object, *, timeout_s: float = 30.0) -> Self:
-        """Return a client of the daemon whose Unix socket that is; no token is needed."""
+        """Return a client of the daemon with this Unix socket; it needs no token."""
         session = aiohttp.ClientSession(
             connector=aiohttp.UnixConnector(str(path)), timeout=aiohttp.ClientTimeout(total=timeout_s)
         )
@@ -60,11 +60,11 @@ class Client:
     # -- health
 
     async def alive(self) -> types.Health:
-        """Return that the daemon's loop is alive."""
+        """Return that the daemon's event loop is alive."""
         return await self._wire.ask(types.Health, "GET", "/healthz")
 
     async def ready(self) -> types.Readiness:
-        """Return whether traffic may come, and the checks that say so."""
+        """Return whether the daemon is ready for traffic, and the result of each check."""
         try:
             return await self._wire.ask(types.Readiness, "GET", "/readyz")
         except ApiError as error:
@@ -76,7 +76,7 @@ class Client:
         """Return the metrics in Prometheus' text format."""
         return await self._wire.text("/metrics")
 
-    # -- what is declared
+    # -- declarations
 
     async def profiles(self) -> list[types.ProfileListed]:
         """Return every profile."""
@@ -97,7 +97,7 @@ class Client:
     ) -> types.ChangesMade:
         """Declare a text of the rule language, or the same as JSON; return what changed, or would change and cost.
 
-        With ``if_match``, a tag, the one profile declared is replaced only where nobody changed it since.
+        With ``if_match``, a tag, the text must declare one profile, which is replaced only if it has not changed since.
         """
         media, content = ("text/plain", what) if isinstance(what, str) else ("application/json", json.dumps(what))
         headers = {"Content-Type": f"{media}; charset=utf-8"} | _matching(if_match) | keyed(idempotency_key)
@@ -107,7 +107,7 @@ class Client:
         )
 
     async def drop_profile(self, name: str, *, if_match: str | None = None) -> types.ChangesMade:
-        """Remove a profile that the API declared; with ``if_match``, a tag, only where nobody changed it since."""
+        """Remove a profile declared through the API; with ``if_match``, a tag, only if it has not changed since."""
         path = f"/api/v1/profiles/{part(name)}"
         return await self._wire.ask(types.ChangesMade, "DELETE", path, headers=_matching(if_match))
 
@@ -148,25 +148,25 @@ class Client:
         return await self._wire.pages("/api/v1/domains")
 
     async def reload(self, *, idempotency_key: str | None = None) -> types.Reloaded:
-        """Check the files and swap them in; where they have errors ``ApiError`` is raised with status 422."""
+        """Check the profile files and load them; raises ``ApiError`` with status 422 if they have errors."""
         return await self._wire.ask(types.Reloaded, "POST", "/api/v1/reload", headers=keyed(idempotency_key))
 
     # -- sources and plan
 
     async def sources(self, *, failing: bool = False, limit: int | None = None) -> list[types.SourceListed]:
-        """Return every source, those alone whose last probe failed, or the first ``limit`` of them by name."""
+        """Return every source, or only those whose last probe failed; at most ``limit``, by name."""
         return await self._wire.pages("/api/v1/sources", {"failing": failing or None}, limit=limit)
 
     async def probes(self, source: str, *, limit: int | None = 50) -> list[types.ProbeMade]:
-        """Return the last probes of a source, newest first; with ``limit=None`` those of the week."""
+        """Return the last probes of a source, newest first; with ``limit=None`` all of the last week."""
         return await self._wire.pages(f"/api/v1/sources/{part(source)}/probes", limit=limit)
 
     async def items(self, source: str, *, days: float = 7.0, limit: int = 1000) -> list[types.ItemSeen]:
-        """Return when items of a source came and when each was seen, newest first."""
+        """Return when items of a source were published and seen, newest first."""
         return await self._wire.items(f"/api/v1/sources/{part(source)}/items", {"days": days, "limit": limit})
 
     async def explain(self, source: str) -> types.Explained:
-        """Return why and when a source is probed next."""
+        """Return when a source is probed next and why."""
         return await self._wire.ask(types.Explained, "GET", f"/api/v1/explain/{part(source)}")
 
     async def plan(self, *, limit: int = 50) -> list[types.ComingProbe]:
@@ -174,11 +174,11 @@ class Client:
         return await self._wire.items("/api/v1/plan", {"limit": limit})
 
     async def advice(self) -> types.AdviceShown:
-        """Return what other budgets would buy."""
+        """Return what other budgets would achieve."""
         return await self._wire.ask(types.AdviceShown, "GET", "/api/v1/advice")
 
     async def report(self, *, days: int = 14) -> types.ReportShown:
-        """Return what was found beside what was predicted, day by day, and whose models are off."""
+        """Return the results and predictions of each day, and the sources whose models do not fit."""
         return await self._wire.ask(types.ReportShown, "GET", "/api/v1/report", {"days": days})
 
     # -- notifications
@@ -197,7 +197,7 @@ class Client:
         return await self._wire.pages("/api/v1/notifications", query, limit=limit)
 
     async def notification(self, notification_id: str) -> types.NotificationTraced:
-        """Return all that led to a notification, and what became of it."""
+        """Return a notification, the probe that led to it, and its deliveries."""
         return await self._wire.ask(types.NotificationTraced, "GET", f"/api/v1/notifications/{part(notification_id)}")
 
     async def atom(self, profile: str, *, rule: str | None = None) -> str:
@@ -219,8 +219,8 @@ class Client:
     ) -> AsyncGenerator[StreamEvent]:
         """Yield notifications as they are recorded: after the position ``last``, or from now on.
 
-        A connection that ends is made again after ``retry_s``, or when the daemon says, and goes on where it was; only
-        where the first one cannot be made ``UnreachableError`` is raised. Close the generator to end it at once.
+        After a lost connection it reconnects after ``retry_s``, or when the daemon says, and resumes where it was;
+        ``UnreachableError`` is raised only if the first connection fails. Close the generator to end the stream.
         """
         query: Query = {"rule": rule, "profile": profile, "source": source}
         reader = EventReader(last)
@@ -243,7 +243,7 @@ class Client:
             await asyncio.sleep(wait_s)
 
     async def _listen(self, reader: EventReader, query: Query) -> AsyncGenerator[StreamEvent | None]:
-        """Yield the events of one connection, ``None`` before the first, or none while the daemon cannot take it."""
+        """Yield ``None`` and then the events of one connection; nothing if the daemon is busy."""
         headers = {} if reader.last is None else {"Last-Event-ID": str(reader.last)}
         limits = aiohttp.ClientTimeout(total=None, sock_connect=_SILENCE_S, sock_read=_SILENCE_S)
         async with self._wire.opened("GET", "/api/v1/stream", query, headers=headers, timeout=limits) as response:
@@ -260,12 +260,12 @@ class Client:
     # -- deliveries
 
     async def replay(self, notification_id: str, *, idempotency_key: str | None = None) -> types.Replayed:
-        """Send a notification again; return how many deliveries that are."""
+        """Send a notification again; return the number of its deliveries."""
         path = f"/api/v1/notifications/{part(notification_id)}/replay"
         return await self._wire.ask(types.Replayed, "POST", path, headers=keyed(idempotency_key))
 
     async def replay_dead(self, *, idempotency_key: str | None = None) -> types.Replayed:
-        """Send every delivery again that was given up; return how many that are."""
+        """Send every delivery again that was given up; return their number."""
         return await self._wire.ask(types.Replayed, "POST", "/api/v1/deliveries/replay", headers=keyed(idempotency_key))
 
     async def dead_letters(self, *, limit: int | None = None) -> list[types.DeadLetter]:
@@ -273,7 +273,7 @@ class Client:
         return await self._wire.pages("/api/v1/deliveries/dead", limit=limit)
 
     async def test_deliveries(self, rule: str, *, idempotency_key: str | None = None) -> list[types.TestResult]:
-        """Send a test message to a rule's webhooks, mail addresses and channels."""
+        """Send a test message to every receiver of a rule."""
         headers, content = _JSON | keyed(idempotency_key), json.dumps({"rule": rule}).encode()
         found = await self._wire.ask(
             dict[str, list[types.TestResult]], "POST", "/api/v1/deliveries/test", headers=headers, content=content
@@ -281,7 +281,7 @@ class Client:
         return found["items"]
 
     async def webhooks(self) -> list[types.WebhookShown]:
-        """Return every webhook and whether it has shown that it is there."""
+        """Return every webhook and whether it has accepted a ping."""
         return await self._wire.items("/api/v1/webhooks")
 
     # -- tokens
@@ -291,14 +291,14 @@ class Client:
         return await self._wire.items("/api/v1/tokens")
 
     async def create_token(self, name: str, scope: str, *, expires_s: float | None = None) -> types.TokenMade:
-        """Make a token; its text is in this answer alone."""
+        """Create a token; only this response contains its text."""
         wanted = {"name": name, "scope": scope, "expires_in_s": expires_s}
         return await self._wire.ask(
             types.TokenMade, "POST", "/api/v1/tokens", headers=_JSON, content=json.dumps(wanted).encode()
         )
 
     async def drop_token(self, name: str) -> types.Dropped:
-        """Let a token open nothing any more."""
+        """Revoke a token."""
         return await self._wire.ask(types.Dropped, "DELETE", f"/api/v1/tokens/{part(name)}")
 
 

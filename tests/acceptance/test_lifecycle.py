@@ -138,7 +138,7 @@ async def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
             await daemon.spawn()
             assert await daemon.ended() == 1
             assert f"listen: {address}: " in daemon.log
-            assert "the address is taken" in daemon.log
+            assert "the address is in use" in daemon.log
             assert "Traceback" not in daemon.log
 
 

@@ -55,7 +55,7 @@ async def test_a_long_list_is_declared_whole_though_no_text_may_be_so_long(runni
         ("<opml><body>", "text/x-opml", 422, "not well-formed"),
         ('<!DOCTYPE opml [<!ENTITY a "b">]><opml/>', "text/xml", 422, "DOCTYPE"),
         ("https://example.org/a\nmailto:me", "text/plain", 422, "the list:2: 'mailto:me'"),
-        ("http://[::1", "text/plain", 422, "no http or https address"),
+        ("http://[::1", "text/plain", 422, "not an http or https address"),
         ("# nothing", "text/plain", 422, "lists no feed"),
         ("{}", "application/json", 415, "text/x-opml"),
         ("x" * (9 * 2**20), "text/plain", 413, ""),

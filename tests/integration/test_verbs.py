@@ -301,7 +301,7 @@ async def test_top_goes_on_where_a_daemon_comes_back(shell: Shell) -> None:
             view._parts = [replace(part, due_s=0.0) for part in view._parts]
             state["up"] = False
             await view.retry()
-            assert view.seen.trouble == "starting\ncome again in 5 s"
+            assert view.seen.trouble == "starting\ntry again in 5 s"
             assert view.seen.plan == before.plan
             state["up"] = True
             view._parts = [replace(part, due_s=0.0) for part in view._parts]

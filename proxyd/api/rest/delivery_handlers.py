@@ -1,4 +1,4 @@
-"""Handlers of notifications and what becomes of them."""
+"""Handlers and endpoints of notifications, deliveries and tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proxyd.queries import Queries
 
 
 class DeliveryHandlers:
-    """Notifications, deliveries, receivers and tokens."""
+    """Handlers that send deliveries again, test them, and create or revoke tokens."""
 
     def __init__(self, queries: Queries) -> None:
         self._access = queries.access
@@ -28,23 +28,23 @@ class DeliveryHandlers:
         return wire.Replayed(deliveries=await self._deliveries.replay(request.match_info["id"]))
 
     async def replay_dead(self, request: web.Request) -> wire.Replayed:
-        """Send again every delivery that was given up."""
+        """Send every delivery again that was given up."""
         return wire.Replayed(deliveries=await self._deliveries.replay(None))
 
     async def test_deliveries(self, request: web.Request) -> wire.Items[wire.TestResult]:
-        """Send a test message wherever a rule delivers."""
+        """Send a test message to every receiver of a rule."""
         results = await self._deliveries.test_deliveries((await read_body(request, wire.TestWanted)).rule)
         return wire.Items[wire.TestResult](items=[wire.TestResult(**asdict(each)) for each in results])
 
     async def make_token(self, request: web.Request) -> wire.TokenMade:
-        """Make a token; its text is in this answer alone."""
+        """Create a token; only this response contains its text."""
         asked = await read_body(request, wire.TokenWanted)
         token, shown = new_token(asked.name, asked.scope, now_s=self._clock.time_s(), expires_in_s=asked.expires_in_s)
         await self._access.add_token(token)
         return wire.TokenMade(name=token.name, scope=token.scope, token=shown)
 
     async def drop_token(self, request: web.Request) -> wire.Dropped:
-        """Let a token open nothing any more, from now on."""
+        """Revoke a token, with immediate effect."""
         await self._access.drop_token(request.match_info["name"])
         return wire.Dropped()
 

@@ -1,4 +1,4 @@
-"""Health and metrics, which every process answers, whatever its role."""
+"""Health and metrics, which every process serves in every role."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class HealthHandlers:
         return web.Response(body=await self._metrics(), headers=headers)
 
     def endpoints(self) -> Sequence[Endpoint]:
-        """Return their endpoints; none of them requires a token."""
+        """Return the endpoints; none requires a token."""
         return (
             Endpoint("GET", "/healthz", None, self.healthz, wire.Health),
             Endpoint("GET", "/readyz", None, self.readyz, wire.Readiness, also=(503,)),

@@ -1,4 +1,4 @@
-"""What led to a notification and what became of it."""
+"""The history of a notification: its intervals, its probe and its deliveries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_SHOWN = 20
 
 
 def trace(traced: NotificationTrace) -> wire.NotificationTraced:
-    """Return a notification with its interval on every page, the probe, the attempts, and a summary in words."""
+    """Return a notification with its interval on every source, the probe, the attempts, and a summary in words."""
     found = payloads.notification_members(traced.notification)
     data = found["body"].get("data", {})
     found |= {
@@ -43,7 +43,7 @@ def _interval(decided: DecidedInterval) -> dict[str, Any]:
 
 
 def _probe(data: Mapping[str, Any], traced: NotificationTrace) -> dict[str, Any]:
-    """Return the probe, or push, that found the event: a page that went may have been missing, else it changed."""
+    """Return the probe or push that found the event; for a deletion, the outcome is not known."""
     event = data.get("event", {})
     is_gone = event.get("kind") == EventKind.DELETE.value
     return {
@@ -75,7 +75,7 @@ def _origin_lines(found: dict[str, Any], data: Mapping[str, Any]) -> Iterator[st
         yield "interval: no longer stored"
     probe = found["probe"]
     items = [each["item"] for each in probe["found"]]
-    yield f"probe: of {probe['url']}, finished {probe['finished']}, {probe['outcome'] or 'item gone'}"
+    yield f"probe: of {probe['url']}, finished {probe['finished']}, {probe['outcome'] or 'item deleted'}"
     yield from (f"  it found {item}" for item in items[:_MOST_SHOWN])
     if len(items) > _MOST_SHOWN:
         yield f"  and {len(items) - _MOST_SHOWN} more"
@@ -84,9 +84,9 @@ def _origin_lines(found: dict[str, Any], data: Mapping[str, Any]) -> Iterator[st
 def _interval_line(each: Mapping[str, Any]) -> str:
     end = f"to {each['end']}" if each["end"] else "until the next update"
     if each["probed"] is None:
-        return f"interval: {each['source']} from {each['start']} {end}: missed, given up before any probe"
+        return f"interval: {each['source']} from {each['start']} {end}: missed, given up without a probe"
     fate = "captured" if each["captured"] else "missed"
-    bound = "" if each["exact"] else ", the event's time is a bound"
+    bound = "" if each["exact"] else " at most"
     delay = f"{each['delay_s']:.3f} s after the event"
     return f"interval: {each['source']} from {each['start']} {end}: {fate}, {delay}{bound}"
 

@@ -17,7 +17,7 @@ class BadRequestError(ValueError):
 
 
 class FaultsError(ValueError):
-    """A request has faults, each at a place of its own."""
+    """A request has several faults, each with its place."""
 
     def __init__(self, status: int, title: str, faults: Sequence[wire.Fault]) -> None:
         self.status, self.title, self.faults = status, title, tuple(faults)
@@ -26,7 +26,7 @@ class FaultsError(ValueError):
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 EXPECTED = (ProfileError, ListingError, FaultsError, NotFoundError, ConflictError, BusyError, BadRequestError)
-"""What handlers raise when a request is refused."""
+"""The errors that handlers raise to refuse a request."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -39,16 +39,16 @@ def problem(status: int, title: str, detail: str = "", errors: Sequence[wire.Fau
 
 
 def later(detail: str) -> web.Response:
-    """Return a problem document that asks to come again."""
+    """Return a problem document that asks the client to try again later."""
     answer = problem(503, "Busy", detail)
     answer.headers["Retry-After"] = "5"
     return answer
 
 
 def too_many(reset_s: float) -> web.Response:
-    """Return a problem document for a bearer that asked too much; what is left of its window is said in seconds."""
+    """Return a problem document for a bearer that exceeded its quota; ``reset_s`` is the rest of its window."""
     wait_s = ceil(reset_s)
-    answer = problem(429, "Too many requests", f"ask again in {wait_s} s; the setting api_rate says how often one may")
+    answer = problem(429, "Too many requests", f"try again in {wait_s} s; api_rate limits the requests of a token")
     answer.headers["Retry-After"] = str(wait_s)
     return answer
 
@@ -57,7 +57,7 @@ def too_many(reset_s: float) -> web.Response:
 async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn expected errors into problem documents; a bug stays a 500 without details."""
     if any(_UNSTORABLE.search(part) for part in (*request.match_info.values(), *request.query.values())):
-        return problem(400, "Bad Request", "no name holds U+0000 or half a character")
+        return problem(400, "Bad Request", "names cannot contain U+0000 or unpaired surrogates")
     try:
         return await handler(request)
     except EXPECTED as error:

@@ -1,4 +1,4 @@
-"""A feed of every profile, so that any feed reader can follow it."""
+"""Feeds of the notifications of each profile, for feed readers."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _HEADERS = {
 
 
 class FeedState:
-    """When what is served changed: notifications have no time at which they were recorded that could be used for it.
+    """When each feed last changed, because notifications do not store the time at which they were recorded.
 
-    Two versions never share a second, in which ``Last-Modified`` could not tell them apart.
+    Two versions never share a second, because ``Last-Modified`` could not distinguish them.
     """
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ def feed_endpoints(queries: Queries) -> Sequence[Endpoint]:
 
 
 def _has(request: web.Request, etag: str, changed_s: int) -> bool:
-    """Return whether the client has this version; its tag decides where it sends one (RFC 9110, 13.2.2)."""
+    """Return whether the client has this version; a tag takes precedence over a time (RFC 9110, 13.2.2)."""
     if request.if_none_match is not None:
         return any(known.value in {etag, "*"} for known in request.if_none_match)
     since = request.if_modified_since
@@ -102,6 +102,6 @@ def _has(request: web.Request, etag: str, changed_s: int) -> bool:
 
 
 def _address(request: web.Request, rule: str | None) -> str:
-    """Return the feed's own address, without the token that may have been in it."""
+    """Return the feed's own address without a token."""
     plain = request.url.with_query({} if rule is None else {"rule": rule})
     return str(plain)

@@ -1,4 +1,4 @@
-"""Handlers of what is declared: profiles, rules, domains and sources."""
+"""Handlers and endpoints of profiles, rules, domains and sources."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_LISTED = 8 * 1024 * 1024  # bytes of a list of feeds
 
 
 class ProfileHandlers:
-    """What the running declaration holds, and how it is changed."""
+    """Handlers that show, change and export the running declaration."""
 
     def __init__(self, queries: Queries, listings: Listings) -> None:
         self._profiles = queries.profiles
@@ -37,8 +37,8 @@ class ProfileHandlers:
     async def get_profile(self, request: web.Request) -> web.Response:
         """Show one profile, with its text.
 
-        The `ETag` is that of the text, whatever its rules achieve; send it as `If-Match` to replace or remove the
-        profile only where nobody changed it.
+        The `ETag` depends only on the text. Send it as `If-Match` to replace or remove the profile only if it has not
+        changed since.
         """
         name = request.match_info["name"]
         listed = self._listings.get_profile(name)
@@ -51,8 +51,9 @@ class ProfileHandlers:
     async def declare(self, request: web.Request) -> wire.ChangesMade | web.Response:
         """Declare a text of the rule language, or the same structure as JSON.
 
-        What it declares replaces what the API declared by the same names; DROP removes. With `If-Match` the text must
-        declare exactly one profile, which is replaced only where nobody changed it since its `ETag` was read.
+        Statements replace those of the same name that were declared through the API; DROP removes them. With `If-Match`
+        the text must declare exactly one profile, which is replaced only if it has not changed since its `ETag` was
+        read.
         """
         asked = read_query(request, wire.DryRun)
         if request.content_type in TEXTS:
@@ -87,7 +88,7 @@ class ProfileHandlers:
     async def import_feeds(self, request: web.Request) -> wire.ChangesMade | web.Response:
         """Declare the feeds of an OPML document, or of a list with an address on each line.
 
-        They become sources of one domain and one profile, with a rule that fires with every item, or change of a page.
+        They become sources of one domain and one profile, with a rule that fires on every new item or change of a page.
         """
         asked = read_query(request, wire.Listing)
         if request.content_type not in LISTINGS:
@@ -105,9 +106,9 @@ class ProfileHandlers:
         return web.Response(text=text, content_type="text/x-opml")
 
     async def drop_profile(self, request: web.Request) -> wire.ChangesMade:
-        """Remove a profile of the API, and the rules that are in no other.
+        """Remove a profile that was declared through the API, and its rules that are in no other profile.
 
-        With `If-Match` it is removed only where nobody changed it since its `ETag` was read.
+        With `If-Match` it is removed only if it has not changed since its `ETag` was read.
         """
         known_declaration(self._profiles)  # raises while the daemon starts
         only_if = _only_if(request)
@@ -115,7 +116,7 @@ class ProfileHandlers:
         return _made(await self._profiles.drop_profile(request.match_info["name"], only_if=takes))
 
     async def reload(self, request: web.Request) -> wire.Reloaded | web.Response:
-        """Check the files and swap them in."""
+        """Check the profile files and load them."""
         errors = await self._profiles.reload()
         return refused_reload(errors) if errors else wire.Reloaded()
 
@@ -153,7 +154,7 @@ def profile_endpoints(queries: Queries, listings: Listings) -> Sequence[Endpoint
 
 def refused_reload(errors: Sequence[str]) -> web.Response:
     """Return the refusal of a reload whose files have errors."""
-    said = f"{errors[0]}; nothing was changed (`proxyd check` and the log name every error)"
+    said = f"{errors[0]}; nothing was changed (`proxyd check` and the log list every error)"
     return problem(422, "The profiles have errors", said)
 
 
@@ -188,7 +189,7 @@ def _made(changes: DeclarationChanges, cost: wire.CostShown | None = None) -> wi
 
 
 def _only_if(request: web.Request) -> OnlyIf | None:
-    """Return what ``If-Match`` asks of the text of a profile."""
+    """Return the precondition of ``If-Match`` on the text of a profile."""
     tags = request.if_match
     return None if tags is None else OnlyIf(lambda text: bool(text) and _matches(tags, text))
 

@@ -31,7 +31,7 @@ _STREAMS = StreamSettings()
 def make_app(
     queries: Queries, *, trusted: bool, stream_settings: StreamSettings = _STREAMS, quota: Quota | None = None
 ) -> web.Application:
-    """Return the application; where ``trusted`` (the Unix socket, guarded by its file mode) no token is asked for."""
+    """Return the application; if ``trusted`` (the Unix socket, protected by its file mode), it needs no token."""
     app = web.Application(middlewares=[problems], client_max_size=MOST_BYTES)
     app.on_response_prepare.append(tell_left)
     quotas = None if quota is None else Quotas(quota)
@@ -60,7 +60,7 @@ def make_app(
 
 
 def _sized(handler: Handler, most_bytes: int) -> Handler:
-    """Return ``handler`` for bodies of another size than the application takes."""
+    """Return ``handler`` with its own limit on the size of bodies."""
     if most_bytes == MOST_BYTES:
         return handler
 
@@ -71,7 +71,7 @@ def _sized(handler: Handler, most_bytes: int) -> Handler:
 
 
 def endpoints(queries: Queries, listings: Listings, streams: Streams) -> Sequence[Endpoint]:
-    """Return all endpoints of the API; those that hubs call are not part of it."""
+    """Return all endpoints of the API, without the callbacks of hubs."""
     return (
         *HealthHandlers(lambda: queries.vitals.readiness(), lambda: queries.vitals.metrics()).endpoints(),
         *feed_endpoints(queries),

@@ -1,4 +1,4 @@
-"""What goes over the wire, both ways: the models from which answers are written and the OpenAPI document is made."""
+"""The models of requests and responses, from which the OpenAPI document is made."""
 
 from proxyd.api.wire.base_models import Fault as Fault
 from proxyd.api.wire.base_models import Health as Health
@@ -7,15 +7,11 @@ from proxyd.api.wire.base_models import Page as Page
 from proxyd.api.wire.base_models import Problem as Problem
 from proxyd.api.wire.base_models import Readiness as Readiness
 from proxyd.api.wire.base_models import WireModel as WireModel
-from proxyd.api.wire.delivery_models import Attempt as Attempt
 from proxyd.api.wire.delivery_models import DeadLetter as DeadLetter
 from proxyd.api.wire.delivery_models import DeliveryState as DeliveryState
 from proxyd.api.wire.delivery_models import Dropped as Dropped
-from proxyd.api.wire.delivery_models import Finding as Finding
-from proxyd.api.wire.delivery_models import IntervalShown as IntervalShown
 from proxyd.api.wire.delivery_models import NotificationListed as NotificationListed
 from proxyd.api.wire.delivery_models import NotificationTraced as NotificationTraced
-from proxyd.api.wire.delivery_models import ProbeShown as ProbeShown
 from proxyd.api.wire.delivery_models import Replayed as Replayed
 from proxyd.api.wire.delivery_models import TestResult as TestResult
 from proxyd.api.wire.delivery_models import TestWanted as TestWanted
@@ -36,9 +32,7 @@ from proxyd.api.wire.plan_models import ProbeMade as ProbeMade
 from proxyd.api.wire.plan_models import ReportShown as ReportShown
 from proxyd.api.wire.plan_models import RuleOutlookShown as RuleOutlookShown
 from proxyd.api.wire.plan_models import SourceListed as SourceListed
-from proxyd.api.wire.plan_models import SourceState as SourceState
 from proxyd.api.wire.plan_models import TradeShown as TradeShown
-from proxyd.api.wire.profile_models import Achieved as Achieved
 from proxyd.api.wire.profile_models import ChangesMade as ChangesMade
 from proxyd.api.wire.profile_models import CostShown as CostShown
 from proxyd.api.wire.profile_models import DomainField as DomainField

@@ -1,4 +1,4 @@
-"""What goes over the wire, from values of the core."""
+"""Converters from rows and values of the core to wire models."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DAY_S = 86400.0
 
 
 def time_or_none(time_s: float | None) -> str | None:
-    """Return an ISO 8601 time; ``None`` for what never was."""
+    """Return a time in ISO 8601, or ``None`` for ``None`` and 0, which mean never."""
     return None if not time_s else iso_time(time_s)
 
 
@@ -67,14 +67,14 @@ def probe_made(made: MadeProbe) -> wire.ProbeMade:
 
 
 def item_seen(item: SeenItem) -> wire.ItemSeen:
-    """Return when an item came and was seen."""
+    """Return when an item was published and seen."""
     return wire.ItemSeen(
         came=iso_time(item.came_s), seen=iso_time(item.seen_s), delay_s=round(item.seen_s - item.came_s, 3)
     )
 
 
 def interval(decided: DecidedInterval) -> wire.IntervalOfRule:
-    """Return an execution interval and its fate."""
+    """Return an execution interval and its result."""
     return wire.IntervalOfRule(
         source=decided.source_id,
         start=iso_time(decided.start_s),
@@ -88,7 +88,7 @@ def interval(decided: DecidedInterval) -> wire.IntervalOfRule:
 
 
 def advice(found: Advice) -> wire.AdviceShown:
-    """Return what other budgets would buy, an hour instead of a second."""
+    """Return the advice with rates an hour instead of a second."""
     per_hour = 3600.0
     return wire.AdviceShown(
         budget_per_hour=round(found.budget_per_s * per_hour, 3),
@@ -110,7 +110,7 @@ def advice(found: Advice) -> wire.AdviceShown:
 
 
 def cost(found: PlanCost) -> wire.CostShown:
-    """Return what a declaration would ask of the budget, an hour instead of a second."""
+    """Return the demand of a declaration with rates an hour instead of a second."""
     return wire.CostShown(
         budget_per_hour=round(found.budget_per_s * 3600.0, 3),
         asked_per_hour=round(found.after_per_s * 3600.0, 3),
@@ -126,7 +126,7 @@ def _outlook(found: RuleOutlook) -> wire.RuleOutlookShown:
 
 
 def report(found: Report) -> wire.ReportShown:
-    """Return what was found beside what was predicted, and what is off with whom."""
+    """Return the results and predictions of each day, and the models that do not fit."""
     return wire.ReportShown(
         days=[_day(day, account) for day, account in found.days], off=[misfit(each) for each in found.off]
     )
@@ -146,7 +146,7 @@ def _day(day: int, account: Calibration) -> wire.Day:
 
 
 def misfit(found: Misfit) -> wire.ModelOff:
-    """Return what is off with a source's model, and what is done about it, with a summary in words."""
+    """Return how a source's model does not fit, with a summary in words."""
     fit = found.fit
     return wire.ModelOff(
         source=found.source_id,
@@ -164,17 +164,17 @@ def _misfit_lines(found: Misfit) -> list[str]:
     lines = []
     if fit.week_off_since_s is not None:
         since = iso_time(fit.week_off_since_s)
-        lines.append(f"its week was off (score {fit.score:.1f} against an even one): planned evenly since {since}")
+        lines.append(f"its week did not fit (score {fit.score:.1f} against an even one): planned evenly since {since}")
     if fit.rate_off_since_s is not None:
         way = "more" if fit.found > fit.expected else "fewer"
-        counts = f"{fit.found:.3g} items found, {fit.expected:.3g} expected, recent ones weighing most"
+        counts = f"{fit.found:.3g} items found, {fit.expected:.3g} expected; recent ones weigh most"
         since = iso_time(fit.rate_off_since_s)
-        lines.append(f"its rate was off, {way} than expected ({counts}): learned again since {since}")
+        lines.append(f"its rate did not fit, {way} items than expected ({counts}): learned again since {since}")
     return lines
 
 
 def explanation(found: Explanation) -> wire.Explained:
-    """Return why a source is probed when it is, with a summary in words."""
+    """Return when a source is probed and why, with a summary in words."""
     return wire.Explained(summary=_summary(found), **_state(found))
 
 
@@ -185,7 +185,7 @@ def source(declaration: Declaration, found: Explanation) -> wire.SourceListed:
 
 
 def _state(found: Explanation) -> dict[str, Any]:
-    """Return what both say of a source."""
+    """Return the members that both models of a source share."""
     state = found.state
     return {
         "source": found.source_id,
@@ -221,7 +221,7 @@ def _state(found: Explanation) -> dict[str, Any]:
 
 def _summary(found: Explanation) -> list[str]:
     state = found.state
-    known = "estimated" if state.rate.as_of_s is not None else "expected, nothing learned yet"
+    known = "estimated" if state.rate.as_of_s is not None else "as declared, nothing learned yet"
     low, high = found.rate_range_per_day
     between = f"80 % sure: {_amount(low, 2)} to {_amount(high, 2)}"
     rate = f"{_amount(found.rate_per_day, 3)} items a day ({known}; {between})"
@@ -231,10 +231,10 @@ def _summary(found: Explanation) -> list[str]:
         lines.append("last probe: none yet")
     else:
         detail = f", {state.last_detail}" if state.last_detail else ""
-        at = "no request was ever sent" if state.last_start_s is None else iso_time(state.last_start_s)
+        at = "no request was sent" if state.last_start_s is None else iso_time(state.last_start_s)
         lines.append(f"last probe: {at}, {state.last_outcome}{detail}")
     if found.next_probe is None:
-        lines.append(f"next probe: none planned in this epoch ({found.blocked_by or 'nothing is due'})")
+        lines.append(f"next probe: none planned for now ({found.blocked_by or 'nothing is due'})")
     else:
         probe = found.next_probe.probe
         rule = f" for rule {probe.rule}" if probe.rule else ""
@@ -244,9 +244,9 @@ def _summary(found: Explanation) -> list[str]:
     lines += [] if found.misfit is None else _misfit_lines(found.misfit)
     lines += _origin_lines(found)
     if found.blocked_by and found.earliest_s:
-        lines.append(f"held back by {found.blocked_by} until {iso_time(found.earliest_s)}")
+        lines.append(f"delayed by {found.blocked_by} until {iso_time(found.earliest_s)}")
     if found.unmet_intervals:
-        lines.append(f"planned intervals that ended without a probe: {found.unmet_intervals}")
+        lines.append(f"expected events that passed without a probe: {found.unmet_intervals}")
     if found.postponed:
         counts = ", ".join(f"{name} {count} times" for name, count in sorted(found.postponed.items()))
         lines.append(f"postponed so far by: {counts}")
@@ -254,31 +254,31 @@ def _summary(found: Explanation) -> list[str]:
 
 
 def _amount(value: float, digits: int) -> str:
-    """Return a number as people write it: 1,234 and not 1.2e+03."""
+    """Return a number in common notation: 1,234 and not 1.2e+03."""
     return f"{value:,.0f}" if 100 <= value < inf else f"{value:.{digits}g}"
 
 
 def _constraint_lines(found: Explanation) -> list[str]:
-    """Return the intervals that rules expect, and what a probe must keep to."""
+    """Return the intervals that rules expect, and the constraints of the next probe."""
     lines = [
-        f"rule {rule} expects an interval from {iso_time(begin_s)} to {iso_time(end_s)}"
+        f"rule {rule} expects an event between {iso_time(begin_s)} and {iso_time(end_s)}"
         for rule, (begin_s, end_s) in sorted(found.intervals.items())
     ]
     if found.host_free_s is not None:
-        lines.append(f"its host's budget lets a probe start at {iso_time(found.host_free_s)}")
+        lines.append(f"its host's budget allows the next probe at {iso_time(found.host_free_s)}")
     if found.fresh_until_s is not None:
-        lines.append(f"fresh until {iso_time(found.fresh_until_s)}, as its origin says")
+        lines.append(f"fresh until {iso_time(found.fresh_until_s)}, by the caching headers of its origin")
     return lines
 
 
 def _week_lines(found: Explanation) -> list[str]:
-    """Return what a probe must save, and when in the week the source is busy."""
+    """Return the delay that a probe must save, and the busiest hour of the week."""
     if found.price_item_s is None:
         return []
     price = f"a probe for detection must save {found.price_item_s / 3600.0:.3g} item-hours of delay"
-    advice = "a lower probe_price, or POLICY UNIFORM, asks more often"
+    advice = "for more probes, lower probe_price or set POLICY UNIFORM"
     if found.is_host_bound:
-        advice = "more than others: its host bears no more probes, by host_spacing, host_budget or its robots.txt"
+        advice = "more than other sources: host_spacing, host_budget or robots.txt of its host allow no more probes"
     lines = [f"price: {price} ({advice})"]
     if not found.week:
         return lines
@@ -290,13 +290,13 @@ def _week_lines(found: Explanation) -> list[str]:
 
 
 def _origin_lines(found: Explanation) -> list[str]:
-    """Return what was learned of the source's origin."""
+    """Return what proxyd learned about the source's origin: redirects, wrong 304s and hubs."""
     state, subscription = found.state, found.subscription
     lines = []
     if found.moved_url is not None:
-        lines.append(f"moved for good, asked at: {found.moved_url}")
+        lines.append(f"moved permanently, probed at: {found.moved_url}")
     if state.distrust_until_s > (state.last_start_s or 0.0):
-        lines.append(f"its 304s are not believed until {iso_time(state.distrust_until_s)}: one was untrue")
+        lines.append(f"its 304 responses are ignored until {iso_time(state.distrust_until_s)}, because one was wrong")
     if subscription is not None:
         until = f" until {iso_time(subscription.lease_until_s)}" if subscription.lease_until_s else ""
         pushes = f"{subscription.pushes} pushes so far"
@@ -305,7 +305,7 @@ def _origin_lines(found: Explanation) -> list[str]:
 
 
 def profile(declared: Profile, origin: str, rules: list[wire.Rule], counts: CaptureCounts) -> dict[str, Any]:
-    """Return the members of a profile: who declared it, its rules, and what they achieved."""
+    """Return the members of a profile: its origin, its rules, and their results."""
     return {
         "name": declared.name,
         "origin": origin,
@@ -317,7 +317,7 @@ def profile(declared: Profile, origin: str, rules: list[wire.Rule], counts: Capt
 
 
 def rule(declared: NotificationRule, origin: str, counts: CaptureCounts) -> wire.Rule:
-    """Return a rule and what it achieved."""
+    """Return a rule and its results."""
     return _model_of(
         declared,
         wire.Rule,
@@ -330,7 +330,7 @@ def rule(declared: NotificationRule, origin: str, counts: CaptureCounts) -> wire
 
 
 def _achieved(counts: CaptureCounts) -> dict[str, Any]:
-    """Return what became of execution intervals; shares are 0 to 1, ``None`` where there was no interval."""
+    """Return the counts of execution intervals; shares are 0 to 1, or ``None`` without intervals."""
     return {
         "captured": counts.captured,
         "missed": counts.missed,
@@ -370,7 +370,7 @@ def notification_members(stored: StoredNotification) -> dict[str, Any]:
 
 
 def webhook(known: WebhookStatus) -> wire.WebhookShown:
-    """Return a webhook and whether it has confirmed its subscription."""
+    """Return a webhook and whether it has accepted a ping."""
     return _model_of(known, wire.WebhookShown, since=iso_time(known.since_s))
 
 

@@ -1,4 +1,4 @@
-"""Declarations in JSON as statements, and errors of these as faults of members."""
+"""Reading declarations in JSON: statements of their members, and errors as faults of members."""
 
 from __future__ import annotations
 
@@ -47,9 +47,10 @@ _CLAUSES = {
 
 
 class Members:
-    """The members of a declaration, those that hold others too, one after the other in a text: where each stands there.
+    """All members of a declaration, including containers, concatenated into one text, with the place of each.
 
-    A line end stands before and after each of them. An error at the first is of the member, any other at a place in it.
+    Each member has a line end before and after it. An error at the first line end concerns the whole member, any other
+    error a place inside it.
     """
 
     def __init__(self, declared: models.DeclarationWritten) -> None:
@@ -63,27 +64,27 @@ class Members:
         self.source = SourceText(_FILE, "".join(f"\n{text}\n" for text in self._texts))
 
     def at(self, place: Place) -> TextSpan:
-        """Return where a member stands."""
+        """Return the place of a whole member."""
         start = self._starts[self._number[place]]
         return TextSpan(start, start + 1)
 
     def inside(self, place: Place) -> TextSpan:
-        """Return where the text of a member stands."""
+        """Return the place of the text of a member."""
         n = self._number[place]
         start = self._starts[n] + 1
         return TextSpan(start, start + len(self._texts[n]))
 
     def on_whole(self, error: RuleError) -> RuleError:
-        """Return an error as one of the whole member that it is in: no answer can quote what cannot be stored."""
+        """Return an error as one of its whole member, because a response cannot quote its characters."""
         start = self._starts[bisect_right(self._starts, error.start) - 1]
         return RuleSyntaxError(error.message, text=error.text, start=start, stop=start + 1, file=error.file)
 
     def faults(self, error: ProfileError) -> FaultsError:
-        """Return errors of these members as faults."""
+        """Return errors in these members as faults."""
         return FaultsError(422, "The declaration has errors", [self._fault(each) for each in error.errors])
 
     def _fault(self, error: RuleError) -> Fault:
-        """Return whose fault an error is: the member, and where in it."""
+        """Return an error as a fault of its member, with the place in it."""
         if error.text != self.source.text:
             return fault_of_text(error)
         n = bisect_right(self._starts, error.start) - 1
@@ -108,14 +109,14 @@ def _members(value: Any, at: Place = ()) -> Iterator[tuple[Place, str]]:
 
 
 def read_declaration(declared: models.DeclarationWritten, members: Members) -> Parsed:
-    """Return the statements of a declaration and every error met while reading it; ``members`` are its own."""
+    """Return the statements of a declaration and every error in it; ``members`` are those of ``declared``."""
     if (error := what_is_unfit(members.source)) is not None:
         return Parsed(members.source, (), (members.on_whole(error),))
     return _Reading(members).read(declared)
 
 
 class _Reading:
-    """Reads one declaration. Where something cannot be read, its error stands for all of the declaration."""
+    """Reads one declaration; any error makes the whole declaration invalid."""
 
     def __init__(self, members: Members) -> None:
         self._members = members

@@ -1,4 +1,4 @@
-"""Statements as the models of JSON declarations; the other way is composing."""
+"""Writing declarations in JSON: statements as models."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from proxyd.core.model.profile import Extraction
 
 
 def written(statements: Iterable[Statement]) -> models.DeclarationWritten:
-    """Return what statements say; comments are not kept."""
+    """Return statements as a JSON declaration; comments are lost."""
     found: dict[str, list[Any]] = {name: [] for name in models.DeclarationWritten.model_fields}
     for statement in statements:
         match statement:
@@ -83,7 +83,7 @@ def _source(source: CreateSource) -> models.SourceWritten:
 
 
 def _members(lines: Iterable[str], titles: Sequence[str]) -> dict[str, Any]:
-    """Return by member what is written after each of these titles."""
+    """Return the text after each of these titles, by member."""
     found = {}
     for line in lines:
         for title in titles:
