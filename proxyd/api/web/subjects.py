@@ -1,4 +1,4 @@
-"""The pages of one source and of one rule: what is known of it, and what came of it in the last days."""
+"""The pages of one source and of one rule: their state, and their results in the last days."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _MOST_PROBES, _MOST_ITEMS, _MOST_INTERVALS = 2500, 500, 500
 
 
 class _Back(wire.WireModel):
-    """How many days back the pictures go."""
+    """The number of days that the pictures of a source show."""
 
     days: Annotated[int, Field(ge=1, le=7)] = 7
 
 
 class _FarBack(wire.WireModel):
-    """Likewise; intervals are kept longer than probes."""
+    """The number of days that the pictures of a rule show; intervals are kept longer than probes."""
 
     days: Annotated[int, Field(ge=1, le=30)] = 7
 
@@ -50,12 +50,12 @@ class Subjects:
         self._render = renderer.page
 
     async def source(self, request: web.Request) -> web.Response:
-        """Show one source, what came of it, and its coming week."""
+        """Show one source, its items and probes, and its coming week."""
         name, days = request.match_info["name"], read_query(request, _Back).days
         found = self._plans.explain(name)
         if found is None:
             raise no_such("source", name, known_declaration(self._profiles).sources)
-        declared = known_declaration(self._profiles).sources[name]  # now: what is awaited may take it away
+        declared = known_declaration(self._profiles).sources[name]  # before any await: it may be removed
         planned = await self._plans.plan_of(name, limit=_MOST_PLANNED)
         return self._render(
             request,
@@ -91,18 +91,18 @@ class Subjects:
         }
 
     async def rule(self, request: web.Request) -> web.Response:
-        """Show one rule, what became of its intervals, and its newest notifications."""
+        """Show one rule, its intervals, and its newest notifications."""
         return await self._rule(request, read_query(request, _FarBack).days)
 
     async def test(self, request: web.Request) -> web.Response:
-        """Send a test message wherever the rule delivers, and show what each receiver said."""
+        """Send a test message to every receiver of the rule, and show the responses."""
         results = await self._deliveries.test_deliveries(request.match_info["name"])
         tested = [wire.TestResult(endpoint=each.endpoint, error=each.error) for each in results]
         return await self._rule(request, _FarBack().days, tested)
 
     async def _rule(self, request: web.Request, days: int, tested: list[wire.TestResult] | None = None) -> web.Response:
         found = self._listings.profiles.get_rule(request.match_info["name"])
-        declared = known_declaration(self._profiles).rules[found.name]  # now: what is awaited may take it away
+        declared = known_declaration(self._profiles).rules[found.name]  # before any await: it may be removed
         news = await self._listings.deliveries.list_notifications(wire.Found(rule=found.name, limit=20))
         rows = await self._plans.intervals(found.name, days=float(days), limit=_MOST_INTERVALS)
         return self._render(
