@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 
 from aiohttp import web
 
@@ -32,13 +33,9 @@ class Idempotency:
 
     def keyed(self, handler: Handler) -> Handler:
         """Return a handler that repeats the stored response to a key instead of running ``handler`` again."""
+        return partial(self._answer, handler)
 
-        async def once(request: web.Request) -> web.StreamResponse:
-            return await self._answer(request, handler)
-
-        return once
-
-    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _answer(self, handler: Handler, request: web.Request) -> web.StreamResponse:
         key = request.headers.get(HEADER)
         if key is None:
             return await handler(request)
