@@ -5,27 +5,27 @@
     ProxydError
     |- ConfigError(ValueError)          every problem of the settings at once, each with its key
     |- RuleError(ValueError)            a span of a text in the rule language, printed with a caret
-    |  |- RuleSyntaxError               the text cannot be read
-    |  `- RuleCheckError                it can be read, but names, types or units do not fit
+    |  |- RuleSyntaxError               the text cannot be parsed
+    |  `- RuleCheckError                names, types or units of the text do not fit
     |- ProfileError(ValueError)         every RuleError of a declaration at once
     |- SchedulingError
     |  |- UnknownPolicyError(LookupError)
     |  `- InvalidScheduleError(ValueError)
-    |- ListingError(ValueError)         a list of feeds of another program
+    |- ListingError(ValueError)         a list of feeds that cannot be imported
     |- TraceError(ValueError)           a line of a trace file
-    |- ModelError(ValueError)           synthetic sources that cannot be made
+    |- ModelError(ValueError)           an unknown model of synthetic sources
     |- ProbeError                       source_id, retry_after_s
     |  |- FetchError
     |  |  `- BlockedAddressError        the network guard refused the connected address
     |  |- FetchTimeoutError
     |  `- FeedParseError
-    |- BusyError                        ask again a little later
+    |- BusyError                        too much work at the moment; try again later
     |- UnreachableError                 no daemon answers
-    |- ClusterError                     a message between machines that cannot be read, or not be sent
-    |  `- LostLeaseError                another machine has it now
+    |- ClusterError                     other machines are unreachable, or sent an unreadable message
+    |  `- LostLeaseError                another machine took over the lease
     |- DeliveryError                    retryable: the outbox decides from it
     `- StoreError
-       |- StoreUnreachableError        the database is away; it may come back
+       |- StoreUnreachableError        the database does not answer; it may come back
        |- NotFoundError(LookupError)
        `- ConflictError
 
@@ -61,7 +61,7 @@ class RuleError(ProxydError, ValueError):
     Parameters
     ----------
     message
-        What is wrong, what was expected and, if one is close, the nearest known name.
+        What is wrong, what was expected and, if one is close enough, the nearest known name.
     text
         The whole text of the file.
     start, stop
@@ -114,11 +114,11 @@ class RuleError(ProxydError, ValueError):
 
 
 class RuleSyntaxError(RuleError):
-    """The text cannot be read."""
+    """The text cannot be parsed."""
 
 
 class RuleCheckError(RuleError):
-    """The text can be read, but it does not fit what is declared or what proxyd can execute."""
+    """The text is well-formed, but does not fit the declarations, or proxyd cannot execute it."""
 
 
 class ProfileError(ProxydError, ValueError):
@@ -160,7 +160,7 @@ class TraceError(ProxydError, ValueError):
 
 
 class ModelError(ProxydError, ValueError):
-    """There is no such model of synthetic sources."""
+    """No such model of synthetic sources exists."""
 
 
 class ProbeError(ProxydError):
@@ -189,7 +189,7 @@ class FeedParseError(ProbeError):
 
 
 class BusyError(ProxydError):
-    """Too much is going on: ask again a little later."""
+    """The daemon is busy; try again a little later."""
 
 
 class UnreachableError(ProxydError):
@@ -205,11 +205,11 @@ class ClusterError(ProxydError):
 
 
 class UnreadableError(ClusterError):
-    """What another machine sent is no message of this version's."""
+    """Another machine sent a message that this version of proxyd cannot read."""
 
 
 class LostLeaseError(ClusterError):
-    """It is not ours any more: another machine has it, or nobody wants it."""
+    """The lease has expired or belongs to another machine."""
 
 
 class DeliveryError(ProxydError):
@@ -228,19 +228,19 @@ class StoreError(ProxydError):
 
 
 class StoreUnreachableError(StoreError):
-    """The database is away."""
+    """The database does not answer."""
 
 
 class NotFoundError(StoreError, LookupError):
-    """There is nothing of that name."""
+    """Nothing with this name exists."""
 
 
 class ConflictError(StoreError):
-    """It is owned by something else or was changed meanwhile."""
+    """The object belongs to another owner or has changed in the meantime."""
 
 
 class ChangedError(ConflictError):
-    """It is not any more as it was read."""
+    """The object has changed since it was read."""
 
 
 _CUTOFF, _SHORT_CUTOFF = 0.75, 0.6  # with one of three letters wrong, names are two thirds alike

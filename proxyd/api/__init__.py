@@ -1,12 +1,11 @@
 """The REST API over the Control port."""
 
 from proxyd.api.auth import SCOPES, new_token
-from proxyd.api.health import serve_health
 from proxyd.api.quotas import Quota
 from proxyd.api.rest.openapi import document
 from proxyd.api.rest.routes import endpoints, make_app
 from proxyd.api.rest.streams import Streams, StreamSettings
-from proxyd.api.server import ApiSettings, serve_api
+from proxyd.api.server import ApiSettings, serve_api, serve_health
 
 __all__ = [
     "SCOPES",

@@ -18,20 +18,20 @@ from proxyd.queries import Queries, Scope, Token
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 BEARER = web.RequestKey("bearer", Token)
-"""The token of a request; there is none where none is asked for."""
-_NO_TOKEN = "send Authorization: Bearer TOKEN; `proxyd token create` makes one"
-_WRONG_TOKEN = "this token is wrong, has expired or was dropped; `proxyd token create` makes another one"
+"""The token of a request; absent if the endpoint requires none."""
+_NO_TOKEN = "send Authorization: Bearer TOKEN; create a token with `proxyd token create`"
+_WRONG_TOKEN = "this token is wrong, has expired or was revoked; create another one with `proxyd token create`"
 _FORM = re.compile(r"pxd_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 
 
 def new_token(name: str, scope: Scope, *, now_s: float, expires_in_s: float | None) -> tuple[Token, str]:
-    """Return a token's record and the text its bearer shows, which is never stored."""
+    """Return a token's record, and the text that its bearer sends, which is never stored."""
     if scope not in SCOPES:
         raise BadRequestError(f"scope must be one of {', '.join(SCOPES)}")
     if not 1 <= len(name) <= 100 or not name.isprintable():
-        raise BadRequestError("a token's name has 1 to 100 printable characters")
+        raise BadRequestError("a token's name must have 1 to 100 printable characters")
     if name in {".", ".."}:
-        raise BadRequestError("'.' and '..' are no names: addresses lose them")
+        raise BadRequestError("'.' and '..' cannot be names, because URLs drop them")
     if expires_in_s is not None and not 0 <= expires_in_s < inf:
         raise BadRequestError("expires_in_s must be a number of seconds")
     token_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
@@ -40,7 +40,7 @@ def new_token(name: str, scope: Scope, *, now_s: float, expires_in_s: float | No
 
 
 async def token_of(queries: Queries, header: str) -> Token | None:
-    """Return the token of an ``Authorization`` header, ``None`` where it names no valid one."""
+    """Return the token of an ``Authorization`` header, or ``None`` if it is not valid."""
     kind, _, value = header.partition(" ")
     match = _FORM.fullmatch(value.strip())
     if kind.lower() != "bearer" or match is None:
@@ -52,7 +52,7 @@ async def token_of(queries: Queries, header: str) -> Token | None:
 
 
 def require(endpoint: Endpoint, queries: Queries, quotas: Quotas | None, handler: Handler) -> Handler:
-    """Return ``handler`` for bearers of the endpoint's scope or of a wider one, within their quota if there is one."""
+    """Return ``handler`` behind a check of the token, its scope and, if there is one, its quota."""
     scope = endpoint.scope
     assert scope is not None
 

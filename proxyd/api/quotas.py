@@ -1,4 +1,4 @@
-"""How much each bearer may ask of the API."""
+"""Quotas: how many requests each bearer may send to the API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_KEPT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """At most so many requests of a bearer in a window, which begins with the first of them."""
+    """The maximum number of requests of a bearer in a window, which begins with the first of them."""
 
     requests: int
     window_s: float
@@ -20,7 +20,7 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a bearer may still ask in its window, and when that ends; ``is_over`` where this was too much."""
+    """The requests that a bearer has left in its window; ``is_over`` if this request exceeded the quota."""
 
     quota: Quota
     requests: int
@@ -29,7 +29,7 @@ class Left:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers that say so (draft-ietf-httpapi-ratelimit-headers).
+        """The headers that tell the client (draft-ietf-httpapi-ratelimit-headers).
 
         >>> Left(Quota(60, 60.0), 59, 59.5).headers
         {'RateLimit-Policy': '"token";q=60;w=60', 'RateLimit': '"token";r=59;t=60'}
@@ -60,7 +60,7 @@ class Quotas:
         self._windows: dict[str, tuple[float, int]] = {}
 
     def take(self, bearer: str, now_s: float) -> Left:
-        """Count a request; return what is left after it."""
+        """Count a request; return how many are left after it."""
         began_s, used = self._windows.get(bearer, (now_s, 0))
         if not 0.0 <= now_s - began_s < self._quota.window_s:
             began_s, used = now_s, 0
@@ -71,13 +71,13 @@ class Quotas:
         return Left(self._quota, max(0, left - 1), began_s + self._quota.window_s - now_s, is_over=left == 0)
 
     def _forget(self, now_s: float) -> None:
-        """Forget windows that are over, once there are many."""
+        """Forget past windows once there are many."""
         if len(self._windows) >= _MOST_KEPT:
             limit_s = now_s - self._quota.window_s
             self._windows = {name: each for name, each in self._windows.items() if each[0] > limit_s}
 
 
 async def tell_left(request: web.Request, response: web.StreamResponse) -> None:
-    """Say on an answer what its bearer may still ask."""
+    """Add the remaining quota of the bearer to the headers of a response."""
     if (left := request.get(LEFT)) is not None:
         response.headers.update(left.headers)

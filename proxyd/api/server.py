@@ -1,10 +1,10 @@
-"""The API's listeners: TCP for those who show a token, the Unix socket for those who may open it."""
+"""The API's listeners: TCP for clients with a token, the Unix socket for users who may open it."""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ import structlog
 from aiohttp import web
 
 from proxyd.api.quotas import Quota
+from proxyd.api.rest.health_handlers import HealthHandlers, health_app
 from proxyd.api.rest.routes import make_app
 from proxyd.errors import ConfigError
 from proxyd.queries import Queries
@@ -22,9 +23,9 @@ log = structlog.get_logger("api")
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """Where the API listens; ``socket_address`` is how the socket's path is spelled to the kernel.
+    """Where the API listens; ``socket_address`` is the form of the socket's path that the kernel accepts.
 
-    ``quota`` is that of each token; ``None`` where there is no limit.
+    ``quota`` applies to each token; ``None`` means no limit.
     """
 
     host: str
@@ -41,15 +42,32 @@ async def serve_api(queries: Queries, settings: ApiSettings) -> AsyncIterator[No
     Raises
     ------
     ConfigError
-        The address is taken or not ours.
+        The address is in use, or not an address of this machine.
     """
     public = make_app(queries, trusted=False, quota=settings.quota)
-    async with listening(public, make_app(queries, trusted=True), settings, serves="the API"):
+    async with _listening(public, make_app(queries, trusted=True), settings, serves="the API"):
         yield
 
 
 @asynccontextmanager
-async def listening(
+async def serve_health(
+    readiness: Callable[[], Mapping[str, bool]], metrics: Callable[[], bytes], settings: ApiSettings
+) -> AsyncIterator[None]:
+    """Serve health and metrics while the context is open, for a process without an API; raises as ``serve_api``."""
+
+    async def checks() -> Mapping[str, bool]:
+        return readiness()
+
+    async def scrape() -> bytes:
+        return metrics()
+
+    handlers = HealthHandlers(checks, scrape)
+    async with _listening(health_app(handlers), health_app(handlers), settings, serves="health"):
+        yield
+
+
+@asynccontextmanager
+async def _listening(
     public_app: web.Application, local_app: web.Application, settings: ApiSettings, *, serves: str
 ) -> AsyncIterator[None]:
     """Listen while the context is open; raises as ``serve_api`` does."""
@@ -73,9 +91,9 @@ async def listening(
 
 
 def _why(error: OSError) -> str:
-    """Return why an address cannot be listened on; the loop's own words name it once more."""
+    """Return why the API cannot listen on an address, without repeating the address."""
     if error.errno == errno.EADDRINUSE:
-        return "the address is taken; end what listens there, or set another `listen` (PROXYD_LISTEN)"
+        return "the address is in use; stop the program that listens there, or set another `listen` (PROXYD_LISTEN)"
     return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error.strerror or error)
 
 

@@ -58,14 +58,7 @@ from proxyd.net import (
     raise_open_files,
     room_for_connections,
 )
-from proxyd.notify import (
-    ChannelResources,
-    Channels,
-    Dispatcher,
-    DispatcherSettings,
-    Pings,
-    make_channels,
-)
+from proxyd.notify import ChannelResources, Channels, Dispatcher, DispatcherSettings, Pings, make_channels
 from proxyd.ports import Channel, Clock, Transport
 from proxyd.probing import Fetcher, FetchLimits, HttpProber, HubClient, ParserPool, ProbeTrace, Robots, robots_limits
 from proxyd.queries import Queries, Scope
@@ -308,7 +301,7 @@ def request_of(settings: Settings, target: str) -> ProbeRequest:
     if source is None:
         hint = did_you_mean(target, checked.declaration.sources)
         raise NotFoundError(
-            f"{target!r} is no source of the profiles; an address begins with https:// or http://.{hint}"
+            f"{target!r} is not a source of the profiles; an address starts with https:// or http://.{hint}"
         )
     return probe_request(source, checked.declaration)
 

@@ -105,8 +105,8 @@ async def restore(options: argparse.Namespace) -> int:
     stamp = datetime.fromtimestamp(SystemClock().wall_s(), UTC).strftime("%Y%m%dT%H%M%SZ")
     aside = await store.restore(settings.database, options.file, stamp=stamp, replaces=options.replace)
     answer = {"database": settings.database_shown, "kept": None if aside is None else str(aside)}
-    kept = "" if aside is None else f"; what was there is kept as {aside}"
-    return print_answer(options, answer, [f"{settings.database_shown} is what {options.file} was{kept}"])
+    kept = "" if aside is None else f"; the previous one is kept as {aside}"
+    return print_answer(options, answer, [f"{settings.database_shown} is restored from {options.file}{kept}"])
 
 
 TOKEN = Verb("token", "tokens of the API", ["proxyd token create --name me --scope write"])
@@ -163,4 +163,4 @@ def tokens(options: argparse.Namespace) -> int:
 def drop_token(options: argparse.Namespace) -> int:
     """Revoke a token."""
     answer = ask(options, lambda client: client.drop_token(options.name))
-    return print_answer(options, answer, [f"token {options.name} opens nothing any more"])
+    return print_answer(options, answer, [f"token {options.name} is revoked"])

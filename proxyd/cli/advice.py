@@ -29,7 +29,7 @@ def advise(options: argparse.Namespace) -> int:
 def _print_trade(answer: AdviceShown) -> None:
     allowed, planned = answer["budget_per_hour"], answer["planned_per_hour"]
     if planned is None:
-        print(f"The budget allows {allowed:g} probes an hour. What others would buy is known after the first plan,")
+        print(f"The budget allows {allowed:g} probes an hour. What others would achieve is known after the first plan,")
         print("minutes after the first start (an eighth of the setting plan_every).")
         return
     print(f"The budget allows {allowed:g} probes an hour; detection uses {planned:g} of them at the present price.")
@@ -59,9 +59,9 @@ def _interval_lines(answer: AdviceShown) -> Iterator[str]:
         yield f"  {rule['rule']}: {rule['intervals']}" + (f", of which {missed} are not met: {why}" if missed else "")
     if answer["pareto"]:
         points = ", ".join(f"{p['captured']} after {about(p['delay_s'])}" for p in answer["pareto"])
-        yield f"  within the budget: {points} on the average"
+        yield f"  within the budget: {points} on average"
     if answer["needed_per_hour"] is not None:
-        yield f"  all of them need an even {answer['needed_per_hour']:g} probes an hour"
+        yield f"  capturing all of them needs an even {answer['needed_per_hour']:g} probes an hour"
 
 
 _HEAD = ["day", "probes", "items", "predicted", "mean delay", "predicted", "completeness", "predicted"]

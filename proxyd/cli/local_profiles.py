@@ -176,7 +176,7 @@ def _paths(first: Path, count: int) -> Sequence[Path]:
     """Return the files for the texts: feeds.profile, feeds-2.profile and so on."""
     others = [first.with_name(f"{first.stem}-{number}{first.suffix}") for number in range(2, count + 1)]
     if there := next((path for path in (first, *others) if path.exists()), None):
-        raise ConfigError([f"{there} is there already; choose another --out"])
+        raise ConfigError([f"{there} already exists; choose another --out"])
     return [first, *others]
 
 
@@ -185,6 +185,6 @@ def _write(path: Path, text: str) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise ConfigError([f"{path} is there already; choose another --out"]) from None
+        raise ConfigError([f"{path} already exists; choose another --out"]) from None
     except OSError as error:
         raise ConfigError([f"{path} cannot be written ({error.strerror})"]) from error

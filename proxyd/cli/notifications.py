@@ -119,7 +119,7 @@ def test(options: argparse.Namespace) -> int:
     elif results:
         print_lines(f"{result['endpoint']}: {result['error'] or 'accepted'}" for result in results)
     else:
-        print("the rule delivers nothing anywhere: it has no DELIVERY")
+        print("the rule has no DELIVERY, so nothing is sent")
     return 0 if results and all(result["error"] is None for result in results) else 1
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 10
 _LINE = 160
-_PAGES_TOO = """What is no feed can be followed as a page: `proxyd import LIST --pages` takes addresses of whole pages,
-and a class with FROM CSS, XPATH or JSON reads values or rows of one."""
+_PAGES_TOO = """A source that is not a feed can be followed as a page: `proxyd import LIST --pages` takes addresses of
+whole pages, and a class with FROM CSS, XPATH or JSON reads values or rows of one."""
 _SECRET_HEADERS = frozenset({"set-cookie"})
 
 

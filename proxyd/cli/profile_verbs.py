@@ -106,7 +106,7 @@ def _change_lines(changes: ChangesMade) -> Iterator[str]:
     if (cost := changes.get("cost")) is not None:
         yield from _cost_lines(cost)
     if changes.get("dry_run"):
-        yield "nothing was changed; without --dry-run it is declared"
+        yield "nothing was changed; run it without --dry-run to declare it"
 
 
 def _rule_lines(changes: ChangesMade) -> list[str]:

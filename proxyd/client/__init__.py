@@ -1,6 +1,6 @@
 """Typed clients of the REST API, over the daemon's Unix socket or over HTTP with a token.
 
-What the methods answer is described in ``proxyd.client.types``.
+The types of the responses are in ``proxyd.client.types``.
 """
 
 from proxyd.client.blocking import SyncClient

@@ -1,4 +1,4 @@
-"""The client of the REST API for programs without an event loop, and for those whose loop is another's."""
+"""The client of the REST API for programs without an event loop, or within a foreign one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from functools import wraps
 from threading import Event, Thread
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from proxyd.client.client import Client
-from proxyd.client.events import StreamEvent
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -19,7 +18,7 @@ T = TypeVar("T")
 def _blocking(
     method: Callable[Concatenate[Client, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[SyncClient, P], T]:
-    """Return a method of ``Client`` as one that waits."""
+    """Return a method of ``Client`` as one that blocks."""
 
     @wraps(method)
     def call(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -28,11 +27,28 @@ def _blocking(
     return call
 
 
-class SyncClient:
-    """Talks to one daemon as ``Client`` does, and waits for its answers; use it with ``with``.
+def _iterating(
+    method: Callable[Concatenate[Client, P], AsyncGenerator[T]],
+) -> Callable[Concatenate[SyncClient, P], Generator[T]]:
+    """Return a generator method of ``Client`` as one that blocks until each value."""
 
-    The requests run on an event loop in a thread of its own, so that it works where a loop already runs, as in a
-    notebook.
+    @wraps(method)
+    def call(self: SyncClient, /, *args: P.args, **kwargs: P.kwargs) -> Generator[T]:
+        following = _Following(method(self._client, *args, **kwargs))
+        try:
+            while (value := self._thread.run(following.next())) is not None:
+                yield value
+        finally:
+            if not self._thread.is_closed:
+                self._thread.run(following.close())
+
+    return call
+
+
+class SyncClient:
+    """Talks to one daemon as ``Client`` does, with blocking methods; use it with ``with``.
+
+    Requests run on an event loop in a separate thread, so it also works where a loop already runs, as in a notebook.
     """
 
     def __init__(self, make: Callable[[], Client]) -> None:
@@ -41,7 +57,7 @@ class SyncClient:
 
     @classmethod
     def over_socket(cls, path: object, *, timeout_s: float = 30.0) -> Self:
-        """Return a client of the daemon whose Unix socket that is; no token is needed."""
+        """Return a client of the daemon with this Unix socket; it needs no token."""
         return cls(lambda: Client.over_socket(path, timeout_s=timeout_s))
 
     @classmethod
@@ -58,7 +74,7 @@ class SyncClient:
         self.close()
 
     def close(self) -> None:
-        """End the connections and the thread; streams that are open end too."""
+        """End the connections, open streams and the thread."""
         if not self._thread.is_closed:
             self._thread.run(self._client.__aexit__(None, None, None))
             self._thread.close()
@@ -96,56 +112,34 @@ class SyncClient:
     tokens = _blocking(Client.tokens)
     create_token = _blocking(Client.create_token)
     drop_token = _blocking(Client.drop_token)
-
-    def stream(
-        self,
-        *,
-        last: int | None = None,
-        rule: str | None = None,
-        profile: str | None = None,
-        source: str | None = None,
-        retry_s: float = 3.0,
-    ) -> Generator[StreamEvent]:
-        """Yield notifications as they are recorded: after the position ``last``, or from now on.
-
-        A connection that ends is made again after ``retry_s``, or when the daemon says, and goes on where it was; only
-        where the first one cannot be made ``UnreachableError`` is raised. Close the generator to end it at once.
-        """
-        events = self._client.stream(last=last, rule=rule, profile=profile, source=source, retry_s=retry_s)
-        following = _Following(events)
-        try:
-            while (event := self._thread.run(following.next())) is not None:
-                yield event
-        finally:
-            if not self._thread.is_closed:
-                self._thread.run(following.close())
+    stream = _iterating(Client.stream)
 
 
-class _Following:
-    """A stream on the loop, which can be closed while it waits: an interrupt may come at any time."""
+class _Following(Generic[T]):
+    """A stream on the loop that can be closed while it waits, because an interrupt may come at any time."""
 
-    def __init__(self, events: AsyncGenerator[StreamEvent]) -> None:
+    def __init__(self, events: AsyncGenerator[T]) -> None:
         self._events = events
-        self._waiting: asyncio.Task[StreamEvent | None] | None = None
+        self._waiting: asyncio.Task[T | None] | None = None
 
-    async def next(self) -> StreamEvent | None:
+    async def next(self) -> T | None:
         """Return the next event, ``None`` at the end."""
         self._waiting = asyncio.create_task(self._next(), name="next event")
         return await self._waiting
 
     async def close(self) -> None:
-        """End the connection, and what waits for it."""
+        """End the connection and the task that waits for it."""
         if self._waiting is not None:
             self._waiting.cancel()
             await asyncio.wait([self._waiting])
         await self._events.aclose()
 
-    async def _next(self) -> StreamEvent | None:
+    async def _next(self) -> T | None:
         return await anext(self._events, None)
 
 
 class _LoopThread:
-    """An event loop in a thread, which ends with the program if it is not closed before."""
+    """An event loop in a thread, which ends with the program at the latest."""
 
     def __init__(self) -> None:
         self._has_started = Event()
@@ -155,7 +149,7 @@ class _LoopThread:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing runs here any more."""
+        """Whether the loop has ended."""
         return self._closing.is_set()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

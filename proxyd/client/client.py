@@ -11,35 +11,8 @@ from typing import NamedTuple, Self
 
 import aiohttp
 
+from proxyd.client import types
 from proxyd.client.events import EventReader, StreamEvent
-from proxyd.client.types import (
-    AdviceShown,
-    ChangesMade,
-    ComingProbe,
-    DeadLetter,
-    DeclarationWritten,
-    DomainShown,
-    Dropped,
-    Explained,
-    Health,
-    IntervalOfRule,
-    ItemSeen,
-    NotificationListed,
-    NotificationTraced,
-    ProbeMade,
-    ProfileListed,
-    ProfileShown,
-    Readiness,
-    Reloaded,
-    Replayed,
-    ReportShown,
-    Rule,
-    SourceListed,
-    TestResult,
-    TokenMade,
-    TokenShown,
-    WebhookShown,
-)
 from proxyd.client.wire import Answer, ApiError, Listed, Query, Wire, keyed, part
 from proxyd.errors import UnreachableError
 
@@ -49,7 +22,7 @@ _SILENCE_S = 60.0  # four heartbeats of a stream
 class ProfileRead(NamedTuple):
     """A profile and the tag of its text, which ``drop_profile`` takes."""
 
-    profile: ProfileShown
+    profile: types.ProfileShown
     etag: str
 
 
@@ -61,7 +34,7 @@ class Client:
 
     @classmethod
     def over_socket(cls, path: object, *, timeout_s: float = 30.0) -> Self:
-        """Return a client of the daemon whose Unix socket that is; no token is needed."""
+        """Return a client of the daemon with this Unix socket; it needs no token."""
         session = aiohttp.ClientSession(
             connector=aiohttp.UnixConnector(str(path)), timeout=aiohttp.ClientTimeout(total=timeout_s)
         )
@@ -85,58 +58,57 @@ class Client:
 
     # -- health
 
-    async def alive(self) -> Health:
-        """Return that the daemon's loop is alive."""
-        return await self._wire.ask(Health, "GET", "/healthz")
+    async def alive(self) -> types.Health:
+        """Return that the daemon's event loop is alive."""
+        return await self._wire.ask(types.Health, "GET", "/healthz")
 
-    async def ready(self) -> Readiness:
-        """Return whether traffic may come, and the checks that say so."""
+    async def ready(self) -> types.Readiness:
+        """Return whether the daemon is ready for traffic, and the result of each check."""
         try:
-            return await self._wire.ask(Readiness, "GET", "/readyz")
+            return await self._wire.ask(types.Readiness, "GET", "/readyz")
         except ApiError as error:
             if "ready" not in error.problem:
                 raise
-            return Readiness(ready=error.problem["ready"], checks=error.problem["checks"])
+            return types.Readiness(ready=error.problem["ready"], checks=error.problem["checks"])
 
     async def metrics(self) -> str:
         """Return the metrics in Prometheus' text format."""
         return await self._wire.text("/metrics")
 
-    # -- what is declared
+    # -- declarations
 
-    async def profiles(self) -> list[ProfileListed]:
+    async def profiles(self) -> list[types.ProfileListed]:
         """Return every profile."""
         return await self._wire.pages("/api/v1/profiles")
 
     async def profile(self, name: str) -> ProfileRead:
         """Return one profile with its text, and the text's tag."""
-        answer = await self._wire.send("GET", f"/api/v1/profiles/{part(name)}", {}, headers={}, content=None)
+        answer = await self._wire.send("GET", f"/api/v1/profiles/{part(name)}")
         return ProfileRead(answer.json(), answer.headers["ETag"].strip('"'))
 
     async def declare(
         self,
-        what: str | DeclarationWritten,
+        what: str | types.DeclarationWritten,
         *,
         dry_run: bool = False,
         if_match: str | None = None,
         idempotency_key: str | None = None,
-    ) -> ChangesMade:
+    ) -> types.ChangesMade:
         """Declare a text of the rule language, or the same as JSON; return what changed, or would change and cost.
 
-        With ``if_match``, a tag, the one profile declared is replaced only where nobody changed it since.
+        With ``if_match``, a tag, the text must declare one profile, which is replaced only if it has not changed since.
         """
         media, content = ("text/plain", what) if isinstance(what, str) else ("application/json", json.dumps(what))
         headers = {"Content-Type": f"{media}; charset=utf-8"} | _matching(if_match) | keyed(idempotency_key)
         query = {"dry_run": dry_run or None}
         answer = await self._wire.send("POST", "/api/v1/profiles", query, headers=headers, content=content.encode())
-        changes: ChangesMade = answer.json()
+        changes: types.ChangesMade = answer.json()
         return changes
 
-    async def drop_profile(self, name: str, *, if_match: str | None = None) -> ChangesMade:
-        """Remove a profile that the API declared; with ``if_match``, a tag, only where nobody changed it since."""
+    async def drop_profile(self, name: str, *, if_match: str | None = None) -> types.ChangesMade:
+        """Remove a profile declared through the API; with ``if_match``, a tag, only if it has not changed since."""
         path = f"/api/v1/profiles/{part(name)}"
-        answer = await self._wire.send("DELETE", path, {}, headers=_matching(if_match), content=None)
-        changes: ChangesMade = answer.json()
+        changes: types.ChangesMade = (await self._wire.send("DELETE", path, headers=_matching(if_match))).json()
         return changes
 
     async def import_feeds(
@@ -147,67 +119,67 @@ class Client:
         pages: bool = False,
         dry_run: bool = False,
         idempotency_key: str | None = None,
-    ) -> ChangesMade:
+    ) -> types.ChangesMade:
         """Declare the feeds, or pages, of an OPML document, or of a list with an address on each line."""
         headers = {"Content-Type": "text/plain; charset=utf-8"} | keyed(idempotency_key)
         query = {"name": name, "pages": pages or None, "dry_run": dry_run or None}
         answer = await self._wire.send("POST", "/api/v1/import", query, headers=headers, content=listing.encode())
-        changes: ChangesMade = answer.json()
+        changes: types.ChangesMade = answer.json()
         return changes
 
     async def export_feeds(self) -> str:
         """Return every source as OPML."""
         return await self._wire.text("/api/v1/export")
 
-    async def rules(self) -> list[Rule]:
+    async def rules(self) -> list[types.Rule]:
         """Return every rule."""
         return await self._wire.pages("/api/v1/rules")
 
-    async def rule(self, name: str) -> Rule:
+    async def rule(self, name: str) -> types.Rule:
         """Return one rule."""
-        return await self._wire.ask(Rule, "GET", f"/api/v1/rules/{part(name)}")
+        return await self._wire.ask(types.Rule, "GET", f"/api/v1/rules/{part(name)}")
 
-    async def intervals(self, rule: str, *, days: float = 7.0, limit: int = 500) -> list[IntervalOfRule]:
+    async def intervals(self, rule: str, *, days: float = 7.0, limit: int = 500) -> list[types.IntervalOfRule]:
         """Return the execution intervals of a rule that were decided in the last days, newest first."""
         return await self._wire.items(f"/api/v1/rules/{part(rule)}/intervals", {"days": days, "limit": limit})
 
-    async def domains(self) -> list[DomainShown]:
+    async def domains(self) -> list[types.DomainShown]:
         """Return every domain with its page classes."""
         return await self._wire.pages("/api/v1/domains")
 
-    async def reload(self, *, idempotency_key: str | None = None) -> Reloaded:
-        """Check the files and swap them in; where they have errors ``ApiError`` is raised with status 422."""
-        return await self._wire.ask(Reloaded, "POST", "/api/v1/reload", key=idempotency_key)
+    async def reload(self, *, idempotency_key: str | None = None) -> types.Reloaded:
+        """Check the profile files and load them; raises ``ApiError`` with status 422 if they have errors."""
+        return await self._wire.ask(types.Reloaded, "POST", "/api/v1/reload", key=idempotency_key)
 
     # -- sources and plan
 
-    async def sources(self, *, failing: bool = False, limit: int | None = None) -> list[SourceListed]:
-        """Return every source, those alone whose last probe failed, or the first ``limit`` of them by name."""
+    async def sources(self, *, failing: bool = False, limit: int | None = None) -> list[types.SourceListed]:
+        """Return every source, or only those whose last probe failed; at most ``limit``, by name."""
         return await self._wire.pages("/api/v1/sources", {"failing": failing or None}, limit=limit)
 
-    async def probes(self, source: str, *, limit: int | None = 50) -> list[ProbeMade]:
-        """Return the last probes of a source, newest first; with ``limit=None`` those of the week."""
+    async def probes(self, source: str, *, limit: int | None = 50) -> list[types.ProbeMade]:
+        """Return the last probes of a source, newest first; with ``limit=None`` all of the last week."""
         return await self._wire.pages(f"/api/v1/sources/{part(source)}/probes", limit=limit)
 
-    async def items(self, source: str, *, days: float = 7.0, limit: int = 1000) -> list[ItemSeen]:
-        """Return when items of a source came and when each was seen, newest first."""
+    async def items(self, source: str, *, days: float = 7.0, limit: int = 1000) -> list[types.ItemSeen]:
+        """Return when items of a source were published and seen, newest first."""
         return await self._wire.items(f"/api/v1/sources/{part(source)}/items", {"days": days, "limit": limit})
 
-    async def explain(self, source: str) -> Explained:
-        """Return why and when a source is probed next."""
-        return await self._wire.ask(Explained, "GET", f"/api/v1/explain/{part(source)}")
+    async def explain(self, source: str) -> types.Explained:
+        """Return when a source is probed next and why."""
+        return await self._wire.ask(types.Explained, "GET", f"/api/v1/explain/{part(source)}")
 
-    async def plan(self, *, limit: int = 50) -> list[ComingProbe]:
+    async def plan(self, *, limit: int = 50) -> list[types.ComingProbe]:
         """Return the coming probes, in order."""
         return await self._wire.items("/api/v1/plan", {"limit": limit})
 
-    async def advice(self) -> AdviceShown:
-        """Return what other budgets would buy."""
-        return await self._wire.ask(AdviceShown, "GET", "/api/v1/advice")
+    async def advice(self) -> types.AdviceShown:
+        """Return what other budgets would achieve."""
+        return await self._wire.ask(types.AdviceShown, "GET", "/api/v1/advice")
 
-    async def report(self, *, days: int = 14) -> ReportShown:
-        """Return what was found beside what was predicted, day by day, and whose models are off."""
-        return await self._wire.ask(ReportShown, "GET", "/api/v1/report", {"days": days})
+    async def report(self, *, days: int = 14) -> types.ReportShown:
+        """Return the results and predictions of each day, and the sources whose models do not fit."""
+        return await self._wire.ask(types.ReportShown, "GET", "/api/v1/report", {"days": days})
 
     # -- notifications
 
@@ -219,14 +191,14 @@ class Client:
         profile: str | None = None,
         source: str | None = None,
         since: str | None = None,
-    ) -> list[NotificationListed]:
+    ) -> list[types.NotificationListed]:
         """Return notifications, newest first; ``since`` is an ISO 8601 time."""
         query: Query = {"rule": rule, "profile": profile, "source": source, "since": since}
         return await self._wire.pages("/api/v1/notifications", query, limit=limit)
 
-    async def notification(self, notification_id: str) -> NotificationTraced:
-        """Return all that led to a notification, and what became of it."""
-        return await self._wire.ask(NotificationTraced, "GET", f"/api/v1/notifications/{part(notification_id)}")
+    async def notification(self, notification_id: str) -> types.NotificationTraced:
+        """Return a notification, the probe that led to it, and its deliveries."""
+        return await self._wire.ask(types.NotificationTraced, "GET", f"/api/v1/notifications/{part(notification_id)}")
 
     async def atom(self, profile: str, *, rule: str | None = None) -> str:
         """Return the newest notifications of a profile, or of one of its rules, as an Atom feed."""
@@ -247,8 +219,8 @@ class Client:
     ) -> AsyncGenerator[StreamEvent]:
         """Yield notifications as they are recorded: after the position ``last``, or from now on.
 
-        A connection that ends is made again after ``retry_s``, or when the daemon says, and goes on where it was; only
-        where the first one cannot be made ``UnreachableError`` is raised. Close the generator to end it at once.
+        After a lost connection it reconnects after ``retry_s``, or when the daemon says, and resumes where it was;
+        ``UnreachableError`` is raised only if the first connection fails. Close the generator to end the stream.
         """
         query: Query = {"rule": rule, "profile": profile, "source": source}
         reader = EventReader(last)
@@ -271,7 +243,7 @@ class Client:
             await asyncio.sleep(wait_s)
 
     async def _listen(self, reader: EventReader, query: Query) -> AsyncGenerator[StreamEvent | None]:
-        """Yield the events of one connection, ``None`` before the first, or none while the daemon cannot take it."""
+        """Yield ``None`` and then the events of one connection; nothing if the daemon is busy."""
         headers = {} if reader.last is None else {"Last-Event-ID": str(reader.last)}
         limits = aiohttp.ClientTimeout(total=None, sock_connect=_SILENCE_S, sock_read=_SILENCE_S)
         async with self._wire.opened("GET", "/api/v1/stream", query, headers=headers, timeout=limits) as response:
@@ -287,42 +259,42 @@ class Client:
 
     # -- deliveries
 
-    async def replay(self, notification_id: str, *, idempotency_key: str | None = None) -> Replayed:
-        """Send a notification again; return how many deliveries that are."""
+    async def replay(self, notification_id: str, *, idempotency_key: str | None = None) -> types.Replayed:
+        """Send a notification again; return the number of its deliveries."""
         path = f"/api/v1/notifications/{part(notification_id)}/replay"
-        return await self._wire.ask(Replayed, "POST", path, key=idempotency_key)
+        return await self._wire.ask(types.Replayed, "POST", path, key=idempotency_key)
 
-    async def replay_dead(self, *, idempotency_key: str | None = None) -> Replayed:
-        """Send every delivery again that was given up; return how many that are."""
-        return await self._wire.ask(Replayed, "POST", "/api/v1/deliveries/replay", key=idempotency_key)
+    async def replay_dead(self, *, idempotency_key: str | None = None) -> types.Replayed:
+        """Send every delivery again that was given up; return their number."""
+        return await self._wire.ask(types.Replayed, "POST", "/api/v1/deliveries/replay", key=idempotency_key)
 
-    async def dead_letters(self, *, limit: int | None = None) -> list[DeadLetter]:
+    async def dead_letters(self, *, limit: int | None = None) -> list[types.DeadLetter]:
         """Return the deliveries that were given up, newest first."""
         return await self._wire.pages("/api/v1/deliveries/dead", limit=limit)
 
-    async def test_deliveries(self, rule: str, *, idempotency_key: str | None = None) -> list[TestResult]:
-        """Send a test message to a rule's webhooks, mail addresses and channels."""
+    async def test_deliveries(self, rule: str, *, idempotency_key: str | None = None) -> list[types.TestResult]:
+        """Send a test message to every receiver of a rule."""
         path, body = "/api/v1/deliveries/test", {"rule": rule}
         return (await self._wire.ask(Listed, "POST", path, body=body, key=idempotency_key))["items"]
 
-    async def webhooks(self) -> list[WebhookShown]:
-        """Return every webhook and whether it has shown that it is there."""
+    async def webhooks(self) -> list[types.WebhookShown]:
+        """Return every webhook and whether it has accepted a ping."""
         return await self._wire.items("/api/v1/webhooks")
 
     # -- tokens
 
-    async def tokens(self) -> list[TokenShown]:
+    async def tokens(self) -> list[types.TokenShown]:
         """Return every token, without its secret."""
         return await self._wire.items("/api/v1/tokens")
 
-    async def create_token(self, name: str, scope: str, *, expires_s: float | None = None) -> TokenMade:
-        """Make a token; its text is in this answer alone."""
+    async def create_token(self, name: str, scope: str, *, expires_s: float | None = None) -> types.TokenMade:
+        """Create a token; only this response contains its text."""
         wanted = {"name": name, "scope": scope, "expires_in_s": expires_s}
-        return await self._wire.ask(TokenMade, "POST", "/api/v1/tokens", body=wanted)
+        return await self._wire.ask(types.TokenMade, "POST", "/api/v1/tokens", body=wanted)
 
-    async def drop_token(self, name: str) -> Dropped:
-        """Let a token open nothing any more."""
-        return await self._wire.ask(Dropped, "DELETE", f"/api/v1/tokens/{part(name)}")
+    async def drop_token(self, name: str) -> types.Dropped:
+        """Revoke a token."""
+        return await self._wire.ask(types.Dropped, "DELETE", f"/api/v1/tokens/{part(name)}")
 
 
 def _matching(tag: str | None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Server-sent events: from bytes to events. Pure."""
+"""Parsing of server-sent events. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """A notification of a stream; a stream that is opened with its ``position`` goes on after it."""
+    """A notification of a stream; a stream opened with its ``position`` continues after it."""
 
     position: int
     body: dict[str, Any]
 
 
 class EventReader:
-    r"""Reads a stream piece by piece, wherever it is cut.
+    r"""Reads a stream in pieces of any size.
 
     >>> reader = EventReader()
     >>> list(reader.read(b': hello\nid: 6\n\nid: 7\nevent: notification\ndata: {"a"'))
@@ -33,7 +33,7 @@ class EventReader:
         self._data: list[bytes] = []
 
     def restart(self) -> None:
-        """Forget what of an event was read: another connection begins."""
+        """Forget a partly read event, because a new connection begins."""
         self._pieces.clear()
         self._data.clear()
         self._next = self.last
@@ -58,7 +58,7 @@ class EventReader:
             self._next = int(value)
 
     def _dispatch(self) -> Iterator[StreamEvent]:
-        """Take note of the id, which heartbeats have too, and yield the event if there is one."""
+        """Remember the id, which heartbeats also have, and yield the event if there is one."""
         self.last = self._next
         if self._data:
             data, self._data = b"\n".join(self._data), []

@@ -17,7 +17,7 @@ class Attempt(TypedDict):
 
 
 class ComingProbe(TypedDict):
-    """A probe that is planned."""
+    """A planned probe."""
 
     source: str
     at: str
@@ -27,7 +27,7 @@ class ComingProbe(TypedDict):
 
 
 class Day(TypedDict):
-    """What was found beside what was predicted, on a day of UTC."""
+    """The results and the predictions of one day (UTC)."""
 
     day: str
     probes: int
@@ -54,7 +54,7 @@ class DeadLetter(TypedDict):
 
 
 class DeliveryState(TypedDict):
-    """A notification on its way to one endpoint."""
+    """The delivery of a notification to one endpoint."""
 
     endpoint: str
     state: str
@@ -79,13 +79,13 @@ class DropWritten(TypedDict):
 
 
 class Dropped(TypedDict):
-    """It is gone."""
+    """The token was revoked."""
 
     dropped: NotRequired[Literal[True]]
 
 
 class Fault(TypedDict):
-    """One thing that is wrong: at a line of a text, a member of a body, or a parameter."""
+    """One error, at a line of a text, a member of a body, or a parameter."""
 
     detail: str
     file: NotRequired[str | None]
@@ -97,7 +97,7 @@ class Fault(TypedDict):
 
 
 class Finding(TypedDict):
-    """What a probe found."""
+    """An event that a probe found."""
 
     kind: str
     item: str
@@ -112,13 +112,13 @@ class HeaderWritten(TypedDict):
 
 
 class Health(TypedDict):
-    """The loop is alive."""
+    """The event loop is alive."""
 
     alive: NotRequired[Literal[True]]
 
 
 class IntervalOfRule(TypedDict):
-    """An execution interval of a rule on one page, and its fate."""
+    """An interval in which a rule expected a probe of a source, and its result."""
 
     source: str
     start: str
@@ -131,7 +131,7 @@ class IntervalOfRule(TypedDict):
 
 
 class IntervalShown(TypedDict):
-    """An execution interval on one page, and whether it was captured."""
+    """An interval on one source, and whether it was captured."""
 
     source: str
     start: str
@@ -144,7 +144,7 @@ class IntervalShown(TypedDict):
 
 
 class ItemSeen(TypedDict):
-    """When an item came, as it says itself, and when it was seen."""
+    """When an item was published, by its own time, and when it was seen."""
 
     came: str
     seen: str
@@ -152,7 +152,7 @@ class ItemSeen(TypedDict):
 
 
 class ModelOff(TypedDict):
-    """What is off with a source's model, and what is done about it."""
+    """A source whose model does not fit its recent items, and how proxyd reacts."""
 
     source: str
     rate_off_since: str | None
@@ -178,7 +178,7 @@ class NotificationListed(TypedDict):
 
 
 class PageClassShown(TypedDict):
-    """A kind of page."""
+    """A class of pages."""
 
     name: str
     is_feed: bool
@@ -187,21 +187,21 @@ class PageClassShown(TypedDict):
 
 
 class ParetoPoint(TypedDict):
-    """So many intervals can be captured, and then with this mean delay at the least."""
+    """A number of intervals that can be captured, and the least possible mean delay."""
 
     captured: int
     delay_s: float
 
 
 class PolicyUsed(TypedDict):
-    """A rule's policy on a source, and why it is that one."""
+    """The policy of a rule for a source, and why it was chosen."""
 
     policy: str
     because: str
 
 
 class ProbeMade(TypedDict):
-    """A probe of the last days: why it was made, and what came of it."""
+    """A probe of the last days, with its reason and its outcome."""
 
     position: int
     started: str
@@ -237,33 +237,33 @@ class Problem(TypedDict):
 
 
 class ReaderWritten(TypedDict):
-    """How a value or a row is found in a page."""
+    """The selector of a value or a row in a page."""
 
     reader: Literal["JSON", "CSS", "XPATH", "META"]
     selector: str
 
 
 class Readiness(TypedDict):
-    """Whether traffic may come."""
+    """Whether the daemon is ready for traffic."""
 
     ready: bool
     checks: dict[str, bool]
 
 
 class Reloaded(TypedDict):
-    """The files were swapped in."""
+    """The profile files were loaded."""
 
     reloaded: NotRequired[Literal[True]]
 
 
 class Replayed(TypedDict):
-    """How many deliveries are due again."""
+    """The number of deliveries that are due again."""
 
     deliveries: int
 
 
 class ReportShown(TypedDict):
-    """Day by day, and whose models are off now."""
+    """The results of each day, and the sources whose models do not fit now."""
 
     days: list[Day]
     off: list[ModelOff]
@@ -286,7 +286,7 @@ class Rule(TypedDict):
 
 
 class RuleOutlookShown(TypedDict):
-    """How many of a rule's intervals are not met, by constraint."""
+    """The number of intervals of a rule that cannot be probed, by constraint."""
 
     rule: str
     intervals: int
@@ -294,7 +294,7 @@ class RuleOutlookShown(TypedDict):
 
 
 class SecretWritten(TypedDict):
-    """Where a secret is: a variable of the environment or a file of the secrets folder."""
+    """The place of a secret: an environment variable or a file in the secrets folder."""
 
     env: NotRequired[str | None]
     file: NotRequired[str | None]
@@ -334,7 +334,7 @@ SourceListed = TypedDict(
 
 
 class TestResult(TypedDict):
-    """How a receiver answered a test message; `error` is null where it accepted."""
+    """The response of a receiver to a test message; `error` is null if it accepted the message."""
 
     endpoint: str
     error: str | None
@@ -347,7 +347,7 @@ class TestWanted(TypedDict):
 
 
 class TokenMade(TypedDict):
-    """A new token; its text is in this answer alone."""
+    """A new token; only this response contains its text."""
 
     name: str
     scope: Literal["read", "write", "admin"]
@@ -365,7 +365,7 @@ class TokenShown(TypedDict):
 
 
 class TokenWanted(TypedDict):
-    """A token to be made."""
+    """A token to be created."""
 
     name: str
     scope: Literal["read", "write", "admin"]
@@ -373,7 +373,7 @@ class TokenWanted(TypedDict):
 
 
 class TradeShown(TypedDict):
-    """What a number of detection probes would buy."""
+    """The expected result of a number of detection probes."""
 
     probes_per_hour: float
     delay_s: float
@@ -382,7 +382,7 @@ class TradeShown(TypedDict):
 
 
 class WebhookShown(TypedDict):
-    """A webhook and whether it has shown that it is there."""
+    """A webhook and whether it has accepted a ping."""
 
     endpoint: str
     form: str
@@ -394,7 +394,7 @@ class WebhookShown(TypedDict):
 
 
 class AdviceShown(TypedDict):
-    """What other budgets would buy, and what the present one does not."""
+    """What other budgets would achieve, and which rules the current one cannot satisfy."""
 
     budget_per_hour: float
     planned_per_hour: float | None
@@ -406,14 +406,14 @@ class AdviceShown(TypedDict):
 
 
 class AuthWritten(TypedDict):
-    """``AUTH``: Basic where there is a user, else Bearer."""
+    """``AUTH``: Basic with a user, otherwise Bearer."""
 
     user: NotRequired[str | None]
     secret: SecretWritten
 
 
 class CostShown(TypedDict):
-    """What a declaration asks of the budget, in probes an hour over all sources, at the present price."""
+    """The demand of a declaration, in probes an hour of all sources, at the current price."""
 
     budget_per_hour: float
     asked_per_hour: float
@@ -424,7 +424,7 @@ class CostShown(TypedDict):
 
 
 class DeliveryWritten(TypedDict):
-    """Where notifications go: a webhook with its secret, a mail address, a channel, or a name in the log."""
+    """A receiver of notifications: a webhook with its secret, a mail address, a channel, or a name in the log."""
 
     webhook: NotRequired[str | None]
     secret: NotRequired[SecretWritten | None]
@@ -442,7 +442,7 @@ class DomainShown(TypedDict):
 
 
 class Explained(TypedDict):
-    """Why and when a source is probed next, also in words."""
+    """When a source is probed next and why, also in words."""
 
     source: str
     url: str
@@ -472,7 +472,7 @@ class Explained(TypedDict):
 
 
 class FieldWritten(TypedDict):
-    """A field of a class; where it is no feed's, with how it is found."""
+    """A field of a class; `found` is its selector if the class is not a feed."""
 
     path: str
     type: Literal["String", "Integer", "Decimal", "Boolean", "Timestamp", "URL"]
@@ -480,7 +480,7 @@ class FieldWritten(TypedDict):
 
 
 class NotificationTraced(TypedDict):
-    """A notification with all that led to it and what became of it."""
+    """A notification, the probe that led to it, and its deliveries."""
 
     id: str
     position: int
@@ -517,7 +517,7 @@ class NotificationWritten(TypedDict):
 
 
 class ProfileListed(TypedDict):
-    """A client profile; what its rules achieved is added up."""
+    """A client profile with the sum of the results of its rules."""
 
     captured: int
     missed: int
@@ -560,7 +560,7 @@ SourceWritten = TypedDict(
 
 
 class ChangesMade(TypedDict):
-    """What a text changed, by rule; a restarted rule lost its counters and got a new NOW."""
+    """The changes of a declaration, by rule; a restarted rule lost its counters and got a new NOW."""
 
     added: list[str]
     removed: list[str]
@@ -596,7 +596,7 @@ class DeclarationWritten(TypedDict):
 
 
 class ProfileShown(TypedDict):
-    """A client profile with its text in the canonical layout, and the same as JSON."""
+    """A client profile with its text in canonical layout, and the same as JSON."""
 
     captured: int
     missed: int

@@ -1,4 +1,4 @@
-"""Requests to one daemon and what becomes of them: answers, refusals, or that nobody is there."""
+"""Requests to one daemon, with its responses, its refusals, and failures to reach it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ T = TypeVar("T")
 Query: TypeAlias = Mapping[str, str | int | float | bool | None]
 _PAGE = 500
 _NOTHING: Query = {}
+_NO_HEADERS: Mapping[str, str] = {}
 
 
 class ApiError(ProxydError):
@@ -26,11 +27,11 @@ class ApiError(ProxydError):
     Parameters
     ----------
     status
-        Of the answer.
+        Status of the response.
     problem
-        What it said: ``title``, ``detail`` and perhaps ``errors``.
+        The problem document: ``title``, ``detail`` and perhaps ``errors``.
     retry_after_s
-        The seconds after which to come again, where it said so.
+        Seconds after which to try again, if the daemon said so.
     """
 
     def __init__(self, status: int, problem: Mapping[str, Any], retry_after_s: int | None = None) -> None:
@@ -48,14 +49,14 @@ def _fault(fault: Mapping[str, Any]) -> str:
 
 
 def _advice(status: int, said: str, retry_after_s: int | None) -> list[str]:
-    """Return what to do about a refusal, where that is not said."""
+    """Return what to do about a refusal, unless its text says so."""
     when = f"in {retry_after_s} s" if retry_after_s is not None else "a little later"
     known = {
-        401: "make a token with `proxyd token create --name NAME --scope read` on the daemon's machine",
-        403: "make one with the wider scope: `proxyd token create --name NAME --scope SCOPE`",
-        412: "read it again: somebody changed it meanwhile",
-        429: f"come again {when}",
-        503: f"come again {when}",
+        401: "create a token with `proxyd token create --name NAME --scope read` on the daemon's machine",
+        403: "create one with a wider scope: `proxyd token create --name NAME --scope SCOPE`",
+        412: "it has changed since it was read; read it again",
+        429: f"try again {when}",
+        503: f"try again {when}",
     }
     advice = known.get(status)
     return [] if advice is None or "token create" in said else [advice]
@@ -70,7 +71,7 @@ class Listed(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the daemon answered, whole."""
+    """A complete response of the daemon."""
 
     status: int
     headers: Mapping[str, str]
@@ -87,11 +88,11 @@ class Answer:
         return self.body.decode("utf-8", "replace")
 
     def json(self) -> Any:
-        """Return the body as a value; raises ``ApiError`` where it is no JSON, as from another server."""
+        """Return the JSON in the body; raises ``ApiError`` if it is not JSON, as from another server."""
         try:
             return json.loads(self.body)
         except ValueError as error:
-            detail = f"what answered with status {self.status} is not the API of proxyd; see that the address is right"
+            detail = f"the server answered with status {self.status}, but not as the API of proxyd; check the address"
             raise ApiError(self.status, {"detail": detail}) from error
 
     def refusal(self) -> ApiError:
@@ -102,7 +103,7 @@ class Answer:
         except ApiError:
             if self.status < 429:
                 raise
-            problem = {}  # a proxy in front says so too, in a page of its own
+            problem = {}  # a reverse proxy answers with a page of its own
         told = problem if isinstance(problem, dict) else {}
         return ApiError(self.status, told, int(wait) if wait.isascii() and wait.isdecimal() else None)
 
@@ -116,7 +117,7 @@ class Wire:
         self._where = where
 
     async def close(self) -> None:
-        """Let the connections go."""
+        """Close the connections."""
         await self._session.close()
 
     async def ask(
@@ -129,7 +130,7 @@ class Wire:
         body: object = None,
         key: str | None = None,
     ) -> T:
-        """Return the JSON that is answered, of this kind; ``body`` is sent as JSON, ``key`` as its Idempotency-Key."""
+        """Return the JSON of an answer, a ``kind``; ``body`` is sent as JSON, ``key`` as its Idempotency-Key."""
         headers = keyed(key)
         content = None if body is None else json.dumps(body).encode()
         if content is not None:
@@ -138,9 +139,15 @@ class Wire:
         return cast("T", answer.json())
 
     async def send(
-        self, method: str, path: str, query: Query, *, headers: Mapping[str, str], content: bytes | None
+        self,
+        method: str,
+        path: str,
+        query: Query = _NOTHING,
+        *,
+        headers: Mapping[str, str] = _NO_HEADERS,
+        content: bytes | None = None,
     ) -> Answer:
-        """Return what is answered; raises ``ApiError`` where that is a refusal."""
+        """Return the answer to a request; raises ``ApiError`` if it is a refusal."""
         data = None if content is None else BytesIO(content)  # of bytes aiohttp would send any size in one go
         async with self.opened(method, path, query, headers=headers, data=data) as response:
             answer = await Answer.read(response)
@@ -149,15 +156,15 @@ class Wire:
         return answer
 
     async def text(self, path: str, query: Query = _NOTHING) -> str:
-        """Return a text that is answered."""
-        return (await self.send("GET", path, query, headers={}, content=None)).text
+        """Return the text of a response."""
+        return (await self.send("GET", path, query)).text
 
     async def items(self, path: str, query: Query = _NOTHING) -> list[Any]:
-        """Return a list that comes whole."""
+        """Return a list that is not divided into pages."""
         return (await self.ask(Listed, "GET", path, query))["items"]
 
     async def pages(self, path: str, query: Query = _NOTHING, *, limit: int | None = None) -> list[Any]:
-        """Return a list that comes in parts, or its first ``limit`` entries."""
+        """Return a list that is divided into pages, or its first ``limit`` entries."""
         items: list[Any] = []
         asked = dict(query)
         while limit is None or len(items) < limit:
@@ -173,31 +180,33 @@ class Wire:
     async def opened(
         self, method: str, path: str, query: Query, **request: Any
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Yield a response, its body unread; raises ``UnreachableError`` where there is none, or it ends too early."""
+        """Yield a response with its body unread; raises ``UnreachableError`` without a complete response."""
         try:
             async with self._session.request(
                 method, self._base + path, params=_written(query), allow_redirects=False, **request
             ) as response:
                 yield response
         except TimeoutError as error:
-            raise SilentError(f"the daemon at {self._where} did not answer in time; it may have done it") from error
+            raise SilentError(
+                f"the daemon at {self._where} did not answer in time; it may have done what was asked"
+            ) from error
         except (aiohttp.ClientError, FileNotFoundError, PermissionError) as error:
             raise unreachable(self._where, error) from error
 
 
 def unreachable(where: str, error: BaseException) -> UnreachableError:
-    """Return that nobody answers, or that one may not ask.
+    """Return the error for a daemon that does not answer, or that the user may not ask.
 
     >>> print(unreachable("proxyd.sock", PermissionError()))
-    proxyd.sock may not be opened; ask as the user who runs the daemon
+    proxyd.sock may not be opened by you; run this as the user who runs the daemon
     """
     if isinstance(getattr(error, "os_error", error), PermissionError):
-        return UnreachableError(f"{where} may not be opened; ask as the user who runs the daemon")
+        return UnreachableError(f"{where} may not be opened by you; run this as the user who runs the daemon")
     return UnreachableError(f"no daemon answers at {where}; start one with `proxyd serve`")
 
 
 def keyed(key: str | None) -> dict[str, str]:
-    """Return the header by which a request is known when it comes again."""
+    """Return the header that identifies repetitions of a request."""
     return {} if key is None else {"Idempotency-Key": key}
 
 

@@ -66,7 +66,7 @@ class Form(Generic[T]):
         try:
             text = unpacker.decompress(data, _MOST_BYTES)
             if not unpacker.eof:
-                raise UnreadableError("a message is cut off, or larger than any that is sent")
+                raise UnreadableError("a message is truncated, or larger than proxyd sends")
             return self._adapter.validate_json(text)
         except (zlib.error, ValidationError) as error:
             raise UnreadableError(f"a message cannot be read: {error}") from error

@@ -101,7 +101,7 @@ class NatsServer:
         await self.refused.wait()
         why = f" ({self._trouble})" if self._trouble else ""
         raise ClusterError(
-            f"NATS has closed the connection for good{why}: see to what it is shown as credentials, and to its limits"
+            f"NATS has closed the connection for good{why}: check the credentials of the setting nats, and its limits"
         )
 
     def note(self, error: Exception) -> None:

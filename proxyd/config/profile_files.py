@@ -39,7 +39,7 @@ def read_directory(folder: Path) -> list[SourceText]:
     """
     try:  # glob treats an unreadable folder as empty
         if not folder.is_dir():
-            raise ConfigError([f"profiles: there is no directory {folder}; make it, or name another one"])
+            raise ConfigError([f"profiles: there is no directory {folder}; create it, or name another one"])
         return [read_text(path) for path in sorted(each for each in folder.iterdir() if each.match("*.profile"))]
     except OSError as error:
         raise ConfigError([f"profiles: {folder} cannot be read ({error.strerror or error})"]) from error

@@ -176,7 +176,7 @@ def check_proxy(value: str) -> str:
         return value
     parts = _address(value, {"http"})
     if parts is None or parts.path not in {"", "/"}:
-        raise ValueError("this is no address such as http://proxy.example:3128")  # without the value: it may be secret
+        raise ValueError("this is not an address such as http://proxy.example:3128")  # the value may be secret
     return value
 
 
@@ -197,7 +197,7 @@ def check_collector(value: str) -> str:
 def _check_plain(value: str, example: str) -> str:
     parts = _address(value, {"http", "https"})
     if value and (parts is None or parts.username is not None):
-        raise ValueError(f"this is no address such as {example}, without user and query")
+        raise ValueError(f"this is not an address such as {example}, without user and query")
     return value
 
 
@@ -221,7 +221,7 @@ def check_server(value: str) -> str:
 def check_mail_address(value: str) -> str:
     """Return a mail address, or an empty text; raise if it is invalid."""
     if value and not re.fullmatch(r"[^@\s<>]+@[^@\s<>]+", value):
-        raise ValueError(f"{value!r} is no address such as proxyd@example.org")
+        raise ValueError(f"{value!r} is not an address such as proxyd@example.org")
     return value
 
 

@@ -6,14 +6,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from proxyd.config.setting_values import (
     POSTGRESQL,
@@ -243,9 +236,9 @@ class Settings(BaseModel):
     def check_roles(self) -> None:
         """Raise ``ConfigError`` if a daemon cannot run with these roles; its clients may leave settings out."""
         if self.nats and self.database_path is not None and self.role != "prober":
-            raise ConfigError(["several machines (nats) need a database that all reach: set database to PostgreSQL's"])
+            raise ConfigError(["several machines (nats) need a database that all reach: set database to PostgreSQL"])
         if not self.nats and self.role != "all":
-            raise ConfigError([f"role {self.role} is a part of several machines: set nats to the servers they share"])
+            raise ConfigError([f"role {self.role} needs other machines: set nats to the servers that they share"])
 
     @property
     def networks(self) -> tuple[Network, ...]:

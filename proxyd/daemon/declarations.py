@@ -169,7 +169,7 @@ class Declarations:
     def _must_take(self, name: str, takes: Callable[[str], bool]) -> None:
         """Raise ``ChangedError`` unless ``takes`` accepts a profile's text, which is empty if it does not exist."""
         if not takes(self.text_of(name) if name in self.declaration.profiles else ""):
-            raise ChangedError(f"profile {name!r} was changed meanwhile; read it again")
+            raise ChangedError(f"profile {name!r} has changed since it was read; read it again")
 
     async def try_out(self, *texts: str | Parsed, only_if: OnlyIf | None = None) -> tuple[DeclarationChanges, PlanCost]:
         """Check texts for the API; return their changes and their demand on the budget. Raises as ``declare`` does."""
@@ -399,7 +399,7 @@ def _only_profile(text: str | Parsed) -> str:
         raise ProfileError(parsed.errors)
     names = [each.name.value for each in parsed.statements if isinstance(each, CreateProfile)]
     if len(names) != 1:
-        raise ConflictError("If-Match is of one profile; send a text that declares exactly one")
+        raise ConflictError("If-Match applies to one profile; send a text that declares exactly one")
     return names[0]
 
 

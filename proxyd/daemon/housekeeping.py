@@ -92,7 +92,9 @@ class Housekeeping:
         if await _unless(self._ending, back_up(self._store, self._settings.backup, now_s, copies=copies)):
             self._metrics.backup_s.set(self._clock.time_s())
         else:
-            log.warning("backup broken off", remedy="make one with `proxyd backup FILE`, or wait for the next night's")
+            log.warning(
+                "backup broken off", remedy="make one with `proxyd backup FILE`, or wait for the next nightly one"
+            )
 
 
 def make_scheduler() -> AsyncIOScheduler:

@@ -52,7 +52,7 @@ class PlanQueries:
         return Report(tuple(await self._store.history.accounts(since_s)), tuple(self._explainer.misfits()))
 
     def explain(self, source_id: str) -> Explanation | None:
-        """Return why and when a source is probed next."""
+        """Return when a source is probed next and why."""
         return self._explainer.explain(source_id, self._next_chronon())
 
     def failing(self) -> list[str]:
@@ -67,7 +67,7 @@ class PlanQueries:
         return await self._store.history.made_probes(source_id, before=before, limit=limit)
 
     async def seen_items(self, source_id: str, *, days: float, limit: int) -> list[SeenItem]:
-        """Return when items of a source came and when each was seen, newest first."""
+        """Return when items of a source were published and seen, newest first."""
         sources = self._declaration().sources
         if source_id not in sources:
             raise no_such("source", source_id, sources)

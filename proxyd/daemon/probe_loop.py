@@ -147,7 +147,7 @@ class ProbeLoop:
         is_ahead = ahead_s > _NOTED_JUMP_S
         self._metrics.clock_ahead.set(ahead_s if is_ahead else 0.0)
         if is_ahead and not self._is_ahead:
-            remedy = "time runs at half speed until it has caught up; restart to go by it at once"
+            remedy = "time runs at half speed until the clock has caught up; restart proxyd to follow it at once"
             log.warning("the machine's clock was put back", seconds=round(ahead_s), remedy=remedy)
         self._is_ahead = is_ahead
 

@@ -172,7 +172,7 @@ def written_address(host: str) -> Address | None:
         labels = host.removesuffix(".").lower().split(".")
         return _short_form([_number(label) for label in labels]) if _NUMBER.fullmatch(labels[-1]) else None
     except ValueError as error:
-        raise BlockedAddressError("the host looks like an address and is none") from error
+        raise BlockedAddressError("the host looks like an IP address but is not a valid one") from error
 
 
 def _number(label: str) -> int:
@@ -223,7 +223,7 @@ class Guard:
         if reason is not None:
             raise RefusedConnectionError(reason)
         if self._ports and url.port not in self._ports:
-            raise BlockedAddressError(f"port {url.port} is none of allow_ports")
+            raise BlockedAddressError(f"port {url.port} is not in the setting allow_ports")
         if not self._ports and url.port in _REFUSED_PORTS:
             raise BlockedAddressError(f"port {url.port} belongs to another protocol (allow_ports can allow it)")
 

@@ -171,7 +171,7 @@ class HttpProber:
         return self._outcome(probe, OutcomeKind.GONE, response, "status 410: gone for good")
 
     def _http_error(self, probe: _Probe, response: FetchResponse) -> ProbeOutcome:
-        unasked = ", which nothing in the request allows" if response.status in {206, 304} else ""
+        unasked = ", which the request does not allow" if response.status in {206, 304} else ""
         return self._outcome(probe, OutcomeKind.HTTP_ERROR, response, f"status {response.status}{unasked}")
 
     def _failed(self, probe: _Probe, error: ProbeError) -> ProbeOutcome:
@@ -237,7 +237,7 @@ def authorization(auth: Auth, resolve_secret: ResolveSecret) -> str:
         return "Basic " + base64.b64encode(auth.user.encode() + b":" + secret).decode()
     token = secret.strip()
     if not token.isascii() or not token.decode("ascii").isprintable():
-        raise NoSecretError(f"{name} holds characters that no header takes; nothing was sent")
+        raise NoSecretError(f"{name} contains characters that no header may contain; nothing was sent")
     return "Bearer " + token.decode("ascii")
 
 

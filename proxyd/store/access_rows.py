@@ -31,7 +31,7 @@ class SqlAccess:
         def write(connection: Connection) -> None:
             same = connection.execute(select(t.tokens.c.name).where(t.tokens.c.name == token.name))
             if same.first() is not None:
-                raise ConflictError(f"there is a token named {token.name!r} already")
+                raise ConflictError(f"a token named {token.name!r} already exists")
             values = {c.name: getattr(token, c.name) for c in t.tokens.columns}
             connection.execute(insert(t.tokens).values(values))
 

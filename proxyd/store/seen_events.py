@@ -109,11 +109,11 @@ def _check_schema(connection: Connection, database: Path) -> None:
     if found == newest:
         return
     if found is None:
-        raise StoreError(f"{database}: this is no database of proxyd; name the file of the daemon")
+        raise StoreError(f"{database}: this is not a database of proxyd; name the file of the daemon")
     if found in {script.revision for script in scripts.walk_revisions()}:
         advice = "stop its daemon and run `proxyd db migrate`"
     else:
-        advice = "a newer proxyd wrote it; use that one"
+        advice = "a newer proxyd wrote it; use that version"
     raise StoreError(f"{database}: its schema is {found}, this proxyd reads {newest}; {advice}")
 
 

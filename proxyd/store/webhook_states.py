@@ -28,7 +28,7 @@ _GIVE_UP = (
     .values(
         state="dead",
         done_s=bindparam("at_s"),
-        last_error="its webhook was declared no more before it had accepted a ping",
+        last_error="its webhook was removed before it had accepted a ping",
     )
 )
 

@@ -177,7 +177,9 @@ def address(text: str) -> str:
     except ValueError:
         is_good = False
     if not is_good or parts.username is not None or parts.query or parts.fragment:
-        raise argparse.ArgumentTypeError("it is no address such as http://127.0.0.1:8080; the token is in PROXYD_TOKEN")
+        raise argparse.ArgumentTypeError(
+            "not an address such as http://127.0.0.1:8080; put the token into PROXYD_TOKEN"
+        )
     return text.rstrip("/")
 
 

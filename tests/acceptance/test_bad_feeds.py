@@ -127,5 +127,5 @@ async def test_a_throttled_host_is_left_in_peace_as_long_as_it_asks(tmp_path: Pa
         await w.daemon.start()
         await w.daemon.metric_reaches('proxyd_probes_total{outcome="throttled"}', 1)
         explained = await w.daemon.cli("explain", "busy")
-        assert "held back by back-off until" in explained.out
+        assert "delayed by back-off until" in explained.out
         assert w.origin.asked["busy"] == 1

@@ -85,7 +85,7 @@ async def test_what_only_a_daemon_needs_is_asked_of_it_alone(tmp_path: Path) -> 
         refused = await daemon.cli("serve", PROXYD_NATS=broker)
         assert (refused.code, refused.err.splitlines()[-1][:40]) == (1, "proxyd: several machines (nats) need a d")
         alone = await daemon.cli("serve", "--role", "prober")
-        assert (alone.code, alone.err.splitlines()[-1][:42]) == (1, "proxyd: role prober is a part of several m")
+        assert (alone.code, alone.err.splitlines()[-1][:42]) == (1, "proxyd: role prober needs other machines: ")
 
 
 async def test_unknown_settings_and_verbs_are_refused(tmp_path: Path) -> None:

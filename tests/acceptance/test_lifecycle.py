@@ -121,8 +121,7 @@ async def test_a_second_daemon_on_one_database_is_refused(tmp_path: Path) -> Non
             await second.spawn()
             assert await second.ended() == 1
             assert (
-                second.log
-                == f"proxyd: {w.daemon.database} is in use by another proxyd; stop it, or talk to it instead\n"
+                second.log == f"proxyd: {w.daemon.database} is in use by another proxyd; stop it, or use it instead\n"
             )
         migrated = await w.daemon.cli("db", "migrate")
         assert (migrated.code, "in use by another proxyd" in migrated.err) == (1, True)
@@ -139,7 +138,7 @@ async def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
             await daemon.spawn()
             assert await daemon.ended() == 1
             assert f"listen: {address}: " in daemon.log
-            assert "the address is taken" in daemon.log
+            assert "the address is in use" in daemon.log
             assert "Traceback" not in daemon.log
 
 

@@ -124,7 +124,7 @@ async def test_a_clock_that_jumps_under_the_running_daemon_changes_no_promise(tm
         await w.receiver.received("third", 3 * len(sources))
         if ahead_s < 0.0:
             await w.daemon.metric_reaches("proxyd_clock_ahead_seconds", -ahead_s / 2.0)
-            assert "restart to go by it at once" in w.daemon.log
+            assert "restart proxyd to follow it at once" in w.daemon.log
         await w.daemon.restart()
         for source in sources:
             news[source] += w.origin.feeds[source].add(1)

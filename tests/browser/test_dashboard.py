@@ -111,7 +111,7 @@ async def test_a_rule_is_written_followed_and_replayed_by_keyboard_alone(chromiu
     async with watched(tmp_path) as (w, token), opened(chromium) as page:
         await sign_in(page, w.daemon.base, token)
         await follow(page, "Profiles", "Profiles")
-        await follow(page, "Write a new one", "New profile")
+        await follow(page, "Write a new profile", "New profile")
         await write_a_rule(page, w)
         await w.daemon.knows("one")
         await follow_and_replay(page, w)
@@ -134,7 +134,7 @@ async def write_a_rule(page: Page, w: World) -> None:
     assert await page.evaluate("document.activeElement.selectionStart") == right.index("channel.item.guid")
     await press(page, "Control+a")
     await page.keyboard.insert_text(right)
-    await expect(page.locator("#verdict")).to_contain_text("What it costs")
+    await expect(page.locator("#verdict")).to_contain_text("Cost in probes an hour")
     await tab_to(page, "Save")
     await press(page, "Enter")
     await expect(page.get_by_text("Saved.")).to_be_visible()
@@ -154,7 +154,7 @@ async def follow_and_replay(page: Page, w: World) -> None:
     await shows_button(page)
     await tab_to(page, "Send it again")
     await press(page, "Enter")
-    await expect(page.get_by_text("Sent again: 1 delivery is due.")).to_be_visible()
+    await expect(page.get_by_text("1 delivery is due again.")).to_be_visible()
     await eventually(lambda: len(w.receiver.arrivals["each"]) >= 2, "it came again")
     assert {arrival.webhook_id for arrival in w.receiver.arrivals["each"]} == {
         w.receiver.arrivals["each"][0].webhook_id
@@ -177,7 +177,7 @@ async def read_the_week(page: Page) -> None:
     await follow(page, "one", "one")
     table = page.get_by_role("table", name="Items expected in each hour")
     await expect(table).to_be_hidden()
-    await tab_to(page, "The week in figures")
+    await tab_to(page, "Table of the week")
     await press(page, "Enter")
     await expect(table).to_be_visible()
     assert await table.get_by_role("row").count() == 25
@@ -193,12 +193,12 @@ async def test_a_source_and_a_rule_are_read_by_keyboard_alone(chromium: Browser,
         await expect(line).to_be_visible()
         await follow(page, "1 day", "evening-news")
         await expect(page.get_by_role("img", name="Items and probes of the last day")).to_be_visible()
-        await open_table(page, "The figures of items and delays", "Delays by class")
-        await expect(page.get_by_role("table", name="Items, the newest")).to_be_visible()
+        await open_table(page, "Table of items and delays", "Delays")
+        await expect(page.get_by_role("table", name="The newest items")).to_be_visible()
         await follow(page, "Rules", "Rules")
         await follow(page, "every-item", "every-item")
-        await expect(page.get_by_role("img", name="Execution intervals of the last 7 days")).to_be_visible()
-        await open_table(page, "The intervals in figures", "Newest first, the newest 100 at most")
+        await expect(page.get_by_role("img", name="Events and probes of the last 7 days")).to_be_visible()
+        await open_table(page, "Table of events", "Newest first, at most 100")
         await follow(page, "Plan", "Plan")
         await tab_to(page, "Reload the profiles")
         await press(page, "Enter")
@@ -229,9 +229,9 @@ async def test_a_token_is_made_and_dropped_by_keyboard_alone(chromium: Browser, 
         await expect(page.locator("code.secret")).to_have_count(0)
         await tab_to(page, "Drop reader …")
         await press(page, "Enter")
-        await tab_to(page, "Drop it for good")
+        await tab_to(page, "Drop it")
         await press(page, "Enter")
-        await expect(page.get_by_text("Dropped: it opens nothing any more.")).to_be_visible()
+        await expect(page.get_by_text("The token was revoked.")).to_be_visible()
         assert {each.name for each in await api.control.queries.access.tokens()} == {"ada"}
 
 
@@ -249,7 +249,7 @@ async def test_everything_can_be_done_without_scripts(chromium: Browser, tmp_pat
         await expect(page.get_by_role("heading", name="mine")).to_be_visible()
         await page.get_by_label("Remove this profile").check()
         await page.get_by_role("button", name="Drop").click()
-        await expect(page.get_by_text("Dropped.")).to_be_visible()
+        await expect(page.get_by_text("Removed.")).to_be_visible()
 
 
 @asynccontextmanager
@@ -288,7 +288,7 @@ async def check_forms(page: Page, base: str, scheme: str) -> None:
     """Check what answers forms: a token that was made, and a test message."""
     await page.goto(f"{base}/tokens")
     await page.fill("#name", f"made in the {scheme}")
-    await page.get_by_role("button", name="Make it").click()
+    await page.get_by_role("button", name="Create").click()
     await expect(page.locator("code.secret")).to_contain_text("pxd_")
     await check(page, f"token made, {scheme}")
     assert await too_wide(page) == []

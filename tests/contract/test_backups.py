@@ -49,7 +49,7 @@ async def test_a_backup_made_while_a_daemon_writes_is_one_state_of_it(
     await put(store, "after")
     assert await names(backup) == ["before"]
     assert backup.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(ConflictError, match="is there already"):
+    with pytest.raises(ConflictError, match="already exists"):
         await back_up(database, backup)
 
 
@@ -252,7 +252,7 @@ async def test_a_damaged_file_takes_the_place_of_nothing(tmp_path: Path) -> None
     with pytest.raises(StoreError, match=r"backup.db is damaged|malformed"):
         await restore(database, backup, stamp="now")
     (tmp_path / "diary.db").write_bytes(b"my diary")
-    with pytest.raises(StoreError, match=r"diary.db is no database of proxyd$"):
+    with pytest.raises(StoreError, match=r"diary.db is not a database of proxyd$"):
         await restore(database, tmp_path / "diary.db", stamp="now")
     with pytest.raises(NotFoundError, match="no such file"):
         await restore(database, tmp_path / "none.db", stamp="now")

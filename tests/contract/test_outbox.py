@@ -228,7 +228,7 @@ async def test_what_was_held_for_a_webhook_that_is_declared_no_more_is_given_up(
     assert await due(store, 5.0) == []
     assert await store.outbox_depth() == (0, None, 0, 1)
     (found,) = await store.history.find_notifications(Wanted(), before=None, limit=9)
-    assert "declared no more" in found.deliveries[0].last_error
+    assert "was removed before" in found.deliveries[0].last_error
 
 
 async def test_a_digest_for_a_webhook_that_has_not_answered_is_held_too(store: SqlStore) -> None:

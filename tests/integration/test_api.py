@@ -141,7 +141,7 @@ async def test_names_that_no_database_keeps_are_refused(running: Running, path: 
     headers = await running.token("read")
     async with running.client.get(URL(f"/api/v1/{path}", encoded=True), headers=headers) as answer:
         assert answer.status == 400
-        assert "U+0000 or half a character" in (await answer.json())["detail"]
+        assert "U+0000 or unpaired surrogates" in (await answer.json())["detail"]
 
 
 async def test_a_token_has_a_name_that_every_database_keeps(running: Running) -> None:
@@ -306,7 +306,7 @@ async def test_a_report_compares_what_was_found_with_what_was_predicted(running:
     assert (off["source"], off["week_score"], off["found"], off["expected"]) == ("s", -6.0, 3.0, 30.0)
     week, rate = off["summary"]
     assert week.endswith(f"planned evenly since {iso_time(T0 - 7200.0)}")
-    assert "fewer than expected (3 items found, 30 expected" in rate
+    assert "fewer items than expected (3 items found, 30 expected" in rate
     async with running.client.get("/metrics") as answer:
         assert "proxyd_models_off 1.0" in await answer.text()
 
@@ -314,7 +314,7 @@ async def test_a_report_compares_what_was_found_with_what_was_predicted(running:
 async def test_a_taken_port_is_a_clear_error(running: Running, tmp_path: Path) -> None:
     port = running.client.port
     assert port is not None
-    with pytest.raises(ConfigError, match=f"^listen: 127.0.0.1:{port}: the address is taken; .*another `listen`"):
+    with pytest.raises(ConfigError, match=f"^listen: 127.0.0.1:{port}: the address is in use; .*another `listen`"):
         async with serve_api(
             running.control.queries, ApiSettings("127.0.0.1", port, tmp_path / "s", str(tmp_path / "s"))
         ):
@@ -448,7 +448,7 @@ async def test_a_profile_is_replaced_only_as_it_was_read(running: Running) -> No
     theirs, ours = TEXT.replace('"v"', '"w"'), TEXT.replace('"v"', '"x"')
     assert (await declare(running, theirs, **writer, **tag))[0] == 201
     status, said = await declare(running, ours, **writer, **tag)
-    assert (status, "was changed meanwhile" in said) == (412, True)
+    assert (status, "has changed since it was read" in said) == (412, True)
     assert running.control.declarations.declaration.profiles["Q"].users == ("w",)
     async with running.client.post("/api/v1/profiles?dry_run=true", data=ours, headers=writer | tag) as answer:
         assert answer.status == 412  # as it would be

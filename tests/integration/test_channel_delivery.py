@@ -54,7 +54,7 @@ async def test_a_text_is_sent_in_a_thread_of_its_own() -> None:
         return True
 
     async with served(service) as opened:
-        assert await opened.deliver(message()) == "the channel's service took it"
+        assert await opened.deliver(message()) == "the channel's service accepted it"
     title, body, is_main = seen[0]
     assert (title, is_main) == ("R: found", False)
     assert "title: found" in body
@@ -62,7 +62,7 @@ async def test_a_text_is_sent_in_a_thread_of_its_own() -> None:
 
 async def test_what_the_service_refuses_is_tried_again() -> None:
     async with served(lambda _title, _body: False) as opened:
-        with pytest.raises(DeliveryError, match="did not take it") as caught:
+        with pytest.raises(DeliveryError, match="did not accept it") as caught:
             await opened.deliver(message())
     assert caught.value.retryable
 

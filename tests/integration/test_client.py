@@ -255,20 +255,25 @@ async def test_the_waiting_client_works_where_a_loop_runs() -> None:
 @pytest.mark.parametrize(
     ("status", "body", "headers", "said"),
     [
-        (503, b'{"title": "Busy", "detail": "starting"}', {"Retry-After": "7"}, "starting\ncome again in 7 s"),
-        (503, b'{"title": "Busy", "detail": ""}', {}, "Busy\ncome again a little later"),
-        (429, b'{"title": "Slow"}', {"Retry-After": "soon"}, "Slow\ncome again a little later"),
+        (503, b'{"title": "Busy", "detail": "starting"}', {"Retry-After": "7"}, "starting\ntry again in 7 s"),
+        (503, b'{"title": "Busy", "detail": ""}', {}, "Busy\ntry again a little later"),
+        (429, b'{"title": "Slow"}', {"Retry-After": "soon"}, "Slow\ntry again a little later"),
         (
             403,
             b'{"title": "No"}',
             {},
-            "No\nmake one with the wider scope: `proxyd token create --name NAME --scope SCOPE`",
+            "No\ncreate one with a wider scope: `proxyd token create --name NAME --scope SCOPE`",
         ),
         (422, b'{"title": "T", "errors": [{"detail": "d", "file": "f", "line": 3, "column": 4}]}', {}, "T\nf:3:4: d"),
         (422, b'{"title": "T", "errors": [{"detail": "d", "pointer": "/a"}]}', {}, "T\n/a: d"),
         (400, b"[]", {}, "the daemon answered with status 400"),
-        (302, b"<html>", {"Location": "http://elsewhere.example/"}, "what answered with status 302 is not the API"),
-        (200, b"<html>", {}, "what answered with status 200 is not the API"),
+        (
+            302,
+            b"<html>",
+            {"Location": "http://elsewhere.example/"},
+            "the server answered with status 302, but not as the API",
+        ),
+        (200, b"<html>", {}, "the server answered with status 200, but not as the API"),
     ],
 )
 def test_what_is_refused_is_said(status: int, body: bytes, headers: Mapping[str, str], said: str) -> None:

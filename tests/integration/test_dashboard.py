@@ -67,7 +67,7 @@ async def test_the_cookie_is_secure_where_the_browser_came_by_https(browser: Bro
 async def test_a_wrong_token_opens_nothing(browser: Browser, token: str) -> None:
     answer, page = await browser.sign_in(token=token)
     assert (answer.status, "proxyd_session" in answer.cookies) == (401, False)
-    assert "No valid token" in page
+    assert "The token is wrong, expired or revoked." in page
     assert '"pxd_' not in page
 
 
@@ -252,7 +252,7 @@ async def test_a_daemon_that_lived_shows_what_the_api_says(browser: Browser) -> 
     await browser.sign_in(expires_in_s=None)
     _, fleet = await browser.get("/")
     fates = browser.api.control.queries.plans.capture_counts(["every-item", "warnings"])
-    assert f"{fates.captured} captured, {fates.missed} missed" in fleet
+    assert f"{fates.captured} events in time, {fates.missed} missed" in fleet
     assert fleet.count("<polyline") >= 6
     _, source = await browser.get("/sources/evening-news")
     assert len(re.findall(r'<rect class="l\d"', source)) == 168
@@ -351,7 +351,7 @@ async def test_a_text_is_checked_with_each_error_below_its_line(browser: Browser
 async def test_a_text_is_checked_saved_and_dropped(browser: Browser) -> None:
     await browser.sign_in()
     _, text = await browser.post("/profiles/check", {"text": OWN})
-    assert "What it costs" in text
+    assert "Cost in probes an hour" in text
     answer, _ = await browser.post("/profiles", {"text": OWN})
     assert (answer.status, answer.headers["Location"]) == (303, "/profiles/Q")
     page = await browser.get("/profiles/Q")

@@ -92,7 +92,7 @@ async def test_a_source_without_any_probe_has_a_page(browser: Browser) -> None:
     status, page = await browser.get("/sources/s")
     assert status == 200
     assert [count_of(page, kind) for kind in ("item", "found", "unchanged", "failed")] == [0, 0, 0, 0]
-    assert "None that says when it came." in page
+    assert "No item with a time of its own." in page
     assert "median" not in page
 
 
@@ -106,7 +106,7 @@ async def test_the_lists_of_a_source_are_bounded(browser: Browser) -> None:
     assert [count_of(page, kind) for kind in ("item", "found")] == [150, 150]
     items = page.split('id="items"')[1].split("</table>")[0]
     assert items.count("<tr>") == 101
-    assert "70 before these" in page
+    assert "70 earlier probes" in page
     assert page.count('data-label="Started"') == 100
 
 
@@ -120,12 +120,12 @@ async def test_a_rule_shows_the_fates_of_its_intervals(browser: Browser) -> None
     assert status == 200
     found = await browser.api.control.queries.plans.intervals("r", days=7.0, limit=500)
     captured = sum(each.captured for each in found)
-    assert f"{captured} captured, {len(found) - captured} late, 0 missed" in page
+    assert f"{captured} in time, {len(found) - captured} late, 0 missed" in page
     assert [count_of(page, kind) for kind in ("captured", "late", "missed")] == [captured, len(found) - captured, 0]
     assert len(found) >= 3
-    assert page.split('id="intervals"')[1].count('data-label="Fate"') == len(found)
+    assert page.split('id="intervals"')[1].count('data-label="Result"') == len(found)
     _, today = await browser.get("/rules/r?days=1")
-    assert today.split('id="intervals"')[1].count('data-label="Fate"') < len(found)
+    assert today.split('id="intervals"')[1].count('data-label="Result"') < len(found)
     assert (await browser.get("/rules/r?days=31"))[0] == 400
 
 
@@ -169,7 +169,7 @@ async def test_intervals_say_their_fate_and_are_the_newest(running: Running) -> 
     browser = Browser(running)
     await browser.sign_in("write")
     _, page = await browser.get("/rules/r")
-    assert "1 captured, 1 late, 1 missed. Mean delay 65 s, of the 2 whose event says when it was." in page
+    assert "1 in time, 1 late, 1 missed. Mean delay 65 s, over 2 with a time of their own." in page
     assert [count_of(page, kind) for kind in ("captured", "late", "missed", "lag")] == [1, 1, 1, 1]
 
 
@@ -181,7 +181,7 @@ async def test_a_page_that_no_probe_saw_is_not_shown_as_probed(browser: Browser)
     async with browser.api.client.get("/api/v1/notifications/n1", headers=await browser.api.token("read")) as answer:
         found = await answer.json()
     assert found["intervals"][0]["probed"] is None
-    assert "missed, given up before any probe" in "".join(found["summary"])
+    assert "missed, given up without a probe" in "".join(found["summary"])
     await browser.sign_in()
     _, page = await browser.get("/notifications/n1")
     assert '<td data-label="Probed"><span class="none">—</span></td>' in re.sub(r">\s+<", "><", page)
@@ -209,7 +209,7 @@ async def test_a_test_message_is_sent_and_what_came_of_it_shown(browser: Browser
     assert "data-live" not in page
     assert (await browser.post("/rules/nowhere/test"))[0].status == 404
     await browser.api.control.declarations.declare(OWN)
-    assert "delivers nowhere" in (await browser.post("/rules/q/test"))[1]
+    assert "has no delivery" in (await browser.post("/rules/q/test"))[1]
 
 
 # -- the plan and the profiles
@@ -220,7 +220,7 @@ async def test_the_plan_says_why_each_probe_comes(browser: Browser) -> None:
     await browser.sign_in("read", expires_in_s=None)
     _, page = await browser.get("/plan")
     planned = browser.api.control.queries.plans.plan(limit=200)
-    assert page.count('data-label="Because of"') == len(planned) == 200
+    assert page.count('data-label="Reason"') == len(planned) == 200
     assert "Reload the profiles" not in page
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert" in page
@@ -262,7 +262,7 @@ async def test_tokens_are_listed_made_and_dropped_and_shown_once(browser: Browse
 @pytest.mark.parametrize(
     ("form", "status", "said"),
     [
-        ({"name": "admin None"}, 409, "there is a token named"),
+        ({"name": "admin None"}, 409, "already exists"),
         ({"name": ""}, 422, "1 to 100 printable"),
         ({"name": "x\u202e"}, 422, "1 to 100 printable"),
         ({"name": "x", "scope": "root"}, 422, "scope must be one of"),

@@ -55,7 +55,7 @@ async def test_a_long_list_is_declared_whole_though_no_text_may_be_so_long(runni
         ("<opml><body>", "text/x-opml", 422, "not well-formed"),
         ('<!DOCTYPE opml [<!ENTITY a "b">]><opml/>', "text/xml", 422, "DOCTYPE"),
         ("https://example.org/a\nmailto:me", "text/plain", 422, "the list:2: 'mailto:me'"),
-        ("http://[::1", "text/plain", 422, "no http or https address"),
+        ("http://[::1", "text/plain", 422, "not an http or https address"),
         ("# nothing", "text/plain", 422, "lists no feed"),
         ("{}", "application/json", 415, "text/x-opml"),
         ("x" * (9 * 2**20), "text/plain", 413, ""),
@@ -96,4 +96,4 @@ async def test_a_name_that_is_none_is_said_to_be_so(running: Running) -> None:
     async with running.client.post(
         "/api/v1/import", params=query, data="https://a.example/", headers=headers
     ) as answer:
-        assert (answer.status, (await answer.json())["detail"]) == (422, "'  ' is no name for a list")
+        assert (answer.status, (await answer.json())["detail"]) == (422, "'  ' is not a valid name for a list")

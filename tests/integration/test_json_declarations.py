@@ -119,8 +119,8 @@ def _set(place: str, value: Any) -> Callable[[dict[str, Any]], None]:
     ("place", "value", "said"),
     [
         ("/notifications/0/policy", "UNIFORM(15 PARSECS)", "PARSECS"),
-        ("/notifications/0/policy", "AUTO SET LIFE OVERWRITE", "'SET' begins another clause"),
-        ("/notifications/0/policy", "AUTO; DROP DOMAIN \"Quotes\"", "';' begins another clause"),
+        ("/notifications/0/policy", "AUTO SET LIFE OVERWRITE", "'SET' starts another clause"),
+        ("/notifications/0/policy", "AUTO; DROP DOMAIN \"Quotes\"", "';' starts another clause"),
         ("/notifications/0/policy", "AUTO /* hidden", "not closed"),
         ("/notifications/0/policy", "AUTO MATIC", "the end of the text"),
         ("/notifications/0/end", "NOW + 'two moons'", 'such as "30 days"'),

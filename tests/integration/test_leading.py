@@ -58,7 +58,7 @@ async def test_who_finds_the_tables_of_a_newer_version_says_so_and_ends(postgres
     async with leads(database, "planner") as (connections, _):
         await session_of(connections).call(lambda c: c.execute(text("UPDATE alembic_version SET version_num = '9999'")))
     for role in ("planner", "notifier"):
-        with pytest.raises(StoreError, match="a newer proxyd made the"):
+        with pytest.raises(StoreError, match="a newer proxyd created the"):
             async with leads(database, role):
                 pass
 
@@ -70,7 +70,7 @@ async def test_a_token_is_not_worth_changing_the_tables_under_a_daemon(
     settings = Settings(database=database, profiles=tmp_path)
     async with leads(database, "planner") as (connections, _):
         await session_of(connections).call(lambda c: command.stamp(migration_config(c), "0015"))
-        with pytest.raises(StoreError, match="a daemon leads as planner over this database"):
+        with pytest.raises(StoreError, match="a daemon uses this database as planner"):
             await create_token(settings, "t", "read", expires_in_s=None)
         assert not await session_of(connections).call(is_newest)
         await session_of(connections).call(lambda c: command.stamp(migration_config(c), "head"))

@@ -88,7 +88,7 @@ async def test_a_mail_says_what_was_found_and_repetitions_can_be_told() -> None:
     sink = Sink()
     async with serving(sink) as port:
         for _ in range(2):
-            assert await channel(port).deliver(message()) == "the mail server took it: taken as 42"
+            assert await channel(port).deliver(message()) == "the mail server accepted it: taken as 42"
     first, second = sink.mails
     assert {first["Message-ID"], second["Message-ID"]} == {"<ntf_1@example.net>"}
     assert (first["From"], first["To"], first["Bcc"]) == ("proxyd@example.net", TO, None)
@@ -213,7 +213,7 @@ async def test_over_tls_nobody_on_the_way_reads_the_password_or_the_mail(how: Tl
     sink, wire = Sink(), Wire()
     async with serving_tls(sink, how, authority, "localhost") as port, wire.before(port) as public:
         mail = channel(public, tls=how, user="me", password="hunter2")
-        assert await mail.deliver(message()) == "the mail server took it: taken as 42"
+        assert await mail.deliver(message()) == "the mail server accepted it: taken as 42"
     assert len(sink.mails) == 1
     is_upgraded = wire.sent.startswith(b"EHLO ") and b"\r\nSTARTTLS\r\n\x16" in wire.sent
     assert is_upgraded if how == "starttls" else wire.sent.startswith(b"\x16")  # 22: a handshake

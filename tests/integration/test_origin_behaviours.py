@@ -345,7 +345,10 @@ async def test_a_protected_feed_opens_to_its_secret(auth: Auth) -> None:
     [
         (SecretRef("env", "SECRET_MISSING"), "SECRET ENV 'SECRET_MISSING' is not set; nothing was sent"),
         (SecretRef("file", "token"), "SECRET FILE 'token' is not set; nothing was sent"),
-        (SecretRef("env", "SECRET_BROKEN"), "SECRET ENV 'SECRET_BROKEN' holds characters that no header takes"),
+        (
+            SecretRef("env", "SECRET_BROKEN"),
+            "SECRET ENV 'SECRET_BROKEN' contains characters that no header may contain",
+        ),
     ],
 )
 async def test_without_its_secret_nothing_is_sent(secret: SecretRef, says: str) -> None:

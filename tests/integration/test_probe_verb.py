@@ -67,7 +67,7 @@ def test_a_declared_source_is_read_as_its_class(
     assert f"text=Hi, feed={origin}/feed" in shown
     assert "CREATE SOURCE" not in shown
     assert main(["probe", "hii"]) == 1
-    assert "no source of the profiles; an address begins with https:// or http://. Did you mean hi?" in (
+    assert "not a source of the profiles; an address starts with https:// or http://. Did you mean hi?" in (
         capsys.readouterr().err
     )
 

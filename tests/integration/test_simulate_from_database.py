@@ -199,7 +199,8 @@ def test_another_kind_of_file_is_named(tmp_path: Path, capsys: pytest.CaptureFix
     (tmp_path / "empty.db").touch()
     said = complaint(capsys, "--from-database", str(tmp_path / "trace.csv"))
     assert "trace.csv: the database failed: file is not a database" in said
-    assert "empty.db: this is no database of proxyd" in complaint(capsys, "--from-database", str(tmp_path / "empty.db"))
+    said = complaint(capsys, "--from-database", str(tmp_path / "empty.db"))
+    assert "empty.db: this is not a database of proxyd" in said
 
 
 def test_an_older_schema_is_not_migrated(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,7 +222,7 @@ def test_an_older_schema_is_not_migrated(database: Path, capsys: pytest.CaptureF
 def test_a_newer_schema_is_refused(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asyncio.run(change(database, "UPDATE alembic_version SET version_num = '9999'"))
     assert "its schema is 9999" in (said := complaint(capsys, "--from-database"))
-    assert "a newer proxyd wrote it; use that one" in said
+    assert "a newer proxyd wrote it; use that version" in said
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ async def test_a_profile_is_tried_declared_shown_and_dropped(shell: Shell, tmp_p
     first, sources, cost, *rest = out.splitlines()
     assert (code, first, sources) == (0, "added: q", "sources: 0 more, 0 fewer")
     assert cost.startswith("probes an hour at the present price: ")
-    assert rest[-1] == "nothing was changed; without --dry-run it is declared"
+    assert rest[-1] == "nothing was changed; run it without --dry-run to declare it"
     assert "New" not in (await shell("profile", "list"))[1]
 
     assert await shell("profile", "declare", str(file)) == (0, "added: q\n", "")
@@ -128,7 +128,7 @@ async def test_tokens_are_made_listed_and_dropped(shell: Shell) -> None:
     assert [row[:2] for row in rows if row[0] in {"reader", "second"}] == [["reader", "read"], ["second", "write"]]
     assert "never" in out
     assert made["token"] not in json.dumps(await shell.json("token", "list"))
-    assert await shell("token", "drop", "reader") == (0, "token reader opens nothing any more\n", "")
+    assert await shell("token", "drop", "reader") == (0, "token reader is revoked\n", "")
     code, _, err = await shell("token", "drop", "reader")
     assert (code, "'reader'" in err) == (1, True)
 
@@ -301,7 +301,7 @@ async def test_top_goes_on_where_a_daemon_comes_back(shell: Shell) -> None:
             view._parts = [replace(part, due_s=0.0) for part in view._parts]
             state["up"] = False
             await view.retry()
-            assert view.seen.trouble == "starting\ncome again in 5 s"
+            assert view.seen.trouble == "starting\ntry again in 5 s"
             assert view.seen.plan == before.plan
             state["up"] = True
             view._parts = [replace(part, due_s=0.0) for part in view._parts]

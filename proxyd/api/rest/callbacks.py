@@ -1,4 +1,4 @@
-"""Where WebSub hubs call: no token is asked for, the address itself cannot be guessed."""
+"""The callbacks of WebSub hubs: they need no token, because their addresses cannot be guessed."""
 
 from __future__ import annotations
 
@@ -12,51 +12,31 @@ _MOST_BYTES = 4 * 1024 * 1024
 
 
 class Callbacks:
-    """Handlers of what hubs ask and push."""
+    """Handlers of verifications and pushes from hubs."""
 
     def __init__(self, queries: Queries) -> None:
         self._callbacks = queries.callbacks
         self._profiles = queries.profiles
 
     async def verify(self, request: web.Request) -> web.Response:
-        """Echo the challenge of a subscription that was asked for."""
-        try:
-            self._must_have_started()
-            challenge = await self._callbacks.verify(request.match_info["callback_id"], dict(request.query))
-        except BusyError:
-            return _later()
+        """Echo the challenge of a subscription that proxyd requested."""
+        self._must_have_started()
+        challenge = await self._callbacks.verify(request.match_info["callback_id"], dict(request.query))
         if challenge is None:
             raise web.HTTPNotFound(text="no such subscription")
         return web.Response(text=challenge, content_type="text/plain", headers={"X-Content-Type-Options": "nosniff"})
 
     async def push(self, request: web.Request) -> web.Response:
-        """Take in a document; a hub that is not subscribed to is told to stop (410), before its body is read."""
+        """Accept a pushed document; without a subscription, answer 410 before the body is read."""
         callback_id, headers = request.match_info["callback_id"], request.headers
-        try:
-            self._must_have_started()
-            if not self._callbacks.is_subscribed(callback_id):
-                return web.Response(status=410)
-            body = await _body(request)
-            await self._callbacks.push(callback_id, headers.get("Content-Type"), headers.get("X-Hub-Signature"), body)
-        except BusyError:
-            return _later()
+        self._must_have_started()
+        if not self._callbacks.is_subscribed(callback_id):
+            return web.Response(status=410)
+        body = await request.clone(client_max_size=_MOST_BYTES).read()
+        await self._callbacks.push(callback_id, headers.get("Content-Type"), headers.get("X-Hub-Signature"), body)
         return web.Response(status=202)
 
     def _must_have_started(self) -> None:
-        """At the start nobody knows yet what is subscribed to."""
+        """Raise ``BusyError`` until the subscriptions are loaded."""
         if not self._profiles.has_started:
             raise BusyError("the daemon is starting")
-
-
-def _later() -> web.Response:
-    return web.Response(status=503, headers={"Retry-After": "5"})
-
-
-async def _body(request: web.Request) -> bytes:
-    pieces, size = [], 0
-    async for piece in request.content.iter_any():
-        size += len(piece)
-        if size > _MOST_BYTES:
-            raise web.HTTPRequestEntityTooLarge(max_size=_MOST_BYTES, actual_size=size)
-        pieces.append(piece)
-    return b"".join(pieces)

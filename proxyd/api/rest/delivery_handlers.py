@@ -1,84 +1,73 @@
-"""Handlers of notifications and what becomes of them."""
+"""Handlers and endpoints of notifications, deliveries and tokens."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from aiohttp import web
 
+from proxyd.api import wire
 from proxyd.api.auth import new_token
 from proxyd.api.listings import Listings
-from proxyd.api.rest.endpoint import read_body, read_query
-from proxyd.api.wire import (
-    DeadLetter,
-    Dropped,
-    Found,
-    Items,
-    ListWindow,
-    NotificationListed,
-    NotificationTraced,
-    Page,
-    Replayed,
-    TestResult,
-    TestWanted,
-    TokenMade,
-    TokenShown,
-    TokenWanted,
-    WebhookShown,
-)
+from proxyd.api.rest.endpoint import Endpoint, listing, read_body
+from proxyd.api.rest.streams import Streams
 from proxyd.queries import Queries
 
 
 class DeliveryHandlers:
-    """Notifications, deliveries, receivers and tokens."""
+    """Handlers that send deliveries again, test them, and create or revoke tokens."""
 
-    def __init__(self, queries: Queries, listings: Listings) -> None:
-        self._listings = listings
+    def __init__(self, queries: Queries) -> None:
         self._access = queries.access
         self._clock = queries.clock
         self._deliveries = queries.deliveries
 
-    async def list_notifications(self, request: web.Request) -> Page[NotificationListed]:
-        """List notifications, newest first, each with its deliveries."""
-        return await self._listings.notifications(read_query(request, Found))
-
-    async def get_notification(self, request: web.Request) -> NotificationTraced:
-        """Show a notification with all that led to it and what became of it."""
-        return await self._listings.notification(request.match_info["id"])
-
-    async def replay(self, request: web.Request) -> Replayed:
+    async def replay(self, request: web.Request) -> wire.Replayed:
         """Send a notification again."""
-        return Replayed(deliveries=await self._deliveries.replay(request.match_info["id"]))
+        return wire.Replayed(deliveries=await self._deliveries.replay(request.match_info["id"]))
 
-    async def list_dead_letters(self, request: web.Request) -> Page[DeadLetter]:
-        """List the deliveries that were given up, newest first."""
-        return await self._listings.dead_letters(read_query(request, ListWindow))
+    async def replay_dead(self, request: web.Request) -> wire.Replayed:
+        """Send every delivery again that was given up."""
+        return wire.Replayed(deliveries=await self._deliveries.replay(None))
 
-    async def replay_dead(self, request: web.Request) -> Replayed:
-        """Send again every delivery that was given up."""
-        return Replayed(deliveries=await self._deliveries.replay(None))
+    async def test_deliveries(self, request: web.Request) -> wire.Items[wire.TestResult]:
+        """Send a test message to every receiver of a rule."""
+        results = await self._deliveries.test_deliveries((await read_body(request, wire.TestWanted)).rule)
+        return wire.Items[wire.TestResult](items=[wire.TestResult(**asdict(each)) for each in results])
 
-    async def list_webhooks(self, request: web.Request) -> Items[WebhookShown]:
-        """List the webhooks and whether each has shown that it is there."""
-        return await self._listings.webhooks()
-
-    async def test_deliveries(self, request: web.Request) -> Items[TestResult]:
-        """Send a test message wherever a rule delivers."""
-        results = await self._deliveries.test_deliveries((await read_body(request, TestWanted)).rule)
-        return Items[TestResult](items=[TestResult(**asdict(each)) for each in results])
-
-    async def list_tokens(self, request: web.Request) -> Items[TokenShown]:
-        """List the tokens, without their secrets."""
-        return await self._listings.tokens()
-
-    async def make_token(self, request: web.Request) -> TokenMade:
-        """Make a token; its text is in this answer alone."""
-        asked = await read_body(request, TokenWanted)
+    async def make_token(self, request: web.Request) -> wire.TokenMade:
+        """Create a token; only this response contains its text."""
+        asked = await read_body(request, wire.TokenWanted)
         token, shown = new_token(asked.name, asked.scope, now_s=self._clock.time_s(), expires_in_s=asked.expires_in_s)
         await self._access.add_token(token)
-        return TokenMade(name=token.name, scope=token.scope, token=shown)
+        return wire.TokenMade(name=token.name, scope=token.scope, token=shown)
 
-    async def drop_token(self, request: web.Request) -> Dropped:
-        """Let a token open nothing any more, from now on."""
+    async def drop_token(self, request: web.Request) -> wire.Dropped:
+        """Revoke a token, with immediate effect."""
         await self._access.drop_token(request.match_info["name"])
-        return Dropped()
+        return wire.Dropped()
+
+
+def delivery_endpoints(queries: Queries, listings: Listings, streams: Streams) -> Sequence[Endpoint]:
+    """Return the endpoints of notifications, deliveries, receivers and tokens."""
+    handlers, listed = DeliveryHandlers(queries), listings.deliveries
+    return (
+        listing("/api/v1/notifications", listed.list_notifications, wire.Page[wire.NotificationListed], wire.Found,
+                raises=(404, 503)),
+        listing("/api/v1/notifications/{id}", listed.get_notification, wire.NotificationTraced, raises=(404,)),
+        Endpoint("POST", "/api/v1/notifications/{id}/replay", "write", handlers.replay, wire.Replayed, status=202,
+                 raises=(404, 409, 422), is_keyed=True),
+        Endpoint("GET", "/api/v1/stream", "read", streams.follow, "text/event-stream", wire.Followed,
+                 raises=(404, 503)),
+        listing("/api/v1/deliveries/dead", listed.list_dead_letters, wire.Page[wire.DeadLetter], wire.ListWindow),
+        Endpoint("POST", "/api/v1/deliveries/replay", "write", handlers.replay_dead, wire.Replayed, status=202,
+                 raises=(409, 422), is_keyed=True),
+        Endpoint("POST", "/api/v1/deliveries/test", "write", handlers.test_deliveries, wire.Items[wire.TestResult],
+                 body=wire.TestWanted, raises=(404, 409, 413, 422), is_keyed=True),
+        listing("/api/v1/webhooks", listed.list_webhooks, wire.Items[wire.WebhookShown]),
+        listing("/api/v1/tokens", listed.list_tokens, wire.Items[wire.TokenShown], scope="admin"),
+        Endpoint("POST", "/api/v1/tokens", "admin", handlers.make_token, wire.TokenMade, body=wire.TokenWanted,
+                 status=201, raises=(409, 413, 422)),
+        Endpoint("DELETE", "/api/v1/tokens/{name}", "admin", handlers.drop_token, wire.Dropped, raises=(404,)),
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Endpoints: what a route asks for and answers, as models, and the handler between them."""
+"""Endpoints: the models of a route's request and response, and the handler between them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import wraps
+from inspect import isawaitable
 from typing import Any, TypeAlias, TypeVar
 
 from aiohttp import web
 from pydantic import ValidationError
 
+from proxyd.api import wire
 from proxyd.api.rest.problems import BadRequestError, FaultsError
-from proxyd.api.wire import Fault, WireModel
 from proxyd.queries import Scope
 
-Answer: TypeAlias = WireModel | web.StreamResponse
-Read = TypeVar("Read", bound=WireModel)
+Answer: TypeAlias = wire.WireModel | web.StreamResponse
+Read = TypeVar("Read", bound=wire.WireModel)
 
 
 MOST_BYTES = 256 * 1024
@@ -29,29 +31,29 @@ class Endpoint:
     Parameters
     ----------
     path
-        With its parameters in braces; they are never empty, and slashes in them are written as %2F.
+        The path, with parameters in braces; they are never empty, and a slash in one is written as %2F.
     scope
-        What a token must have; ``None`` where nobody is asked for one.
+        The scope that a token must have; ``None`` if no token is required.
     answer
-        The model of what is answered with ``status``, or its media type where it is no JSON of ours.
+        The model of the response with ``status``, or its media type if the response has no model.
     query, body
-        Models of what is asked; ``texts`` are the media types of a body that is not JSON.
+        Models of the query and of the JSON body; ``texts`` are the media types of other bodies.
     is_keyed
-        Whether an ``Idempotency-Key`` counts: what is answered is kept, so that it must hold no secret.
+        Whether it honours an ``Idempotency-Key``. Its responses are stored, so they must not contain secrets.
     is_tagged, is_conditional
-        Whether it answers with an ``ETag``, and whether it honours ``If-Match``.
+        Whether its response has an ``ETag``, and whether it honours ``If-Match``.
     most_bytes
-        How large a body may be.
+        Maximum size of a body.
     also
-        Other statuses with the same answer.
+        Other statuses with the same response.
     raises
-        Statuses of problems beyond those that every endpoint may answer with.
+        Statuses of problems, apart from those that every endpoint can have.
 
     Examples
     --------
     >>> async def health(request: web.Request) -> Answer:
-    ...     return WireModel()
-    >>> Endpoint("GET", "/healthz", None, health, WireModel).status
+    ...     return wire.WireModel()
+    >>> Endpoint("GET", "/healthz", None, health, wire.WireModel).status
     200
     """
 
@@ -59,9 +61,9 @@ class Endpoint:
     path: str
     scope: Scope | None
     handler: Callable[[web.Request], Awaitable[Answer]]
-    answer: type[WireModel] | str
-    query: type[WireModel] | None = None
-    body: type[WireModel] | None = None
+    answer: type[wire.WireModel] | str
+    query: type[wire.WireModel] | None = None
+    body: type[wire.WireModel] | None = None
     texts: tuple[str, ...] = ()
     status: int = 200
     also: tuple[int, ...] = ()
@@ -73,19 +75,39 @@ class Endpoint:
     is_conditional: bool = False
 
     async def respond(self, request: web.Request) -> web.StreamResponse:
-        """Run the handler and write its answer; a query where there is none to ask is an error."""
+        """Run the handler and write its response; an endpoint without a query refuses one."""
         if self.query is None and request.query and self.scope is not None:  # monitors add queries of their own
-            raise BadRequestError(f"this takes no query; {', '.join(sorted(request.query))} is not known")
+            raise BadRequestError(f"this endpoint takes no query parameters; remove {', '.join(sorted(request.query))}")
         answer = await self.handler(request)
-        if not isinstance(answer, WireModel):
+        if not isinstance(answer, wire.WireModel):
             return answer
         return answered(answer, self.status)
 
 
-def answered(model: WireModel, status: int = 200) -> web.Response:
-    """Return a model as a JSON answer.
+def listing(
+    path: str,
+    find: Callable[..., Answer | Awaitable[Answer]],
+    answer: type[wire.WireModel],
+    query: type[wire.WireModel] | None = None,
+    *,
+    scope: Scope = "read",
+    raises: tuple[int, ...] = (),
+) -> Endpoint:
+    """Return a GET endpoint that answers what ``find`` returns for the names in the path and for the query."""
 
-    >>> answered(WireModel()).body
+    @wraps(find)
+    async def handler(request: web.Request) -> Answer:
+        asked = [] if query is None else [read_query(request, query)]
+        found = find(*request.match_info.values(), *asked)
+        return await found if isawaitable(found) else found
+
+    return Endpoint("GET", path, scope, handler, answer, query, raises=raises)
+
+
+def answered(model: wire.WireModel, status: int = 200) -> web.Response:
+    """Return a model as a JSON response.
+
+    >>> answered(wire.WireModel()).body
     b'{}'
     """
     body = model.model_dump_json(by_alias=True).encode()
@@ -93,19 +115,19 @@ def answered(model: WireModel, status: int = 200) -> web.Response:
 
 
 def read_query(request: web.Request, model: type[Read]) -> Read:
-    """Return what the query of a request asks; raises ``FaultsError`` naming each parameter that is wrong."""
+    """Return the query of a request as a model; raises ``FaultsError`` naming each wrong parameter."""
     given = {name: request.query[name] for name in request.query if name != "token"}
     if repeated := sorted(name for name in given if len(request.query.getall(name)) > 1):
-        raise BadRequestError(f"{repeated[0]} is given more than once")
+        raise BadRequestError(f"give {repeated[0]} only once")
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        faults = [Fault(detail=_said(each), parameter=_parameter(each)) for each in error.errors()]
+        faults = [wire.Fault(detail=each["msg"], parameter=str(*each["loc"][:1])) for each in error.errors()]
         raise FaultsError(400, "Bad request", faults) from error
 
 
 async def read_body(request: web.Request, model: type[Read]) -> Read:
-    """Return what the JSON body of a request says; raises ``FaultsError`` with a pointer to each wrong member."""
+    """Return the JSON body of a request as a model; raises ``FaultsError`` with a pointer to each wrong member."""
     return checked_body(await read_json(request), model)
 
 
@@ -122,12 +144,12 @@ def checked_body(value: Any, model: type[Read]) -> Read:
     try:
         return model.model_validate(value, strict=True)
     except ValidationError as error:
-        faults = [Fault(detail=_said(each), pointer=pointer(each["loc"])) for each in error.errors()]
-        raise FaultsError(422, "The body does not fit", faults) from error
+        faults = [wire.Fault(detail=each["msg"], pointer=pointer(each["loc"])) for each in error.errors()]
+        raise FaultsError(422, "The body is not valid", faults) from error
 
 
 def pattern(path: str) -> str:
-    """Return a path as the router takes it: of itself it finds no name with a brace in it.
+    """Return a path as a pattern of the router, in which names may contain braces.
 
     >>> pattern("/rules/{name}/test")
     '/rules/{name:[^/]+}/test'
@@ -144,13 +166,5 @@ def pointer(place: tuple[str | int, ...]) -> str:
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in place)
 
 
-def _parameter(error: Any) -> str:
-    return str(error["loc"][0]) if error["loc"] else ""
-
-
-def _said(error: Any) -> str:
-    return str(error["msg"])
-
-
 def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")

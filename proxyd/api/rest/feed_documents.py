@@ -1,4 +1,4 @@
-"""Notifications as Atom 1.0 (RFC 4287) and as JSON Feed 1.1. Pure: what items said is text, never markup."""
+"""Notifications as Atom 1.0 (RFC 4287) and JSON Feed 1.1. Pure; values of items become text, never markup."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONGEST_TITLE = 300
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A notification for people; ``content`` is HTML in which everything from outside is escaped."""
+    """A notification in a feed; ``content`` is HTML in which all foreign text is escaped."""
 
     notification_id: str
     title: str
@@ -38,13 +38,13 @@ class Entry:
 
     @property
     def urn(self) -> str:
-        """The id as an IRI that stays the same."""
+        """The id as a permanent IRI."""
         return _urn(f"notification\0{self.notification_id}")
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """The newest notifications of a profile, or of one rule of it; ``address`` names no token."""
+    """The newest notifications of a profile, or of one of its rules; ``address`` contains no token."""
 
     profile: str
     rule: str | None
@@ -53,12 +53,12 @@ class Feed:
 
     @property
     def title(self) -> str:
-        """What readers show."""
+        """The title that feed readers show."""
         return self.profile if self.rule is None else f"{self.profile}: {self.rule}"
 
     @property
     def updated(self) -> str:
-        """When the newest was made; in a feed without any, long ago."""
+        """When the newest entry was created; 1970 in a feed without entries."""
         return max((entry.updated for entry in self.entries), default=iso_time(0.0))
 
 
@@ -163,7 +163,7 @@ def _escaped(text: str) -> str:
 
 
 def _text_of(item: Mapping[str, Any], names: Iterable[str]) -> str | None:
-    """Return a text of ``item`` whose field ends in one of ``names``: of an item rather than of its channel."""
+    """Return a text of ``item`` whose field ends in one of ``names``; fields of items precede those of channels."""
     paths = sorted(item, key=lambda path: ".item." in path)
     last = {path.rpartition(".")[2].lower(): item[path] for path in paths}
     found = (last.get(name) for name in names)

@@ -1,8 +1,9 @@
-"""Requests with an ``Idempotency-Key``: done once, and answered alike when they are sent again."""
+"""Requests with an ``Idempotency-Key``: executed once; a repetition gets the same response."""
 
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 
 from aiohttp import web
 
@@ -17,12 +18,12 @@ _NOBODY = "socket"
 
 
 class Idempotency:
-    """Answers to keys, each of one bearer, kept in the store for a day.
+    """Responses to keys, each of one bearer, stored for a day.
 
     Notes
     -----
-    Source: draft-ietf-httpapi-idempotency-key-header: 409 while the first request is under way, 422 where a key comes
-    with another request. Refusals are not kept: what they name may be mended, and the request tried again.
+    Source: draft-ietf-httpapi-idempotency-key-header: 409 while the first request is in progress, 422 if a key comes
+    with a different request. Refusals are not stored, so that a corrected request can use the same key.
     """
 
     def __init__(self, queries: Queries) -> None:
@@ -31,23 +32,19 @@ class Idempotency:
         self._under_way: set[tuple[str, str]] = set()
 
     def keyed(self, handler: Handler) -> Handler:
-        """Return what answers as the handler does, or did before to the same key."""
+        """Return a handler that repeats the stored response to a key instead of running ``handler`` again."""
+        return partial(self._answer, handler)
 
-        async def once(request: web.Request) -> web.StreamResponse:
-            return await self._answer(request, handler)
-
-        return once
-
-    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _answer(self, handler: Handler, request: web.Request) -> web.StreamResponse:
         key = request.headers.get(HEADER)
         if key is None:
             return await handler(request)
         if not 1 <= len(key) <= _LONGEST or not (key.isascii() and key.isprintable()):
-            raise BadRequestError(f"{HEADER} has 1 to {_LONGEST} printable characters")
+            raise BadRequestError(f"{HEADER} must have 1 to {_LONGEST} printable ASCII characters")
         token = request.get(BEARER)
         whose = _NOBODY if token is None else token.token_id, key
         if whose in self._under_way:
-            return problem(409, "Conflict", f"the first request with this {HEADER} is still being answered")
+            return problem(409, "Conflict", f"the first request with this {HEADER} is still running; try again later")
         self._under_way.add(whose)
         try:
             return await self._once(request, whose, handler)
@@ -58,7 +55,7 @@ class Idempotency:
         asked = await _digest(request)
         known = await self._access.find_answer(*whose, now_s=self._clock.time_s())
         if known is not None and known.request != asked:
-            return problem(422, "Another request", f"this {HEADER} was sent with another request; take a new one")
+            return problem(422, "Key already used", f"this {HEADER} was used for a different request; use a new one")
         if known is not None:
             headers = {REPLAYED: "true", "Content-Type": known.content_type}
             return web.Response(status=known.status, body=known.body, headers=headers)
@@ -70,7 +67,7 @@ class Idempotency:
 
 
 async def _digest(request: web.Request) -> str:
-    """Return a hash of what a request asks: method, address, media type, condition and body."""
+    """Return a hash of a request's method, address, media type, condition and body."""
     condition = request.headers.get("If-Match", "")
     head = "\n".join((request.method, request.path_qs, request.content_type, *([condition] if condition else [])))
     return hashlib.sha256(head.encode() + b"\0" + await request.read()).hexdigest()

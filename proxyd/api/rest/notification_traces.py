@@ -1,4 +1,4 @@
-"""What led to a notification and what became of it."""
+"""The history of a notification: its intervals, its probe and its deliveries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from proxyd.api.wire import NotificationTraced
+from proxyd.api import wire
 from proxyd.api.wire import converters as payloads
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.item import EventKind
@@ -16,8 +16,8 @@ from proxyd.queries import DecidedInterval, DeliveryAttempt, NotificationTrace
 _MOST_SHOWN = 20
 
 
-def trace(traced: NotificationTrace) -> NotificationTraced:
-    """Return a notification with its interval on every page, the probe, the attempts, and a summary in words."""
+def trace(traced: NotificationTrace) -> wire.NotificationTraced:
+    """Return a notification with its interval on every source, the probe, the attempts, and a summary in words."""
     found = payloads.notification_members(traced.notification)
     data = found["body"].get("data", {})
     found |= {
@@ -26,7 +26,7 @@ def trace(traced: NotificationTrace) -> NotificationTraced:
         "rows": data.get("items", []),
         "attempts": [_attempt(each) for each in traced.attempts],
     }
-    return NotificationTraced(summary=[*_origin_lines(found, data), *_outcome_lines(found)], **found)
+    return wire.NotificationTraced(summary=[*_origin_lines(found, data), *_outcome_lines(found)], **found)
 
 
 def _interval(decided: DecidedInterval) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def _interval(decided: DecidedInterval) -> dict[str, Any]:
 
 
 def _probe(data: Mapping[str, Any], traced: NotificationTrace) -> dict[str, Any]:
-    """Return the probe, or push, that found the event: a page that went may have been missing, else it changed."""
+    """Return the probe or push that found the event; for a deletion, the outcome is not known."""
     event = data.get("event", {})
     is_gone = event.get("kind") == EventKind.DELETE.value
     return {
@@ -75,7 +75,7 @@ def _origin_lines(found: dict[str, Any], data: Mapping[str, Any]) -> Iterator[st
         yield "interval: no longer stored"
     probe = found["probe"]
     items = [each["item"] for each in probe["found"]]
-    yield f"probe: of {probe['url']}, finished {probe['finished']}, {probe['outcome'] or 'item gone'}"
+    yield f"probe: of {probe['url']}, finished {probe['finished']}, {probe['outcome'] or 'item deleted'}"
     yield from (f"  it found {item}" for item in items[:_MOST_SHOWN])
     if len(items) > _MOST_SHOWN:
         yield f"  and {len(items) - _MOST_SHOWN} more"
@@ -84,9 +84,9 @@ def _origin_lines(found: dict[str, Any], data: Mapping[str, Any]) -> Iterator[st
 def _interval_line(each: Mapping[str, Any]) -> str:
     end = f"to {each['end']}" if each["end"] else "until the next update"
     if each["probed"] is None:
-        return f"interval: {each['source']} from {each['start']} {end}: missed, given up before any probe"
+        return f"interval: {each['source']} from {each['start']} {end}: missed, given up without a probe"
     fate = "captured" if each["captured"] else "missed"
-    bound = "" if each["exact"] else ", the event's time is a bound"
+    bound = "" if each["exact"] else " at most"
     delay = f"{each['delay_s']:.3f} s after the event"
     return f"interval: {each['source']} from {each['start']} {end}: {fate}, {delay}{bound}"
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
+from proxyd.api import wire
 from proxyd.api.rest.endpoint import Endpoint
 from proxyd.api.rest.idempotency import HEADER
-from proxyd.api.wire import Problem, WireModel
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _REF = "#/components/schemas/{model}"
@@ -40,7 +40,7 @@ def document(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
         "info": {
             "title": "proxyd",
             "version": version,
-            "summary": "A monitoring proxy: plans when to probe sources, notices what is new, tells who wants to know.",
+            "summary": "A monitoring proxy: it plans when to probe sources, detects changes, and notifies subscribers.",
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "paths": paths,
@@ -54,12 +54,12 @@ def document(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
     }
 
 
-def _models(endpoint: Endpoint) -> Iterable[type[WireModel]]:
-    yield Problem
+def _models(endpoint: Endpoint) -> Iterable[type[wire.WireModel]]:
+    yield wire.Problem
     yield from (each for each in (endpoint.answer, endpoint.body) if isinstance(each, type))
 
 
-def _asked(endpoints: Sequence[Endpoint]) -> set[type[WireModel]]:
+def _asked(endpoints: Sequence[Endpoint]) -> set[type[wire.WireModel]]:
     return {endpoint.body for endpoint in endpoints if endpoint.body is not None}
 
 
@@ -106,11 +106,11 @@ def _query_parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
 def _headers(endpoint: Endpoint) -> list[dict[str, Any]]:
     found = []
     if endpoint.is_keyed:
-        said = "a new one for each request; sent again with it, the request is not done again but answered alike"
+        said = "a new key for each request; a repetition with the same key gets the stored response and changes nothing"
         schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"}
         found.append({"name": HEADER, "in": "header", "description": said, "schema": schema})
     if endpoint.is_conditional:
-        said = "the `ETag` of the profile as it was read, or `*` for whatever there is; 412 where it is another one now"
+        said = "the `ETag` of the profile as it was read, or `*` for any existing profile; 412 if it does not match"
         found.append({"name": "If-Match", "in": "header", "description": said, "schema": {"type": "string"}})
     return found
 
@@ -120,7 +120,7 @@ def _responses(endpoint: Endpoint, names: dict[Any, str]) -> dict[str, Any]:
         content = {endpoint.answer: {"schema": {} if endpoint.answer.endswith("json") else {"type": "string"}}}
     else:
         content = {"application/json": {"schema": {"$ref": names[endpoint.answer]}}}
-    tag = {"ETag": {"description": "of the profile's text: for `If-Match`", "schema": {"type": "string"}}}
+    tag = {"ETag": {"description": "tag of the profile's text, for `If-Match`", "schema": {"type": "string"}}}
     limits = {} if endpoint.scope is None else _LIMITS
     headers = {"headers": limits | (tag if endpoint.is_tagged else {})} if limits else {}
     responses: dict[str, Any] = {
@@ -131,7 +131,7 @@ def _responses(endpoint: Endpoint, names: dict[Any, str]) -> dict[str, Any]:
     for status in sorted(problems):
         responses[str(status)] = {
             "description": HTTPStatus(status).phrase,
-            "content": {"application/problem+json": {"schema": {"$ref": names[Problem]}}},
+            "content": {"application/problem+json": {"schema": {"$ref": names[wire.Problem]}}},
         }
     return responses
 

@@ -8,7 +8,7 @@ from math import ceil
 
 from aiohttp import web
 
-from proxyd.api.wire import Fault, Problem
+from proxyd.api import wire
 from proxyd.errors import BusyError, ChangedError, ConflictError, ListingError, NotFoundError, ProfileError, RuleError
 
 
@@ -17,38 +17,38 @@ class BadRequestError(ValueError):
 
 
 class FaultsError(ValueError):
-    """A request has faults, each at a place of its own."""
+    """A request has several faults, each with its place."""
 
-    def __init__(self, status: int, title: str, faults: Sequence[Fault]) -> None:
+    def __init__(self, status: int, title: str, faults: Sequence[wire.Fault]) -> None:
         self.status, self.title, self.faults = status, title, tuple(faults)
         super().__init__(title)
 
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 EXPECTED = (ProfileError, ListingError, FaultsError, NotFoundError, ConflictError, BusyError, BadRequestError)
-"""What handlers raise when a request is refused."""
+"""The errors that handlers raise to refuse a request."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def problem(status: int, title: str, detail: str = "", errors: Sequence[Fault] = ()) -> web.Response:
+def problem(status: int, title: str, detail: str = "", errors: Sequence[wire.Fault] = ()) -> web.Response:
     """Return a problem document."""
-    told = Problem(title=title, status=status, detail=detail, errors=list(errors) or None)
+    told = wire.Problem(title=title, status=status, detail=detail, errors=list(errors) or None)
     return web.Response(
         status=status, body=told.model_dump_json(exclude_none=True).encode(), content_type="application/problem+json"
     )
 
 
 def later(detail: str) -> web.Response:
-    """Return a problem document that asks to come again."""
+    """Return a problem document that asks the client to try again later."""
     answer = problem(503, "Busy", detail)
     answer.headers["Retry-After"] = "5"
     return answer
 
 
 def too_many(reset_s: float) -> web.Response:
-    """Return a problem document for a bearer that asked too much; what is left of its window is said in seconds."""
+    """Return a problem document for a bearer that exceeded its quota; ``reset_s`` is the rest of its window."""
     wait_s = ceil(reset_s)
-    answer = problem(429, "Too many requests", f"ask again in {wait_s} s; the setting api_rate says how often one may")
+    answer = problem(429, "Too many requests", f"try again in {wait_s} s; api_rate limits the requests of a token")
     answer.headers["Retry-After"] = str(wait_s)
     return answer
 
@@ -57,7 +57,7 @@ def too_many(reset_s: float) -> web.Response:
 async def problems(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn expected errors into problem documents; a bug stays a 500 without details."""
     if any(_UNSTORABLE.search(part) for part in (*request.match_info.values(), *request.query.values())):
-        return problem(400, "Bad Request", "no name holds U+0000 or half a character")
+        return problem(400, "Bad Request", "names cannot contain U+0000 or unpaired surrogates")
     try:
         return await handler(request)
     except EXPECTED as error:
@@ -93,13 +93,13 @@ def _refusal(error: NotFoundError | ConflictError | BusyError) -> web.Response:
     return problem(404 if is_missing else 409, "Not found" if is_missing else "Conflict", error.message)
 
 
-def _faulty(status: int, title: str, faults: Sequence[Fault]) -> web.Response:
+def _faulty(status: int, title: str, faults: Sequence[wire.Fault]) -> web.Response:
     said = f"{len(faults)} error{'s' * (len(faults) != 1)}" + "; nothing was changed" * (status != 400)
     return problem(status, title, said, faults)
 
 
-def fault_of_text(error: RuleError) -> Fault:
+def fault_of_text(error: RuleError) -> wire.Fault:
     """Return an error of a text in the rule language, with its place there."""
-    return Fault(
+    return wire.Fault(
         file=error.file, line=error.line, column=error.column, detail=error.message, source_line=error.source_line
     )

@@ -1,22 +1,23 @@
-"""A feed of every profile, so that any feed reader can follow it."""
+"""Feeds of the notifications of each profile, for feed readers."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from math import floor
 
 from aiohttp import web
 
-from proxyd.api.rest.endpoint import read_query
+from proxyd.api import wire
+from proxyd.api.rest.endpoint import Endpoint, read_query
 from proxyd.api.rest.feed_documents import Feed, atom, entry, json_feed
 from proxyd.api.rest.query_readers import wanted_rules
-from proxyd.api.wire import FeedOf
 from proxyd.errors import NotFoundError
 from proxyd.queries import Queries, Wanted
 
 _NEWEST = 100
+_ATOM, _JSON = "application/atom+xml", "application/feed+json"
 _HEADERS = {
     "Cache-Control": "private, no-cache",
     "Referrer-Policy": "no-referrer",  # the address may hold a token
@@ -25,9 +26,9 @@ _HEADERS = {
 
 
 class FeedState:
-    """When what is served changed: notifications have no time at which they were recorded that could be used for it.
+    """When each feed last changed, because notifications do not store the time at which they were recorded.
 
-    Two versions never share a second, in which ``Last-Modified`` could not tell them apart.
+    Two versions never share a second, because ``Last-Modified`` could not distinguish them.
     """
 
     def __init__(self) -> None:
@@ -58,14 +59,14 @@ class Feeds:
 
     async def atom(self, request: web.Request) -> web.Response:
         """Return the newest notifications as Atom 1.0."""
-        return await self._answer(request, atom, "application/atom+xml")
+        return await self._answer(request, atom, _ATOM)
 
     async def json(self, request: web.Request) -> web.Response:
         """Return the newest notifications as JSON Feed 1.1."""
-        return await self._answer(request, json_feed, "application/feed+json")
+        return await self._answer(request, json_feed, _JSON)
 
     async def _answer(self, request: web.Request, write: Callable[[Feed], bytes], content_type: str) -> web.Response:
-        profile, rule = request.match_info["name"], read_query(request, FeedOf).rule
+        profile, rule = request.match_info["name"], read_query(request, wire.FeedOf).rule
         rules = wanted_rules(self._profiles, profile, rule)
         if rule is not None and not rules:
             raise NotFoundError(f"there is no rule {rule!r} in profile {profile!r}")
@@ -82,8 +83,18 @@ class Feeds:
         return answer
 
 
+def feed_endpoints(queries: Queries) -> Sequence[Endpoint]:
+    """Return the endpoints of the feeds."""
+    feeds = Feeds(queries)
+    return tuple(
+        Endpoint("GET", f"/api/v1/profiles/{{name}}/feed.{name}", "read", handler, media_type, wire.FeedOf,
+                 raises=(404, 503), token_in_query=True)
+        for name, handler, media_type in (("atom", feeds.atom, _ATOM), ("json", feeds.json, _JSON))
+    )  # fmt: skip
+
+
 def _has(request: web.Request, etag: str, changed_s: int) -> bool:
-    """Return whether the client has this version; its tag decides where it sends one (RFC 9110, 13.2.2)."""
+    """Return whether the client has this version; a tag takes precedence over a time (RFC 9110, 13.2.2)."""
     if request.if_none_match is not None:
         return any(known.value in {etag, "*"} for known in request.if_none_match)
     since = request.if_modified_since
@@ -91,6 +102,6 @@ def _has(request: web.Request, etag: str, changed_s: int) -> bool:
 
 
 def _address(request: web.Request, rule: str | None) -> str:
-    """Return the feed's own address, without the token that may have been in it."""
+    """Return the feed's own address without a token."""
     plain = request.url.with_query({} if rule is None else {"rule": rule})
     return str(plain)

@@ -1,4 +1,4 @@
-"""Handlers of what is declared: profiles, rules, domains and sources."""
+"""Handlers and endpoints of profiles, rules, domains and sources."""
 
 from __future__ import annotations
 
@@ -8,27 +8,11 @@ from collections.abc import Mapping, Sequence
 
 from aiohttp import ETag, web
 
+from proxyd.api import wire
 from proxyd.api.listings import Listings
-from proxyd.api.rest.endpoint import answered, read_body, read_query
+from proxyd.api.rest.endpoint import Endpoint, answered, listing, read_body, read_query
 from proxyd.api.rest.problems import BadRequestError, problem
 from proxyd.api.rest.query_readers import known_declaration
-from proxyd.api.wire import (
-    ChangesMade,
-    CostShown,
-    DeclarationWritten,
-    DomainShown,
-    DryRun,
-    Explained,
-    Listing,
-    ListWindow,
-    Page,
-    ProfileListed,
-    ProfileShown,
-    Reloaded,
-    Rule,
-    SourceListed,
-    SourcesWindow,
-)
 from proxyd.api.wire import converters as payloads
 from proxyd.api.wire.json_profiles import Members, read_declaration
 from proxyd.api.wire.json_statements import written
@@ -44,37 +28,34 @@ MOST_LISTED = 8 * 1024 * 1024  # bytes of a list of feeds
 
 
 class ProfileHandlers:
-    """What the running declaration holds, and how it is changed."""
+    """Handlers that show, change and export the running declaration."""
 
     def __init__(self, queries: Queries, listings: Listings) -> None:
         self._profiles = queries.profiles
-        self._listings = listings
-
-    async def list_profiles(self, request: web.Request) -> Page[ProfileListed]:
-        """List the profiles, by name."""
-        return self._listings.profiles(read_query(request, ListWindow))
+        self._listings = listings.profiles
 
     async def get_profile(self, request: web.Request) -> web.Response:
         """Show one profile, with its text.
 
-        The `ETag` is that of the text, whatever its rules achieve; send it as `If-Match` to replace or remove the
-        profile only where nobody changed it.
+        The `ETag` depends only on the text. Send it as `If-Match` to replace or remove the profile only if it has not
+        changed since.
         """
         name = request.match_info["name"]
-        listed = self._listings.profile(name)
+        listed = self._listings.get_profile(name)
         text = self._profiles.text_of(name)
         declared = written(self._profiles.statements_of(name))
-        answer = answered(ProfileShown(text=text, declared=declared, **dict(listed)))
+        answer = answered(wire.ProfileShown(text=text, declared=declared, **dict(listed)))
         answer.etag = etag_of(text)
         return answer
 
-    async def declare(self, request: web.Request) -> ChangesMade | web.Response:
+    async def declare(self, request: web.Request) -> wire.ChangesMade | web.Response:
         """Declare a text of the rule language, or the same structure as JSON.
 
-        What it declares replaces what the API declared by the same names; DROP removes. With `If-Match` the text must
-        declare exactly one profile, which is replaced only where nobody changed it since its `ETag` was read.
+        Statements replace those of the same name that were declared through the API; DROP removes them. With `If-Match`
+        the text must declare exactly one profile, which is replaced only if it has not changed since its `ETag` was
+        read.
         """
-        asked = read_query(request, DryRun)
+        asked = read_query(request, wire.DryRun)
         if request.content_type in TEXTS:
             text = await _text_of(request)
             if not text.strip():
@@ -82,8 +63,8 @@ class ProfileHandlers:
             return await self._declare(text, request, dry_run=asked.dry_run)
         if request.content_type != "application/json":
             return problem(415, "Unsupported media type", "send text/plain in the rule language, or application/json")
-        declared = await read_body(request, DeclarationWritten)
-        if declared == DeclarationWritten():
+        declared = await read_body(request, wire.DeclarationWritten)
+        if declared == wire.DeclarationWritten():
             raise BadRequestError(NOTHING)
         members = Members(declared)
         parsed = await asyncio.to_thread(read_declaration, declared, members)
@@ -92,7 +73,9 @@ class ProfileHandlers:
         except ProfileError as error:
             raise members.faults(error) from error
 
-    async def _declare(self, text: str | Parsed, request: web.Request, *, dry_run: bool) -> ChangesMade | web.Response:
+    async def _declare(
+        self, text: str | Parsed, request: web.Request, *, dry_run: bool
+    ) -> wire.ChangesMade | web.Response:
         only_if = _only_if(request)
         if dry_run:
             return await self._try_out(text, only_if=only_if)
@@ -102,12 +85,12 @@ class ProfileHandlers:
         changes, cost = await self._profiles.try_out(*texts, only_if=only_if)
         return answered(_made(changes, payloads.cost(cost)))
 
-    async def import_feeds(self, request: web.Request) -> ChangesMade | web.Response:
+    async def import_feeds(self, request: web.Request) -> wire.ChangesMade | web.Response:
         """Declare the feeds of an OPML document, or of a list with an address on each line.
 
-        They become sources of one domain and one profile, with a rule that fires with every item, or change of a page.
+        They become sources of one domain and one profile, with a rule that fires on every new item or change of a page.
         """
-        asked = read_query(request, Listing)
+        asked = read_query(request, wire.Listing)
         if request.content_type not in LISTINGS:
             return problem(415, "Unsupported media type", "send OPML as text/x-opml, or addresses as text/plain")
         body, known = await request.read(), known_declaration(self._profiles).sources.values()
@@ -122,49 +105,60 @@ class ProfileHandlers:
         text = await asyncio.to_thread(opml, addresses)
         return web.Response(text=text, content_type="text/x-opml")
 
-    async def drop_profile(self, request: web.Request) -> ChangesMade:
-        """Remove a profile of the API, and the rules that are in no other.
+    async def drop_profile(self, request: web.Request) -> wire.ChangesMade:
+        """Remove a profile that was declared through the API, and its rules that are in no other profile.
 
-        With `If-Match` it is removed only where nobody changed it since its `ETag` was read.
+        With `If-Match` it is removed only if it has not changed since its `ETag` was read.
         """
         known_declaration(self._profiles)  # raises while the daemon starts
         only_if = _only_if(request)
         takes = None if only_if is None else only_if.takes
         return _made(await self._profiles.drop_profile(request.match_info["name"], only_if=takes))
 
-    async def list_rules(self, request: web.Request) -> Page[Rule]:
-        """List the rules, by name, and what became of their execution intervals."""
-        return self._listings.rules(read_query(request, ListWindow))
-
-    async def get_rule(self, request: web.Request) -> Rule:
-        """Show one rule."""
-        return self._listings.rule(request.match_info["name"])
-
-    async def list_domains(self, request: web.Request) -> Page[DomainShown]:
-        """List the domains, by name, with their page classes."""
-        return self._listings.domains(read_query(request, ListWindow))
-
-    async def list_sources(self, request: web.Request) -> Page[SourceListed]:
-        """List the sources, by name: state, rate, next probe and its reason."""
-        return self._listings.sources(read_query(request, SourcesWindow))
-
-    async def explain(self, request: web.Request) -> Explained:
-        """Say why and when a source is probed next."""
-        return self._listings.explanation(request.match_info["name"])
-
-    async def reload(self, request: web.Request) -> Reloaded | web.Response:
-        """Check the files and swap them in."""
+    async def reload(self, request: web.Request) -> wire.Reloaded | web.Response:
+        """Check the profile files and load them."""
         errors = await self._profiles.reload()
-        return refused_reload(errors) if errors else Reloaded()
+        return refused_reload(errors) if errors else wire.Reloaded()
+
+
+def profile_endpoints(queries: Queries, listings: Listings) -> Sequence[Endpoint]:
+    """Return the endpoints of profiles, rules, domains and sources."""
+    handlers, declared, planned = ProfileHandlers(queries, listings), listings.profiles, listings.plans
+    return (
+        listing("/api/v1/profiles", declared.list_profiles, wire.Page[wire.ProfileListed], wire.ListWindow),
+        Endpoint("POST", "/api/v1/profiles", "write", handlers.declare, wire.ChangesMade, wire.DryRun,
+                 wire.DeclarationWritten, TEXTS, status=201, also=(200,), raises=(404, 409, 412, 413, 415, 422),
+                 is_keyed=True, is_conditional=True),
+        Endpoint("GET", "/api/v1/profiles/{name}", "read", handlers.get_profile, wire.ProfileShown, raises=(404, 503),
+                 is_tagged=True),
+        Endpoint("DELETE", "/api/v1/profiles/{name}", "write", handlers.drop_profile, wire.ChangesMade,
+                 raises=(404, 409, 412, 422, 503), is_conditional=True),
+        Endpoint("POST", "/api/v1/import", "write", handlers.import_feeds, wire.ChangesMade, wire.Listing,
+                 texts=LISTINGS, status=201, also=(200,), raises=(409, 413, 415, 422, 503), is_keyed=True,
+                 most_bytes=MOST_LISTED),
+        Endpoint("GET", "/api/v1/export", "read", handlers.export_feeds, "text/x-opml", raises=(503,)),
+        listing("/api/v1/rules", declared.list_rules, wire.Page[wire.Rule], wire.ListWindow),
+        listing("/api/v1/rules/{name}", declared.get_rule, wire.Rule, raises=(404, 503)),
+        listing("/api/v1/rules/{name}/intervals", planned.list_intervals, wire.Items[wire.IntervalOfRule],
+                wire.DaysOfIntervals, raises=(404, 503)),
+        listing("/api/v1/domains", declared.list_domains, wire.Page[wire.DomainShown], wire.ListWindow),
+        listing("/api/v1/sources", declared.list_sources, wire.Page[wire.SourceListed], wire.SourcesWindow),
+        listing("/api/v1/sources/{name}/probes", planned.list_probes, wire.Page[wire.ProbeMade], wire.ListWindow,
+                raises=(404,)),
+        listing("/api/v1/sources/{name}/items", planned.list_items, wire.Items[wire.ItemSeen], wire.DaysOfItems,
+                raises=(404,)),
+        listing("/api/v1/explain/{name}", declared.explain, wire.Explained, raises=(404,)),
+        Endpoint("POST", "/api/v1/reload", "write", handlers.reload, wire.Reloaded, raises=(409, 422), is_keyed=True),
+    )  # fmt: skip
 
 
 def refused_reload(errors: Sequence[str]) -> web.Response:
     """Return the refusal of a reload whose files have errors."""
-    said = f"{errors[0]}; nothing was changed (`proxyd check` and the log name every error)"
+    said = f"{errors[0]}; nothing was changed (`proxyd check` and the log list every error)"
     return problem(422, "The profiles have errors", said)
 
 
-def _listing_texts(body: bytes, asked: Listing, declared: Mapping[str, str | None]) -> list[str]:
+def _listing_texts(body: bytes, asked: wire.Listing, declared: Mapping[str, str | None]) -> list[str]:
     return listing_texts(read_listing(body, "the list"), asked.name, pages=asked.pages, declared=declared)
 
 
@@ -184,8 +178,8 @@ def etag_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _made(changes: DeclarationChanges, cost: CostShown | None = None) -> ChangesMade:
-    return ChangesMade(
+def _made(changes: DeclarationChanges, cost: wire.CostShown | None = None) -> wire.ChangesMade:
+    return wire.ChangesMade(
         added=list(changes.added),
         removed=list(changes.removed),
         restarted=list(changes.restarted),
@@ -195,7 +189,7 @@ def _made(changes: DeclarationChanges, cost: CostShown | None = None) -> Changes
 
 
 def _only_if(request: web.Request) -> OnlyIf | None:
-    """Return what ``If-Match`` asks of the text of a profile."""
+    """Return the precondition of ``If-Match`` on the text of a profile."""
     tags = request.if_match
     return None if tags is None else OnlyIf(lambda text: bool(text) and _matches(tags, text))
 

@@ -1,4 +1,4 @@
-"""Server-sent events: each stream reads the store from its own position, so that nothing is missed or sent twice."""
+"""Server-sent events: each stream reads the store from its own position, so nothing is missed or sent twice."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import structlog
 from aiohttp import web
 
+from proxyd.api import wire
 from proxyd.api.auth import BEARER
 from proxyd.api.rest.endpoint import read_query
 from proxyd.api.rest.problems import later
 from proxyd.api.rest.query_readers import known_declaration, position, wanted
-from proxyd.api.wire import Followed, Which
 from proxyd.clock import wait_until
 from proxyd.errors import NotFoundError
 from proxyd.queries import Profiles, Queries, StoredNotification, Wanted
@@ -36,13 +36,13 @@ class StreamSettings:
     Parameters
     ----------
     most
-        Streams open at once.
+        Maximum number of open streams.
     batch
-        Notifications read at once for a client: all that waits for it in memory.
+        Notifications read at once for a client, which bounds the memory of a stream.
     write_timeout_s
-        How long a client may take before it takes more; then it is disconnected, and resumes where it was.
+        Time after which a client that reads nothing is disconnected; it can resume where it was.
     heartbeat_s
-        Pause after which a comment is sent, and the store is read whether or not anything was told.
+        Pause after which a comment is sent, and the store is read even without news.
     """
 
     most: int = 100
@@ -53,7 +53,7 @@ class StreamSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Listener:
-    """Who gets what: ``until_s`` is when the token that the stream was opened with expires; unix seconds."""
+    """A stream's response and filter; ``until_s`` is when its token expires, in unix seconds."""
 
     response: web.StreamResponse
     which: Callable[[], Wanted]
@@ -74,14 +74,14 @@ class Streams:
         self._ending = asyncio.Event()
 
     async def end(self, app: web.Application) -> None:
-        """End every stream once it has sent what there is."""
+        """End every stream once it has sent the recorded notifications."""
         self._ending.set()
 
     async def follow(self, request: web.Request) -> web.StreamResponse:
-        """Send notifications as they are recorded, from after ``Last-Event-ID``, or from now on."""
+        """Stream notifications as they are recorded, after ``Last-Event-ID`` or from now on."""
         if self._open >= self._settings.most or self._ending.is_set():
-            return later("too many streams are open")
-        asked = read_query(request, Followed)
+            return later("too many streams are open; try again later")
+        asked = read_query(request, wire.Followed)
         _check_rule(self._profiles, asked.rule)
         which = _which(self._profiles, asked)
         self._open += 1
@@ -90,7 +90,9 @@ class Streams:
         finally:
             self._open -= 1
 
-    async def _follow(self, request: web.Request, which: Callable[[], Wanted], asked: Followed) -> web.StreamResponse:
+    async def _follow(
+        self, request: web.Request, which: Callable[[], Wanted], asked: wire.Followed
+    ) -> web.StreamResponse:
         last = _last_event(request.headers.get("Last-Event-ID") or asked.last_event_id)
         if last is None:
             last = await self._deliveries.newest_position()
@@ -108,7 +110,7 @@ class Streams:
         return response
 
     async def _send_all(self, to: _Listener, last: int) -> None:
-        """Send until the daemon stops or the token expires; what is recorded while the store is read sets ``news``."""
+        """Send until the daemon stops or the token expires; a notification recorded meanwhile sets ``news``."""
         while not self._has_expired(to) and not await self._is_dropped(to):
             is_ending, news = self._ending.is_set(), self._deliveries.next_news()
             last = await self._send_new(to, last)
@@ -118,12 +120,12 @@ class Streams:
                 await self._write(to.response, b": still there\nid: %d\n\n" % last)
 
     async def _send_new(self, to: _Listener, last: int) -> int:
-        """Send what was recorded after ``last`` and return the position up to which that is.
+        """Send the notifications after ``last``, and return the position of the last one.
 
-        Once the token has expired nothing more is sent.
+        Once the token has expired, nothing more is sent.
         """
         newest = await self._deliveries.newest_position()
-        if newest < last:  # never given out by this database, or all of it expired: it counts from the start again
+        if newest < last:  # the position is from another database, or all before it has expired
             last = 0
         while last < newest and not await self._is_dropped(to):
             rows = await self._deliveries.notifications_between(to.which(), last, newest, limit=self._settings.batch)
@@ -139,14 +141,14 @@ class Streams:
             await response.write(data)
 
     async def _is_dropped(self, to: _Listener) -> bool:
-        """Whether the token that the stream was opened with is gone."""
+        """Whether the token of the stream was revoked."""
         return to.token_id is not None and await self._access.find_token(to.token_id) is None
 
     def _has_expired(self, listener: _Listener) -> bool:
         return self._clock.time_s() >= listener.until_s
 
     async def _either(self, news: asyncio.Event, until_s: float) -> bool:
-        """Wait for news or for an end; return whether there was one of them before the heartbeat."""
+        """Wait for news or an end; return whether one of them came before the heartbeat."""
         waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(event.wait()) for event in (news, self._ending)]
         if until_s < inf:
             waiting.append(asyncio.ensure_future(wait_until(self._clock, until_s)))
@@ -179,16 +181,16 @@ def _listener(request: web.Request, response: web.StreamResponse, which: Callabl
 
 
 def _last_event(text: str | None) -> int | None:
-    return position(text, "Last-Event-ID is not one that this API gave out") if text else None
+    return position(text, "Last-Event-ID is not valid; pass on the id of an event") if text else None
 
 
-def _which(profiles: Profiles, asked: Which) -> Callable[[], Wanted]:
-    """Return what says which notifications are wanted: a profile's rules may change while a stream is open."""
+def _which(profiles: Profiles, asked: wire.Which) -> Callable[[], Wanted]:
+    """Return a function of the current filter: a profile's rules may change while a stream is open."""
 
     def which() -> Wanted:
         try:
             return wanted(asked, profiles)
-        except NotFoundError:  # the profile was dropped meanwhile
+        except NotFoundError:  # the profile has been removed
             return Wanted(frozenset())
 
     wanted(asked, profiles)

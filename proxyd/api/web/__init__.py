@@ -1,4 +1,4 @@
-"""The dashboard: pages that the server renders, for those who sign in with a token."""
+"""The dashboard: pages rendered by the server, for users who sign in with a token."""
 
 from proxyd.api.web.dashboard import Dashboard
 from proxyd.api.web.gate import WebRoute

@@ -1,4 +1,4 @@
-"""The dashboard: its routes, who signs in and out, and what is sent to open pages."""
+"""The dashboard: its routes, its sign-in, and the updates of open pages."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from proxyd.api.auth import token_of
 from proxyd.api.listings import Listings
 from proxyd.api.rest.endpoint import pattern
 from proxyd.api.rest.streams import Streams
-from proxyd.api.web.actions import Actions
 from proxyd.api.web.editor import Editor
 from proxyd.api.web.gate import COOKIE, SESSION_S, SIGNED, Gate, Sessions, WebRoute, came_by_https, read_form
-from proxyd.api.web.pages import Pages
+from proxyd.api.web.pages import Actions, Pages
 from proxyd.api.web.reference import sections
 from proxyd.api.web.rendering import Renderer, static_files
 from proxyd.api.web.subjects import Subjects
@@ -28,7 +27,7 @@ _SIGN_IN_COOKIE = "proxyd_sign_in"
 
 
 class Dashboard:
-    """Server-rendered pages over the ports of a daemon; ``described`` is the API's OpenAPI document."""
+    """Server-rendered pages of a daemon; ``described`` is the API's OpenAPI document."""
 
     def __init__(self, queries: Queries, listings: Listings, streams: Streams, described: dict[str, Any]) -> None:
         self._listings = listings
@@ -47,7 +46,7 @@ class Dashboard:
             app.router.add_route(route.method, pattern(route.path), gate.guard(route))
 
     def routes(self) -> Sequence[WebRoute]:
-        """Return every route with the scope it asks for."""
+        """Return every route with the scope that it requires."""
         parts = self._queries, self._listings, self._renderer
         pages, subjects, editor = Pages(*parts), Subjects(*parts), Editor(*parts)
         tokens = TokenPages(self._queries, self._renderer)
@@ -85,7 +84,7 @@ class Dashboard:
         )
 
     async def static(self, request: web.Request) -> web.Response:
-        """Return a file of the wheel."""
+        """Return a static file."""
         file = self._files.get(request.match_info["file"])
         if file is None:
             raise web.HTTPNotFound(text="there is no such file")
@@ -93,7 +92,7 @@ class Dashboard:
         return web.Response(body=file.body, content_type=file.media_type, charset="utf-8", headers=headers)
 
     async def sign_in_form(self, request: web.Request) -> web.Response:
-        """Show the form; a cookie of its own tells it from forms of other sites."""
+        """Show the sign-in form; a cookie proves that the form is ours."""
         return self._sign_in_page(request, _local(request.query.get("next", "/")))
 
     def _sign_in_page(self, request: web.Request, back: str, *, status: int = 200, error: str = "") -> web.Response:
@@ -107,10 +106,10 @@ class Dashboard:
         form = await read_form(request)
         back, mark = _local(form.get("next", "/")), request.cookies.get(_SIGN_IN_COOKIE, "")
         if not mark or not hmac.compare_digest(mark.encode(), form.get("mark", "").encode()):
-            return self._sign_in_page(request, back, status=403, error="The form was old; try again.")
+            return self._sign_in_page(request, back, status=403, error="The form has expired; try again.")
         token = await token_of(self._queries, f"Bearer {form.get('token', '')}")
         if token is None:
-            return self._sign_in_page(request, back, status=401, error="No valid token: wrong, expired or removed.")
+            return self._sign_in_page(request, back, status=401, error="The token is wrong, expired or revoked.")
         self._sessions.end_id(request.cookies.get(COOKIE, ""))
         session = self._sessions.begin(token)
         answer = web.Response(status=303, headers={"Location": back})
@@ -146,7 +145,7 @@ def _cookie(request: web.Request) -> dict[str, Any]:
 
 
 def _local(place: str) -> str:
-    r"""Return an address of ours, ``/`` where it is none.
+    r"""Return ``place`` if it is a path on this server, or else ``/``.
 
     >>> _local("/sources?cursor=x"), _local("//evil.example"), _local("https://evil.example"), _local("/a\\\\b")
     ('/sources?cursor=x', '/', '/', '/')

@@ -1,4 +1,4 @@
-"""The profiles and their editor."""
+"""The list of profiles and their editor."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Self
 from aiohttp import web
 from yarl import URL
 
+from proxyd.api import wire
 from proxyd.api.listings import Listings
 from proxyd.api.rest.endpoint import read_query
 from proxyd.api.rest.problems import EXPECTED, BadRequestError, answer_to
@@ -17,7 +18,6 @@ from proxyd.api.rest.profile_handlers import etag_of
 from proxyd.api.web.gate import SIGNED, read_form
 from proxyd.api.web.page_texts import part
 from proxyd.api.web.rendering import Renderer
-from proxyd.api.wire import CostShown, Fault, ListWindow, Problem, ProfileListed
 from proxyd.api.wire import converters as payloads
 from proxyd.errors import ChangedError
 from proxyd.queries import DeclarationChanges, OnlyIf, Queries
@@ -40,31 +40,31 @@ class ProfileRow:
 
     number: int
     text: str
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[wire.Fault, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a text changes and costs, or the problem with it: on ``rows`` of it, or ``elsewhere``."""
+    """What a text changes and costs, or its problem, with faults in its ``rows`` or ``elsewhere``."""
 
     changes: DeclarationChanges | None = None
-    cost: CostShown | None = None
-    problem: Problem | None = None
+    cost: wire.CostShown | None = None
+    problem: wire.Problem | None = None
     rows: tuple[ProfileRow, ...] = ()
-    elsewhere: tuple[Fault, ...] = ()
+    elsewhere: tuple[wire.Fault, ...] = ()
 
     @classmethod
     def of(cls, answer: web.Response, text: str) -> Self:
         """Return the verdict of a refusal."""
         assert isinstance(answer.body, bytes)
-        problem = Problem.model_validate_json(answer.body)
+        problem = wire.Problem.model_validate_json(answer.body)
         faults = problem.errors or []
         elsewhere = tuple(each for each in faults if each.line is None or each.file != _API)
         return cls(problem=problem, rows=tuple(excerpt(text, faults)), elsewhere=elsewhere)
 
 
 class Editor:
-    """Handlers of profiles: shown, checked, saved and dropped."""
+    """Handlers that show, check, save and remove profiles."""
 
     def __init__(self, queries: Queries, listings: Listings, renderer: Renderer) -> None:
         self._profiles = queries.profiles
@@ -73,20 +73,22 @@ class Editor:
 
     async def profiles(self, request: web.Request) -> web.Response:
         """List the profiles."""
-        return self._render(request, "profiles.html", found=self._listings.profiles(read_query(request, ListWindow)))
+        return self._render(
+            request, "profiles.html", found=self._listings.profiles.list_profiles(read_query(request, wire.ListWindow))
+        )
 
     async def profile(self, request: web.Request) -> web.Response:
-        """Show one profile in the editor, or alone where a file declares it."""
+        """Show one profile in the editor, or read-only if a file declares it."""
         name = request.match_info["name"]
         found, text = self._known(name)
         return self._editor(request, name=name, text=text, tag=etag_of(text), found=found)
 
     async def new(self, request: web.Request) -> web.Response:
-        """Show the editor with an example to begin with."""
+        """Show the editor with an example."""
         return self._editor(request, text=_NEW)
 
     async def check(self, request: web.Request) -> web.Response:
-        """Say what is wrong with a text, or what it would change and cost; a script asks for that part alone."""
+        """Show the errors of a text, or what it would change and cost; a script requests only that part of the page."""
         form = await _form(request)
         verdict = await self._verdict(form["text"])
         if form["part"]:
@@ -94,7 +96,7 @@ class Editor:
         return self._again(request, form, verdict=verdict)
 
     async def save(self, request: web.Request) -> web.StreamResponse:
-        """Declare a text, where nobody changed the profile since it was opened."""
+        """Declare a text, if the profile has not changed since it was opened."""
         form = await _form(request)
         before = set(self._profiles.declaration.profiles)
         try:
@@ -109,26 +111,26 @@ class Editor:
         raise web.HTTPSeeOther(_place(shown.pop()) if len(shown) == 1 else URL("/profiles"))
 
     async def drop(self, request: web.Request) -> web.StreamResponse:
-        """Remove a profile and the rules in no other, where nobody changed it since it was opened."""
+        """Remove a profile and its rules in no other profile, if it has not changed since it was opened."""
         name = request.match_info["name"]
         form = await _form(request) | {"name": name}
         self._known(name)
         if not form["confirmed"]:
-            raise BadRequestError("tick the box that confirms it")
+            raise BadRequestError("tick the box to confirm the removal")
         await self._profiles.drop_profile(name, only_if=lambda text: _is_as_opened(text, form))
-        request[SIGNED].session.notes.append("Dropped.")
+        request[SIGNED].session.notes.append("Removed.")
         raise web.HTTPSeeOther("/profiles")
 
-    def _known(self, name: str) -> tuple[ProfileListed, str]:
-        return self._listings.profile(name), self._profiles.text_of(name)
+    def _known(self, name: str) -> tuple[wire.ProfileListed, str]:
+        return self._listings.profiles.get_profile(name), self._profiles.text_of(name)
 
     def _text_now(self, name: str) -> str:
         return self._profiles.text_of(name) if name in self._profiles.declaration.profiles else ""
 
     async def _verdict(self, text: str, *, saved: dict[str, str] | None = None) -> Verdict:
-        """Return what a text would change and cost, or what it changed as it was ``saved``, or what is wrong with it.
+        """Return what a text would change and cost, or changed if it was ``saved``, or its errors.
 
-        Raises ``ChangedError`` where somebody changed the profile since the form that is saved was made.
+        Raises ``ChangedError`` if the profile has changed since the saved form was rendered.
         """
         try:
             if not text.strip():
@@ -147,7 +149,7 @@ class Editor:
         return self._render(request, "profile.html", **{**empty, **facts})
 
     def _again(self, request: web.Request, form: dict[str, str], *, status: int = 200, **facts: Any) -> web.Response:
-        """Return the editor with what was sent to it."""
+        """Return the editor with the submitted text."""
         name = form["name"]
         found = self._known(name)[0] if name in self._profiles.declaration.profiles else None
         kept = {each: form[each] for each in ("name", "text", "tag")}
@@ -155,7 +157,7 @@ class Editor:
 
 
 def _unchanged_since(form: dict[str, str]) -> OnlyIf | None:
-    """Return what must be so for a form to be saved; what is new may be whatever it is."""
+    """Return the precondition for saving a form; a new profile has none."""
     return OnlyIf(lambda text: _is_as_opened(text, form), form["name"]) if form["name"] else None
 
 
@@ -164,7 +166,7 @@ def _is_as_opened(text: str, form: dict[str, str]) -> bool:
 
 
 def _place(name: str) -> URL:
-    """Return the address of a profile; one that is called like a page of ours has a slash behind it."""
+    """Return the address of a profile; a profile called "new" needs a slash after its name."""
     return URL(f"/profiles/{part(name)}{'/' if name == 'new' else ''}", encoded=True)
 
 
@@ -175,14 +177,14 @@ async def _form(request: web.Request) -> dict[str, str]:
     return fields | {"text": fields["text"].replace("\r\n", "\n")}
 
 
-def excerpt(text: str, faults: Sequence[Fault], *, around: int = 1) -> list[ProfileRow]:
-    r"""Return the lines at fault with their faults, and those around them.
+def excerpt(text: str, faults: Sequence[wire.Fault], *, around: int = 1) -> list[ProfileRow]:
+    r"""Return the lines at fault with their faults, and the lines around them.
 
-    >>> rows = excerpt("a\nb\nc\nd", [Fault(detail="no", file="api", line=1, column=1)])
+    >>> rows = excerpt("a\nb\nc\nd", [wire.Fault(detail="no", file="api", line=1, column=1)])
     >>> [(row.number, row.text, len(row.faults)) for row in rows]
     [(1, 'a', 1), (2, 'b', 0)]
     """
-    of_line: dict[int, list[Fault]] = {}
+    of_line: dict[int, list[wire.Fault]] = {}
     for fault in faults:
         if fault.line is not None and fault.file == _API:
             of_line.setdefault(fault.line, []).append(fault)

@@ -14,9 +14,9 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 from yarl import URL
 
+from proxyd.api import wire
 from proxyd.api.auth import BEARER, SCOPES
 from proxyd.api.rest.problems import BadRequestError, Handler, problem, problems
-from proxyd.api.wire import Problem
 from proxyd.queries import Queries, Scope, Token
 
 SESSION_S = 8 * 3600.0
@@ -25,7 +25,7 @@ _MOST = 1000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Session:
-    """A browser that showed a token; ``csrf`` is in each of its forms, ``streams`` are its open ones."""
+    """The session of a browser; ``csrf`` is in each of its forms, ``streams`` are its open streams."""
 
     session_id: str
     token_id: str
@@ -35,7 +35,7 @@ class Session:
     notes: list[str] = field(default_factory=list)
 
     def take_notes(self) -> list[str]:
-        """Return what the next page is to say of the last form, once."""
+        """Return the messages for the next page, and forget them."""
         notes = list(self.notes)
         self.notes.clear()
         return notes
@@ -43,14 +43,14 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A session and its token as it is now, which ends with the session."""
+    """A session and its token, which expires with the session."""
 
     session: Session
     token: Token
 
 
 class Sessions:
-    """The sessions of one listener; they end with the process."""
+    """The sessions of one listener, in memory only."""
 
     def __init__(self, queries: Queries) -> None:
         self._access = queries.access
@@ -58,7 +58,7 @@ class Sessions:
         self._open: dict[str, Session] = {}
 
     def begin(self, token: Token) -> Session:
-        """Return a new session of a token; where too many are open the oldest ends."""
+        """Return a new session of a token; if too many are open, the oldest ends."""
         now_s = self._clock.time_s()
         for each in [each for each in self._open.values() if each.until_s <= now_s]:
             self.end(each)
@@ -70,18 +70,18 @@ class Sessions:
         return session
 
     def end(self, session: Session) -> None:
-        """Let a session open nothing any more, and end its streams."""
+        """End a session and its streams."""
         self._open.pop(session.session_id, None)
         for stream in session.streams:
             stream.cancel()
 
     def end_id(self, session_id: str) -> None:
-        """End the session of that id, where there is one."""
+        """End the session with this id, if there is one."""
         if (session := self._open.get(session_id)) is not None:
             self.end(session)
 
     async def find(self, session_id: str) -> Signed | None:
-        """Return a session that is neither over nor of a token that is gone."""
+        """Return a session, or ``None`` if it has ended or its token was revoked."""
         session = self._open.get(session_id)
         if session is None:
             return None
@@ -94,9 +94,9 @@ class Sessions:
 
 COOKIE = "proxyd_session"
 SIGNED = web.RequestKey("signed", Signed)
-"""Who is signed in, where somebody must be."""
+"""The session of a request to a page that requires one."""
 PROGRAMS = frozenset({"api", "healthz", "readyz", "metrics", "websub", "static"})
-"""The first parts of the addresses that are no pages."""
+"""The first segments of paths that are not pages."""
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -112,7 +112,7 @@ HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class WebRoute:
-    """A route of the dashboard: ``scope`` is what a session's token must have, ``None`` where none is needed."""
+    """A route of the dashboard; ``scope`` is required of the session's token, ``None`` means no session."""
 
     method: Literal["GET", "POST"]
     path: str
@@ -121,9 +121,11 @@ class WebRoute:
 
 
 class Gate:
-    """Lets requests through to the handlers of routes, or answers them itself."""
+    """Passes requests to the handlers of routes, or refuses them."""
 
-    def __init__(self, sessions: Sessions, show: Callable[[web.Request, Problem], Awaitable[web.Response]]) -> None:
+    def __init__(
+        self, sessions: Sessions, show: Callable[[web.Request, wire.Problem], Awaitable[web.Response]]
+    ) -> None:
         self._sessions = sessions
         self._show = show
 
@@ -138,15 +140,13 @@ class Gate:
                 answer = await problems(request, admitted)
             except web.HTTPRedirection as error:
                 answer = web.Response(status=error.status, headers={"Location": error.headers["Location"]})
-            if answer.content_type == "application/problem+json" and isinstance(answer, web.Response):
-                answer = await self._page_of(request, answer)
-            return _guarded(answer)
+            return await self._shown(request, answer)
 
         return guarded
 
     @property
     def unknown(self) -> Middleware:
-        """A middleware that answers a browser with a page where there is no such address, or no such method there."""
+        """A middleware that shows browsers a page for an unknown address or method."""
 
         @web.middleware
         async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -154,16 +154,22 @@ class Gate:
                 return await handler(request)
             if (signed := await self._sessions.find(request.cookies.get(COOKIE, ""))) is not None:
                 request[SIGNED] = signed
-            answer = await problems(request, handler)
-            if answer.content_type == "application/problem+json" and isinstance(answer, web.Response):
-                answer = await self._page_of(request, answer)
-            return _guarded(answer)
+            return await self._shown(request, await problems(request, handler))
 
         return answered
 
+    async def _shown(self, request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
+        """Return an answer with the headers for browsers, and a page instead of a problem document."""
+        if answer.content_type == "application/problem+json" and isinstance(answer, web.Response):
+            answer = await self._page_of(request, answer)
+        if not answer.prepared:
+            answer.headers.update(HEADERS)
+            answer.headers.setdefault("Cache-Control", "no-store")
+        return answer
+
     async def _page_of(self, request: web.Request, answer: web.Response) -> web.Response:
         assert isinstance(answer.body, bytes)
-        page = await self._show(request, Problem.model_validate_json(answer.body))
+        page = await self._show(request, wire.Problem.model_validate_json(answer.body))
         for name in ("Retry-After", "Allow"):
             if name in answer.headers:
                 page.headers[name] = answer.headers[name]
@@ -182,29 +188,21 @@ class Gate:
             has = f"you are signed in with a token of scope {signed.token.scope}"
             return problem(403, "Forbidden", f"this needs a token of scope {route.scope}; {has}")
         if route.method == "POST" and not await has_csrf(request, signed.session.csrf):
-            return problem(403, "Forbidden", "the form is not of this session; go back, reload the page and try again")
+            return problem(403, "Forbidden", "the form is from another session; go back, reload the page and try again")
         return await route.handler(request)
 
 
 def is_for_browsers(request: web.Request) -> bool:
-    """Return whether a browser asks for a page: an address outside of what programs are answered at."""
+    """Return whether a browser requests a page, not an address for programs."""
     is_page = request.path.strip("/").partition("/")[0] not in PROGRAMS
     return is_page and "text/html" in request.headers.get("Accept", "").lower()
 
 
-def _guarded(answer: web.StreamResponse) -> web.StreamResponse:
-    """Return an answer that says what browsers may do with it, unless it is on its way."""
-    if not answer.prepared:
-        answer.headers.update(HEADERS)
-        answer.headers.setdefault("Cache-Control", "no-store")
-    return answer
-
-
 def is_own(request: web.Request) -> bool:
-    """Return whether a request can have come from a page of ours, as its browser says.
+    """Return whether the browser says that a request came from one of our pages.
 
-    Browsers say no origin (``null``) under our own Referrer-Policy, and no site on plain http: then the form's own
-    token alone decides.
+    Under our Referrer-Policy browsers send the origin ``null``, and on plain http they do not send the site: then only
+    the CSRF token of the form decides.
     """
     site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
     if site is not None and site != "same-origin":
@@ -218,19 +216,19 @@ def is_own(request: web.Request) -> bool:
 
 
 async def has_csrf(request: web.Request, expected: str) -> bool:
-    """Return whether the form of a request holds the token of its session."""
+    """Return whether the form of a request contains the CSRF token of its session."""
     given = (await read_form(request)).get("csrf", "")
     return hmac.compare_digest(given.encode(), expected.encode())
 
 
 def came_by_https(request: web.Request) -> bool:
-    """Return whether the browser spoke TLS, with us or with the proxy in front."""
+    """Return whether the browser uses TLS, with proxyd or with a reverse proxy."""
     return request.secure or request.headers.get("X-Forwarded-Proto", "").split(",")[0].strip() == "https"
 
 
 def _sign_in_first(request: web.Request) -> web.Response:
     if request.method not in {"GET", "HEAD"} or request.headers.get("Sec-Fetch-Mode") not in {None, "navigate"}:
-        return problem(401, "Signed out", "sign in again")
+        return problem(401, "Signed out", "the session has ended; sign in again")
     raise web.HTTPSeeOther(URL("/sign-in").with_query({"next": request.path_qs} if request.path_qs != "/" else {}))
 
 
@@ -239,12 +237,12 @@ _MOST_FIELDS = 100
 
 
 async def read_form(request: web.Request) -> dict[str, str]:
-    """Return the fields of a form, what is no UTF-8 in them replaced; raises ``BadRequestError`` for what is none.
+    """Return the fields of a form with invalid UTF-8 replaced; raises ``BadRequestError`` for other bodies.
 
-    Pages send no files, so that none are taken.
+    Files are not accepted, because no page sends any.
     """
     if request.content_type != _MEDIA_TYPE:
-        raise BadRequestError(f"a form of these pages is sent as {_MEDIA_TYPE}")
+        raise BadRequestError(f"send the form as {_MEDIA_TYPE}")
     try:
         text = (await request.read()).decode("utf-8")
         return dict(parse_qsl(text, keep_blank_values=True, errors="replace", max_num_fields=_MOST_FIELDS))

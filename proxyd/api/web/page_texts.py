@@ -1,4 +1,4 @@
-"""Texts and figures as pages show them: what is from outside without invisible characters, and set apart."""
+"""Texts and numbers as pages show them; foreign texts are isolated, their invisible characters made visible."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNITS = ((_DAY_S, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 def shown(value: object, most: int = 160) -> Markup:
-    """Return a text isolated from what surrounds it, cut where it is too long, with its full length then.
+    """Return a text isolated from its surroundings; a text that is too long is cut, and its full length added.
 
     >>> shown("<b>")
     Markup('<bdi>&lt;b&gt;</bdi>')
@@ -29,7 +29,7 @@ def shown(value: object, most: int = 160) -> Markup:
 
 
 def code(text: str) -> Markup:
-    """Return a text with what stands between backticks as code.
+    """Return a text in which parts between backticks are marked as code.
 
     >>> code("from after ``Last-Event-ID`` <on>")
     Markup('from after <code>Last-Event-ID</code> &lt;on&gt;')
@@ -43,7 +43,7 @@ def code(text: str) -> Markup:
 
 
 def verbatim(text: str) -> Markup:
-    """Return a text for a form's field, changed in nothing; what no form can hold is replaced.
+    """Return a text for a form's field, unchanged except for characters that no form can hold.
 
     >>> verbatim("a < b")
     Markup('a &lt; b')
@@ -52,7 +52,7 @@ def verbatim(text: str) -> Markup:
 
 
 def finalize(value: object) -> object:
-    """Return what a template puts out: whatever it names, without invisible characters, and nothing for ``None``."""
+    """Return the output for a value in a template: invisible characters made visible, nothing for ``None``."""
     if isinstance(value, Markup):
         return value
     if value is None:
@@ -70,7 +70,7 @@ def part(text: str) -> str:
 
 
 def duration(seconds: float | None, digits: int = 3) -> str:
-    """Return a time span in its own unit.
+    """Return a time span in a suitable unit.
 
     >>> [duration(each) for each in (None, 0.25, 90, 7200, 259200)]
     ['—', '0.25 s', '1.5 min', '2 h', '3 d']
@@ -82,7 +82,7 @@ def duration(seconds: float | None, digits: int = 3) -> str:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Return a number with so many digits that count, whole ones in full.
+    """Return a number with so many significant digits; whole numbers in full.
 
     >>> [number(each) for each in (None, 0.012345, 12.3456, 1234567.8, 5.0)]
     ['—', '0.0123', '12.3', '1,234,568', '5']
@@ -95,7 +95,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share of one.
+    """Return a share as a percentage; only 1 is shown as 100 %.
 
     >>> percent(None), percent(0.9876), percent(1.0), percent(0.99999)
     ('—', '98.8 %', '100 %', '99.9 %')

@@ -1,4 +1,4 @@
-"""The pages that show how the fleet does; what they say is what the REST API says."""
+"""The pages of the fleet, and the actions of their buttons; they show what the REST API returns."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from aiohttp import web
+from yarl import URL
 
+from proxyd.api import wire
 from proxyd.api.listings import Listings
 from proxyd.api.rest.endpoint import read_query
+from proxyd.api.rest.profile_handlers import refused_reload
 from proxyd.api.web.charts.line_charts import (
     Chart,
     Frame,
@@ -21,9 +24,9 @@ from proxyd.api.web.charts.line_charts import (
     round_times,
     week_picture,
 )
-from proxyd.api.web.page_texts import duration, number, percent
+from proxyd.api.web.gate import SIGNED
+from proxyd.api.web.page_texts import duration, number, part, percent
 from proxyd.api.web.rendering import Renderer
-from proxyd.api.wire import AdviceShown, Day, Days, Found, ListWindow, NotificationListed, ReportShown, SourcesWindow
 from proxyd.api.wire import converters as payloads
 from proxyd.core.model.field_values import parse_iso
 from proxyd.metrics import SHARES
@@ -34,7 +37,7 @@ _MOST_DEAD = 20
 
 
 class Pages:
-    """Handlers of the pages that change nothing."""
+    """Handlers of the pages that only show something."""
 
     def __init__(self, queries: Queries, listings: Listings, renderer: Renderer) -> None:
         self._profiles = queries.profiles
@@ -44,8 +47,8 @@ class Pages:
         self._render = renderer.page
 
     async def fleet(self, request: web.Request) -> web.Response:
-        """Show how the whole fleet does, and how it did day by day."""
-        report = await self._listings.report(read_query(request, Days).days)
+        """Show the state of the whole fleet, and its results day by day."""
+        report = await self._listings.plans.report(read_query(request, wire.Days))
         samples = await self._vitals.samples()
         return self._render(
             request,
@@ -56,31 +59,33 @@ class Pages:
             failing=len(self._plans.failing()),
             values=samples.values,
             delays=[
-                ("Published to seen, items", samples.delays("proxyd_item_delay_seconds")),
-                ("Published to accepted, deliveries", samples.delays("proxyd_notification_delay_seconds")),
+                ("items seen", samples.delays("proxyd_item_delay_seconds")),
+                ("deliveries accepted", samples.delays("proxyd_notification_delay_seconds")),
             ],
             is_delivered_elsewhere=samples.is_delivered_elsewhere,
             shares=SHARES,
             checks=await self._vitals.readiness(),
-            webhooks=(await self._listings.webhooks()).items,
-            dead=(await self._listings.dead_letters(ListWindow(limit=_MOST_DEAD))).items,
+            webhooks=(await self._listings.deliveries.list_webhooks()).items,
+            dead=(await self._listings.deliveries.list_dead_letters(wire.ListWindow(limit=_MOST_DEAD))).items,
         )
 
     async def sources(self, request: web.Request) -> web.Response:
         """List the sources."""
-        found = self._listings.sources(read_query(request, SourcesWindow))
+        found = self._listings.profiles.list_sources(read_query(request, wire.SourcesWindow))
         weeks = {each.source: week_picture(each.week) for each in found.items}
         return self._render(request, "sources.html", found=found, weeks=weeks, day_names=payloads.DAYS)
 
     async def rules(self, request: web.Request) -> web.Response:
         """List the rules and what they achieved."""
-        return self._render(request, "rules.html", found=self._listings.rules(read_query(request, ListWindow)))
+        return self._render(
+            request, "rules.html", found=self._listings.profiles.list_rules(read_query(request, wire.ListWindow))
+        )
 
     async def notifications(self, request: web.Request) -> web.Response:
         """List notifications, newest first."""
         _without_blanks(request)
-        asked = read_query(request, Found)
-        news = await self._listings.notifications(asked)
+        asked = read_query(request, wire.Found)
+        news = await self._listings.deliveries.list_notifications(asked)
         declaration = self._profiles.declaration
         return self._render(
             request,
@@ -93,35 +98,64 @@ class Pages:
         )
 
     async def notification(self, request: web.Request) -> web.Response:
-        """Show a notification, all that led to it and what became of it."""
-        found = await self._listings.notification(request.match_info["id"])
+        """Show a notification, the probe that led to it, and its deliveries."""
+        found = await self._listings.deliveries.get_notification(request.match_info["id"])
         return self._render(request, "notification.html", found=found, title=_title(found))
 
     async def plan(self, request: web.Request) -> web.Response:
         """Show the coming probes of all sources."""
-        planned = self._listings.coming(_MOST_COMING).items
+        planned = self._listings.plans.plan(wire.PlanWindow(limit=_MOST_COMING)).items
         return self._render(request, "plan.html", planned=planned, most=_MOST_COMING)
 
     async def budget(self, request: web.Request) -> web.Response:
-        """Show what other budgets would buy."""
-        found = await self._listings.advice()
+        """Show what other budgets would achieve."""
+        found = await self._listings.plans.advice()
         return self._render(request, "budget.html", found=found, trade=_trade_chart(found), front=_front_chart(found))
 
 
+class Actions:
+    """Handlers of forms; each redirects to a page that shows what it did."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._profiles = queries.profiles
+        self._deliveries = queries.deliveries
+
+    async def replay(self, request: web.Request) -> web.StreamResponse:
+        """Send a notification again."""
+        notification_id = request.match_info["id"]
+        count = await self._deliveries.replay(notification_id)
+        many = "1 delivery is" if count == 1 else f"{count} deliveries are"
+        request[SIGNED].session.notes.append(f"{many} due again.")
+        raise web.HTTPSeeOther(URL(f"/notifications/{part(notification_id)}", encoded=True))
+
+    async def replay_dead(self, request: web.Request) -> web.StreamResponse:
+        """Send every delivery again that was given up."""
+        count = await self._deliveries.replay(None)
+        request[SIGNED].session.notes.append(f"Deliveries that will be sent again: {count}.")
+        raise web.HTTPSeeOther("/")
+
+    async def reload(self, request: web.Request) -> web.StreamResponse:
+        """Check the profile files and load them."""
+        if errors := await self._profiles.reload():
+            return refused_reload(errors)
+        request[SIGNED].session.notes.append("Reloaded: the profile files have no errors and are now in use.")
+        raise web.HTTPSeeOther("/plan")
+
+
 def _without_blanks(request: web.Request) -> None:
-    """Send a form whose fields were left empty to the address without them."""
+    """Redirect a form with empty fields to the address without these fields."""
     filled = {name: value for name, value in request.query.items() if value.strip()}
     if len(filled) < len(request.query):
         raise web.HTTPSeeOther(request.rel_url.with_query(filled))
 
 
-def titles_of(news: list[NotificationListed]) -> dict[str, str]:
-    """Return what each notification is about, by its id."""
+def titles_of(news: list[wire.NotificationListed]) -> dict[str, str]:
+    """Return the title of each notification, by its id."""
     return {each.id: _title(each) for each in news}
 
 
-def _title(found: NotificationListed) -> str:
-    """Return what a notification is about: the title of its first row, or its values."""
+def _title(found: wire.NotificationListed) -> str:
+    """Return the title of a notification: that of its first row, or else the values of the row."""
     rows = found.body.get("data", {}).get("items") or [{}]
     first = rows[0]
     for wanted in ("title", "headline", "name", "subject"):
@@ -134,13 +168,15 @@ def _title(found: NotificationListed) -> str:
 # -- charts
 
 
-def _report_charts(report: ReportShown) -> list[tuple[str, Chart]]:
-    """Return what was found beside what was predicted: completeness, delay, and items, day by day."""
+def _report_charts(report: wire.ReportShown) -> list[tuple[str, Chart]]:
+    """Return charts that compare completeness, delay and items with their predictions, day by day."""
     if not report.days:
         return []
     days = report.days
-    wanted: list[tuple[str, Callable[[Day], float | None], Callable[[Day], float | None], Callable[[float], str]]] = [
-        ("Completeness", lambda d: d.completeness, lambda d: d.predicted_completeness, percent),
+    wanted: list[
+        tuple[str, Callable[[wire.Day], float | None], Callable[[wire.Day], float | None], Callable[[float], str]]
+    ] = [
+        ("Share in time", lambda d: d.completeness, lambda d: d.predicted_completeness, percent),
         ("Mean delay of items", lambda d: d.mean_delay_s, lambda d: d.predicted_mean_delay_s, duration),
         ("New items", lambda d: d.items, lambda d: d.predicted_items, number),
     ]
@@ -152,7 +188,7 @@ def _report_charts(report: ReportShown) -> list[tuple[str, Chart]]:
             ("predicted", "predicted", list(zip(at, series[1], strict=True))),
             ("found", "found", list(zip(at, series[0], strict=True))),
         ]
-        high = 1.0 if name == "Completeness" else max((y for each in series for y in each if y is not None), default=0)
+        high = 1.0 if name == "Share in time" else max((y for each in series for y in each if y is not None), default=0)
         charts.append((name, _day_chart(at, [day.day for day in days], lines, high, unit)))
     return charts
 
@@ -167,8 +203,8 @@ def _day_chart(
     return chart(frame, lines, ticks, [Tick(step, unit(step)) for step in steps])
 
 
-def _trade_chart(found: AdviceShown) -> Chart | None:
-    """Return delay against detection probes, with the present point."""
+def _trade_chart(found: wire.AdviceShown) -> Chart | None:
+    """Return a chart of delay against detection probes that marks the current point."""
     if not found.trade:
         return None
     points: Points = [(each.probes_per_hour, each.delay_s) for each in found.trade]
@@ -183,8 +219,8 @@ def _trade_chart(found: AdviceShown) -> Chart | None:
     return replace(made, mark=(frame.x(present[0].probes_per_hour), frame.y(present[0].delay_s)) if present else None)
 
 
-def _front_chart(found: AdviceShown) -> Chart | None:
-    """Return the Pareto set: the least mean delay against how many intervals are captured."""
+def _front_chart(found: wire.AdviceShown) -> Chart | None:
+    """Return the Pareto set: the least mean delay against the number of captured intervals."""
     points: Points = [(float(each.captured), each.delay_s) for each in found.pareto]
     if not points:
         return None

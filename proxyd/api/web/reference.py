@@ -1,4 +1,4 @@
-"""The reference of the REST API, from its OpenAPI document."""
+"""The reference of the REST API, made from its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GROUPS = (
 
 @dataclass(frozen=True, slots=True)
 class SchemaField:
-    """A parameter or a member: its name, type, whether it must be there, and what it means."""
+    """A parameter or a member: its name, its type, whether it is required, and its meaning."""
 
     name: str
     type: str
@@ -42,7 +42,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A model of what goes over the wire."""
+    """A model of a request or a response."""
 
     name: str
     said: str

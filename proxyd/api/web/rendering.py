@@ -1,4 +1,4 @@
-"""Pages from templates: everything is escaped, and what is invisible is spelt out."""
+"""Rendering of templates: all values are escaped, and invisible characters are made visible."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from aiohttp import web
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from proxyd import __version__
+from proxyd.api import wire
 from proxyd.api.auth import SCOPES
 from proxyd.api.web import page_texts as text
 from proxyd.api.web.gate import SIGNED
-from proxyd.api.wire import Fault, NotificationListed, Problem
 from proxyd.core.model.field_values import iso_time, parse_iso
 from proxyd.queries import Queries
 
@@ -23,7 +23,7 @@ _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 @dataclass(frozen=True, slots=True)
 class StaticFile:
-    """A file of the wheel: its bytes do not change while we run; ``tag`` is in its address."""
+    """A static file, which does not change while proxyd runs; ``tag`` is part of its address."""
 
     body: bytes
     media_type: str
@@ -31,7 +31,7 @@ class StaticFile:
 
 
 def static_files() -> dict[str, StaticFile]:
-    """Return the style, the script and the icon, by name."""
+    """Return the static files by name."""
     found = {}
     for each in resources.files("proxyd.api.web").joinpath("static").iterdir():
         media_type = _TYPES.get(each.name.rpartition(".")[2])
@@ -42,7 +42,7 @@ def static_files() -> dict[str, StaticFile]:
 
 
 class Renderer:
-    """Renders templates with what every page needs."""
+    """Renders templates with the values that every page needs."""
 
     def __init__(self, queries: Queries, files: dict[str, StaticFile]) -> None:
         self._clock = queries.clock
@@ -72,7 +72,7 @@ class Renderer:
         }
 
     def page(self, request: web.Request, template: str, *, status: int = 200, **facts: Any) -> web.Response:
-        """Return a page; ``can`` says what its reader may do."""
+        """Return a page; ``can`` tells the template which scopes its reader has."""
         signed = request.get(SIGNED)
         scope = -1 if signed is None else SCOPES.index(signed.token.scope)
         page = self._templates.get_template(template).render(
@@ -90,12 +90,12 @@ class Renderer:
             body=page.encode("utf-8", "replace"), status=status, content_type="text/html", charset="utf-8"
         )
 
-    async def problem(self, request: web.Request, problem: Problem) -> web.Response:
-        """Return a page that says why a request was refused."""
+    async def problem(self, request: web.Request, problem: wire.Problem) -> web.Response:
+        """Return a page that explains why a request was refused."""
         return self.page(request, "problem.html", status=problem.status, problem=problem)
 
     def _ago(self, time: str | None) -> str:
-        """Return how far a time is from now, in words."""
+        """Return the distance of a time from now in words."""
         time_s = None if time is None else parse_iso(time)
         if time_s is None:
             return ""
@@ -107,17 +107,17 @@ class Renderer:
 
 
 def _is_shown_whole(request: web.Request) -> bool:
-    """Return whether a page is what the browser goes to, and not fetched by a script of ours for a part of it."""
+    """Return whether the browser navigates to a page; our scripts fetch pages to update parts of the open one."""
     return request.headers.get("Sec-Fetch-Mode", "navigate") == "navigate"
 
 
-def _waited_s(found: NotificationListed) -> float | None:
-    """Return the time from a notification's event to when it was made, in seconds."""
+def _waited_s(found: wire.NotificationListed) -> float | None:
+    """Return the time from a notification's event to its creation, in seconds."""
     event_s, made_s = parse_iso(found.event), parse_iso(found.created)
     return None if event_s is None or made_s is None else max(0.0, made_s - event_s)
 
 
-def _caret(fault: Fault) -> str:
+def _caret(fault: wire.Fault) -> str:
     """Return a caret below the column of a fault; tabs are kept so that it lines up."""
     before = (fault.source_line or "")[: max(0, (fault.column or 1) - 1)][:400]
     return "".join("\t" if char == "\t" else " " for char in before) + "^"

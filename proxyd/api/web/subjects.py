@@ -1,4 +1,4 @@
-"""The pages of one source and of one rule: what is known of it, and what came of it in the last days."""
+"""The pages of one source and of one rule: their state, and their results in the last days."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from aiohttp import web
 from pydantic import Field
 
+from proxyd.api import wire
 from proxyd.api.listings import Listings
 from proxyd.api.rest.endpoint import read_query
 from proxyd.api.rest.query_readers import known_declaration
@@ -14,7 +15,6 @@ from proxyd.api.web.charts.line_charts import heat_map
 from proxyd.api.web.charts.timelines import histogram, lanes, probe_kind, time_line
 from proxyd.api.web.pages import titles_of
 from proxyd.api.web.rendering import Renderer
-from proxyd.api.wire import Found, IntervalOfRule, ItemSeen, ProbeMade, TestResult, WireModel
 from proxyd.api.wire import converters as payloads
 from proxyd.core.language import no_such
 from proxyd.core.model.delivery import shown_endpoint
@@ -26,14 +26,14 @@ _MOST_PLANNED = 1000
 _MOST_PROBES, _MOST_ITEMS, _MOST_INTERVALS = 2500, 500, 500
 
 
-class _Back(WireModel):
-    """How many days back the pictures go."""
+class _Back(wire.WireModel):
+    """The number of days that the pictures of a source show."""
 
     days: Annotated[int, Field(ge=1, le=7)] = 7
 
 
-class _FarBack(WireModel):
-    """Likewise; intervals are kept longer than probes."""
+class _FarBack(wire.WireModel):
+    """The number of days that the pictures of a rule show; intervals are kept longer than probes."""
 
     days: Annotated[int, Field(ge=1, le=30)] = 7
 
@@ -50,12 +50,12 @@ class Subjects:
         self._render = renderer.page
 
     async def source(self, request: web.Request) -> web.Response:
-        """Show one source, what came of it, and its coming week."""
+        """Show one source, its items and probes, and its coming week."""
         name, days = request.match_info["name"], read_query(request, _Back).days
         found = self._plans.explain(name)
         if found is None:
             raise no_such("source", name, known_declaration(self._profiles).sources)
-        declared = known_declaration(self._profiles).sources[name]  # now: what is awaited may take it away
+        declared = known_declaration(self._profiles).sources[name]  # before any await: it may be removed
         planned = await self._plans.plan_of(name, limit=_MOST_PLANNED)
         return self._render(
             request,
@@ -75,8 +75,8 @@ class Subjects:
         begin_s = end_s - days * _DAY_S
         rows = await self._plans.made_probes(name, before=None, limit=_MOST_PROBES)
         items = await self._plans.seen_items(name, days=float(days), limit=_MOST_ITEMS)
-        made: list[ProbeMade] = [payloads.probe_made(row) for row in rows[:_MOST_LISTED]]
-        seen: list[ItemSeen] = [payloads.item_seen(each) for each in items[:_MOST_LISTED]]
+        made: list[wire.ProbeMade] = [payloads.probe_made(row) for row in rows[:_MOST_LISTED]]
+        seen: list[wire.ItemSeen] = [payloads.item_seen(each) for each in items[:_MOST_LISTED]]
         probes = [(row.started_s, probe_kind(row.outcome, row.items)) for row in rows if row.started_s >= begin_s]
         return {
             "days": days,
@@ -91,19 +91,19 @@ class Subjects:
         }
 
     async def rule(self, request: web.Request) -> web.Response:
-        """Show one rule, what became of its intervals, and its newest notifications."""
+        """Show one rule, its intervals, and its newest notifications."""
         return await self._rule(request, read_query(request, _FarBack).days)
 
     async def test(self, request: web.Request) -> web.Response:
-        """Send a test message wherever the rule delivers, and show what each receiver said."""
+        """Send a test message to every receiver of the rule, and show the responses."""
         results = await self._deliveries.test_deliveries(request.match_info["name"])
-        tested = [TestResult(endpoint=each.endpoint, error=each.error) for each in results]
+        tested = [wire.TestResult(endpoint=each.endpoint, error=each.error) for each in results]
         return await self._rule(request, _FarBack().days, tested)
 
-    async def _rule(self, request: web.Request, days: int, tested: list[TestResult] | None = None) -> web.Response:
-        found = self._listings.rule(request.match_info["name"])
-        declared = known_declaration(self._profiles).rules[found.name]  # now: what is awaited may take it away
-        news = await self._listings.notifications(Found(rule=found.name, limit=20))
+    async def _rule(self, request: web.Request, days: int, tested: list[wire.TestResult] | None = None) -> web.Response:
+        found = self._listings.profiles.get_rule(request.match_info["name"])
+        declared = known_declaration(self._profiles).rules[found.name]  # before any await: it may be removed
+        news = await self._listings.deliveries.list_notifications(wire.Found(rule=found.name, limit=20))
         rows = await self._plans.intervals(found.name, days=float(days), limit=_MOST_INTERVALS)
         return self._render(
             request,
@@ -117,7 +117,7 @@ class Subjects:
             **self._fates([payloads.interval(row) for row in rows], days),
         )
 
-    def _fates(self, intervals: list[IntervalOfRule], days: int) -> dict[str, Any]:
+    def _fates(self, intervals: list[wire.IntervalOfRule], days: int) -> dict[str, Any]:
         """Return the intervals of the last days, as a picture and as a list."""
         end_s = self._clock.time_s()
         known = [each.delay_s for each in intervals if each.delay_s is not None and each.exact]

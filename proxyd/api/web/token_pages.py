@@ -1,4 +1,4 @@
-"""The page of tokens: who may ask, and for how long."""
+"""The page of API tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIELDS = {"name": "", "scope": "read", "days": ""}
 
 
 class TokenPages:
-    """Handlers of tokens: listed, made and dropped, by those who hold one of scope admin."""
+    """Handlers that list, create and revoke tokens; they require the scope admin."""
 
     def __init__(self, queries: Queries, renderer: Renderer) -> None:
         self._access = queries.access
@@ -32,7 +32,7 @@ class TokenPages:
         return await self._page(request)
 
     async def make(self, request: web.Request) -> web.Response:
-        """Make a token; its text is in this answer alone."""
+        """Create a token; only this response contains its text."""
         given = await read_form(request)
         form = {name: given.get(name, blank).strip() for name, blank in _FIELDS.items()}
         try:
@@ -43,9 +43,9 @@ class TokenPages:
         return await self._page(request, status=201, made=shown, made_name=form["name"])
 
     async def drop(self, request: web.Request) -> web.StreamResponse:
-        """Let a token open nothing any more; the session of its own token ends with it."""
+        """Revoke a token and end the sessions that use it."""
         await self._access.drop_token(request.match_info["name"])
-        request[SIGNED].session.notes.append("Dropped: it opens nothing any more.")
+        request[SIGNED].session.notes.append("The token was revoked.")
         raise web.HTTPSeeOther("/tokens")
 
     async def _make(self, form: dict[str, str]) -> str:
@@ -68,7 +68,7 @@ class TokenPages:
 
 
 def seconds_of(days: str) -> float | None:
-    """Return the seconds of a number of days, ``None`` where nothing is written.
+    """Return a number of days in seconds, ``None`` if nothing is written.
 
     >>> seconds_of("1.5"), seconds_of(" ")
     (129600.0, None)
@@ -76,5 +76,5 @@ def seconds_of(days: str) -> float | None:
     if not days.strip():
         return None
     if re.fullmatch(r"\s*\d{1,6}(\.\d{1,6})?\s*", days, re.ASCII) is None:
-        raise BadRequestError("how long it lasts is a number of days, or nothing forever")
+        raise BadRequestError("the lifetime must be a number of days; leave it empty for a token that never expires")
     return float(days) * _DAY_S

@@ -1,129 +1,57 @@
-"""What goes over the wire, both ways: the models from which answers are written and the OpenAPI document is made."""
+"""The models of requests and responses, from which the OpenAPI document is made."""
 
-from proxyd.api.wire.base_models import Fault, Health, Items, Page, Problem, Readiness, WireModel
-from proxyd.api.wire.delivery_models import (
-    Attempt,
-    DeadLetter,
-    DeliveryState,
-    Dropped,
-    Finding,
-    IntervalShown,
-    NotificationListed,
-    NotificationTraced,
-    ProbeShown,
-    Replayed,
-    TestResult,
-    TestWanted,
-    TokenMade,
-    TokenShown,
-    TokenWanted,
-    WebhookShown,
-)
-from proxyd.api.wire.plan_models import (
-    AdviceShown,
-    ComingProbe,
-    Day,
-    Explained,
-    IntervalOfRule,
-    ItemSeen,
-    ModelOff,
-    ParetoPoint,
-    PolicyUsed,
-    ProbeMade,
-    ReportShown,
-    RuleOutlookShown,
-    SourceListed,
-    SourceState,
-    TradeShown,
-)
-from proxyd.api.wire.profile_models import (
-    Achieved,
-    ChangesMade,
-    CostShown,
-    DomainField,
-    DomainShown,
-    PageClassShown,
-    ProfileListed,
-    ProfileShown,
-    Reloaded,
-    Rule,
-)
-from proxyd.api.wire.query_models import (
-    Days,
-    DaysOfIntervals,
-    DaysOfItems,
-    DryRun,
-    FeedOf,
-    Followed,
-    Found,
-    Listing,
-    ListWindow,
-    PlanWindow,
-    SourcesWindow,
-    Which,
-)
-from proxyd.api.wire.statement_models import DeclarationWritten
-
-__all__ = [
-    "Achieved",
-    "AdviceShown",
-    "Attempt",
-    "ChangesMade",
-    "ComingProbe",
-    "CostShown",
-    "Day",
-    "Days",
-    "DaysOfIntervals",
-    "DaysOfItems",
-    "DeadLetter",
-    "DeclarationWritten",
-    "DeliveryState",
-    "DomainField",
-    "DomainShown",
-    "Dropped",
-    "DryRun",
-    "Explained",
-    "Fault",
-    "FeedOf",
-    "Finding",
-    "Followed",
-    "Found",
-    "Health",
-    "IntervalOfRule",
-    "IntervalShown",
-    "ItemSeen",
-    "Items",
-    "ListWindow",
-    "Listing",
-    "ModelOff",
-    "NotificationListed",
-    "NotificationTraced",
-    "Page",
-    "PageClassShown",
-    "ParetoPoint",
-    "PlanWindow",
-    "PolicyUsed",
-    "ProbeMade",
-    "ProbeShown",
-    "Problem",
-    "ProfileListed",
-    "ProfileShown",
-    "Readiness",
-    "Reloaded",
-    "Replayed",
-    "ReportShown",
-    "Rule",
-    "RuleOutlookShown",
-    "SourceListed",
-    "SourceState",
-    "SourcesWindow",
-    "TestResult",
-    "TestWanted",
-    "TokenMade",
-    "TokenShown",
-    "TokenWanted",
-    "TradeShown",
-    "WebhookShown",
-    "Which",
-    "WireModel",
-]
+from proxyd.api.wire.base_models import Fault as Fault
+from proxyd.api.wire.base_models import Health as Health
+from proxyd.api.wire.base_models import Items as Items
+from proxyd.api.wire.base_models import Page as Page
+from proxyd.api.wire.base_models import Problem as Problem
+from proxyd.api.wire.base_models import Readiness as Readiness
+from proxyd.api.wire.base_models import WireModel as WireModel
+from proxyd.api.wire.delivery_models import DeadLetter as DeadLetter
+from proxyd.api.wire.delivery_models import DeliveryState as DeliveryState
+from proxyd.api.wire.delivery_models import Dropped as Dropped
+from proxyd.api.wire.delivery_models import NotificationListed as NotificationListed
+from proxyd.api.wire.delivery_models import NotificationTraced as NotificationTraced
+from proxyd.api.wire.delivery_models import Replayed as Replayed
+from proxyd.api.wire.delivery_models import TestResult as TestResult
+from proxyd.api.wire.delivery_models import TestWanted as TestWanted
+from proxyd.api.wire.delivery_models import TokenMade as TokenMade
+from proxyd.api.wire.delivery_models import TokenShown as TokenShown
+from proxyd.api.wire.delivery_models import TokenWanted as TokenWanted
+from proxyd.api.wire.delivery_models import WebhookShown as WebhookShown
+from proxyd.api.wire.plan_models import AdviceShown as AdviceShown
+from proxyd.api.wire.plan_models import ComingProbe as ComingProbe
+from proxyd.api.wire.plan_models import Day as Day
+from proxyd.api.wire.plan_models import Explained as Explained
+from proxyd.api.wire.plan_models import IntervalOfRule as IntervalOfRule
+from proxyd.api.wire.plan_models import ItemSeen as ItemSeen
+from proxyd.api.wire.plan_models import ModelOff as ModelOff
+from proxyd.api.wire.plan_models import ParetoPoint as ParetoPoint
+from proxyd.api.wire.plan_models import PolicyUsed as PolicyUsed
+from proxyd.api.wire.plan_models import ProbeMade as ProbeMade
+from proxyd.api.wire.plan_models import ReportShown as ReportShown
+from proxyd.api.wire.plan_models import RuleOutlookShown as RuleOutlookShown
+from proxyd.api.wire.plan_models import SourceListed as SourceListed
+from proxyd.api.wire.plan_models import TradeShown as TradeShown
+from proxyd.api.wire.profile_models import ChangesMade as ChangesMade
+from proxyd.api.wire.profile_models import CostShown as CostShown
+from proxyd.api.wire.profile_models import DomainField as DomainField
+from proxyd.api.wire.profile_models import DomainShown as DomainShown
+from proxyd.api.wire.profile_models import PageClassShown as PageClassShown
+from proxyd.api.wire.profile_models import ProfileListed as ProfileListed
+from proxyd.api.wire.profile_models import ProfileShown as ProfileShown
+from proxyd.api.wire.profile_models import Reloaded as Reloaded
+from proxyd.api.wire.profile_models import Rule as Rule
+from proxyd.api.wire.query_models import Days as Days
+from proxyd.api.wire.query_models import DaysOfIntervals as DaysOfIntervals
+from proxyd.api.wire.query_models import DaysOfItems as DaysOfItems
+from proxyd.api.wire.query_models import DryRun as DryRun
+from proxyd.api.wire.query_models import FeedOf as FeedOf
+from proxyd.api.wire.query_models import Followed as Followed
+from proxyd.api.wire.query_models import Found as Found
+from proxyd.api.wire.query_models import Listing as Listing
+from proxyd.api.wire.query_models import ListWindow as ListWindow
+from proxyd.api.wire.query_models import PlanWindow as PlanWindow
+from proxyd.api.wire.query_models import SourcesWindow as SourcesWindow
+from proxyd.api.wire.query_models import Which as Which
+from proxyd.api.wire.statement_models import DeclarationWritten as DeclarationWritten

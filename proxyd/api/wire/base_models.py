@@ -1,4 +1,4 @@
-"""What all that goes over the wire is made of, and how a request is refused."""
+"""The base of all wire models, and the models of refusals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 
 
 class WireModel(BaseModel):
-    """Anything on the wire: what it does not know it refuses."""
+    """The base of all wire models; unknown members are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -23,10 +23,10 @@ Each = TypeVar("Each", bound=WireModel)
 
 
 class Page(WireModel, Generic[Each]):
-    """A part of a list."""
+    """A page of a list."""
 
     items: list[Each]
-    next_cursor: str | None = Field(default=None, description="pass it on as `cursor`; null at the end")
+    next_cursor: str | None = Field(default=None, description="cursor of the next page; null on the last one")
 
 
 class Items(WireModel, Generic[Each]):
@@ -36,14 +36,14 @@ class Items(WireModel, Generic[Each]):
 
 
 class Fault(WireModel):
-    """One thing that is wrong: at a line of a text, a member of a body, or a parameter."""
+    """One error, at a line of a text, a member of a body, or a parameter."""
 
     detail: str
     file: str | None = None
     line: int | None = None
     column: int | None = None
     source_line: str | None = None
-    pointer: str | None = Field(default=None, description="JSON pointer of the member")
+    pointer: str | None = Field(default=None, description="JSON pointer to the member")
     parameter: str | None = None
 
 
@@ -58,13 +58,13 @@ class Problem(WireModel):
 
 
 class Health(WireModel):
-    """The loop is alive."""
+    """The event loop is alive."""
 
     alive: Literal[True] = True
 
 
 class Readiness(WireModel):
-    """Whether traffic may come."""
+    """Whether the daemon is ready for traffic."""
 
     ready: bool
     checks: dict[str, bool]

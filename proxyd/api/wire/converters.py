@@ -1,37 +1,12 @@
-"""What goes over the wire, from values of the core."""
+"""Converters from rows and values of the core to wire models."""
 
 from __future__ import annotations
 
 import json
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
-from proxyd.api.wire import (
-    AdviceShown,
-    ComingProbe,
-    CostShown,
-    Day,
-    DeadLetter,
-    DeliveryState,
-    DomainField,
-    DomainShown,
-    Explained,
-    IntervalOfRule,
-    ItemSeen,
-    ModelOff,
-    NotificationListed,
-    PageClassShown,
-    ParetoPoint,
-    PolicyUsed,
-    ProbeMade,
-    ReportShown,
-    Rule,
-    RuleOutlookShown,
-    SourceListed,
-    TokenShown,
-    TradeShown,
-    WebhookShown,
-)
+from proxyd.api import wire
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration, Domain, NotificationRule, PageClass, Profile
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
@@ -53,20 +28,30 @@ from proxyd.queries import (
     WebhookStatus,
 )
 
+Shown = TypeVar("Shown", bound=wire.WireModel)
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _EVEN = 1.05
 _DAY_S = 86400.0
 
 
 def time_or_none(time_s: float | None) -> str | None:
-    """Return an ISO 8601 time; ``None`` for what never was."""
+    """Return a time in ISO 8601, or ``None`` for ``None`` and 0, which mean never."""
     return None if not time_s else iso_time(time_s)
 
 
-def planned_probe(planned: PlannedProbe) -> ComingProbe:
+def _model_of(row: object, model: type[Shown], **own: Any) -> Shown:
+    """Return a model whose members are the attributes of the same name of a row, except for its ``own`` members."""
+    return model(**own, **{name: getattr(row, name) for name in model.model_fields if name not in own})
+
+
+def _rounded(value: float | None, digits: int = 6) -> float | None:
+    return None if value is None else round(value, digits)
+
+
+def planned_probe(planned: PlannedProbe) -> wire.ComingProbe:
     """Return a coming probe."""
     probe = planned.probe
-    return ComingProbe(
+    return wire.ComingProbe(
         source=probe.source_id,
         at=iso_time(planned.start_s),
         reason=probe.reason.value,
@@ -75,31 +60,22 @@ def planned_probe(planned: PlannedProbe) -> ComingProbe:
     )
 
 
-def probe_made(made: MadeProbe) -> ProbeMade:
+def probe_made(made: MadeProbe) -> wire.ProbeMade:
     """Return a probe that was made."""
-    return ProbeMade(
-        position=made.position,
-        reason=made.reason,
-        rule=made.rule,
-        outcome=made.outcome,
-        status=made.status,
-        detail=made.detail,
-        items=made.items,
-        started=iso_time(made.started_s),
-        duration_s=round(made.finished_s - made.started_s, 3),
-        delay_s=None if made.delay_s is None else round(made.delay_s, 3),
-        body_bytes=made.body_bytes,
+    duration_s, delay_s = round(made.finished_s - made.started_s, 3), _rounded(made.delay_s, 3)
+    return _model_of(made, wire.ProbeMade, started=iso_time(made.started_s), duration_s=duration_s, delay_s=delay_s)
+
+
+def item_seen(item: SeenItem) -> wire.ItemSeen:
+    """Return when an item was published and seen."""
+    return wire.ItemSeen(
+        came=iso_time(item.came_s), seen=iso_time(item.seen_s), delay_s=round(item.seen_s - item.came_s, 3)
     )
 
 
-def item_seen(item: SeenItem) -> ItemSeen:
-    """Return when an item came and was seen."""
-    return ItemSeen(came=iso_time(item.came_s), seen=iso_time(item.seen_s), delay_s=round(item.seen_s - item.came_s, 3))
-
-
-def interval(decided: DecidedInterval) -> IntervalOfRule:
-    """Return an execution interval and its fate."""
-    return IntervalOfRule(
+def interval(decided: DecidedInterval) -> wire.IntervalOfRule:
+    """Return an execution interval and its result."""
+    return wire.IntervalOfRule(
         source=decided.source_id,
         start=iso_time(decided.start_s),
         end=time_or_none(decided.deadline_s),
@@ -111,14 +87,14 @@ def interval(decided: DecidedInterval) -> IntervalOfRule:
     )
 
 
-def advice(found: Advice) -> AdviceShown:
-    """Return what other budgets would buy, an hour instead of a second."""
+def advice(found: Advice) -> wire.AdviceShown:
+    """Return the advice with rates an hour instead of a second."""
     per_hour = 3600.0
-    return AdviceShown(
+    return wire.AdviceShown(
         budget_per_hour=round(found.budget_per_s * per_hour, 3),
         planned_per_hour=None if found.planned_per_s is None else round(found.planned_per_s * per_hour, 3),
         trade=[
-            TradeShown(
+            wire.TradeShown(
                 probes_per_hour=round(point.probes_per_s * per_hour, 3),
                 delay_s=round(point.delay_s, 3),
                 completeness=round(point.captured, 4),
@@ -128,14 +104,14 @@ def advice(found: Advice) -> AdviceShown:
         ],
         intervals_over_s=found.over_s,
         rules=[_outlook(each) for each in found.rules],
-        pareto=[ParetoPoint(captured=captured, delay_s=round(delay_s, 3)) for captured, delay_s in found.front],
+        pareto=[wire.ParetoPoint(captured=captured, delay_s=round(delay_s, 3)) for captured, delay_s in found.front],
         needed_per_hour=None if found.needed_per_s is None else round(found.needed_per_s * per_hour, 3),
     )
 
 
-def cost(found: PlanCost) -> CostShown:
-    """Return what a declaration would ask of the budget, an hour instead of a second."""
-    return CostShown(
+def cost(found: PlanCost) -> wire.CostShown:
+    """Return the demand of a declaration with rates an hour instead of a second."""
+    return wire.CostShown(
         budget_per_hour=round(found.budget_per_s * 3600.0, 3),
         asked_per_hour=round(found.after_per_s * 3600.0, 3),
         asked_per_hour_before=round(found.before_per_s * 3600.0, 3),
@@ -145,36 +121,34 @@ def cost(found: PlanCost) -> CostShown:
     )
 
 
-def _outlook(found: RuleOutlook) -> RuleOutlookShown:
-    return RuleOutlookShown(rule=found.rule, intervals=found.intervals, unmet=dict(found.unmet))
+def _outlook(found: RuleOutlook) -> wire.RuleOutlookShown:
+    return _model_of(found, wire.RuleOutlookShown, unmet=dict(found.unmet))
 
 
-def report(found: Report) -> ReportShown:
-    """Return what was found beside what was predicted, and what is off with whom."""
-    return ReportShown(
+def report(found: Report) -> wire.ReportShown:
+    """Return the results and predictions of each day, and the models that do not fit."""
+    return wire.ReportShown(
         days=[_day(day, account) for day, account in found.days], off=[misfit(each) for each in found.off]
     )
 
 
-def _day(day: int, account: Calibration) -> Day:
-    return Day(
+def _day(day: int, account: Calibration) -> wire.Day:
+    return _model_of(
+        account,
+        wire.Day,
         day=iso_time(day * _DAY_S)[:10],
-        probes=account.probes,
-        items=account.items,
         predicted_items=round(account.predicted_items, 3),
-        mean_delay_s=_share(account.mean_delay_s),
-        predicted_mean_delay_s=_share(account.predicted_mean_delay_s),
-        captured=account.captured,
-        missed=account.missed,
-        completeness=_share(account.completeness),
-        predicted_completeness=_share(account.predicted_completeness),
+        mean_delay_s=_rounded(account.mean_delay_s),
+        predicted_mean_delay_s=_rounded(account.predicted_mean_delay_s),
+        completeness=_rounded(account.completeness),
+        predicted_completeness=_rounded(account.predicted_completeness),
     )
 
 
-def misfit(found: Misfit) -> ModelOff:
-    """Return what is off with a source's model, and what is done about it, with a summary in words."""
+def misfit(found: Misfit) -> wire.ModelOff:
+    """Return how a source's model does not fit, with a summary in words."""
     fit = found.fit
-    return ModelOff(
+    return wire.ModelOff(
         source=found.source_id,
         rate_off_since=time_or_none(fit.rate_off_since_s),
         found=round(fit.found, 3),
@@ -190,28 +164,28 @@ def _misfit_lines(found: Misfit) -> list[str]:
     lines = []
     if fit.week_off_since_s is not None:
         since = iso_time(fit.week_off_since_s)
-        lines.append(f"its week was off (score {fit.score:.1f} against an even one): planned evenly since {since}")
+        lines.append(f"its week did not fit (score {fit.score:.1f} against an even one): planned evenly since {since}")
     if fit.rate_off_since_s is not None:
         way = "more" if fit.found > fit.expected else "fewer"
-        counts = f"{fit.found:.3g} items found, {fit.expected:.3g} expected, recent ones weighing most"
+        counts = f"{fit.found:.3g} items found, {fit.expected:.3g} expected; recent ones weigh most"
         since = iso_time(fit.rate_off_since_s)
-        lines.append(f"its rate was off, {way} than expected ({counts}): learned again since {since}")
+        lines.append(f"its rate did not fit, {way} items than expected ({counts}): learned again since {since}")
     return lines
 
 
-def explanation(found: Explanation) -> Explained:
-    """Return why a source is probed when it is, with a summary in words."""
-    return Explained(summary=_summary(found), **_state(found))
+def explanation(found: Explanation) -> wire.Explained:
+    """Return when a source is probed and why, with a summary in words."""
+    return wire.Explained(summary=_summary(found), **_state(found))
 
 
-def source(declaration: Declaration, found: Explanation) -> SourceListed:
+def source(declaration: Declaration, found: Explanation) -> wire.SourceListed:
     """Return a source for a list."""
     declared = declaration.sources[found.source_id]
-    return SourceListed(**_state(found), domain=declared.domain, **{"class": declared.page_class})
+    return wire.SourceListed(**_state(found), domain=declared.domain, **{"class": declared.page_class})
 
 
 def _state(found: Explanation) -> dict[str, Any]:
-    """Return what both say of a source."""
+    """Return the members that both models of a source share."""
     state = found.state
     return {
         "source": found.source_id,
@@ -219,7 +193,7 @@ def _state(found: Explanation) -> dict[str, Any]:
         "rate_per_day": round(found.rate_per_day, 6),
         "rate_range_per_day": tuple(round(rate, 6) for rate in found.rate_range_per_day),
         "policies": {
-            rule: PolicyUsed(policy=name, because=why) for rule, (name, why) in sorted(found.policies.items())
+            rule: wire.PolicyUsed(policy=name, because=why) for rule, (name, why) in sorted(found.policies.items())
         },
         "intervals": {
             rule: (iso_time(begin_s), time_or_none(end_s)) for rule, (begin_s, end_s) in sorted(found.intervals.items())
@@ -247,7 +221,7 @@ def _state(found: Explanation) -> dict[str, Any]:
 
 def _summary(found: Explanation) -> list[str]:
     state = found.state
-    known = "estimated" if state.rate.as_of_s is not None else "expected, nothing learned yet"
+    known = "estimated" if state.rate.as_of_s is not None else "as declared, nothing learned yet"
     low, high = found.rate_range_per_day
     between = f"80 % sure: {_amount(low, 2)} to {_amount(high, 2)}"
     rate = f"{_amount(found.rate_per_day, 3)} items a day ({known}; {between})"
@@ -257,10 +231,10 @@ def _summary(found: Explanation) -> list[str]:
         lines.append("last probe: none yet")
     else:
         detail = f", {state.last_detail}" if state.last_detail else ""
-        at = "no request was ever sent" if state.last_start_s is None else iso_time(state.last_start_s)
+        at = "no request was sent" if state.last_start_s is None else iso_time(state.last_start_s)
         lines.append(f"last probe: {at}, {state.last_outcome}{detail}")
     if found.next_probe is None:
-        lines.append(f"next probe: none planned in this epoch ({found.blocked_by or 'nothing is due'})")
+        lines.append(f"next probe: none planned for now ({found.blocked_by or 'nothing is due'})")
     else:
         probe = found.next_probe.probe
         rule = f" for rule {probe.rule}" if probe.rule else ""
@@ -270,9 +244,9 @@ def _summary(found: Explanation) -> list[str]:
     lines += [] if found.misfit is None else _misfit_lines(found.misfit)
     lines += _origin_lines(found)
     if found.blocked_by and found.earliest_s:
-        lines.append(f"held back by {found.blocked_by} until {iso_time(found.earliest_s)}")
+        lines.append(f"delayed by {found.blocked_by} until {iso_time(found.earliest_s)}")
     if found.unmet_intervals:
-        lines.append(f"planned intervals that ended without a probe: {found.unmet_intervals}")
+        lines.append(f"expected events that passed without a probe: {found.unmet_intervals}")
     if found.postponed:
         counts = ", ".join(f"{name} {count} times" for name, count in sorted(found.postponed.items()))
         lines.append(f"postponed so far by: {counts}")
@@ -280,31 +254,31 @@ def _summary(found: Explanation) -> list[str]:
 
 
 def _amount(value: float, digits: int) -> str:
-    """Return a number as people write it: 1,234 and not 1.2e+03."""
+    """Return a number in common notation: 1,234 and not 1.2e+03."""
     return f"{value:,.0f}" if 100 <= value < inf else f"{value:.{digits}g}"
 
 
 def _constraint_lines(found: Explanation) -> list[str]:
-    """Return the intervals that rules expect, and what a probe must keep to."""
+    """Return the intervals that rules expect, and the constraints of the next probe."""
     lines = [
-        f"rule {rule} expects an interval from {iso_time(begin_s)} to {iso_time(end_s)}"
+        f"rule {rule} expects an event between {iso_time(begin_s)} and {iso_time(end_s)}"
         for rule, (begin_s, end_s) in sorted(found.intervals.items())
     ]
     if found.host_free_s is not None:
-        lines.append(f"its host's budget lets a probe start at {iso_time(found.host_free_s)}")
+        lines.append(f"its host's budget allows the next probe at {iso_time(found.host_free_s)}")
     if found.fresh_until_s is not None:
-        lines.append(f"fresh until {iso_time(found.fresh_until_s)}, as its origin says")
+        lines.append(f"fresh until {iso_time(found.fresh_until_s)}, by the caching headers of its origin")
     return lines
 
 
 def _week_lines(found: Explanation) -> list[str]:
-    """Return what a probe must save, and when in the week the source is busy."""
+    """Return the delay that a probe must save, and the busiest hour of the week."""
     if found.price_item_s is None:
         return []
     price = f"a probe for detection must save {found.price_item_s / 3600.0:.3g} item-hours of delay"
-    advice = "a lower probe_price, or POLICY UNIFORM, asks more often"
+    advice = "for more probes, lower probe_price or set POLICY UNIFORM"
     if found.is_host_bound:
-        advice = "more than others: its host bears no more probes, by host_spacing, host_budget or its robots.txt"
+        advice = "more than other sources: host_spacing, host_budget or robots.txt of its host allow no more probes"
     lines = [f"price: {price} ({advice})"]
     if not found.week:
         return lines
@@ -316,13 +290,13 @@ def _week_lines(found: Explanation) -> list[str]:
 
 
 def _origin_lines(found: Explanation) -> list[str]:
-    """Return what was learned of the source's origin."""
+    """Return what proxyd learned about the source's origin: redirects, wrong 304s and hubs."""
     state, subscription = found.state, found.subscription
     lines = []
     if found.moved_url is not None:
-        lines.append(f"moved for good, asked at: {found.moved_url}")
+        lines.append(f"moved permanently, probed at: {found.moved_url}")
     if state.distrust_until_s > (state.last_start_s or 0.0):
-        lines.append(f"its 304s are not believed until {iso_time(state.distrust_until_s)}: one was untrue")
+        lines.append(f"its 304 responses are ignored until {iso_time(state.distrust_until_s)}, because one was wrong")
     if subscription is not None:
         until = f" until {iso_time(subscription.lease_until_s)}" if subscription.lease_until_s else ""
         pushes = f"{subscription.pushes} pushes so far"
@@ -330,8 +304,8 @@ def _origin_lines(found: Explanation) -> list[str]:
     return lines
 
 
-def profile(declared: Profile, origin: str, rules: list[Rule], counts: CaptureCounts) -> dict[str, Any]:
-    """Return the members of a profile: who declared it, its rules, and what they achieved."""
+def profile(declared: Profile, origin: str, rules: list[wire.Rule], counts: CaptureCounts) -> dict[str, Any]:
+    """Return the members of a profile: its origin, its rules, and their results."""
     return {
         "name": declared.name,
         "origin": origin,
@@ -342,47 +316,42 @@ def profile(declared: Profile, origin: str, rules: list[Rule], counts: CaptureCo
     }
 
 
-def rule(declared: NotificationRule, origin: str, counts: CaptureCounts) -> Rule:
-    """Return a rule and what it achieved."""
-    return Rule(
-        name=declared.name,
-        profiles=list(declared.profiles),
+def rule(declared: NotificationRule, origin: str, counts: CaptureCounts) -> wire.Rule:
+    """Return a rule and its results."""
+    return _model_of(
+        declared,
+        wire.Rule,
         origin=origin,
         sources=list(declared.source_ids),
         policy=declared.policy.name.value,
-        fingerprint=declared.fingerprint,
         deliveries=len(declared.deliveries),
         **_achieved(counts),
     )
 
 
 def _achieved(counts: CaptureCounts) -> dict[str, Any]:
-    """Return what became of execution intervals; shares are 0 to 1, ``None`` where there was no interval."""
+    """Return the counts of execution intervals; shares are 0 to 1, or ``None`` without intervals."""
     return {
         "captured": counts.captured,
         "missed": counts.missed,
-        "completeness": _share(counts.completeness),
-        "utility": _share(counts.utility),
+        "completeness": _rounded(counts.completeness),
+        "utility": _rounded(counts.utility),
     }
 
 
-def _share(value: float | None) -> float | None:
-    return None if value is None else round(value, 6)
-
-
-def domain(declared: Domain) -> DomainShown:
+def domain(declared: Domain) -> wire.DomainShown:
     """Return a domain and its classes."""
-    return DomainShown(name=declared.name, classes=[_page_class(each) for each in declared.classes.values()])
+    return wire.DomainShown(name=declared.name, classes=[_page_class(each) for each in declared.classes.values()])
 
 
-def _page_class(declared: PageClass) -> PageClassShown:
-    fields = [DomainField(path=each.path, type=each.type.value) for each in declared.fields]
-    return PageClassShown(name=declared.name, is_feed=declared.is_feed, fields=fields, key=list(declared.key))
+def _page_class(declared: PageClass) -> wire.PageClassShown:
+    fields = [wire.DomainField(path=each.path, type=each.type.value) for each in declared.fields]
+    return _model_of(declared, wire.PageClassShown, fields=fields)
 
 
-def notification(stored: StoredNotification) -> NotificationListed:
+def notification(stored: StoredNotification) -> wire.NotificationListed:
     """Return a notification with its deliveries."""
-    return NotificationListed(**notification_members(stored))
+    return wire.NotificationListed(**notification_members(stored))
 
 
 def notification_members(stored: StoredNotification) -> dict[str, Any]:
@@ -400,49 +369,22 @@ def notification_members(stored: StoredNotification) -> dict[str, Any]:
     }
 
 
-def webhook(known: WebhookStatus) -> WebhookShown:
-    """Return a webhook and whether it has shown that it is there."""
-    return WebhookShown(
-        endpoint=known.endpoint,
-        form=known.form,
-        secret_name=known.secret_name,
-        state=known.state,
-        since=iso_time(known.since_s),
-        detail=known.detail,
-        refused=list(known.refused),
-    )
+def webhook(known: WebhookStatus) -> wire.WebhookShown:
+    """Return a webhook and whether it has accepted a ping."""
+    return _model_of(known, wire.WebhookShown, since=iso_time(known.since_s))
 
 
-def dead_letter(dead: DeadDelivery) -> DeadLetter:
+def dead_letter(dead: DeadDelivery) -> wire.DeadLetter:
     """Return a delivery that was given up."""
-    return DeadLetter(
-        position=dead.position,
-        notification=dead.notification_id,
-        rule=dead.rule,
-        endpoint=dead.endpoint,
-        attempts=dead.attempts,
-        done=time_or_none(dead.done_s),
-        last_error=dead.last_error,
-    )
+    return _model_of(dead, wire.DeadLetter, notification=dead.notification_id, done=time_or_none(dead.done_s))
 
 
-def _delivery(known: DeliveryStatus) -> DeliveryState:
-    return DeliveryState(
-        endpoint=known.endpoint,
-        state=known.state,
-        attempts=known.attempts,
-        next=iso_time(known.next_s) if known.state in {"pending", "gathering"} else None,
-        done=time_or_none(known.done_s),
-        last_error=known.last_error,
-    )
+def _delivery(known: DeliveryStatus) -> wire.DeliveryState:
+    next_time = iso_time(known.next_s) if known.state in {"pending", "gathering"} else None
+    return _model_of(known, wire.DeliveryState, next=next_time, done=time_or_none(known.done_s))
 
 
-def token(known: Token) -> TokenShown:
+def token(known: Token) -> wire.TokenShown:
     """Return a token without its secret."""
-    return TokenShown(
-        id=known.token_id,
-        name=known.name,
-        scope=known.scope,
-        created=iso_time(known.created_s),
-        expires=None if known.expires_s is None else iso_time(known.expires_s),
-    )
+    expires = None if known.expires_s is None else iso_time(known.expires_s)
+    return _model_of(known, wire.TokenShown, id=known.token_id, created=iso_time(known.created_s), expires=expires)

@@ -1,4 +1,4 @@
-"""Models of notifications and what becomes of them, and of tokens."""
+"""Models of notifications, deliveries and tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proxyd.queries import Scope
 
 
 class DeliveryState(WireModel):
-    """A notification on its way to one endpoint."""
+    """The delivery of a notification to one endpoint."""
 
     endpoint: str
     state: str
@@ -36,12 +36,12 @@ class NotificationListed(WireModel):
 
 
 class IntervalShown(WireModel):
-    """An execution interval on one page, and whether it was captured."""
+    """An interval on one source, and whether it was captured."""
 
     source: str
     start: Time
     end: Time | None
-    probed: Time | None = Field(description="null where it was given up before any probe")
+    probed: Time | None = Field(description="null if no probe saw the source before the interval was given up")
     captured: bool
     exact: bool
     delay_s: float
@@ -49,7 +49,7 @@ class IntervalShown(WireModel):
 
 
 class Finding(WireModel):
-    """What a probe found."""
+    """An event that a probe found."""
 
     kind: str
     item: str
@@ -78,7 +78,7 @@ class Attempt(WireModel):
 
 
 class NotificationTraced(NotificationListed):
-    """A notification with all that led to it and what became of it."""
+    """A notification, the probe that led to it, and its deliveries."""
 
     intervals: list[IntervalShown]
     probe: ProbeShown
@@ -100,13 +100,13 @@ class DeadLetter(WireModel):
 
 
 class Replayed(WireModel):
-    """How many deliveries are due again."""
+    """The number of deliveries that are due again."""
 
     deliveries: Count
 
 
 class WebhookShown(WireModel):
-    """A webhook and whether it has shown that it is there."""
+    """A webhook and whether it has accepted a ping."""
 
     endpoint: str
     form: str
@@ -124,14 +124,14 @@ class TestWanted(WireModel):
 
 
 class TestResult(WireModel):
-    """How a receiver answered a test message; `error` is null where it accepted."""
+    """The response of a receiver to a test message; `error` is null if it accepted the message."""
 
     endpoint: str
     error: str | None
 
 
 class TokenWanted(WireModel):
-    """A token to be made."""
+    """A token to be created."""
 
     name: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]+$")]
     scope: Scope
@@ -139,7 +139,7 @@ class TokenWanted(WireModel):
 
 
 class TokenMade(WireModel):
-    """A new token; its text is in this answer alone."""
+    """A new token; only this response contains its text."""
 
     name: str
     scope: Scope
@@ -147,7 +147,7 @@ class TokenMade(WireModel):
 
 
 class Dropped(WireModel):
-    """It is gone."""
+    """The token was revoked."""
 
     dropped: Literal[True] = True
 

@@ -1,4 +1,4 @@
-"""Declarations in JSON as statements, and errors of these as faults of members."""
+"""Reading declarations in JSON: statements of their members, and errors as faults of members."""
 
 from __future__ import annotations
 
@@ -9,19 +9,7 @@ from typing import Any
 from proxyd.api.rest.endpoint import pointer
 from proxyd.api.rest.problems import FaultsError, fault_of_text
 from proxyd.api.wire import Fault
-from proxyd.api.wire.statement_models import (
-    AuthWritten,
-    ClassWritten,
-    DeclarationWritten,
-    DeliveryWritten,
-    DomainWritten,
-    DropWritten,
-    NotificationWritten,
-    ProfileWritten,
-    ReaderWritten,
-    SecretWritten,
-    SourceWritten,
-)
+from proxyd.api.wire import statement_models as models
 from proxyd.core.language import (
     CreateDomain,
     CreateProfile,
@@ -59,12 +47,13 @@ _CLAUSES = {
 
 
 class Members:
-    """The members of a declaration, those that hold others too, one after the other in a text: where each stands there.
+    """All members of a declaration, including containers, concatenated into one text, with the place of each.
 
-    A line end stands before and after each of them. An error at the first is of the member, any other at a place in it.
+    Each member has a line end before and after it. An error at the first line end concerns the whole member, any other
+    error a place inside it.
     """
 
-    def __init__(self, declared: DeclarationWritten) -> None:
+    def __init__(self, declared: models.DeclarationWritten) -> None:
         members = list(_members(declared.model_dump(by_alias=True, exclude_none=True)))
         self._places = [place for place, _ in members]
         self._texts = [text for _, text in members]
@@ -75,27 +64,27 @@ class Members:
         self.source = SourceText(_FILE, "".join(f"\n{text}\n" for text in self._texts))
 
     def at(self, place: Place) -> TextSpan:
-        """Return where a member stands."""
+        """Return the place of a whole member."""
         start = self._starts[self._number[place]]
         return TextSpan(start, start + 1)
 
     def inside(self, place: Place) -> TextSpan:
-        """Return where the text of a member stands."""
+        """Return the place of the text of a member."""
         n = self._number[place]
         start = self._starts[n] + 1
         return TextSpan(start, start + len(self._texts[n]))
 
     def on_whole(self, error: RuleError) -> RuleError:
-        """Return an error as one of the whole member that it is in: no answer can quote what cannot be stored."""
+        """Return an error as one of its whole member, because a response cannot quote its characters."""
         start = self._starts[bisect_right(self._starts, error.start) - 1]
         return RuleSyntaxError(error.message, text=error.text, start=start, stop=start + 1, file=error.file)
 
     def faults(self, error: ProfileError) -> FaultsError:
-        """Return errors of these members as faults."""
+        """Return errors in these members as faults."""
         return FaultsError(422, "The declaration has errors", [self._fault(each) for each in error.errors])
 
     def _fault(self, error: RuleError) -> Fault:
-        """Return whose fault an error is: the member, and where in it."""
+        """Return an error as a fault of its member, with the place in it."""
         if error.text != self.source.text:
             return fault_of_text(error)
         n = bisect_right(self._starts, error.start) - 1
@@ -119,21 +108,21 @@ def _members(value: Any, at: Place = ()) -> Iterator[tuple[Place, str]]:
         yield from _members(each, (*at, key))
 
 
-def read_declaration(declared: DeclarationWritten, members: Members) -> Parsed:
-    """Return the statements of a declaration and every error met while reading it; ``members`` are its own."""
+def read_declaration(declared: models.DeclarationWritten, members: Members) -> Parsed:
+    """Return the statements of a declaration and every error in it; ``members`` are those of ``declared``."""
     if (error := what_is_unfit(members.source)) is not None:
         return Parsed(members.source, (), (members.on_whole(error),))
     return _Reading(members).read(declared)
 
 
 class _Reading:
-    """Reads one declaration. Where something cannot be read, its error stands for all of the declaration."""
+    """Reads one declaration; any error makes the whole declaration invalid."""
 
     def __init__(self, members: Members) -> None:
         self._members = members
         self._reader = MemberReader(members.source)
 
-    def read(self, declared: DeclarationWritten) -> Parsed:
+    def read(self, declared: models.DeclarationWritten) -> Parsed:
         statements: list[Statement] = [self._drop(each, ("drop", n)) for n, each in enumerate(declared.drop)]
         statements += [self._domain(each, ("domains", n)) for n, each in enumerate(declared.domains)]
         statements += [self._source(each, ("sources", n)) for n, each in enumerate(declared.sources)]
@@ -144,15 +133,15 @@ class _Reading:
 
     # ---- statements
 
-    def _drop(self, dropped: DropWritten, at: Place) -> DropStatement:
+    def _drop(self, dropped: models.DropWritten, at: Place) -> DropStatement:
         kind = StatementKind(dropped.kind)
         return DropStatement(kind, self._name(dropped.name, (*at, "name")), span=self._members.at(at))
 
-    def _domain(self, domain: DomainWritten, at: Place) -> CreateDomain:
+    def _domain(self, domain: models.DomainWritten, at: Place) -> CreateDomain:
         classes = tuple(self._class(each, (*at, "classes", n)) for n, each in enumerate(domain.classes))
         return CreateDomain(self._name(domain.name, (*at, "name")), classes, span=self._members.at(at))
 
-    def _class(self, declared: ClassWritten, at: Place) -> ClassDeclaration:
+    def _class(self, declared: models.ClassWritten, at: Place) -> ClassDeclaration:
         fields = []
         for n, each in enumerate(declared.fields):
             place = (*at, "fields", n)
@@ -165,7 +154,7 @@ class _Reading:
             tuple(self._path(path, (*at, "key")) for path in declared.key),
         )
 
-    def _source(self, source: SourceWritten, at: Place) -> CreateSource:
+    def _source(self, source: models.SourceWritten, at: Place) -> CreateSource:
         class_at = self._members.at((*at, "class"))
         return CreateSource(
             self._name(source.name, (*at, "name")),
@@ -186,7 +175,7 @@ class _Reading:
             span=self._members.at(at),
         )
 
-    def _profile(self, profile: ProfileWritten, at: Place) -> CreateProfile:
+    def _profile(self, profile: models.ProfileWritten, at: Place) -> CreateProfile:
         return CreateProfile(
             self._name(profile.name, (*at, "name")),
             self._names(profile.domains, (*at, "domains")),
@@ -196,7 +185,7 @@ class _Reading:
             span=self._members.at(at),
         )
 
-    def _notification(self, rule: NotificationWritten, at: Place) -> InsertNotification:
+    def _notification(self, rule: models.NotificationWritten, at: Place) -> InsertNotification:
         known = len(self._reader.errors)
         given = {
             name: self._reader.inner(name, self._members.inside((*at, name)))
@@ -238,7 +227,7 @@ class _Reading:
             self._refuse("a name cannot be empty", at)
         return self._located(path, at)
 
-    def _extraction(self, found: ReaderWritten | None, at: Place) -> Located[Extraction] | None:
+    def _extraction(self, found: models.ReaderWritten | None, at: Place) -> Located[Extraction] | None:
         if found is None:
             return None
         return Located(Extraction(Reader(found.reader), found.selector), self._members.at(at))
@@ -246,7 +235,7 @@ class _Reading:
     def _option(self, title: str, text: str | None, at: Place) -> Any:
         return None if text is None else self._reader.option(title, self._members.inside((*at, title.lower())))
 
-    def _deliveries(self, deliveries: Sequence[DeliveryWritten], at: Place) -> tuple[Located[Delivery], ...]:
+    def _deliveries(self, deliveries: Sequence[models.DeliveryWritten], at: Place) -> tuple[Located[Delivery], ...]:
         return tuple(Located(_delivery(each), self._members.at((*at, n))) for n, each in enumerate(deliveries))
 
     def _refuse(self, message: str, at: Place) -> None:
@@ -255,15 +244,15 @@ class _Reading:
         self._reader.errors.append(error)
 
 
-def _auth(auth: AuthWritten) -> Auth:
+def _auth(auth: models.AuthWritten) -> Auth:
     return Auth("bearer" if auth.user is None else "basic", _secret(auth.secret), auth.user)
 
 
-def _secret(secret: SecretWritten) -> SecretRef:
+def _secret(secret: models.SecretWritten) -> SecretRef:
     return SecretRef("file", secret.file or "") if secret.env is None else SecretRef("env", secret.env)
 
 
-def _delivery(delivery: DeliveryWritten) -> Delivery:
+def _delivery(delivery: models.DeliveryWritten) -> Delivery:
     kind = next(each for each in DELIVERY_KINDS if getattr(delivery, each.kind) is not None)
     values = {part.name: _value(part, getattr(delivery, member)) for member, part in kind.members.items()}
     return kind.made(**values)
@@ -272,4 +261,4 @@ def _delivery(delivery: DeliveryWritten) -> Delivery:
 def _value(part: DeliveryPart, written: Any) -> Any:
     if written is None:
         return part.default
-    return _secret(written) if isinstance(written, SecretWritten) else part.read(written)
+    return _secret(written) if isinstance(written, models.SecretWritten) else part.read(written)

@@ -1,4 +1,4 @@
-"""Statements as the models of JSON declarations; the other way is composing."""
+"""Writing declarations in JSON: statements as models."""
 
 from __future__ import annotations
 
@@ -6,21 +6,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Any
 
-from proxyd.api.wire.statement_models import (
-    AuthWritten,
-    ClassWritten,
-    DeclarationWritten,
-    DeliveryWritten,
-    DomainWritten,
-    DropWritten,
-    FieldWritten,
-    HeaderWritten,
-    NotificationWritten,
-    ProfileWritten,
-    ReaderWritten,
-    SecretWritten,
-    SourceWritten,
-)
+from proxyd.api.wire import statement_models as models
 from proxyd.core.language import (
     CreateDomain,
     CreateProfile,
@@ -39,14 +25,14 @@ from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.profile import Extraction
 
 
-def written(statements: Iterable[Statement]) -> DeclarationWritten:
-    """Return what statements say; comments are not kept."""
-    found: dict[str, list[Any]] = {name: [] for name in DeclarationWritten.model_fields}
+def written(statements: Iterable[Statement]) -> models.DeclarationWritten:
+    """Return statements as a JSON declaration; comments are lost."""
+    found: dict[str, list[Any]] = {name: [] for name in models.DeclarationWritten.model_fields}
     for statement in statements:
         match statement:
             case CreateDomain():
                 classes = [_class(each) for each in statement.classes]
-                found["domains"].append(DomainWritten(name=statement.name.value, classes=classes))
+                found["domains"].append(models.DomainWritten(name=statement.name.value, classes=classes))
             case CreateSource():
                 found["sources"].append(_source(statement))
             case CreateProfile():
@@ -54,16 +40,16 @@ def written(statements: Iterable[Statement]) -> DeclarationWritten:
             case InsertNotification():
                 found["notifications"].append(_notification(statement))
             case _:
-                found["drop"].append(DropWritten(kind=statement.kind.value, name=statement.name.value))
-    return DeclarationWritten(**found)
+                found["drop"].append(models.DropWritten(kind=statement.kind.value, name=statement.name.value))
+    return models.DeclarationWritten(**found)
 
 
 def _values(located: Sequence[Located[str]]) -> list[str]:
     return [each.value for each in located]
 
 
-def _class(declared: ClassDeclaration) -> ClassWritten:
-    return ClassWritten(
+def _class(declared: ClassDeclaration) -> models.ClassWritten:
+    return models.ClassWritten(
         name=declared.name.value,
         fields=[_field(each) for each in declared.fields],
         each=_reader(declared.each),
@@ -71,33 +57,33 @@ def _class(declared: ClassDeclaration) -> ClassWritten:
     )
 
 
-def _field(declared: FieldDeclaration) -> FieldWritten:
-    return FieldWritten(path=declared.path.value, type=declared.type.value, found=_reader(declared.extraction))
+def _field(declared: FieldDeclaration) -> models.FieldWritten:
+    return models.FieldWritten(path=declared.path.value, type=declared.type.value, found=_reader(declared.extraction))
 
 
-def _reader(extraction: Located[Extraction] | None) -> ReaderWritten | None:
+def _reader(extraction: Located[Extraction] | None) -> models.ReaderWritten | None:
     if extraction is None:
         return None
-    return ReaderWritten(reader=extraction.value.reader.value, selector=extraction.value.selector)
+    return models.ReaderWritten(reader=extraction.value.reader.value, selector=extraction.value.selector)
 
 
-def _source(source: CreateSource) -> SourceWritten:
+def _source(source: CreateSource) -> models.SourceWritten:
     options = _members(format_options(source), ("POLITENESS", "EXPECT", "FRESHNESS", "WEBSUB", "ROBOTS"))
     auth = None if source.auth is None else source.auth.value
-    return SourceWritten(
+    return models.SourceWritten(
         **{"class": source.page_class.name},
         name=source.name.value,
         domain=source.page_class.domain,
         url=source.url.value,
         zone=None if source.zone is None else source.zone.value,
-        headers=[HeaderWritten(name=each.value[0], value=each.value[1]) for each in source.headers],
-        auth=None if auth is None else AuthWritten(user=auth.user, secret=_secret(auth.secret)),
+        headers=[models.HeaderWritten(name=each.value[0], value=each.value[1]) for each in source.headers],
+        auth=None if auth is None else models.AuthWritten(user=auth.user, secret=_secret(auth.secret)),
         **options,
     )
 
 
 def _members(lines: Iterable[str], titles: Sequence[str]) -> dict[str, Any]:
-    """Return by member what is written after each of these titles."""
+    """Return the text after each of these titles, by member."""
     found = {}
     for line in lines:
         for title in titles:
@@ -106,8 +92,8 @@ def _members(lines: Iterable[str], titles: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def _profile(profile: CreateProfile) -> ProfileWritten:
-    return ProfileWritten(
+def _profile(profile: CreateProfile) -> models.ProfileWritten:
+    return models.ProfileWritten(
         name=profile.name.value,
         domains=_values(profile.domains),
         languages=_values(profile.languages),
@@ -116,10 +102,10 @@ def _profile(profile: CreateProfile) -> ProfileWritten:
     )
 
 
-def _notification(rule: InsertNotification) -> NotificationWritten:
+def _notification(rule: InsertNotification) -> models.NotificationWritten:
     titles = ("START", "END", *(f"SET {each}" for each in ("UTILITY", "LIFE", "IMPORTANCE", "POLICY", "DIGEST")))
     deliveries = [_delivery(each.value) for each in rule.deliveries]
-    return NotificationWritten(
+    return models.NotificationWritten(
         name=rule.name.value,
         profiles=_values(rule.profiles),
         sources=_values(rule.sources),
@@ -130,9 +116,9 @@ def _notification(rule: InsertNotification) -> NotificationWritten:
     )
 
 
-def _delivery(delivery: Delivery) -> DeliveryWritten:
+def _delivery(delivery: Delivery) -> models.DeliveryWritten:
     members = kind_of(delivery).members.items()
-    return DeliveryWritten(**{member: _member(getattr(delivery, part.name)) for member, part in members})
+    return models.DeliveryWritten(**{member: _member(getattr(delivery, part.name)) for member, part in members})
 
 
 def _member(value: Any) -> Any:
@@ -141,5 +127,5 @@ def _member(value: Any) -> Any:
     return value.value if isinstance(value, Enum) else value
 
 
-def _secret(secret: SecretRef) -> SecretWritten:
-    return SecretWritten(**{secret.kind: secret.name})
+def _secret(secret: SecretRef) -> models.SecretWritten:
+    return models.SecretWritten(**{secret.kind: secret.name})

@@ -1,4 +1,4 @@
-"""Models of sources, of the plan, and of what was achieved."""
+"""Models of sources, of the plan and of its results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from proxyd.api.wire.base_models import Count, Share, Time, WireModel
 
 
 class ComingProbe(WireModel):
-    """A probe that is planned."""
+    """A planned probe."""
 
     source: str
     at: Time
@@ -20,14 +20,14 @@ class ComingProbe(WireModel):
 
 
 class PolicyUsed(WireModel):
-    """A rule's policy on a source, and why it is that one."""
+    """The policy of a rule for a source, and why it was chosen."""
 
     policy: str
     because: str
 
 
 class ModelOff(WireModel):
-    """What is off with a source's model, and what is done about it."""
+    """A source whose model does not fit its recent items, and how proxyd reacts."""
 
     source: str
     rate_off_since: Time | None
@@ -38,13 +38,13 @@ class ModelOff(WireModel):
     summary: list[str]
 
 
-class SourceState(WireModel):
-    """What is known of a source, and what is planned for it."""
+class SourceShown(WireModel):
+    """The state of a source and its plan."""
 
     source: str
     url: str
     rate_per_day: float
-    rate_range_per_day: tuple[float, float] = Field(description="it lies there in four of five cases")
+    rate_range_per_day: tuple[float, float] = Field(description="the rate lies in this range with 80 % probability")
     policies: dict[str, PolicyUsed]
     intervals: dict[str, tuple[Time, Time | None]]
     host_free: Time | None
@@ -67,21 +67,21 @@ class SourceState(WireModel):
     items_lost_estimated: float
 
 
-class SourceListed(SourceState):
+class SourceListed(SourceShown):
     """A source in a list."""
 
     page_class: str = Field(alias="class", serialization_alias="class")
     domain: str
 
 
-class Explained(SourceState):
-    """Why and when a source is probed next, also in words."""
+class Explained(SourceShown):
+    """When a source is probed next and why, also in words."""
 
     summary: list[str]
 
 
 class ProbeMade(WireModel):
-    """A probe of the last days: why it was made, and what came of it."""
+    """A probe of the last days, with its reason and its outcome."""
 
     position: int
     started: Time
@@ -91,13 +91,13 @@ class ProbeMade(WireModel):
     outcome: str
     status: int | None
     detail: str
-    items: Count = Field(description="new items that it found")
-    delay_s: float | None = Field(description="the mean of those whose own time is known")
+    items: Count = Field(description="number of new items")
+    delay_s: float | None = Field(description="mean delay of the new items that give their own time")
     body_bytes: Count = Field(description="size of the decoded body; 0 if none was sent")
 
 
 class ItemSeen(WireModel):
-    """When an item came, as it says itself, and when it was seen."""
+    """When an item was published, by its own time, and when it was seen."""
 
     came: Time
     seen: Time
@@ -105,22 +105,22 @@ class ItemSeen(WireModel):
 
 
 class IntervalOfRule(WireModel):
-    """An execution interval of a rule on one page, and its fate."""
+    """An interval in which a rule expected a probe of a source, and its result."""
 
     source: str
     start: Time
-    end: Time | None = Field(description="null where the next update ends it")
+    end: Time | None = Field(description="null if the next update ends it")
     fate: Literal["captured", "late", "missed"] = Field(
-        description="`late`: missed, and told late, by a probe after its end; `missed`: given up before any probe"
+        description="`late`: probed and notified after its end; `missed`: given up before any probe"
     )
-    probed: Time | None = Field(description="null where it was missed")
-    exact: bool = Field(description="whether the item said itself when it came; otherwise the delay is a bound")
-    delay_s: float | None = Field(description="from the event to the probe; null where there was none")
+    probed: Time | None = Field(description="null if it was missed")
+    exact: bool = Field(description="whether the item gives its own time; otherwise the delay is an upper bound")
+    delay_s: float | None = Field(description="from the event to the probe; null if there was no probe")
     utility: float
 
 
 class TradeShown(WireModel):
-    """What a number of detection probes would buy."""
+    """The expected result of a number of detection probes."""
 
     probes_per_hour: float
     delay_s: float
@@ -129,7 +129,7 @@ class TradeShown(WireModel):
 
 
 class RuleOutlookShown(WireModel):
-    """How many of a rule's intervals are not met, by constraint."""
+    """The number of intervals of a rule that cannot be probed, by constraint."""
 
     rule: str
     intervals: Count
@@ -137,14 +137,14 @@ class RuleOutlookShown(WireModel):
 
 
 class ParetoPoint(WireModel):
-    """So many intervals can be captured, and then with this mean delay at the least."""
+    """A number of intervals that can be captured, and the least possible mean delay."""
 
     captured: Count
     delay_s: float
 
 
 class AdviceShown(WireModel):
-    """What other budgets would buy, and what the present one does not."""
+    """What other budgets would achieve, and which rules the current one cannot satisfy."""
 
     budget_per_hour: float
     planned_per_hour: float | None
@@ -156,7 +156,7 @@ class AdviceShown(WireModel):
 
 
 class Day(WireModel):
-    """What was found beside what was predicted, on a day of UTC."""
+    """The results and the predictions of one day (UTC)."""
 
     day: str
     probes: Count
@@ -171,7 +171,7 @@ class Day(WireModel):
 
 
 class ReportShown(WireModel):
-    """Day by day, and whose models are off now."""
+    """The results of each day, and the sources whose models do not fit now."""
 
     days: list[Day]
     off: list[ModelOff]

@@ -1,4 +1,4 @@
-"""Models of what is declared."""
+"""Models of declarations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxyd.api.wire.statement_models import DeclarationWritten
 
 
 class Achieved(WireModel):
-    """What became of execution intervals; shares are null where there was none."""
+    """The number of captured and missed intervals; shares are null if there were none."""
 
     captured: Count
     missed: Count
@@ -33,7 +33,7 @@ class Rule(Achieved):
 
 
 class ProfileListed(Achieved):
-    """A client profile; what its rules achieved is added up."""
+    """A client profile with the sum of the results of its rules."""
 
     name: str
     origin: str = Field(description="`api`, or the file that declares it")
@@ -43,7 +43,7 @@ class ProfileListed(Achieved):
 
 
 class ProfileShown(ProfileListed):
-    """A client profile with its text in the canonical layout, and the same as JSON."""
+    """A client profile with its text in canonical layout, and the same as JSON."""
 
     text: str
     declared: DeclarationWritten
@@ -57,7 +57,7 @@ class DomainField(WireModel):
 
 
 class PageClassShown(WireModel):
-    """A kind of page."""
+    """A class of pages."""
 
     name: str
     is_feed: bool
@@ -73,27 +73,27 @@ class DomainShown(WireModel):
 
 
 class CostShown(WireModel):
-    """What a declaration asks of the budget, in probes an hour over all sources, at the present price."""
+    """The demand of a declaration, in probes an hour of all sources, at the current price."""
 
     budget_per_hour: float
     asked_per_hour: float
     asked_per_hour_before: float
     sources_added: Count
     sources_removed: Count
-    unmet: list[RuleOutlookShown] = Field(description="rules whose intervals the budget does not let be met")
+    unmet: list[RuleOutlookShown] = Field(description="rules that the budget cannot satisfy")
 
 
 class ChangesMade(WireModel):
-    """What a text changed, by rule; a restarted rule lost its counters and got a new NOW."""
+    """The changes of a declaration, by rule; a restarted rule lost its counters and got a new NOW."""
 
     added: list[str]
     removed: list[str]
     restarted: list[str]
     dry_run: bool = False
-    cost: CostShown | None = Field(default=None, description="with `dry_run`")
+    cost: CostShown | None = Field(default=None, description="only with `dry_run`")
 
 
 class Reloaded(WireModel):
-    """The files were swapped in."""
+    """The profile files were loaded."""
 
     reloaded: Literal[True] = True

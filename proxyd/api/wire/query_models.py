@@ -1,4 +1,4 @@
-"""Models of queries: what is asked of lists."""
+"""Models of query parameters."""
 
 from __future__ import annotations
 
@@ -10,60 +10,60 @@ from proxyd.api.wire.base_models import Time, WireModel
 
 
 class ListWindow(WireModel):
-    """Which part of a list."""
+    """The page of a list."""
 
     limit: Annotated[int, Field(ge=1, le=500)] = 50
     cursor: str | None = None
 
 
 class SourcesWindow(ListWindow):
-    """Which part of the sources: all of them, or those alone whose last probe failed."""
+    """The page of the list of sources; `failing` selects those whose last probe failed."""
 
     failing: bool = False
 
 
 class PlanWindow(WireModel):
-    """How many of the coming probes."""
+    """The number of coming probes."""
 
     limit: Annotated[int, Field(ge=1, le=500)] = 50
 
 
 class Days(WireModel):
-    """How many days back, today included."""
+    """The number of days, including today."""
 
     days: Annotated[int, Field(ge=1, le=3660)] = 14
 
 
 class DaysOfItems(WireModel):
-    """How many days back, and how many items at most."""
+    """The number of days, and the maximum number of items."""
 
     days: Annotated[float, Field(gt=0, le=366)] = 7.0
     limit: Annotated[int, Field(ge=1, le=10_000)] = 1_000
 
 
 class DaysOfIntervals(WireModel):
-    """How many days back, and how many intervals at most."""
+    """The number of days, and the maximum number of intervals."""
 
     days: Annotated[float, Field(gt=0, le=366)] = 7.0
     limit: Annotated[int, Field(ge=1, le=500)] = 500
 
 
 class Listing(WireModel):
-    """What the domain and the profile of a list are called, how it is read, and whether to check alone."""
+    """The name of the domain and profile of a list, its kind, and whether only to check it."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)] = "Imported"
-    pages: bool = Field(default=False, description="whether they are pages to be watched, no feeds")
+    pages: bool = Field(default=False, description="whether the addresses are web pages, not feeds")
     dry_run: bool = False
 
 
 class DryRun(WireModel):
-    """Whether to check alone."""
+    """Whether only to check."""
 
     dry_run: bool = False
 
 
 class Which(WireModel):
-    """Which notifications: of a rule, of the rules that a profile has now, of a source, made since a time."""
+    """A filter of notifications, by rule, by the current rules of a profile, and by source."""
 
     rule: str | None = None
     profile: str | None = None
@@ -71,7 +71,7 @@ class Which(WireModel):
 
 
 class Found(Which):
-    """Which notifications, and which part of them."""
+    """A filter of notifications, and the page of the list."""
 
     since: Time | None = None
     limit: Annotated[int, Field(ge=1, le=500)] = 50
@@ -79,13 +79,13 @@ class Found(Which):
 
 
 class Followed(Which):
-    """Which notifications, and from where on: as in the header `Last-Event-ID`."""
+    """A filter of notifications; `last_event_id` replaces the header `Last-Event-ID`."""
 
     last_event_id: str | None = None
 
 
 class FeedOf(WireModel):
-    """Of one rule alone; a token where headers cannot be sent."""
+    """The rule of a feed, and a token for clients that cannot send headers."""
 
     rule: str | None = None
     token: str | None = None

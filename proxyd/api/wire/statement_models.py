@@ -1,4 +1,4 @@
-"""Declarations as JSON: the members of each statement, whose small clauses stay as the language writes them."""
+"""Declarations as JSON: the members of each statement; short clauses stay texts of the rule language."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxyd.core.language.readers import READER_KINDS
 from proxyd.core.model.delivery import SecretRef
 
 Clause = Text
-"""A clause as the language writes it, without the words before it."""
+"""A clause in the rule language, without its keyword."""
 Obeys = Literal["OBEY", "IGNORE"]
 if TYPE_CHECKING:
     ReaderName: TypeAlias = str
@@ -21,7 +21,7 @@ else:
 
 
 class SecretWritten(WireModel):
-    """Where a secret is: a variable of the environment or a file of the secrets folder."""
+    """The place of a secret: an environment variable or a file in the secrets folder."""
 
     env: str | None = None
     file: str | None = None
@@ -29,12 +29,12 @@ class SecretWritten(WireModel):
     @model_validator(mode="after")
     def _one(self) -> Self:
         if (self.env is None) == (self.file is None):
-            raise ValueError("either env or file is given")
+            raise ValueError("give either env or file")
         return self
 
 
 def _member_type(part: DeliveryPart) -> Any:
-    """Return what a part of a delivery is in JSON."""
+    """Return the JSON type of a part of a delivery."""
     if part.choices:
         return Literal[part.choices]
     return SecretWritten if part.shape is SecretRef else str
@@ -58,10 +58,10 @@ _NOUNS = [kind.noun for kind in DELIVERY_KINDS]
 
 
 class DeliveryWritten(_DeliveryMembers):
-    """Where notifications go."""
+    """A receiver of notifications."""
 
     model_config = ConfigDict(
-        json_schema_extra={"description": f"Where notifications go: {', '.join(_NOUNS[:-1])}, or {_NOUNS[-1]}."}
+        json_schema_extra={"description": f"A receiver of notifications: {', '.join(_NOUNS[:-1])}, or {_NOUNS[-1]}."}
     )
 
     @model_validator(mode="after")
@@ -69,7 +69,7 @@ class DeliveryWritten(_DeliveryMembers):
         kinds = [kind for kind in DELIVERY_KINDS if getattr(self, kind.kind) is not None]
         if len(kinds) != 1:
             *first, last = (kind.kind for kind in DELIVERY_KINDS)
-            raise ValueError(f"one of {', '.join(first)} and {last} is given")
+            raise ValueError(f"give exactly one of {', '.join(first)} and {last}")
         own = kinds[0].members
         for kind in DELIVERY_KINDS:
             for member, part in kind.members.items():
@@ -80,14 +80,14 @@ class DeliveryWritten(_DeliveryMembers):
 
 
 class ReaderWritten(WireModel):
-    """How a value or a row is found in a page."""
+    """The selector of a value or a row in a page."""
 
     reader: ReaderName
     selector: str
 
 
 class FieldWritten(WireModel):
-    """A field of a class; where it is no feed's, with how it is found."""
+    """A field of a class; `found` is its selector if the class is not a feed."""
 
     path: Text
     type: Literal["String", "Integer", "Decimal", "Boolean", "Timestamp", "URL"]
@@ -105,9 +105,9 @@ class ClassWritten(WireModel):
     @model_validator(mode="after")
     def _rows_have_fields(self) -> Self:
         if (self.each is not None or self.key) and not self.fields:
-            raise ValueError("rows have fields")
+            raise ValueError("each and key need fields")
         if self.key and self.each is None:
-            raise ValueError("a key is of rows: say how each is found")
+            raise ValueError("key needs each, the selector of the rows")
         return self
 
 
@@ -119,7 +119,7 @@ class DomainWritten(WireModel):
 
 
 class AuthWritten(WireModel):
-    """``AUTH``: Basic where there is a user, else Bearer."""
+    """``AUTH``: Basic with a user, otherwise Bearer."""
 
     user: str | None = None
     secret: SecretWritten
@@ -137,7 +137,7 @@ class SourceWritten(WireModel):
 
     name: Text
     page_class: Text = Field(alias="class")
-    domain: Text | None = Field(default=None, description="of the class, where two domains have one of this name")
+    domain: Text | None = Field(default=None, description="domain of the class, if its name is in several domains")
     url: str
     politeness: Clause | None = Field(default=None, examples=["12 PROBES PER HOUR, SPACING 2 MINUTES"])
     expect: Clause | None = Field(default=None, examples=["3 PER DAY"])
@@ -161,7 +161,7 @@ class ProfileWritten(WireModel):
     @model_validator(mode="after")
     def _something(self) -> Self:
         if not (self.domains or self.languages or self.users):
-            raise ValueError("a profile has at least one domain")
+            raise ValueError("a profile needs at least one domain")
         return self
 
 

@@ -153,7 +153,7 @@ DELIVERY_KINDS = (
             DeliveryPart("form", WebhookForm, "FORM", WebhookForm.STANDARD),
         ),
         _check_webhook,
-        "a webhook has a secret, and nothing else has one or a form",
+        "a webhook needs a secret; other deliveries take neither a secret nor a form",
     ),
     DeliveryKind(MailDelivery, MailDelivery.kind, "a mail address", (DeliveryPart("address"),), _check_mail),
     DeliveryKind(ChannelDelivery, ChannelDelivery.kind, "a channel", (DeliveryPart("url"),), _check_channel),

@@ -38,7 +38,7 @@ class _Kind:
         told = _RULE.format(domain=domain, rule=rule, selected=self.selected, name=self.name, event=self.event)
         parsed = parse(f"CREATE DOMAIN {domain} AS CLASS::{self.name}{self.fields};\n{told}")
         if parsed.errors:
-            raise ListingError(f"{listing!r} is no name for a list")
+            raise ListingError(f"{listing!r} is not a valid name for a list")
         return format_parsed(parsed)
 
 
@@ -157,7 +157,7 @@ def _checked(found: Iterable[tuple[int, str, str]], where: str) -> list[Listed]:
     wrong: list[str] = []
     for line, title, text in found:
         if (url := _address(text)) is None:
-            wrong.append(f"{where}:{line}: {text.strip()[:80]!r} is no http or https address; mend it, or leave it out")
+            wrong.append(f"{where}:{line}: {text.strip()[:80]!r} is not an http or https address; correct or remove it")
         else:
             listed.append(Listed(title, url))
     if wrong:

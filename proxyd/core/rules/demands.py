@@ -106,5 +106,5 @@ def chosen_policy(program: RuleProgram) -> tuple[PolicyName, str]:
     if program.rule.life is not None:
         return PolicyName.FBSUP, "AUTO, and the rule sets a life"
     if program.rule.importance:
-        return PolicyName.INDEX, "AUTO, and the rule sets an importance: its hours weigh in the price of a probe"
+        return PolicyName.INDEX, "AUTO, and the rule sets an importance: a probe is worth more in its hours"
     return PolicyName.INDEX, "AUTO, and the rule sets no life: a probe is made when it is worth its price"

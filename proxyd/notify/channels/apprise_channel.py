@@ -48,8 +48,8 @@ class AppriseChannel:
             except TimeoutError as error:
                 raise DeliveryError(f"the channel did not answer within {self._timeout_s:g} s") from error
         if not is_sent:
-            raise DeliveryError("the channel's service did not take it, or could not be reached")
-        return "the channel's service took it"
+            raise DeliveryError("the channel's service did not accept it, or could not be reached")
+        return "the channel's service accepted it"
 
     def _check(self, url: str) -> None:
         scheme = url.partition("://")[0].lower()

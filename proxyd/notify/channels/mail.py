@@ -75,7 +75,7 @@ class MailChannel:
             start_tls=settings.tls == "starttls",
             timeout=settings.timeout_s,
         )
-        return one_line(f"the mail server took it: {said}")
+        return one_line(f"the mail server accepted it: {said}")
 
 
 def open_mail(resources: ChannelResources) -> MailChannel:

@@ -115,7 +115,7 @@ def parse_json_feed(body: bytes, content_type: str | None = None, url: str = "")
     document = load_json(body, content_type)
     found = _VERSION.fullmatch(_text(document.get("version")) or "") if isinstance(document, dict) else None
     if found is None or not isinstance(document, dict):
-        raise NotAFeedError("this is a JSON document, not a feed: its version is none of jsonfeed.org")
+        raise NotAFeedError("this is a JSON document, not a feed: its version is not one of jsonfeed.org")
     feed = _Feed.model_validate(document)
     entries = _objects(document.get("items"))
     items = tuple(islice(_items(entries, feed, url), MOST_ITEMS))

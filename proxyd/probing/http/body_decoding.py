@@ -31,7 +31,7 @@ class Decoder:
     def __init__(self, encoding: str) -> None:
         self._encoding = encoding.strip().lower().removeprefix("x-")
         if self._encoding not in {"", "identity", "gzip", "deflate"}:
-            raise FetchError(f"the content encoding {encoding[:40]!r} was not asked for")
+            raise FetchError(f"the content encoding {encoding[:40]!r} was not requested")
         self._plain = self._encoding in {"", "identity"}
         self._stream: zlib._Decompress | None = None
         self.consumed = 0
@@ -45,12 +45,12 @@ class Decoder:
         try:
             yield from self._inflate(data)
         except zlib.error as error:
-            raise FetchError(f"the body is no {self._encoding}: {error}") from error
+            raise FetchError(f"the body is not valid {self._encoding}: {error}") from error
 
     def finish(self) -> None:
         """Raise FetchError if the stream is incomplete."""
         if self._stream is not None and not self._stream.eof:
-            raise FetchError(f"the {self._encoding} stream is cut off")
+            raise FetchError(f"the {self._encoding} stream is truncated")
 
     def _inflate(self, data: bytes) -> Iterator[bytes]:
         more = bool(data)

@@ -297,7 +297,7 @@ class Fetcher:
             return await _beginning(response.content.iter_any(), encoding, limit, trip.count_bytes)
         announced = response.content_length
         if announced is not None and announced > limit:
-            raise TooLargeError(f"{announced} bytes are announced, {limit} are allowed")
+            raise TooLargeError(f"the body is to have {announced} bytes; at most {limit} are allowed")
         return await read_decoded(response.content.iter_any(), encoding, limit, trip.count_bytes)
 
 
@@ -419,7 +419,7 @@ def _parse_url(text: str) -> URL:
 def _next_url(response: aiohttp.ClientResponse) -> URL:
     url = read_url(response.headers["Location"], response.url)
     if url is None:
-        raise FetchError("the address that it redirects to cannot be read")
+        raise FetchError("the address of the redirect cannot be read")
     return url
 
 

@@ -55,7 +55,7 @@ class HubClient:
                 return
             target = read_url(moved, target)
             if target is not None and not _may_follow(URL(url), target):
-                raise FetchError("the hub redirects to another origin, which is none of the form's business")
+                raise FetchError("the hub redirects to another origin, to which the form is not sent")
         raise FetchError(f"more than {_MOST_REDIRECTS} redirects")
 
     async def _post(self, url: URL, form: Mapping[str, str]) -> str | None:

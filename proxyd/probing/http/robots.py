@@ -157,7 +157,7 @@ class Robots:
         origin = url.origin()
         if not rules.allows(url):
             message = f"robots.txt of {origin} disallows {url.raw_path} to {AGENT}"
-            raise DisallowedError(f"{message}; ask its owner, or set ROBOTS IGNORE on the source")
+            raise DisallowedError(f"{message}; ask the site's owner, or set ROBOTS IGNORE on the source")
         asked_s = rules.crawl_delay_s
         if asked_s is None:
             return 0.0
@@ -214,8 +214,8 @@ class Robots:
         wait_s = min(max(response.retry_after_s or 0.0, _LEAST_S), _DAY_S)
         if not self._is_covered(record, wait_s):
             record.refresh_s = self._clock.monotonic_s() + wait_s
-            record.refusal = f"robots.txt of {url.origin()} answers with status {response.status}: nothing may be asked"
-            record.refusal += " until it can be read; ask its owner, or set ROBOTS IGNORE on the source"
+            record.refusal = f"robots.txt of {url.origin()} answers with status {response.status}: no request is"
+            record.refusal += " allowed until it can be read; ask the site's owner, or set ROBOTS IGNORE on the source"
             raise DisallowedError(record.refusal, retry_after_s=response.retry_after_s)
 
     def _keep(self, record: _Record, rules: RobotsRules, keep_s: float) -> None:

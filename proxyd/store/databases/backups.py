@@ -47,7 +47,7 @@ async def back_up(database: str | Path, target: Path) -> None:
 
 def _must_be_new(target: Path) -> None:
     if target.exists():
-        raise ConflictError(f"{target} is there already; name another file")
+        raise ConflictError(f"{target} already exists; name another file")
     if not target.parent.is_dir():
         raise NotFoundError(f"{target.parent}: no such folder")
 
@@ -196,11 +196,11 @@ def check_file(path: Path, over: Event | None = None) -> None:
         except sqlite3.DatabaseError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
                 raise
-            raise StoreError(f"{path} is no database of proxyd") from error
+            raise StoreError(f"{path} is not a database of proxyd") from error
         if said != "ok":
             raise StoreError(f"{path} is damaged: {said}")
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone():
-            raise StoreError(f"{path} is no database of proxyd")
+            raise StoreError(f"{path} is not a database of proxyd")
 
 
 async def vacuum(database: str | Path) -> None:

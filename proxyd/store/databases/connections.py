@@ -30,10 +30,10 @@ _REMEDIES = {
     sqlite3.SQLITE_BUSY: "end the other program that holds it, then start proxyd again",
     sqlite3.SQLITE_READONLY: "let proxyd write the file and its folder",
     sqlite3.SQLITE_CANTOPEN: "let proxyd read and write the file and its folder",
-    sqlite3.SQLITE_FULL: "make room on its disk, then start proxyd again",
-    sqlite3.SQLITE_IOERR: "see to its disk, then start proxyd again",
-    sqlite3.SQLITE_CORRUPT: "put a backup in its place with `proxyd restore FILE`",
-    sqlite3.SQLITE_NOTADB: "name another file, or put a backup in its place with `proxyd restore FILE`",
+    sqlite3.SQLITE_FULL: "free space on its disk, then start proxyd again",
+    sqlite3.SQLITE_IOERR: "check its disk, then start proxyd again",
+    sqlite3.SQLITE_CORRUPT: "replace it by a backup with `proxyd restore FILE`",
+    sqlite3.SQLITE_NOTADB: "name another file, or replace it by a backup with `proxyd restore FILE`",
 }
 
 
@@ -113,7 +113,7 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
     try:
         command.upgrade(migration_config(connection), revision)
     except CommandError as error:
-        raise StoreError(f"{error}: a newer proxyd made these tables; use that one") from error
+        raise StoreError(f"{error}: a newer proxyd created these tables; use that version") from error
     if before is not None and before != (now := _revision(connection)):
         log.info("tables are brought to the newest schema", before=before, now=now)
 
@@ -122,7 +122,7 @@ def is_newest(connection: Connection) -> bool:
     """Return whether the tables have the newest schema; raises ``StoreError`` if a newer proxyd made them."""
     found, known = _revision(connection), _revisions()
     if found is not None and found not in known:
-        raise StoreError(f"the tables have the schema {found}: a newer proxyd made them; use that one")
+        raise StoreError(f"the tables have the schema {found}: a newer proxyd created them; use that version")
     return found == known[0]
 
 

@@ -87,7 +87,7 @@ async def _lock_out(connections: StoreConnections) -> None:
 
     for role, number in LOCK_OF.items():
         if not await session_of(connections).take_lock(number):
-            raise StoreError(f"a daemon leads as {role} over this database; stop every daemon of it first")
+            raise StoreError(f"a daemon uses this database as {role}; stop every daemon that uses it first")
 
 
 async def copy_database(source: str | Path, target: str | Path) -> dict[str, int]:

@@ -69,7 +69,7 @@ class SessionConnection:
         """
         async with self._turn:
             if self._connection.invalidated or self._connection.closed:
-                raise StoreUnreachableError("the session with the database is over")
+                raise StoreUnreachableError("the session with the database has ended")
             with _errors():
                 async with self._connection.begin():
                     return await self._connection.run_sync(function)

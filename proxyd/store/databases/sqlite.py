@@ -105,7 +105,7 @@ def file_lock(database: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise StoreError(f"{database} is in use by another proxyd; stop it, or talk to it instead") from error
+            raise StoreError(f"{database} is in use by another proxyd; stop it, or use it instead") from error
         yield
 
 
@@ -115,7 +115,7 @@ def _unwritable(error: OSError, folder: Path) -> str:
     if isinstance(error, PermissionError):
         for path in (Path(error.filename), folder):
             with suppress(OSError):  # it does not exist
-                whose = f"it belongs to {_owner(path)}: run proxyd as that user, or chown it to the one who does"
+                whose = f"it belongs to {_owner(path)}; run proxyd as that user, or change its owner with chown"
                 return f"{path} cannot be written: {reason}; {whose}"
     return f"{folder} cannot be written: {reason}"
 

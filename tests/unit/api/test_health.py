@@ -20,7 +20,7 @@ async def test_what_only_the_planner_answers_is_refused_with_where_to_ask(tmp_pa
         assert (await client.ready())["checks"] == {"leading": False}
         for question in (client.sources(), client.reload()):
             with pytest.raises(
-                ApiError, match=r"^this machine does not plan, .* ask that planner with --url"
+                ApiError, match=r"^this machine does not plan, .* name that planner with --url"
             ) as caught:
                 await question
             assert (caught.value.status, "\n" in str(caught.value)) == (421, False)

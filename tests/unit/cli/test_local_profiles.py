@@ -80,12 +80,12 @@ def test_a_list_of_pages_tells_what_changes_on_them(tmp_path: Path, capsys: pyte
         ("<opml><body/></opml>", "lists no feed"),
         ("<opml><body>", "in.opml:1: not well-formed XML"),
         ('<!DOCTYPE o [<!ENTITY a "b">]><opml/>', "has a DOCTYPE"),
-        ("ftp://example.org/a", "in.opml:1: 'ftp://example.org/a' is no http or https address"),
+        ("ftp://example.org/a", "in.opml:1: 'ftp://example.org/a' is not an http or https address"),
         (
             '<opml><outline xmlUrl="javascript:alert(1)"/></opml>',
-            "in.opml:1: 'javascript:alert(1)' is no http or https",
+            "in.opml:1: 'javascript:alert(1)' is not an http or https",
         ),
-        ("a\nhttps://b.example/\nc", "in.opml:3: 'c' is no http or https address"),
+        ("a\nhttps://b.example/\nc", "in.opml:3: 'c' is not an http or https address"),
         ("a\n" * 30, "in.opml: and 10 more"),
     ],
     ids=["empty", "no outline", "cut off", "entities", "ftp", "script", "a later line", "many"],
@@ -100,5 +100,5 @@ def test_what_cannot_be_imported_is_named(
 def test_a_file_that_is_there_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     there = write(tmp_path, "mine.profile", "mine")
     assert main(["import", write(tmp_path, "u.txt", "https://example.org/a"), "--out", there]) == 1
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert Path(there).read_text(encoding="utf-8") == "mine"

@@ -124,9 +124,9 @@ def test_the_allow_list_wins_but_what_is_inside_is_judged_too(address: str, netw
         ("http://example.org:6667/", "port 6667"),
         ("http://0x7f.1/", "127.0.0.1 is refused: loopback"),
         ("http://[::1]/", "::1 is refused: loopback"),
-        ("http://127.0.0.1.5/", "looks like an address and is none"),
-        ("http://1.2.3.256/", "looks like an address and is none"),
-        ("http://1_0.8.8.8/", "looks like an address and is none"),
+        ("http://127.0.0.1.5/", "looks like an IP address but is not a valid one"),
+        ("http://1.2.3.256/", "looks like an IP address but is not a valid one"),
+        ("http://1_0.8.8.8/", "looks like an IP address but is not a valid one"),
         ("http://127.0.0.1%00.example.org/", "letters, digits"),
         ("http://a..b/", "letters, digits"),
     ],
@@ -153,7 +153,7 @@ def test_listed_ports_are_the_only_ones() -> None:
     guard = Guard(allow_ports=[443, 25])
     for url in ("https://example.org/", "http://example.org:25/"):
         guard.check_url(URL(url))
-    with pytest.raises(BlockedAddressError, match="port 80 is none of allow_ports"):
+    with pytest.raises(BlockedAddressError, match="port 80 is not in the setting allow_ports"):
         guard.check_url(URL("http://example.org/"))
 
 

@@ -40,7 +40,7 @@ def test_credentials_in_the_settings_file_are_refused_without_showing_them(tmp_p
     ],
 )
 def test_what_is_no_proxy_is_refused_without_showing_it(url: str) -> None:
-    with pytest.raises(ConfigError, match="PROXYD_PROXY: this is no address such as") as caught:
+    with pytest.raises(ConfigError, match="PROXYD_PROXY: this is not an address such as") as caught:
         load(environ={"PROXYD_PROXY": url})
     assert "hunter2" not in f"{caught.value!r} {caught.value.__cause__}"
 

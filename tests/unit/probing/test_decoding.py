@@ -53,13 +53,13 @@ async def test_what_was_encoded_is_read_however_it_is_cut(encoding: str, data: b
 @pytest.mark.parametrize(("encoding", "data"), ENCODED[2:5] + ENCODED[7:])
 @pytest.mark.parametrize("missing", [1, 9, 100])
 async def test_a_stream_that_ends_too_early_is_not_a_body(encoding: str, data: bytes, missing: int) -> None:
-    with pytest.raises(FetchError, match="cut off"):
+    with pytest.raises(FetchError, match="truncated"):
         await read(data[:-missing], encoding)
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 async def test_noise_is_not_a_body(encoding: str) -> None:
-    with pytest.raises(FetchError, match=f"no {encoding}"):
+    with pytest.raises(FetchError, match=f"not valid {encoding}"):
         await read(b"plain text", encoding)
 
 
@@ -70,7 +70,7 @@ async def test_nothing_decodes_to_nothing(encoding: str) -> None:
 
 @pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "compress", "x" * 999])
 def test_an_encoding_that_was_not_asked_for_is_refused(encoding: str) -> None:
-    with pytest.raises(FetchError, match="not asked for"):
+    with pytest.raises(FetchError, match="not requested"):
         Decoder(encoding)
 
 

@@ -1,4 +1,4 @@
-"""Pictures as coordinates: templates make SVG of them, and a table beside it of the same figures."""
+"""Charts as coordinates; templates draw them as SVG, next to a table of the same numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line with its gaps: ``paths`` are runs of points as SVG wants them, ``dots`` its points."""
+    """A line with gaps; ``paths`` are its runs of points in SVG's syntax, ``dots`` all its points."""
 
     name: str
     kind: str
@@ -30,7 +30,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Lines over one pair of axes; ``mark`` is a point to be told from the others."""
+    """Lines over one pair of axes; ``mark`` is a highlighted point."""
 
     width: float
     height: float
@@ -44,7 +44,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where values lie in a picture of so many units; ``is_log`` says that equal factors take equal room."""
+    """The mapping of values to coordinates in a picture; if ``is_log``, the axes are logarithmic."""
 
     x_low: float
     x_high: float
@@ -128,7 +128,7 @@ Points = Sequence[tuple[float, float | None]]
 
 
 def line(frame: Frame, name: str, kind: str, points: Points) -> Line:
-    """Return a line; where there is no value it has a gap.
+    """Return a line with a gap at each missing value.
 
     >>> line(Frame(0.0, 2.0, 1.0), "a", "found", [(0.0, 0.0), (1.0, None), (2.0, 1.0)]).paths
     ('52.0,176.0', '622.0,8.0')
@@ -146,7 +146,7 @@ def line(frame: Frame, name: str, kind: str, points: Points) -> Line:
 def chart(
     frame: Frame, lines: Iterable[tuple[str, str, Points]], x_ticks: Iterable[Tick], y_ticks: Iterable[Tick]
 ) -> Chart:
-    """Return a chart of lines, each its name, its kind and its points; ticks are in values."""
+    """Return a chart of lines, each with its name, kind and points; ticks are given as values."""
     return Chart(
         frame.width,
         frame.height,
@@ -160,7 +160,7 @@ def chart(
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """An hour of the week: its ``level`` of shade, the factor of the rate, items expected, and probes planned."""
+    """An hour of the week: the ``level`` of its shade, its rate factor, expected items, and planned probes."""
 
     day: int
     hour: int
@@ -194,7 +194,7 @@ def _cell(day: int, hour: int, week: Sequence[float], most: float, rate: float, 
 
 @dataclass(frozen=True, slots=True)
 class WeekPicture:
-    """A week at a glance: the outline of its factors, the busiest hour, and the mean factor of each day."""
+    """A small picture of a week: the outline of its factors, its busiest hour, and the mean factor of each day."""
 
     path: str
     busiest: str
@@ -203,7 +203,7 @@ class WeekPicture:
 
 
 def week_picture(week: Sequence[float], *, width: float = 168.0, height: float = 24.0) -> WeekPicture | None:
-    """Return a small picture of a week, ``None`` where it is not known.
+    """Return a small picture of a week, or ``None`` if the week is not known.
 
     >>> week_picture([1.0] * 30 + [3.0] + [1.0] * 137).busiest
     'Tue 06:00'

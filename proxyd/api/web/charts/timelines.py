@@ -1,4 +1,4 @@
-"""Time lines as coordinates: items and the probes that saw them, intervals and their fates, and classes of delay."""
+"""Time lines as coordinates: items and the probes that saw them, intervals and their fates, and delays."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
+from proxyd.api import wire
 from proxyd.api.web.charts.line_charts import Frame, Tick
 from proxyd.api.web.page_texts import duration
-from proxyd.api.wire import IntervalOfRule
 from proxyd.core.model.field_values import iso_time, parse_iso
 from proxyd.core.model.outcome import OutcomeKind
 
@@ -23,7 +23,7 @@ _BOUNDS_S = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 3 * 3600.0, 12 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Marks of one kind: one path of SVG, and how many they are."""
+    """Marks of one kind: their common SVG path and their number."""
 
     name: str
     kind: str
@@ -33,7 +33,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class TimeLine:
-    """Items on one line, the probes on another, and lines between an item and the probe that saw it."""
+    """Items on one line, probes on another, and a line from each item to the probe that saw it."""
 
     width: float
     height: float
@@ -46,14 +46,14 @@ class TimeLine:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """Execution intervals, a line for each page: their spans, and marks of their fates."""
+    """Execution intervals, a line for each source: their spans, and marks of their fates."""
 
     width: float
     height: float
     left: float
     right: float
     ticks: tuple[Tick, ...]
-    pages: tuple[tuple[str, float], ...]
+    sources: tuple[tuple[str, float], ...]
     spans: str
     lags: str
     marks: tuple[Marks, ...]
@@ -62,7 +62,7 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A class of a histogram and where it is drawn; ``name`` says from where to where."""
+    """A bar of a histogram; ``name`` is the range of its class."""
 
     name: str
     count: int
@@ -74,7 +74,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How often a delay was in which class; ``ticks`` are the bounds between them."""
+    """A histogram of delays; ``ticks`` are the bounds between its classes."""
 
     width: float
     height: float
@@ -86,7 +86,7 @@ class Histogram:
 
 
 def time_ticks(begin_s: float, end_s: float, most: int = 9) -> list[Tick]:
-    """Return round times of UTC between two, few enough to be read: hours, days of the week, or dates.
+    """Return at most ``most`` round UTC times between two: hours, days of the week, or dates.
 
     >>> [tick.label for tick in time_ticks(0.0, 86400.0)]
     ['Thu 01', '03:00', '06:00', '09:00', '12:00', '15:00', '18:00', '21:00', 'Fri 02']
@@ -108,7 +108,7 @@ def _label(at_s: float, step_s: float) -> str:
 
 
 def probe_kind(outcome: str, items: int) -> str:
-    """Return what came of a probe: ``found``, ``unchanged`` or ``failed``.
+    """Return the result of a probe: ``found``, ``unchanged`` or ``failed``.
 
     >>> probe_kind("changed", 2), probe_kind("changed", 0), probe_kind("not_modified", 0), probe_kind("timeout", 0)
     ('found', 'unchanged', 'unchanged', 'failed')
@@ -121,9 +121,9 @@ def probe_kind(outcome: str, items: int) -> str:
 def time_line(
     begin_s: float, end_s: float, items: Sequence[tuple[float, float]], probes: Sequence[tuple[float, str]]
 ) -> TimeLine:
-    """Return the picture of items (came, seen) and of probes (started, kind) of a time.
+    """Return the picture of items (published, seen) and probes (started, kind) in a period.
 
-    What came before the time begins at its edge.
+    Items published before the period start at its edge.
 
     >>> line = time_line(0.0, 100.0, [(10.0, 50.0)], [(50.0, "found"), (80.0, "unchanged")])
     >>> [(marks.name, marks.count) for marks in line.marks]
@@ -150,16 +150,16 @@ def time_line(
     )
 
 
-def lanes(begin_s: float, end_s: float, intervals: Sequence[IntervalOfRule]) -> Lanes:
-    """Return the picture of a rule's intervals, newest first: of the pages that had one last, by name.
+def lanes(begin_s: float, end_s: float, intervals: Sequence[wire.IntervalOfRule]) -> Lanes:
+    """Return the picture of a rule's intervals for the sources with the newest ones, by name.
 
-    Each is a span, up to its probe where nothing ended it, with a mark where it was probed; a line leads to a probe
-    that came after its end.
+    Each interval is a span, which ends at its probe if nothing else ended it, with a mark at its probe; a line leads to
+    a probe after its end. ``intervals`` are newest first.
 
     >>> times = {"start": "1970-01-01T00:00:10Z", "end": "1970-01-01T00:00:20Z", "probed": "1970-01-01T00:00:40Z"}
-    >>> late = IntervalOfRule(source="a", fate="late", exact=True, delay_s=30.0, utility=0.0, **times)
+    >>> late = wire.IntervalOfRule(source="a", fate="late", exact=True, delay_s=30.0, utility=0.0, **times)
     >>> found = lanes(0.0, 100.0, [late])
-    >>> found.pages, found.spans, found.lags, [marks.count for marks in found.marks]
+    >>> found.sources, found.spans, found.lags, [marks.count for marks in found.marks]
     ((('a', 38.0),), 'M110.0 33.0 H180.0 v10 H110.0 Z', 'M180.0 38.0 H320.0', [0, 1, 0])
     """
     newest = list(dict.fromkeys(each.source for each in intervals))
@@ -187,7 +187,7 @@ def lanes(begin_s: float, end_s: float, intervals: Sequence[IntervalOfRule]) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Drawn:
-    """An interval as it is drawn."""
+    """The drawing of an interval."""
 
     fate: str
     span: str
@@ -195,7 +195,7 @@ class _Drawn:
     mark: tuple[float, float]
 
     @classmethod
-    def of(cls, frame: Frame, each: IntervalOfRule, y: float) -> _Drawn:
+    def of(cls, frame: Frame, each: wire.IntervalOfRule, y: float) -> _Drawn:
         def x(time: str | None, default: float) -> float:
             at_s = None if time is None else parse_iso(time)
             return default if at_s is None else frame.x(min(max(at_s, frame.x_low), frame.x_high))
@@ -209,7 +209,7 @@ class _Drawn:
 
 
 def histogram(delays_s: Iterable[float]) -> Histogram | None:
-    """Return how often delays were in classes of equal factors, about, with round bounds; ``None`` without any.
+    """Return a histogram of delays in roughly logarithmic classes with round bounds; ``None`` without delays.
 
     >>> found = histogram([2.0, 30.0, 40.0, 100.0])
     >>> [(bar.name, bar.count) for bar in found.bars]
@@ -232,7 +232,7 @@ def histogram(delays_s: Iterable[float]) -> Histogram | None:
 
 
 def class_name(number: int) -> str:
-    """Return what is in a class.
+    """Return the range of a class in words.
 
     >>> class_name(0), class_name(12)
     ('less than 1 s', '10 d or more')
@@ -244,7 +244,7 @@ def class_name(number: int) -> str:
 
 
 def rank(ordered: Sequence[float], share: float) -> float:
-    """Return the least value that such a share of the values does not exceed.
+    """Return the smallest value that at least this share of the values does not exceed.
 
     >>> rank([1.0, 2.0, 3.0, 4.0], 0.5), rank([1.0], 0.9)
     (2.0, 1.0)

@@ -1,5 +1,5 @@
 "use strict";
-// Checks the text some time after the last key, numbers its lines, and leads from an error to its place.
+// Checks the text shortly after the last key, numbers its lines, and moves from an error to its place.
 (() => {
   const form = document.getElementById("editor");
   if (!form) return;

@@ -1,5 +1,5 @@
 "use strict";
-// Follows the notifications and puts the part of the page that is live in anew: the server renders it, as it did before.
+// Follows the notifications, and replaces the live part of the page by the one that the server renders now.
 (() => {
   const part = document.querySelector("[data-live]");
   if (!part || !window.EventSource) return;
@@ -9,7 +9,7 @@
 
   const say = (text) => { state.textContent = text ? " · " + text : ""; };
 
-  // Whoever has the focus in what is replaced keeps it: the same link, or the same place to open.
+  // The focus stays on the same link or the same summary in the new part.
   const kept = (root) => {
     const at = document.activeElement;
     if (!at || !root.contains(at)) return null;

@@ -83,12 +83,13 @@ class _Checker:
             if isinstance(statement, DropStatement):
                 if not self._settings.from_api:
                     reporter.error(
-                        "DROP belongs to texts sent over the API; here, remove the statement", statement.span
+                        "DROP is only for texts sent to the API; in a file, remove the statement instead",
+                        statement.span,
                     )
                 continue
             kind, name = _KINDS[type(statement)], statement.name
             if name.value in {".", ".."}:
-                reporter.error("'.' and '..' are no names: addresses lose them", name.span)
+                reporter.error("'.' and '..' cannot be names, because URLs drop them", name.span)
             first = places.setdefault((kind, name.value), reporter.where(name.span))
             if first != reporter.where(name.span):
                 message = f"the {kind.value.lower()} {name.value!r} is declared twice; the first is at {first}"

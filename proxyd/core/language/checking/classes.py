@@ -86,7 +86,7 @@ def _check_feed_fields(declaration: ClassDeclaration, reporter: Reporter) -> Non
     for each in declaration.fields:
         path = each.path.value
         if not _is_feed_path(path):
-            message = f"the field {path} cannot stand beside channel. paths: a class reads a feed or a page, not both"
+            message = f"the field {path} cannot be mixed with channel. paths: a class reads a feed or a page, not both"
             reporter.error(message, each.path.span)
         elif path.lower() not in _FEED_PATHS:
             reporter.error(f"feeds have no {path}.{did_you_mean(path, FEED_PATHS)}", each.path.span)
@@ -132,7 +132,7 @@ def _check_rows(declaration: ClassDeclaration, reporter: Reporter) -> None:
     if declaration.each is None:
         return
     if not declaration.key:
-        reporter.error("EACH needs KEY: what identifies one row of the page", declaration.each.span)
+        reporter.error("EACH needs KEY, the fields that identify a row of the page", declaration.each.span)
     known = [each.path.value for each in declaration.fields]
     for path in declaration.key:
         if path.value.lower() not in (name.lower() for name in known):

@@ -150,7 +150,7 @@ class ExpressionChecker:
         if binary.operator == "+":
             shifts += [(Family.NUMBER, Family.TIME), (None, Family.TIME)]
         if families not in shifts:
-            self._reporter.error(f"{binary.operator} cannot take these: a time and {_shown(left, right)}", binary.span)
+            self._reporter.error(f"{binary.operator} cannot combine a time and {_shown(left, right)}", binary.span)
             return None
         return FieldType.TIMESTAMP
 
@@ -220,7 +220,7 @@ class ExpressionChecker:
 
     def _aggregate(self, aggregate: Aggregate) -> Typed:
         if not self._aggregates:
-            self._reporter.error(f"{aggregate.function} cannot stand in {self.place}", aggregate.span)
+            self._reporter.error(f"{aggregate.function} is not allowed in {self.place}", aggregate.span)
             return Typed(aggregate, None)
         check_aggregate_options(aggregate, self._reporter, self._values, in_query=self._in_query)
         argument = self._inside(f"{aggregate.function}(...)").check(aggregate.argument) if aggregate.argument else None
@@ -291,7 +291,7 @@ def pattern_problem(pattern: str) -> str | None:
         reason = error.args[0] if error.args else ""
         return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
     except UnicodeEncodeError:
-        return "it holds half a character"
+        return "it contains an unpaired surrogate"
     return None
 
 
@@ -332,8 +332,8 @@ def check_aggregate_options(aggregate: Aggregate, reporter: Reporter, values: Va
     span = aggregate.span
     if in_query:
         if aggregate.over is not None:
-            reporter.error("OVER belongs to a class in FROM here, as in FROM RSS OVER 7 DAYS", span)
+            reporter.error("in a query, OVER follows a class in FROM, as in FROM RSS OVER 7 DAYS", span)
         if aggregate.across:
-            reporter.error("ACROSS SOURCES belongs to triggers", span)
+            reporter.error("ACROSS SOURCES is only allowed in triggers", span)
     else:
         values.durations([("OVER", aggregate.over)], span)

@@ -45,7 +45,7 @@ def check_trigger(
     if page_class is None:
         return None
     if trigger.kind is EventKind.DELETE and page_class.is_feed:
-        message = f"items slide off the end of a feed, which is no DELETE: {page_class.name} must be a class of pages"
+        message = "ON DELETE needs a class of pages: items that drop off the end of a feed are not deleted"
         reporter.error(message, trigger.page_class.span)
     condition = None
     if trigger.condition is not None:
@@ -187,18 +187,18 @@ class QueryChecker:
         if not select.group_by and select.having is None and not any(has_aggregate(term) for term in terms):
             return
         if not select.columns:
-            self._reporter.error("SELECT * cannot stand with aggregates, GROUP BY or HAVING", select.span)
+            self._reporter.error("SELECT * cannot be combined with aggregates, GROUP BY or HAVING", select.span)
         for term in terms:
             loose = _loose_column(term, select.group_by)
             if loose is not None:
-                message = f"{loose.path} must stand in GROUP BY or inside an aggregate"
+                message = f"{loose.path} must be in GROUP BY or inside an aggregate"
                 self._reporter.error(message, loose.span)
 
     def _check_distinct_order(self, select: Select) -> None:
         chosen = [column.expression for column in select.columns]
         for term in select.order_by if select.distinct and chosen else ():
             if term.expression not in chosen:
-                self._reporter.error("with DISTINCT, ORDER BY takes columns of the SELECT", _span_of(term))
+                self._reporter.error("with DISTINCT, ORDER BY can only use columns of the SELECT", _span_of(term))
 
 
 def _span_of(term: OrderTerm) -> TextSpan:

@@ -160,7 +160,7 @@ class RuleChecker:
             if seconds is None:
                 message = (
                     f"{spec.text!r} is not a time: expected ISO 8601 such as '2026-01-01T00:00:00Z', "
-                    'or an interval beside NOW such as "30 days" + NOW'
+                    'or NOW and an interval such as "30 days" + NOW'
                 )
                 self._reporter.error(message, spec.span)
                 return None

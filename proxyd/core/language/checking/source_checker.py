@@ -44,7 +44,7 @@ def _check_options(statement: CreateSource, reporter: Reporter, values: Values) 
         expect, span = statement.expect.value, statement.expect.span
         values.durations([("the period of EXPECT", expect.per)], span)
         if expect.amount <= 0:
-            reporter.error("EXPECT must be more than 0; leave it out where nothing is known", span)
+            reporter.error("EXPECT must be more than 0; leave it out if the rate is unknown", span)
     if statement.zone is not None:
         values.zone(statement.zone.value, statement.zone.span)
     if statement.auth is not None:
@@ -119,6 +119,6 @@ def check_deliveries(deliveries: Iterable[Located[Delivery]], reporter: Reporter
     for each in deliveries:
         delivery, span = each.value, each.span
         if delivery.endpoint in endpoints:
-            reporter.warn("this address is delivered to already; only the first is used", span)
+            reporter.warn("this address is listed twice; only the first is used", span)
         endpoints.add(delivery.endpoint)
         kind_of(delivery).check(delivery, values, reporter, span)

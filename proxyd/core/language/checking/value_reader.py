@@ -30,7 +30,7 @@ _OWN_HEADERS = {
     "expect": "the request sets it",
     "te": "the request sets it",
     "upgrade": "the request sets it",
-    "user-agent": "it says who asks; see the setting contact",
+    "user-agent": "it identifies proxyd; see the setting contact",
     "authorization": "use AUTH",
     "proxy-authorization": "use AUTH",
     "if-none-match": "the daemon sets it",
@@ -141,7 +141,7 @@ class Values:
                 message = f"SECRET FILE takes the plain name of a file in the secrets folder; found {secret.name!r}"
                 self._reporter.error(message, span)
         elif _ENV_NAME.fullmatch(secret.name) is None:
-            self._reporter.error(f"{secret.name!r} is not a name of an environment variable", span)
+            self._reporter.error(f"{secret.name!r} is not a valid name of an environment variable", span)
         elif not secret.name.startswith(prefix) or secret.name == prefix:
             message = f"the name of a secret must start with {prefix!r}; found {secret.name!r}"
             self._reporter.error(message, span)
@@ -170,11 +170,11 @@ class Values:
     def header(self, name: str, value: str, span: TextSpan) -> None:
         """Report a header that cannot be sent, or that a rule must not set."""
         if _HEADER_NAME.fullmatch(name) is None:
-            self._reporter.error(f"{name!r} is not a name of a header", span)
+            self._reporter.error(f"{name!r} is not a valid name of a header", span)
         elif name.lower() in _OWN_HEADERS:
             self._reporter.error(f"HEADER cannot set {name}: {_OWN_HEADERS[name.lower()]}", span)
         if any(ord(char) < 32 or ord(char) > 126 for char in value):
-            self._reporter.error("the value of a header takes printable ASCII only", span)
+            self._reporter.error("the value of a header may contain only printable ASCII", span)
 
     def during(self, text: str, span: TextSpan) -> None:
         """Report a text that does not name a part of the week."""
@@ -204,7 +204,7 @@ class Values:
 
 def _url_problem(url: str) -> str | None:
     if not url.isascii() or any(ord(char) <= 32 or ord(char) == 127 for char in url):
-        return "an address takes printable ASCII without spaces"
+        return "an address may contain only printable ASCII without spaces"
     try:
         parts = urlsplit(url)
         host, _port = parts.hostname, parts.port

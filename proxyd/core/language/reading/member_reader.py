@@ -68,7 +68,7 @@ class MemberReader:
         for token in scanned.tokens:
             word = get_keyword(token.value) if token.shape is TokenShape.WORD else None
             if word in BEGINNINGS or (token.shape, token.value) == (TokenShape.SIGN, ";"):
-                message = f"{token.value!r} begins another clause; give each on its own"
+                message = f"{token.value!r} starts another clause; put each clause into its own member"
                 yield self._error(Complaint(message, token.start, token.stop))
 
     def _kept(self, built: Any, title: str) -> Any:

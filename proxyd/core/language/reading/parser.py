@@ -156,7 +156,7 @@ class _Reader:
         else:
             draft.values[clause.name] = value
         if {"no_delivery", "deliveries"} <= draft.values.keys():
-            message = "SET DELIVERY NONE does not go with another SET DELIVERY"
+            message = "SET DELIVERY NONE cannot be combined with another SET DELIVERY"
             self._complain(Complaint(message, clause.span.start, clause.span.stop))
 
     def _read_inner(self, name: str, quoted: RawToken) -> Any:
@@ -298,7 +298,7 @@ def what_is_unfit(source: SourceText) -> RuleSyntaxError | None:
     """Return why a text is not read at all: it is too long, or no database can store it."""
     text = source.text
     if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        message = f"a text may have {MAX_BYTES} bytes at most; write what is more into another one"
+        message = f"a text may have {MAX_BYTES} bytes at most; split it into several texts"
         return RuleSyntaxError(message, text=text, start=0, stop=1, file=source.file)
     if found := _UNSTORABLE.search(text):
         message = f"no text may hold the character U+{ord(found[0]):04X}: not every database can keep it"

@@ -151,7 +151,7 @@ def _habit(token: RawToken, before: RawToken) -> str:
     if token.value == before.value == "=":
         return " A single = compares."
     if before.shape is TokenShape.QUOTED and before.stop == token.start and token.shape is not TokenShape.END:
-        return " Texts inside of QUERY and TRIGGER stand in single quotes."
+        return " Inside QUERY and TRIGGER, put texts in single quotes."
     return ""
 
 

@@ -118,7 +118,7 @@ class Explainer:
             url=source.url,
             rate_per_day=rate_per_s * 86400.0,
             next_probe=preview_source(self.planner, source_id, Epoch(now, stop)) if planned else None,
-            blocked_by=self.planner.limits.blocked_by(planned, now_s) if planned else "no rule asks for it",
+            blocked_by=self.planner.limits.blocked_by(planned, now_s) if planned else "no rule uses it",
             earliest_s=earliest if earliest > now_s else None,
             rules=tuple(program.rule.name for program in programs),
             postponed=self.planner.postponed(source_id) if planned else {},

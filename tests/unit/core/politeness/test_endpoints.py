@@ -7,14 +7,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from proxyd.core.politeness.endpoints import (
-    LONGEST_PAUSE_S,
-    LONGEST_WAIT_S,
-    Circuit,
-    EndpointLimits,
-    Endpoints,
-    failed,
-)
+from proxyd.core.politeness.endpoints import LONGEST_PAUSE_S, LONGEST_WAIT_S, Circuit, EndpointLimits, Endpoints, failed
 
 HERE = "https://r.example/"
 

@@ -9,14 +9,7 @@ from numpy.typing import NDArray
 from proxyd.core.rates.evidence import ItemTimes
 from proxyd.core.rates.gamma_poisson import posterior_means
 from proxyd.core.rates.week_bins import MONDAY_S, WEEK_S
-from proxyd.core.rates.week_shapes import (
-    HOURS,
-    dispersion_of,
-    passed_hours,
-    shared_shapes,
-    week_hours,
-    week_shape,
-)
+from proxyd.core.rates.week_shapes import HOURS, dispersion_of, passed_hours, shared_shapes, week_hours, week_shape
 from proxyd.lab.estimators.fleet_model import FleetModel
 from proxyd.lab.estimators.fleet_rates import FleetRates
 from proxyd.lab.estimators.gamma_rate import GammaRate

@@ -31,7 +31,7 @@ def test_a_source_without_a_rule_is_not_probed() -> None:
     assert reasons(found, NOW) == [("a", Reason.FIRST_CONTACT)]
     explained = found.explainer.explain("b", NOW)
     assert explained is not None
-    assert explained.blocked_by == "no rule asks for it"
+    assert explained.blocked_by == "no rule uses it"
 
 
 def test_nothing_is_probed_before_start_and_after_end() -> None:

@@ -195,8 +195,6 @@ def test_an_address_that_a_rule_names_twice_is_warned_of_and_delivered_to_once()
     hook = "SET DELIVERY WEBHOOK 'https://r.example/hook' SECRET ENV 'SECRET_A'"
     checked = check_all(FEEDS, rule(more=f"{hook} {hook} FORM GITHUB"))
     assert checked.declaration is not None
-    assert [one.message for one in checked.warnings][-1:] == [
-        "this address is delivered to already; only the first is used"
-    ]
+    assert [one.message for one in checked.warnings][-1:] == ["this address is listed twice; only the first is used"]
     (delivery,) = checked.declaration.rules["Watch"].deliveries
     assert delivery == WebhookDelivery("https://r.example/hook", SecretRef("env", "SECRET_A"))
