@@ -262,7 +262,7 @@ class Machine:
             pushes=PushParts(self.network.hubs, self.network.parser, self.settings.public_url),
             channel=self.channels,
             secrets=SecretStore(self.settings),
-            rng=np.random.default_rng(),  # noqa: TID251 - one of the two places that make one
+            rng=np.random.default_rng(),  # noqa: TID251 - here and in ``wiring`` one is made
             tracer=self.tracer,
         )
 

@@ -1,4 +1,4 @@
-"""The composition root: builds a daemon from settings. It is the only module that knows every package."""
+"""Composition: builds one daemon from settings; ``machine`` builds the roles of a cluster with the same parts."""
 
 from __future__ import annotations
 
@@ -306,10 +306,10 @@ def request_of(settings: Settings, target: str) -> ProbeRequest:
     return probe_request(source, checked.declaration)
 
 
-async def probe_once(settings: Settings, request: ProbeRequest, trip: ProbeTrace) -> ProbeOutcome:
+async def probe_once(settings: Settings, request: ProbeRequest, trace: ProbeTrace) -> ProbeOutcome:
     """Return the outcome of one probe, without a daemon or a store."""
     async with open_network(settings, SystemClock()) as network:
-        return await network.prober.probe(request, trip)
+        return await network.prober.probe(request, trace)
 
 
 @asynccontextmanager
@@ -329,7 +329,7 @@ async def open_parts(settings: Settings) -> AsyncIterator[Resources]:
             pushes=PushParts(network.hubs, network.parser, settings.public_url),
             channel=channels,
             secrets=SecretStore(settings),
-            rng=np.random.default_rng(),  # noqa: TID251 - the one place that makes one
+            rng=np.random.default_rng(),  # noqa: TID251 - here and in ``machine`` one is made
             supervision=supervision(),
             tracer=tracer,
         )

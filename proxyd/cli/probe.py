@@ -43,22 +43,22 @@ async def probe(options: argparse.Namespace) -> int:
     from proxyd.app.wiring import probe_once, request_of
     from proxyd.probing import ProbeTrace
 
-    settings, trip = settings_of(options), ProbeTrace()
+    settings, trace = settings_of(options), ProbeTrace()
     request = request_of(settings, options.target)
-    outcome = await probe_once(settings, request, trip)
+    outcome = await probe_once(settings, request, trace)
     if options.json:
-        print_json(_entry(request, outcome, trip, debug=options.debug))
+        print_json(_entry(request, outcome, trace, debug=options.debug))
     else:
-        _print(request, outcome, trip, debug=options.debug)
+        _print(request, outcome, trace, debug=options.debug)
     return 0 if outcome.kind.is_success else 1
 
 
-def _entry(request: ProbeRequest, outcome: ProbeOutcome, trip: ProbeTrace, *, debug: bool) -> dict[str, object]:
+def _entry(request: ProbeRequest, outcome: ProbeOutcome, trace: ProbeTrace, *, debug: bool) -> dict[str, object]:
     entry: dict[str, object] = {
         "outcome": outcome.kind.value,
         "detail": outcome.detail,
         "status": outcome.status,
-        "url": trip.exchanges[-1].url if trip.exchanges else request.url,
+        "url": trace.exchanges[-1].url if trace.exchanges else request.url,
         "requests": outcome.requests,
         "seconds": round(outcome.finished_s - outcome.started_s, 3),
         "body_bytes": outcome.body_bytes,
@@ -76,7 +76,7 @@ def _entry(request: ProbeRequest, outcome: ProbeOutcome, trip: ProbeTrace, *, de
     if debug:
         entry["exchanges"] = [
             {"url": e.url, "sent": list(e.sent.items()), "status": e.status, "received": _shown(e.received)}
-            for e in trip.exchanges
+            for e in trace.exchanges
         ]
     return entry
 
@@ -91,11 +91,11 @@ def _item(item: Item) -> dict[str, object]:
     }
 
 
-def _print(request: ProbeRequest, outcome: ProbeOutcome, trip: ProbeTrace, *, debug: bool) -> None:
+def _print(request: ProbeRequest, outcome: ProbeOutcome, trace: ProbeTrace, *, debug: bool) -> None:
     from proxyd.core.model.outcome import OutcomeKind
 
     if debug:
-        for exchange in trip.exchanges:
+        for exchange in trace.exchanges:
             _print_exchange(exchange)
     seconds = outcome.finished_s - outcome.started_s
     print_lines([f"{outcome.kind.value}: {outcome.detail}"])

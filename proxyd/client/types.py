@@ -1,4 +1,4 @@
-"""What the REST API answers, made of docs/openapi.json by tests/golden/test_client_types.py."""
+"""What the REST API answers, made of docs/openapi.json by tests/golden/test_types_of_the_client.py."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ class Declarations:
         async with self._turn:
             self._look(texts, only_if)
             checked = await self._check([*self._files, *_texts(await self._with(texts))])
-            trial = Trial.beside(self._decider, checked.declaration, self._clock.time_s())
+            trial = Trial.of(self._decider, checked.declaration, self._clock.time_s())
             changes = self._changes(checked.declaration, {})
         return changes, await asyncio.to_thread(trial.cost)
 

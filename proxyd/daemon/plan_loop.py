@@ -25,7 +25,7 @@ class Planning:
     """Makes the plan of the week every ``every_s``, at first more often; probes follow the old plan until then.
 
     The first plan comes at once if weeks were learned before this start, otherwise after some time to learn.
-    ``run_beside`` makes a plan while the event loop runs; tests make it at once.
+    ``run_in_thread`` makes a plan while the event loop runs; tests make it at once.
     """
 
     def __init__(
@@ -35,14 +35,14 @@ class Planning:
         metrics: Metrics,
         *,
         every_s: float,
-        run_beside: Callable[[Make], Awaitable[WeekPlan | None]] = asyncio.to_thread,
+        run_in_thread: Callable[[Make], Awaitable[WeekPlan | None]] = asyncio.to_thread,
     ) -> None:
         self._decider = decider
         self._estimates = decider.known.estimates
         self._clock = clock
         self._metrics = metrics
         self._every_s = every_s
-        self._run_beside = run_beside
+        self._run_in_thread = run_in_thread
         self._wake = Signal()
         self._stopped = False
 
@@ -67,7 +67,7 @@ class Planning:
         """Make a plan from the current knowledge and put it into use."""
         fleet = await in_parts(self._decider.snapshot(self._clock.time_s()))
         began_s = self._clock.monotonic_s()
-        week = await self._run_beside(fleet.plan)
+        week = await self._run_in_thread(fleet.plan)
         if week is None:
             return
         await in_parts(self._decider.switch_plan(week, self._clock.time_s()))

@@ -85,7 +85,7 @@ class ProbeLoop:
         self._heap: list[_Due] = []
         self._chosen: Chronon | None = None
         self._started = 0  # in that chronon
-        self._headway = OverloadLimiter()
+        self._overload = OverloadLimiter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = Signal()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -130,11 +130,11 @@ class ProbeLoop:
         if self._chosen is not None and now <= self._chosen:
             return
         if self._chosen == now - 1:
-            self._headway.after(self._started, dropped=len(self._heap))
+            self._overload.after(self._started, dropped=len(self._heap))
         while self._heap:
             self._drop(heappop(self._heap).planned)
         self._chosen, self._started = now, 0
-        chosen = self._decider.choose(now, self._headway.most)
+        chosen = self._decider.choose(now, self._overload.most)
         for planned in chosen:
             heappush(self._heap, _Due(planned.start_s, planned.probe.source_id, planned))
             self._metrics.planned.labels(planned.probe.reason.value).inc()

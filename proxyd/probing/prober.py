@@ -41,7 +41,7 @@ class _Probe:
     """A running probe: its request and its steps so far."""
 
     request: ProbeRequest
-    trip: ProbeTrace
+    trace: ProbeTrace
     asked_s: float
 
 
@@ -78,9 +78,9 @@ class HttpProber:
         self._robots = robots
         self._tracer = tracer
 
-    async def probe(self, request: ProbeRequest, trip: ProbeTrace | None = None) -> ProbeOutcome:
-        """Fetch and read one source once; ``trip`` records the requests and responses."""
-        probe = _Probe(request, trip if trip is not None else ProbeTrace(is_shown=False), self._clock.time_s())
+    async def probe(self, request: ProbeRequest, trace: ProbeTrace | None = None) -> ProbeOutcome:
+        """Fetch and read one source once; ``trace`` records the requests and responses."""
+        probe = _Probe(request, trace if trace is not None else ProbeTrace(is_shown=False), self._clock.time_s())
         with self._tracer.span("fetch", {"source": request.source_id}, parent=request.trace) as span:
             outcome = await self._outcome_of(probe)
             span.note(outcome=outcome.kind.value, requests=outcome.requests, body_bytes=outcome.body_bytes)
@@ -90,7 +90,7 @@ class HttpProber:
 
     async def _outcome_of(self, probe: _Probe) -> ProbeOutcome:
         try:
-            response = await self._fetcher.fetch(self._asked(probe.request), probe.trip)
+            response = await self._fetcher.fetch(self._asked(probe.request), probe.trace)
             return await self._read(probe, response)
         except ProbeError as error:
             return self._failed(probe, error)
@@ -187,7 +187,7 @@ class HttpProber:
         validators: Validators | None = None,
         links: HubLinks | None = None,
     ) -> ProbeOutcome:
-        started_s = probe.asked_s if probe.trip.started_s is None else probe.trip.started_s
+        started_s = probe.asked_s if probe.trace.started_s is None else probe.trace.started_s
         return ProbeOutcome(
             source_id=probe.request.source_id,
             kind=kind,
@@ -200,18 +200,18 @@ class HttpProber:
             retry_after_s=None if response is None else response.retry_after_s,
             fresh_for_s=None if response is None else response.fresh_for_s,
             permanent_url=None if response is None else response.permanent_url,
-            detail=one_line(detail + _asked_delay(probe.trip)),
+            detail=one_line(detail + _asked_delay(probe.trace)),
             answered_by=None if response is None else response.host,
-            crawl_delay_s=probe.trip.crawl_delay_s,
-            requests=probe.trip.requests,
-            body_bytes=probe.trip.body_bytes,
+            crawl_delay_s=probe.trace.crawl_delay_s,
+            requests=probe.trace.requests,
+            body_bytes=probe.trace.body_bytes,
             trace=probe.request.trace,
         )
 
 
-def _asked_delay(trip: ProbeTrace) -> str:
+def _asked_delay(trace: ProbeTrace) -> str:
     """Return a note about a Crawl-delay, which is why probes of the host are slow."""
-    return f"; robots.txt asks for {trip.crawl_delay_s:g} s between requests" if trip.crawl_delay_s else ""
+    return f"; robots.txt asks for {trace.crawl_delay_s:g} s between requests" if trace.crawl_delay_s else ""
 
 
 def _changed_detail(document: ParsedDocument) -> str:

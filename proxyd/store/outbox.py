@@ -259,7 +259,9 @@ def forget_changed_endpoints(connection: Connection, rules: Iterable[Notificatio
     if not stored:
         return
     declared = {
-        (rows.lane(rule.name, each.endpoint), rows.declared_as(each)) for rule in rules for each in rule.deliveries
+        (rows.lane(rule.name, each.endpoint), rows.declared_as(**rows.way_of(each)))
+        for rule in rules
+        for each in rule.deliveries
     }
     _enable(connection, {row.lane for row in stored if (row.lane, row.declared) not in declared})
 
@@ -328,7 +330,7 @@ def _disable(connection: Connection, delivery: DueDelivery, now_s: float, detail
     dead = {"state": "dead", "done_s": now_s, "last_error": detail[: rows.MOST_DETAIL]}
     connection.execute(update(t.outbox).where(waiting).values(**dead))
     _enable(connection, {delivery.lane})
-    declared = " ".join((delivery.kind, delivery.form, delivery.secret_kind, delivery.secret_name))
+    declared = rows.declared_as(delivery.kind, delivery.form, delivery.secret_kind, delivery.secret_name)
     row = {"lane": delivery.lane, "rule": delivery.rule, "endpoint": delivery.endpoint, "declared": declared}
     connection.execute(insert(t.endpoints), [row | {"disabled_s": now_s, "detail": detail[: rows.MOST_DETAIL]}])
 

@@ -309,7 +309,7 @@ def outbox_rows(
     }
     found = [
         {"notification_id": sent.notification_id, "endpoint": each.endpoint, "lane": lane(sent.rule, each.endpoint)}
-        | _way(each)
+        | way_of(each)
         | {"attempts": 0}
         | waits
         for each in sent.deliveries
@@ -338,12 +338,13 @@ def lane(rule: str, endpoint: str) -> str:
     return f"{rule}\n{endpoint}"
 
 
-def declared_as(delivery: Delivery) -> str:
-    """Return how a delivery was declared, apart from its address."""
-    return " ".join(_way(delivery).values())
+def declared_as(kind: str, form: str, secret_kind: str, secret_name: str) -> str:
+    """Return how a delivery was declared, apart from its address, in the form that ``endpoints`` stores."""
+    return " ".join((kind, form, secret_kind, secret_name))
 
 
-def _way(delivery: Delivery) -> dict[str, str]:
+def way_of(delivery: Delivery) -> dict[str, str]:
+    """Return the columns that say how a delivery is made."""
     if isinstance(delivery, WebhookDelivery):
         secret = {"secret_kind": delivery.secret.kind, "secret_name": delivery.secret.name}
         return {"kind": delivery.kind, "form": delivery.form.value} | secret

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Select, and_, bindparam, func, insert, select, text, update
 
@@ -28,6 +28,7 @@ from proxyd.store.statements import add_up, delete_named, execute_many, upsert
 from proxyd.store.webhook_states import held, state_of
 from proxyd.store.writer import Writer, drained
 
+T = TypeVar("T")
 _CHUNK = 500
 _MOST_DELETED = 5_000  # in one commit
 KEPT_PROBES_S = 7 * 86400.0  # at one probe a second these are 600,000 rows
@@ -110,7 +111,7 @@ class SqlStore(SqlOutbox):
 
     async def load_states(self) -> dict[str, SourceState]:
         """Return the state of every source."""
-        return {row.source_id: rows.source_state(row) for row in await self._all(select(t.sources))}
+        return dict(await self._each(select(t.sources), lambda row: (row.source_id, rows.source_state(row))))
 
     async def load_changes(self, *, limit: int) -> list[tuple[str, float]]:
         """Return the newest ``limit`` pairs of a source and an item's own time, oldest first."""
@@ -120,7 +121,7 @@ class SqlStore(SqlOutbox):
 
     async def load_weeks(self) -> dict[str, WeekCounts]:
         """Return each source's counts of items by time of week."""
-        return {row.source_id: rows.week_counts(row) for row in await self._all(select(t.weeks))}
+        return dict(await self._each(select(t.weeks), lambda row: (row.source_id, rows.week_counts(row))))
 
     async def forget_streams(self, rules: Sequence[str]) -> None:
         """Delete the streams of these rules."""
@@ -129,21 +130,21 @@ class SqlStore(SqlOutbox):
 
     async def load_streams(self) -> dict[tuple[str, str], StreamState]:
         """Return every stream by (rule, source), without its pending events."""
-        return {(row.rule, row.source_id): rows.stream_state(row) for row in await self._all(select(t.streams))}
+        streams = await self._each(select(t.streams), rows.stream_state)
+        return {(stream.rule, stream.source_id): stream for stream in streams}
 
     async def load_events_after(self, source_id: str, seq: int, *, kind: EventKind, limit: int) -> list[StoredEvent]:
         """Return a source's newest ``limit`` events of a kind with numbers after ``seq``, in order."""
         query, event = _events(source_id, kind)
         table = query.get_final_froms()[0]
-        newest = await self._all(query.where(table.c.seq > seq).order_by(table.c.seq.desc()).limit(limit))
-        return [event(row) for row in reversed(newest)]
+        newest = query.where(table.c.seq > seq).order_by(table.c.seq.desc()).limit(limit)
+        return (await self._each(newest, event))[::-1]
 
     async def load_events(self, source_id: str, since_s: float, *, kind: EventKind) -> list[StoredEvent]:
         """Return a source's stored events of a kind that are not before ``since_s``, in order."""
         query, event = _events(source_id, kind)
         table = query.get_final_froms()[0]
-        found = await self._all(query.where(table.c.event_s >= since_s).order_by(table.c.seq))
-        return [event(row) for row in found]
+        return await self._each(query.where(table.c.event_s >= since_s).order_by(table.c.seq), event)
 
     async def known(self, source_id: str, needed: StoreQuery) -> StoredContext:
         """Return the stored items of a source and the histories that a query needs."""
@@ -154,8 +155,8 @@ class SqlStore(SqlOutbox):
         """Return the fields of the newest insertions that a query's table reads, oldest first."""
         c = t.items.c
         query = select(c.fields).where(c.source_id.in_(needed.source_ids), c.event_s >= needed.since_s)
-        newest = await self._all(query.order_by(c.event_s.desc(), c.seq.desc()).limit(MOST_HISTORY))
-        return [json.loads(row.fields) for row in reversed(newest)]
+        newest = query.order_by(c.event_s.desc(), c.seq.desc()).limit(MOST_HISTORY)
+        return (await self._each(newest, lambda row: json.loads(row.fields)))[::-1]
 
     async def known_items(self, source_id: str, needed: StoreQuery) -> dict[str, Item]:
         """Return the needed stored items of a source by id; their fields are left out unless needed."""
@@ -165,11 +166,11 @@ class SqlStore(SqlOutbox):
         columns = [c.item_id, c.content_hash, c.published_s, *([c.fields] if needed.fields else [])]
         query = select(*columns).where(c.source_id == source_id, c.gone_s.is_(None)).order_by(c.seq)
         if needed.item_ids is None:
-            return {row.item_id: rows.item(row) for row in await self._all(query)}
+            return {item.item_id: item for item in await self._each(query, rows.item)}
         known: dict[str, Item] = {}
         for begin in range(0, len(needed.item_ids), _CHUNK):
             chunk = query.where(c.item_id.in_(needed.item_ids[begin : begin + _CHUNK]))
-            known |= {row.item_id: rows.item(row) for row in await self._all(chunk)}
+            known |= {item.item_id: item for item in await self._each(chunk, rows.item)}
         return known
 
     async def record(self, observation: Observation) -> None:
@@ -244,7 +245,7 @@ class SqlStore(SqlOutbox):
 
     async def load_joint_intervals(self) -> list[JointInterval]:
         """Return the open intervals that span several sources."""
-        return [rows.joint_interval(row) for row in await self._all(select(t.joint_intervals))]
+        return await self._each(select(t.joint_intervals), rows.joint_interval)
 
     async def forget_joint_intervals(self, interval_ids: Sequence[str]) -> None:
         """Delete intervals that are no longer awaited."""
@@ -257,7 +258,7 @@ class SqlStore(SqlOutbox):
         c = t.items.c
         newest = select(func.max(c.present_s)).where(c.source_id == source_id).scalar_subquery()
         query = select(t.items).where(c.source_id == source_id, c.gone_s.is_(None), c.present_s == newest)
-        return [rows.item(row) for row in await self._all(query.order_by(c.seq))]
+        return await self._each(query.order_by(c.seq), rows.item)
 
     async def ping(self) -> None:
         """Prove that the writer commits."""
@@ -265,6 +266,10 @@ class SqlStore(SqlOutbox):
 
     async def _all(self, query: Select[*tuple[Any, ...]]) -> Sequence[Any]:
         return await self._connections.readers.call(lambda connection: connection.execute(query).all())
+
+    async def _each(self, query: Select[*tuple[Any, ...]], make: Callable[[Any], T]) -> list[T]:
+        """Return the value of each row; values are made where the query runs, because rows may be large and many."""
+        return await self._connections.readers.call(lambda connection: [make(row) for row in connection.execute(query)])
 
 
 def _events(source_id: str, kind: EventKind) -> tuple[Select[*tuple[Any, ...]], Callable[[Any], StoredEvent]]:

@@ -13,7 +13,7 @@ from proxyd.core.model.profile import NotificationRule
 from proxyd.ports import UnconfirmedWebhook, WebhookState
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
-from proxyd.store.rows import typed
+from proxyd.store.rows import declared_as, typed
 from proxyd.store.writer import Writer
 
 Key: TypeAlias = tuple[str, str, str, str]
@@ -48,7 +48,7 @@ class KnownWebhook:
     @property
     def declared(self) -> str:
         """The declaration, as ``DisabledEndpoint`` has it."""
-        return " ".join(("webhook", self.form, self.secret_kind, self.secret_name))
+        return declared_as(WebhookDelivery.kind, self.form, self.secret_kind, self.secret_name)
 
 
 class SqlWebhooks:

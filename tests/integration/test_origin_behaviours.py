@@ -39,11 +39,11 @@ class Rig:
     clock: FakeClock
     robots: Robots
     tokens: HostTokens
-    trip: ProbeTrace = field(default_factory=ProbeTrace)
+    trace: ProbeTrace = field(default_factory=ProbeTrace)
 
     async def probe(self, url: str, **known: Any) -> ProbeOutcome:
-        self.trip = ProbeTrace()
-        return await self.prober.probe(ProbeRequest("s", url, **known), self.trip)
+        self.trace = ProbeTrace()
+        return await self.prober.probe(ProbeRequest("s", url, **known), self.trace)
 
     async def ask(self, path: str, query: Mapping[str, str | int] | None = None, **known: Any) -> ProbeOutcome:
         return await self.probe(self.origin.at(path, **(query or {})), **known)
@@ -386,17 +386,17 @@ async def test_secrets_are_not_sent_to_another_port_or_scheme_or_to_where_a_sour
 async def test_what_is_shown_of_a_probe_holds_no_secret() -> None:
     async with rigged() as rig:
         await rig.ask("/protected", auth=BASIC, headers=(("X-Api-Key", "k3y"),))
-    shown = rig.trip.exchanges[0]
+    shown = rig.trace.exchanges[0]
     assert (shown.sent["Authorization"], shown.sent["X-Api-Key"]) == ("[hidden]", "[hidden]")
     assert shown.sent["User-Agent"].startswith("proxyd/")
-    assert "k3y" not in repr(rig.trip)
-    assert "secret" not in repr(rig.trip)
+    assert "k3y" not in repr(rig.trace)
+    assert "secret" not in repr(rig.trace)
 
 
 async def test_what_is_shown_of_a_request_without_an_answer_holds_no_secret() -> None:
     async with rigged() as rig:
         await rig.ask("/closed", auth=BASIC, headers=(("X-Api-Key", "k3y"),))
-    shown = rig.trip.exchanges[0]
+    shown = rig.trace.exchanges[0]
     assert (shown.status, shown.sent["Authorization"], shown.sent["X-Api-Key"]) == (None, "[hidden]", "[hidden]")
 
 

@@ -202,7 +202,7 @@ async def run_daemon(
     recorded = RecordingDecider(found)
     origin = FailingOrigin(fleet.times_s(), clock.time_s, fate) if prober is None else prober(clock.time_s)
     loop = ProbeLoop(found, LocalTransport(origin), RecordingMemory(), clock, metrics)
-    planning = Planning(found, clock, metrics, every_s=fleet.plan_every_s or 1e9, run_beside=at_once)
+    planning = Planning(found, clock, metrics, every_s=fleet.plan_every_s or 1e9, run_in_thread=at_once)
     tasks = asyncio.gather(loop.run(), planning.run())
     await settle()
     for chronon in range(CHRONONS):

@@ -164,11 +164,11 @@ class Planner:
         stop_s = self.settings.grid.start_s(now + 1)
         capacity = self.settings.capacity(now)
         self.limit = Constraint.OVERLOAD if most < capacity else Constraint.BUDGET
-        pace = SlotAllocator(start_s, stop_s - start_s, int(min(capacity, most)))
+        slots = SlotAllocator(start_s, stop_s - start_s, int(min(capacity, most)))
         chosen: list[PlannedProbe] = []
         hard = self._candidates.wanted(self.queues.awake, self.sources, self.in_flight, now)
         is_alone = len(self.sources) == 1  # there is no other source to be ranked with
-        waiting = self._candidates.waiting(self.queues, now, has_room=lambda: pace.has_room, is_alone=is_alone)
+        waiting = self._candidates.waiting(self.queues, now, has_room=lambda: slots.has_room, is_alone=is_alone)
         free = (candidate for candidate in waiting if candidate.source.source_id not in self.in_flight)
         for candidate in merge(hard, free, key=attrgetter("rank")):
             source = candidate.source
@@ -177,7 +177,7 @@ class Planner:
                 self._postpone(
                     source, self.limits.blocked_by(source, stop_s - _ROUNDING_S) or Constraint.HOST_POLITENESS
                 )
-            elif (at_s := pace.take(earliest_s)) is None:
+            elif (at_s := slots.take(earliest_s)) is None:
                 self._postpone(source, self.limit)
             else:
                 chosen.append(self._take(candidate, now, at_s))

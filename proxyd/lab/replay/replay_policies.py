@@ -184,21 +184,21 @@ class UniformPolicy:
 
 
 class StepPolicy:
-    """Drives a detection policy at an even pace on learned rates, with a new policy every ``anew_s``.
+    """Drives a detection policy at an even pace on learned rates, with a new policy every ``every_s``.
 
     Parameters
     ----------
     make
         Function that returns the policy for rates in items a chronon.
-    anew_s
+    every_s
         Interval in seconds at which the policy is made again from the current rates.
     """
 
-    def __init__(self, terms: Terms, make: Callable[[Floats], DetectionPolicy], *, anew_s: float = WEEK_S) -> None:
+    def __init__(self, terms: Terms, make: Callable[[Floats], DetectionPolicy], *, every_s: float = WEEK_S) -> None:
         self._terms = terms
         self._make = make
         self._learner = Learner(terms)
-        self._timer = Timer(terms, anew_s)
+        self._timer = Timer(terms, every_s)
         self._policy: DetectionPolicy | None = None
 
     def choose(self, now: Chronon, room: int) -> Ints:
@@ -273,4 +273,4 @@ def powers_policy(terms: Terms) -> StepPolicy:
 def improved_powers_policy(terms: Terms) -> StepPolicy:
     """Return cycles of powers of two at the best scale, with idle places used."""
     most = max(1, round(terms.pace))
-    return StepPolicy(terms, lambda rates: CyclePolicy(improved_powers(rates, most)), anew_s=4 * WEEK_S)
+    return StepPolicy(terms, lambda rates: CyclePolicy(improved_powers(rates, most)), every_s=4 * WEEK_S)

@@ -122,7 +122,7 @@ class ProbeTrace:
 class RequestGate(Protocol):
     """Checks every request of a fetch, redirects included, before it is sent."""
 
-    async def __call__(self, url: URL, trip: ProbeTrace, /) -> float:
+    async def __call__(self, url: URL, trace: ProbeTrace, /) -> float:
         """Return the minimum seconds since the last request to the host, or raise a ProbeError to forbid this one."""
 
 
@@ -151,7 +151,7 @@ class FetchRequest:
 class Fetch(Protocol):
     """The interface through which probes and robots.txt are fetched."""
 
-    async def fetch(self, request: FetchRequest, trip: ProbeTrace | None = None) -> FetchResponse:
+    async def fetch(self, request: FetchRequest, trace: ProbeTrace | None = None) -> FetchResponse:
         """Return the last response or raise a ProbeError."""
 
 
@@ -218,7 +218,7 @@ class Fetcher:
         self._limits = limits or FetchLimits()
         self._tracer = tracer
 
-    async def fetch(self, request: FetchRequest, trip: ProbeTrace | None = None) -> FetchResponse:
+    async def fetch(self, request: FetchRequest, trace: ProbeTrace | None = None) -> FetchResponse:
         """Return the response after redirects, with any status.
 
         Raises
@@ -233,7 +233,7 @@ class Fetcher:
         """
         target, permanent_url, only_permanent = _parse_url(request.url), None, True
         home = target if request.home in {None, request.url} else _parse_url(request.home or "")
-        course = _Course(request, home, trip if trip is not None else ProbeTrace(), _Budget(self._limits.total_s))
+        course = _Course(request, home, trace if trace is not None else ProbeTrace(), _Budget(self._limits.total_s))
         for _ in range(self._limits.redirects + 1):
             hop = await self._hop(target, course)
             if isinstance(hop, FetchResponse):
@@ -246,7 +246,7 @@ class Fetcher:
     async def _hop(self, url: URL, course: _Course) -> _Hop:
         self._guard.check_url(url)
         gate = course.request.gate
-        spacing_s = 0.0 if gate is None else await gate(url, course.trip)
+        spacing_s = 0.0 if gate is None else await gate(url, course.trace)
         host = url.raw_host or ""
         with await self._turn(host, spacing_s) as turn, self._tracer.span("request", {"host": host}) as span:
             hop = await self._exchange(url, course, turn)
@@ -262,8 +262,8 @@ class Fetcher:
             raise QueueTimeoutError(message) from error
 
     async def _exchange(self, url: URL, course: _Course, turn: Turn) -> _Hop:
-        headers, trip = course.headers_for(url), course.trip
-        trip.begin(self._clock.time_s())
+        headers, trace = course.headers_for(url), course.trace
+        trace.begin(self._clock.time_s())
         course.show_sent(url, headers)
         with course.budget.spending() as left_s, _client_errors():
             asking = self._session.get(
@@ -273,32 +273,32 @@ class Fetcher:
                 course.show_received(url, response)
                 if response.status in _REDIRECTS and "Location" in response.headers:
                     return _Redirect(_next_url(response), response.status in _PERMANENT, response.status)
-                return await self._response(response, trip)
+                return await self._response(response, trace)
 
-    async def _response(self, response: aiohttp.ClientResponse, trip: ProbeTrace) -> FetchResponse:
+    async def _response(self, response: aiohttp.ClientResponse, trace: ProbeTrace) -> FetchResponse:
         body = b""
         if response.status in {200, 203}:
-            body = await self._body(response, trip)
+            body = await self._body(response, trace)
         return FetchResponse(
             status=response.status,
             url=str(response.url),
             host=response.url.host,
             headers=response.headers,
             body=body,
-            requests=trip.requests,
+            requests=trace.requests,
             retry_after_s=retry_after_s(response.headers, self._clock.time_s()),
             fresh_for_s=fresh_for_s(response.headers, self._clock.time_s()),
         )
 
-    async def _body(self, response: aiohttp.ClientResponse, trip: ProbeTrace) -> bytes:
+    async def _body(self, response: aiohttp.ClientResponse, trace: ProbeTrace) -> bytes:
         limit = self._limits.body_bytes
         encoding = response.headers.get("Content-Encoding", "")
         if self._limits.cut:
-            return await _beginning(response.content.iter_any(), encoding, limit, trip.count_bytes)
+            return await _beginning(response.content.iter_any(), encoding, limit, trace.count_bytes)
         announced = response.content_length
         if announced is not None and announced > limit:
             raise TooLargeError(f"the body is to have {announced} bytes; at most {limit} are allowed")
-        return await read_decoded(response.content.iter_any(), encoding, limit, trip.count_bytes)
+        return await read_decoded(response.content.iter_any(), encoding, limit, trace.count_bytes)
 
 
 class _Budget:
@@ -324,9 +324,9 @@ class _Budget:
 class _Course:
     """A running fetch: its request, its steps and its remaining limits."""
 
-    def __init__(self, request: FetchRequest, home: URL, trip: ProbeTrace, budget: _Budget) -> None:
+    def __init__(self, request: FetchRequest, home: URL, trace: ProbeTrace, budget: _Budget) -> None:
         self.request = request
-        self.trip = trip
+        self.trace = trace
         self.budget = budget
         self._home = _origin(home)
         self._private = {name: value for name, value in request.headers if _is_addable(name, value)}
@@ -343,14 +343,14 @@ class _Course:
 
     def show_sent(self, url: URL, headers: Mapping[str, str]) -> None:
         """Record a request that is about to be sent."""
-        if self.trip.is_shown:
-            self.trip.exchanges.append(Exchange(str(url), self._shown(headers)))
+        if self.trace.is_shown:
+            self.trace.exchanges.append(Exchange(str(url), self._shown(headers)))
 
     def show_received(self, url: URL, response: aiohttp.ClientResponse) -> None:
         """Record the headers as sent, and the response."""
-        if self.trip.is_shown:
+        if self.trace.is_shown:
             sent, received = self._shown(response.request_info.headers), tuple(response.headers.items())
-            self.trip.exchanges[-1] = Exchange(str(url), sent, response.status, received)
+            self.trace.exchanges[-1] = Exchange(str(url), sent, response.status, received)
 
     def _shown(self, headers: Mapping[str, str]) -> Mapping[str, str]:
         """Return headers for people, without values that may be secret."""

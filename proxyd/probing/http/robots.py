@@ -141,10 +141,10 @@ class Robots:
         """Return the number of remembered origins."""
         return len(self._records)
 
-    async def __call__(self, url: URL, trip: ProbeTrace) -> float:
+    async def __call__(self, url: URL, trace: ProbeTrace) -> float:
         """Return the seconds between requests that the origin of ``url`` asks for.
 
-        It is a ``RequestGate``; ``trip`` records the requests that it needed, and the delay.
+        It is a ``RequestGate``; ``trace`` records the requests that it needed, and the delay.
 
         Raises
         ------
@@ -153,7 +153,7 @@ class Robots:
         ProbeError
             The host could not be reached, or the guard refused it.
         """
-        rules = await self._rules(url, trip)
+        rules = await self._rules(url, trace)
         origin = url.origin()
         if not rules.allows(url):
             message = f"robots.txt of {origin} disallows {url.raw_path} to {AGENT}"
@@ -161,16 +161,16 @@ class Robots:
         asked_s = rules.crawl_delay_s
         if asked_s is None:
             return 0.0
-        trip.crawl_delay_s = min(asked_s, self._crawl_delay_cap_s)
-        return trip.crawl_delay_s
+        trace.crawl_delay_s = min(asked_s, self._crawl_delay_cap_s)
+        return trace.crawl_delay_s
 
-    async def _rules(self, url: URL, trip: ProbeTrace) -> RobotsRules:
+    async def _rules(self, url: URL, trace: ProbeTrace) -> RobotsRules:
         record = self._record(str(url.origin()))
         record.users += 1
         try:
             async with record.lock:
                 if self._clock.monotonic_s() >= record.refresh_s:
-                    await self._refresh(url, record, trip)
+                    await self._refresh(url, record, trace)
         finally:
             record.users -= 1
             self._forget()
@@ -178,7 +178,7 @@ class Robots:
             raise DisallowedError(record.refusal)
         return record.rules
 
-    async def _refresh(self, url: URL, record: _Record, trip: ProbeTrace) -> None:
+    async def _refresh(self, url: URL, record: _Record, trace: ProbeTrace) -> None:
         detour = ProbeTrace()
         try:
             response = await self._fetcher.fetch(FetchRequest(str(url.origin().with_path("/robots.txt"))), detour)
@@ -193,7 +193,7 @@ class Robots:
         else:
             await self._answered(url, record, response)
         finally:
-            trip.add_detour(detour)
+            trace.add_detour(detour)
 
     async def _answered(self, url: URL, record: _Record, response: FetchResponse) -> None:
         if response.status in THROTTLING:

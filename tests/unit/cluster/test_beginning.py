@@ -11,7 +11,7 @@ from typing import Any
 from proxyd.clock import SystemClock
 from proxyd.cluster.batch_prober import BatchProber, ProberSettings
 from proxyd.cluster.batches import BATCHES, Batch, ProbeReport
-from proxyd.cluster.link import ClusterSettings, Taken
+from proxyd.cluster.link import ClusterSettings, NatsServer, Taken
 from proxyd.cluster.nats_transport import NatsTransport
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.errors import ClusterError
@@ -41,16 +41,13 @@ class FakeLink:
 
     settings: ClusterSettings = field(default_factory=lambda: ClusterSettings([], "test", LEASE_S, 30.0))
     is_up: bool = True
-    up: asyncio.Event = field(default_factory=asyncio.Event)
+    server: NatsServer = field(default_factory=NatsServer)
     made: asyncio.Event = field(default_factory=asyncio.Event)
     said: list[str] = field(default_factory=list)
     lost: int = 0
     lost_after_s: float = 0.0
     extended: int = 0
     reports: list[ProbeReport] = field(default_factory=list)
-
-    async def until_up(self) -> None:
-        await self.up.wait()
 
     async def ensure(self) -> bool:
         self.said.append("ensure")
@@ -114,7 +111,7 @@ async def test_reports_are_taken_as_soon_as_the_streams_are_made() -> None:
         tasks.create_task(planner.run(never))
         await settled()
         assert link.said == []
-        link.up.set()
+        link.server.note_found()
         await settled()
         assert link.said == ["ensure"]
         link.made.set()
@@ -125,7 +122,7 @@ async def test_reports_are_taken_as_soon_as_the_streams_are_made() -> None:
 
 async def test_a_stop_does_not_wait_for_streams_that_are_not_made() -> None:
     link = FakeLink()
-    link.up.set()
+    link.server.note_found()
     planner = transport(link)
     async with asyncio.timeout(10.0), asyncio.TaskGroup() as tasks:
         running = tasks.create_task(planner.run(never))

@@ -34,7 +34,7 @@ async def at_once(make: Callable[[], WeekPlan | None]) -> WeekPlan | None:
 
 async def test_what_was_learned_before_is_planned_at_once_and_then_every_so_often() -> None:
     found, clock, metrics = await known(), FakeClock(T0), Metrics()
-    planning = Planning(found, clock, metrics, every_s=60.0, run_beside=at_once)
+    planning = Planning(found, clock, metrics, every_s=60.0, run_in_thread=at_once)
     task = asyncio.create_task(planning.run())
     await clock.someone_sleeps()
     first = found.planner.week
@@ -49,7 +49,7 @@ async def test_what_was_learned_before_is_planned_at_once_and_then_every_so_ofte
 
 async def test_where_nothing_is_known_the_first_plan_waits_for_something_to_be_learned() -> None:
     found, clock = decider(declaration(source("s"), rule("r")), now_s=T0), FakeClock(T0)
-    planning = Planning(found, clock, Metrics(), every_s=60.0, run_beside=at_once)
+    planning = Planning(found, clock, Metrics(), every_s=60.0, run_in_thread=at_once)
     task = asyncio.create_task(planning.run())
     await clock.someone_sleeps()
     assert found.planner.week is None
@@ -62,7 +62,7 @@ async def test_where_nothing_is_known_the_first_plan_waits_for_something_to_be_l
 
 async def test_plans_come_more_often_at_first() -> None:
     found, clock = await known(), FakeClock(T0)
-    planning = Planning(found, clock, Metrics(), every_s=86400.0, run_beside=at_once)
+    planning = Planning(found, clock, Metrics(), every_s=86400.0, run_in_thread=at_once)
     task = asyncio.create_task(planning.run())
     await clock.someone_sleeps()
     made_h: list[int] = []
@@ -80,13 +80,13 @@ async def test_a_probe_that_ends_while_the_plan_is_made_counts_in_it_and_none_is
     found, clock = await known(), FakeClock(T0)
     made, go = asyncio.Event(), asyncio.Event()
 
-    async def beside(make: Callable[[], WeekPlan | None]) -> WeekPlan | None:
+    async def waiting(make: Callable[[], WeekPlan | None]) -> WeekPlan | None:
         week = make()
         made.set()
         await go.wait()
         return week
 
-    task = asyncio.create_task(Planning(found, clock, Metrics(), every_s=1e6, run_beside=beside).plan())
+    task = asyncio.create_task(Planning(found, clock, Metrics(), every_s=1e6, run_in_thread=waiting).plan())
     await made.wait()
     now = found.settings.grid.chronon_at(T0 + 40_000.0)
     (planned,) = found.choose(now)
@@ -135,7 +135,7 @@ async def test_the_loop_runs_between_the_parts_of_the_snapshot_and_of_the_change
             await asyncio.sleep(0)
 
     beside = asyncio.create_task(take_turns())
-    await Planning(found, clock, Metrics(), every_s=60.0, run_beside=at_once).plan()
+    await Planning(found, clock, Metrics(), every_s=60.0, run_in_thread=at_once).plan()
     beside.cancel()
     assert turns.count(True) >= 3  # while pages are gathered, and while the plan learns what was probed since
     assert turns.count(False) >= 2  # while they are planned again

@@ -32,9 +32,9 @@ class Candidate(NamedTuple):
 class Candidates:
     """Ranks sources: intervals and fixed probes by deadline, first contacts, then by the delay that a probe saves."""
 
-    def __init__(self, settings: PlannerSettings, dues: DueTimes) -> None:
+    def __init__(self, settings: PlannerSettings, due_times: DueTimes) -> None:
         self._settings = settings
-        self._dues = dues
+        self._due_times = due_times
 
     def of(self, sources: Sequence[PlannedSource], now: Chronon) -> dict[str, Candidate]:
         """Return the candidates of ``now`` among some sources, by source."""
@@ -44,7 +44,7 @@ class Candidates:
             if source.source_id not in ranked and (candidate := self.contact(source, now)) is not None:
                 ranked[source.source_id] = candidate
         others = (source for source in sources if source.source_id not in ranked and not source.is_pushed(now_s))
-        overdue = ((source, self._dues.most_overdue(source, now)) for source in others)
+        overdue = ((source, self._due_times.most_overdue(source, now)) for source in others)
         self._rank(ranked, [(source, due.reason, due.rule) for source, due in overdue if due is not None], now_s)
         return ranked
 
@@ -88,7 +88,7 @@ class Candidates:
         if source.last_seen_s is None:
             reason = Reason.RETRY if source.log.starts_s else Reason.FIRST_CONTACT
             return Candidate((1, source.not_before_s, 0.0, source.source_id), source, reason, source.demands.first_rule)
-        if source.is_pushed(now_s) and now_s + 1e-9 >= self._dues.safety_s(source):
+        if source.is_pushed(now_s) and now_s + 1e-9 >= self._due_times.safety_s(source):
             return Candidate((2, 0.0, 0.0, source.source_id), source, Reason.SAFETY, source.demands.first_rule)
         return None
 
@@ -122,7 +122,7 @@ class Candidates:
 
     def _rank(self, ranked: dict[str, Candidate], wanted: Sequence[_Wanted], now_s: float) -> None:
         """Add sources without a harder demand, by the delay that a probe would save, divided by its price."""
-        week, price_item_s = self._dues.week, self._dues.price_item_s
+        week, price_item_s = self._due_times.week, self._due_times.price_item_s
         planned = [source.source_id for source, _, _ in wanted if week is not None and source.source_id in week]
         gains = dict(zip(planned, week.gains(planned, now_s), strict=True)) if week and planned else {}
         for source, reason, rule in wanted:

@@ -60,7 +60,7 @@ class Trial:
     now_s: float
 
     @classmethod
-    def beside(cls, decider: Decider, wanted: Declaration, now_s: float) -> Trial:
+    def of(cls, decider: Decider, wanted: Declaration, now_s: float) -> Trial:
         """Return a trial with copies of what it needs from the running daemon."""
         known, planner = decider.known, decider.planner
         running, settings = known.compiled.declaration, known.settings

@@ -12,7 +12,7 @@ from datamodel_code_generator.format import Formatter
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "openapi.json"
-HEAD = '"""What the REST API answers, made of docs/openapi.json by tests/golden/test_client_types.py."""\n'
+HEAD = '"""What the REST API answers, made of docs/openapi.json by tests/golden/test_types_of_the_client.py."""\n'
 LIST = re.compile(r"class (?:Items|Page)\w+\(TypedDict\):\n    items: list")
 """Envelopes of lists, which the client opens."""
 
