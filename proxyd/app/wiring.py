@@ -251,11 +251,7 @@ async def open_network(settings: Settings, clock: Clock, tracer: Tracer = NO_TRA
     ):
         probes, window_s = settings.host_window
         tokens = HostTokens(
-            clock,
-            settings.host_spacing,
-            probes=probes,
-            window_s=window_s,
-            concurrency=settings.host_concurrency,
+            clock, settings.host_spacing, probes=probes, window_s=window_s, concurrency=settings.host_concurrency
         )
         limits = FetchLimits(total_s=settings.probe_timeout, body_bytes=settings.max_body_bytes)
         prober = HttpProber(

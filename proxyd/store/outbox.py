@@ -269,9 +269,7 @@ def forget_changed_endpoints(connection: Connection, rules: Iterable[Notificatio
 def _open(busy: Collection[str], shut: Collection[str]) -> ColumnElement[bool]:
     o = t.outbox.c
     return and_(
-        o.state == "pending",
-        *([o.lane.not_in(busy)] if busy else ()),
-        *([o.endpoint.not_in(shut)] if shut else ()),
+        o.state == "pending", *([o.lane.not_in(busy)] if busy else ()), *([o.endpoint.not_in(shut)] if shut else ())
     )
 
 

@@ -116,11 +116,7 @@ def edit_row(observation: Observation, item: Item) -> dict[str, Any]:
 
 def present_row(observation: Observation, item_id: str) -> dict[str, Any]:
     """Return the parameters that record when an item was last shown."""
-    return {
-        "of_source": observation.state.source_id,
-        "of_item": item_id,
-        "seen_at_s": observation.outcome.finished_s,
-    }
+    return {"of_source": observation.state.source_id, "of_item": item_id, "seen_at_s": observation.outcome.finished_s}
 
 
 def gone_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:

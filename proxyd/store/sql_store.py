@@ -30,16 +30,11 @@ from proxyd.store.writer import Writer, drained
 
 T = TypeVar("T")
 _CHUNK = 500
-_MOST_DELETED = 5_000  # in one commit
-KEPT_PROBES_S = 7 * 86400.0  # at one probe a second these are 600,000 rows
-MOST_PROBES = 2_000_000
 MOST_HISTORY = 10_000  # items that a table of a query reads
 
 
 _of_item = and_(
-    t.items.c.source_id == bindparam("of_source"),
-    t.items.c.item_id == bindparam("of_item"),
-    t.items.c.gone_s.is_(None),
+    t.items.c.source_id == bindparam("of_source"), t.items.c.item_id == bindparam("of_item"), t.items.c.gone_s.is_(None)
 )
 _UPSERT_SOURCE, _UPSERT_STREAM = upsert(t.sources), upsert(t.streams)
 _UPSERT_SUBSCRIPTION, _UPSERT_JOINT = upsert(t.subscriptions), upsert(t.joint_intervals)

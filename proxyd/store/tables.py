@@ -76,10 +76,7 @@ sources = Table(
 )
 
 declared = Table(  # when each source was declared
-    "declared",
-    metadata,
-    Column("source_id", String, primary_key=True),
-    Column("declared_s", Float, nullable=False),
+    "declared", metadata, Column("source_id", String, primary_key=True), Column("declared_s", Float, nullable=False)
 )
 
 weeks = Table(  # when in a week a source's items came

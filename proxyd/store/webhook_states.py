@@ -25,11 +25,7 @@ _RELEASE = update(t.outbox).where(_TO_KEY, t.outbox.c.state == "held").values(st
 _GIVE_UP = (
     update(t.outbox)
     .where(_TO_KEY, t.outbox.c.state.in_(("held", "gathering")))
-    .values(
-        state="dead",
-        done_s=bindparam("at_s"),
-        last_error="its webhook was removed before it had accepted a ping",
-    )
+    .values(state="dead", done_s=bindparam("at_s"), last_error="its webhook was removed before it had accepted a ping")
 )
 
 

@@ -72,11 +72,7 @@ def grammar_text() -> str:
 def load_grammar() -> Lark:
     """Return the compiled grammar; its lexer is not used, because pieces feed it words."""
     return Lark(
-        grammar_text(),
-        parser="lalr",
-        start=list(START_RULES),
-        propagate_positions=True,
-        maybe_placeholders=False,
+        grammar_text(), parser="lalr", start=list(START_RULES), propagate_positions=True, maybe_placeholders=False
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from proxyd.core.model.item import Item
@@ -85,12 +86,8 @@ class ProbeRequest:
 
     @property
     def host(self) -> str:
-        """The host that is asked first.
-
-        >>> ProbeRequest("s", "https://a.example./feed").host
-        'a.example'
-        """
-        return (urlsplit(self.moved_url or self.url).hostname or "").rstrip(".")
+        """The host that is asked first."""
+        return host_of(self.moved_url or self.url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,3 +166,13 @@ class ProbeOutcome:
 
 
 _MISSING = frozenset({404, 410})
+
+
+@lru_cache(65_536)
+def host_of(url: str) -> str:
+    """Return the host of an address.
+
+    >>> host_of("https://Example.org./feed")
+    'example.org'
+    """
+    return (urlsplit(url).hostname or "").rstrip(".")

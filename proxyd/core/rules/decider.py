@@ -14,7 +14,7 @@ from types import MappingProxyType
 import numpy as np
 
 from proxyd.core.model.chronon import Chronon
-from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest, host_of
 from proxyd.core.model.profile import Declaration, Source
 from proxyd.core.model.schedule import Probe
 from proxyd.core.planning.allocation.plan_switch import switch_plan
@@ -31,7 +31,7 @@ from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.estimates import Fleet
 from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.observation import Observation, RuleResults
-from proxyd.core.rules.placement import SourcePlacement, host_of
+from proxyd.core.rules.placement import SourcePlacement
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.sibling_hints import SiblingHints
 from proxyd.core.rules.snapshot import Snapshot

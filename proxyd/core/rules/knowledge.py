@@ -68,12 +68,7 @@ class Knowledge:
             self.streams[stream.rule, stream.source_id] = stream
 
     def context(
-        self,
-        source: Source,
-        *,
-        model: SourceModel | None = None,
-        pushed_until_s: float = 0.0,
-        is_excused: bool = False,
+        self, source: Source, *, model: SourceModel | None = None, pushed_until_s: float = 0.0, is_excused: bool = False
     ) -> SourceContext:
         """Return what the observation of a source depends on."""
         names = self.compiled.rules_of.get(source.source_id, ())

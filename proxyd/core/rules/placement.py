@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from math import inf
-from urllib.parse import urlsplit
 
 import numpy as np
 
 from proxyd.core.model.chronon import Chronon
-from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
+from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, host_of
 from proxyd.core.model.profile import Source
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.planner import Planner
@@ -168,16 +166,6 @@ class SourcePlacement:
         for demand in planned.demands.intervals:
             lay = demand.anchor if is_first else demand.renew
             lay(now_s, rate_per_s=planned.rate_per_s, count=self._known.count(demand.rule, planned.source_id))
-
-
-@lru_cache(65_536)
-def host_of(url: str) -> str:
-    """Return the host of an address.
-
-    >>> host_of("https://Example.org./feed")
-    'example.org'
-    """
-    return (urlsplit(url).hostname or "").rstrip(".")
 
 
 def _full_window(state: SourceState) -> int | None:

@@ -172,11 +172,7 @@ def answer(known: Subscription, query: Mapping[str, str], *, now_s: float) -> Hu
 
 def _denied(known: Subscription, now_s: float) -> Subscription:
     return replace(
-        known,
-        status=SubscriptionStatus.DENIED,
-        is_asked=False,
-        due_s=now_s + LONGEST_RETRY_S,
-        lease_until_s=0.0,
+        known, status=SubscriptionStatus.DENIED, is_asked=False, due_s=now_s + LONGEST_RETRY_S, lease_until_s=0.0
     )
 
 

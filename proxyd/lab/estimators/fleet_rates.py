@@ -46,11 +46,7 @@ class FleetRates:
     """
 
     def __init__(
-        self,
-        sources: int,
-        *,
-        half_lives_s: Sequence[float] = HALF_LIVES_S,
-        mean_per_s: float = DEFAULT_MEAN_PER_S,
+        self, sources: int, *, half_lives_s: Sequence[float] = HALF_LIVES_S, mean_per_s: float = DEFAULT_MEAN_PER_S
     ) -> None:
         self._decay = np.log(2) / np.asarray(half_lives_s, dtype=np.float64)[:, None]
         self._default_per_s = mean_per_s

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,6 @@ from proxyd.lab.papers.figure import Figure
 from proxyd.lab.papers.work_week import DBWORLD, MICRONET, WorkWeek
 
 Floats = NDArray[np.float64]
-Policy = Callable[[Prefix, int], OneSourceSchedule]
 HOUR = 1 / 24
 _COSTS = "days x importance"
 _ANCHORS = (

@@ -15,7 +15,6 @@ from proxyd.lab.papers.datasets import RSS, Probes, Updates
 from proxyd.lab.papers.figure import Figure
 
 Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 STATIC, PASSED, CAUGHT, REPLAN = "SUP", "adds as printed", "adds if nothing caught", "counts again"
 READINGS = (PASSED, CAUGHT, REPLAN)

@@ -11,11 +11,7 @@ from proxyd.core.model.expression import Column
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import Field, FieldType, PageClass
 
-OLD_AND_NEW = {
-    EventKind.INSERT: ("NEW",),
-    EventKind.UPDATE: ("OLD", "NEW"),
-    EventKind.DELETE: ("OLD",),
-}
+OLD_AND_NEW = {EventKind.INSERT: ("NEW",), EventKind.UPDATE: ("OLD", "NEW"), EventKind.DELETE: ("OLD",)}
 """The versions of an item that an event has."""
 
 

@@ -28,16 +28,7 @@ from proxyd.core.model.expression import (
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _SIGN, _OPERAND = range(1, 9)
-_LEVELS = {
-    "OR": _OR,
-    "AND": _AND,
-    "+": _SUM,
-    "-": _SUM,
-    "||": _SUM,
-    "*": _PRODUCT,
-    "/": _PRODUCT,
-    "%": _PRODUCT,
-}
+_LEVELS = {"OR": _OR, "AND": _AND, "+": _SUM, "-": _SUM, "||": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT}
 
 
 def _word(name: str, *, first: bool = True) -> str:

@@ -150,11 +150,7 @@ class _Scanner:
     def _error(self, message: str, start: int, stop: int) -> None:
         self._errors.append(
             RuleSyntaxError(
-                message,
-                text=self._source.text,
-                start=self._place(start),
-                stop=self._last(stop),
-                file=self._source.file,
+                message, text=self._source.text, start=self._place(start), stop=self._last(stop), file=self._source.file
             )
         )
 

@@ -99,13 +99,7 @@ class Spans:
         return np.where(served, chronon + low, OPEN)
 
     def schedule(
-        self,
-        sources: Ints,
-        chronons: Ints,
-        *,
-        exact: bool,
-        weights: Floats | None = None,
-        bound: float | None = None,
+        self, sources: Ints, chronons: Ints, *, exact: bool, weights: Floats | None = None, bound: float | None = None
     ) -> CaptureSchedule:
         """Return the schedule of these probes with all that it captures; equal probes count once."""
         at = self.captured_at(sources, chronons)

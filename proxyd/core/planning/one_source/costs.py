@@ -47,14 +47,7 @@ class Prefix:
         rate, weight = intensity.refine(importance.breaks), importance.refine(intensity.breaks)
         h, lam, a = np.diff(rate.breaks), rate.values, weight.values
         L, A, G = prefix_sums(lam, a, h)
-        fields = {
-            "breaks": rate.breaks,
-            "rates": lam,
-            "weights": a,
-            "L": L,
-            "A": A,
-            "G": G,
-        }
+        fields = {"breaks": rate.breaks, "rates": lam, "weights": a, "L": L, "A": A, "G": G}
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 

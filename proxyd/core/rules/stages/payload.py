@@ -107,13 +107,7 @@ def _items(
 
 
 def _notification(
-    program: RuleProgram,
-    event: UpdateEvent,
-    identity: str,
-    data: dict[str, Any],
-    *,
-    made_s: float,
-    created_s: float,
+    program: RuleProgram, event: UpdateEvent, identity: str, data: dict[str, Any], *, made_s: float, created_s: float
 ) -> Notification:
     body = {"type": "proxyd.notification", "timestamp": iso_time(made_s), "data": {"id": identity} | data}
     return Notification(

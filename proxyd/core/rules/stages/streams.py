@@ -68,12 +68,7 @@ def advance_rules(context: SourceContext, events: Sequence[StoredEvent]) -> Adva
         return NO_ADVANCE
     steps = [
         advance(
-            program,
-            stream,
-            events,
-            context.grid,
-            context.across.get(program.rule.name),
-            declared_s=context.declared_s,
+            program, stream, events, context.grid, context.across.get(program.rule.name), declared_s=context.declared_s
         )
         for program, stream in context.own_rules
     ]
