@@ -177,7 +177,7 @@ async def test_a_read_only_database_is_said_and_left_as_it_is(tmp_path: Path) ->
         lock.chmod(0o000)
         await w.daemon.spawn(before_exec=obey_file_modes)
         await stopped_with(
-            w, f"{lock} cannot be written: Permission denied; it belongs to {lock.owner()}: run proxyd as"
+            w, f"{lock} cannot be written: Permission denied; it belongs to {lock.owner()}; run proxyd as"
         )
         lock.chmod(0o644)
 

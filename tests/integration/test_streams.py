@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import ClientResponse
+from aiohttp import ClientConnectionResetError, ClientResponse, ServerDisconnectedError, web
 
 from proxyd.api import ApiSettings, StreamSettings, serve_api
 from proxyd.api.rest import streams
@@ -153,6 +153,24 @@ async def test_more_streams_than_allowed_are_told_to_come_again(running: Running
     async with running.client.get("/api/v1/stream", headers=vars(running)["read"]) as answer:
         assert (answer.status, answer.content_type) == (503, "application/problem+json")
         assert answer.headers["Retry-After"] == "5"
+
+
+async def test_a_client_that_leaves_before_the_stream_begins_is_no_error(
+    running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def gone(response: web.StreamResponse, request: web.BaseRequest) -> None:
+        assert request.transport is not None
+        request.transport.abort()
+        raise ClientConnectionResetError("Cannot write to closing transport")
+
+    headers = vars(running)["read"] = await running.token("read")
+    with monkeypatch.context() as patched:
+        patched.setattr(web.StreamResponse, "prepare", gone)
+        with pytest.raises(ServerDisconnectedError):
+            await running.client.get("/api/v1/stream", headers=headers)
+    await listen(running)
+    await listen(running)  # it left its place to others
+    assert [record.message for record in caplog.records if record.name == "aiohttp.server"] == []
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,8 @@ class Streams:
         if last is None:
             last = await self._deliveries.newest_position()
         response = web.StreamResponse(headers=_HEADERS)
-        await response.prepare(request)
         try:
+            await response.prepare(request)
             await self._write(response, b"retry: 3000\nid: %d\n\n" % last)
             await self._send_all(_listener(request, response, which), last)
         except ConnectionResetError:  # the client went
