@@ -157,17 +157,17 @@ def _wanted(wanted: Wanted) -> Select[*tuple[Any, ...]]:
 
 
 def intervals_of(notification: StoredNotification) -> Select[*tuple[Any, ...]]:
-    """Return a query of the intervals on a notification's pages that began when its own did, with their ends.
+    """Return a query of the intervals on a notification's sources that began when its own did, with their ends.
 
-    Successive probes may find several on a page in one chronon: the notification belongs to one that was not probed
+    Successive probes may find several on a source in one chronon: the notification belongs to one that was not probed
     after it was made.
     """
     c, data = t.intervals.c, _data(notification)
     start_s = _time_s(data.get("interval", {}).get("start"))
-    pages = [page["source"] for page in data.get("pages", ())] or [notification.source_id]
+    own = [each["source"] for each in data.get("pages", ())] or [notification.source_id]
     return (
         select(t.intervals)
-        .where(c.rule == notification.rule, c.source_id.in_([*pages, *data.get("missing", ())]))
+        .where(c.rule == notification.rule, c.source_id.in_([*own, *data.get("missing", ())]))
         .where(c.start_s.between(start_s - _SAME_S, start_s + _SAME_S))
         .where(c.probed_s.between(start_s - _SAME_S, notification.created_s + _SAME_S))  # its probe came first
         .order_by(c.probed_s, c.interval_id)
@@ -185,7 +185,7 @@ def intervals_of_rule(rule: str, since_s: float) -> Select[*tuple[Any, ...]]:
 
 
 def latest_of_each(intervals: Iterable[DecidedInterval]) -> tuple[DecidedInterval, ...]:
-    """Return the last interval of each page."""
+    """Return the last interval of each source."""
     return tuple({each.source_id: each for each in intervals}.values())
 
 

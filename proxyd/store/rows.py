@@ -125,7 +125,7 @@ def gone_row(source_id: str, stored: StoredEvent) -> dict[str, Any]:
 
 
 def afresh_row(observation: Observation) -> dict[str, Any]:
-    """Return the parameters that record that all stored items of a source belong to another page."""
+    """Return the parameters that record that all stored items of a source belong to an earlier address or reading."""
     return {"of_source": observation.state.source_id, "seen_at_s": observation.outcome.finished_s}
 
 
@@ -209,7 +209,7 @@ def joint_row(interval: JointInterval) -> dict[str, Any]:
     body = {name: getattr(interval, name) for name in ("opened", "opened_s", "deadline", "ends_s", "wanted", "told")}
     body["events"] = [_event_body(event) for event in interval.events]
     body["obtained"] = [
-        [page.source_id, page.seen_s, page.captured, [dict(row) for row in page.rows]] for page in interval.obtained
+        [each.source_id, each.seen_s, each.captured, [dict(row) for row in each.rows]] for each in interval.obtained
     ]
     text = json.dumps(body, ensure_ascii=False)
     return {"interval_id": interval.interval_id, "rule": interval.rule, "body": text}
@@ -232,8 +232,8 @@ def joint_interval(row: Row[Any]) -> JointInterval:
     )
 
 
-def _obtained(page: str, seen_s: float, captured: bool, page_rows: list[dict[str, Value]]) -> Obtained:
-    return Obtained(page, seen_s, captured, tuple(page_rows))
+def _obtained(source_id: str, seen_s: float, captured: bool, rows: list[dict[str, Value]]) -> Obtained:
+    return Obtained(source_id, seen_s, captured, tuple(rows))
 
 
 def _event_body(event: UpdateEvent) -> dict[str, Any]:

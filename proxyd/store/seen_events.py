@@ -65,7 +65,7 @@ class SeenSource:
 
 
 def read_past(database: Path) -> list[SeenSource]:
-    """Return the events of each declared source with any, by name; not those of a page that it used to name.
+    """Return the events of each declared source with any, by name; not those of an address that it used to have.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def _seen(connection: Connection) -> list[SeenSource]:
 
 
 def _events(table: Table, seed: Any) -> Select[*tuple[Any, ...]]:
-    """Return a query of the sources' events; those seen before first contact belong to another page."""
+    """Return a query of the sources' events; those seen before first contact belong to an earlier address."""
     c = table.c
     return (
         select(c.source_id, c.event_s, c.seen_s, c.exact, seed.label("seed"))

@@ -185,7 +185,7 @@ streams = Table(
     Column("utility", Float, nullable=False, server_default="0"),
 )
 
-joint_intervals = Table(  # open, on several pages
+joint_intervals = Table(  # open, on several sources
     "joint_intervals",
     metadata,
     Column("interval_id", String, primary_key=True),

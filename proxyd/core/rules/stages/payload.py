@@ -56,7 +56,7 @@ def notice(firing: Firing, history: History, *, url: str, created_s: float, grid
 def joint_notice(announced: Announcement, *, grid: ChrononGrid) -> Notification:
     """Return the notification of a joint interval: whole, partial, or a supplement to a partial one."""
     program, interval, created_s = announced.program, announced.interval, announced.created_s
-    obtained = interval.news()
+    obtained = interval.news()  # sources; receivers know them as "pages", a wire name
     data = _head(program, interval.event, announced.url, interval.opened, interval.deadline, grid)
     data |= {
         "late": not all(each.captured for each in obtained),
