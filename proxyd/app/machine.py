@@ -283,7 +283,7 @@ async def serve(settings: Settings) -> None:
     app.tune_interpreter()
     clock, metrics = SystemClock(), Metrics()
     async with AsyncExitStack() as stack:
-        link = await stack.enter_async_context(open_link(_fleet_settings(settings))) if settings.nats else None
+        link = await stack.enter_async_context(open_link(_cluster_settings(settings))) if settings.nats else None
         tracer = await stack.enter_async_context(app.open_tracer(settings))
         network = await stack.enter_async_context(app.open_network(settings, clock, tracer))
         channels = await stack.enter_async_context(app.open_channels(settings, network, clock, tracer))
@@ -296,7 +296,7 @@ async def serve(settings: Settings) -> None:
     log.info("stopped")
 
 
-def _fleet_settings(settings: Settings) -> ClusterSettings:
+def _cluster_settings(settings: Settings) -> ClusterSettings:
     name = f"proxyd {settings.role} {socket.gethostname()}:{os.getpid()}"
     return ClusterSettings(settings.nats, name, _PROBER_LEASES * settings.lease, _QUEUE_S)
 

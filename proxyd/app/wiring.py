@@ -173,8 +173,8 @@ def build(
     planning = Planning(decider, parts.clock, metrics, every_s=settings.plan_every)
     news = Signal()
     news.listen(notifying.wake)
-    for source in (declarations.news, probes.news):
-        source.listen(news.notify)
+    for each in (declarations.news, probes.news):
+        each.listen(news.notify)
     declarations.declared.listen(notifying.wake_pings)
     daemon = Daemon(
         declarations,

@@ -19,7 +19,7 @@ from proxyd.ports import Clock, Prober
 
 _GLANCE_S = 0.02
 _HELD = 0.8  # of the lease: a batch not extended by then is given up, before the server gives it to another prober
-log = structlog.get_logger("fleet")
+log = structlog.get_logger("cluster")
 
 
 @dataclass(frozen=True, slots=True)

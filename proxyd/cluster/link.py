@@ -38,7 +38,7 @@ _HEADERS_BYTES = 1024
 _LONGEST_PULL_S = 30.0
 _SHORTEST_WAIT_S = 2.0
 _FORGOTTEN_S = 3600.0  # its sender is long gone
-log = structlog.get_logger("fleet")
+log = structlog.get_logger("cluster")
 T = TypeVar("T")
 
 

@@ -21,7 +21,7 @@ from proxyd.ports import Clock, TakeStray, Unmade
 _MOST_REQUESTS = 8  # in a batch: the host's partition waits for all of them
 _MOST_REPORTS = 64
 _REMEMBERED = 1000  # reports; there are never more on their way
-log = structlog.get_logger("fleet")
+log = structlog.get_logger("cluster")
 
 
 @dataclass(eq=False, slots=True)
