@@ -218,8 +218,8 @@ class ProbeLoop:
         It is ignored if it or a later one was recorded, or if a probe is running, which sees the same.
         """
         state = self._known.states.get(outcome.source_id)
-        is_known = state is None or (state.last_start_s is not None and state.last_start_s >= outcome.started_s)
-        if not is_known and outcome.source_id not in self._planner.in_flight:
+        is_obsolete = state is None or (state.last_start_s is not None and state.last_start_s >= outcome.started_s)
+        if not is_obsolete and outcome.source_id not in self._planner.in_flight:
             await self.take_in(outcome, reading=reading)
 
     def _traced(self, request: ProbeRequest) -> ProbeRequest:
