@@ -86,8 +86,9 @@ def likeliest_probe(
 
     Parameters
     ----------
-    Rate of a Poisson process, items per second over unix seconds; items are counted from its start, and there are
-    none before its start or after its end.
+    intensity
+        Rate of a Poisson process, items per second over unix seconds; items are counted from its start, and there are
+        none before its start or after its end.
     items
         The number of the item, from 1: ``k X`` for the k-th firing of ``COUNT(*) % X = 0``.
     life_s

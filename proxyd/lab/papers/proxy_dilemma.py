@@ -36,8 +36,11 @@ class Workload:
 
     Parameters
     ----------
-    Longest life of an update in chronons; the next update of its page may end it earlier, so that a page's intervals
-    are disjoint.
+    pages, chronons, updates
+        Size of the workload; the epoch has ``chronons``.
+    window
+        Longest life of an update in chronons; the next update of its page may end it earlier, so that a page's
+        intervals are disjoint.
     profiles
         Number of profiles, to which pages are dealt in turn.
     """

@@ -28,7 +28,7 @@ class Grid:
         Least time between two probes, and between the start and the first.
     is_open
         Whether each slot may be used, shape of ``times``; the last one always may.
-    Whether each slot may be used, shape of ``times``; the last one always may.
+    price
         Extra cost of a probe at each slot (shared capacity, peaks), shape of ``times``, not negative.
     largest_gap
         Longest time between two probes, beginning at the start; ``None`` for any.

@@ -77,8 +77,8 @@ class Judgement:
 
     Parameters
     ----------
-    How well it has predicted recently.
-        How well it has predicted lately.
+    fit
+        How well it has predicted recently.
     jumped_to_per_s
         The rate since it proved wrong, in items per second, if it did so just now; otherwise ``None``.
     calibration
