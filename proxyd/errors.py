@@ -18,16 +18,19 @@
     |  |- FetchError
     |  |  `- BlockedAddressError        the network guard refused the connected address
     |  |- FetchTimeoutError
-    |  `- FeedParseError
+    |  `- FeedParseError                the document is not a feed, a page or JSON as its class expects
     |- BusyError                        too much work at the moment; try again later
     |- UnreachableError                 no daemon answers
-    |- ClusterError                     other machines are unreachable, or sent an unreadable message
-    |  `- LostLeaseError                another machine took over the lease
+    |  `- SilentError                   it did not answer in time, and may have done what was asked
+    |- ClusterError                     the other machines cannot be reached
+    |  |- UnreadableError               another machine sent an unreadable message
+    |  `- LostLeaseError                the lease expired, or another machine took it over
     |- DeliveryError                    retryable: the outbox decides from it
     `- StoreError
        |- StoreUnreachableError        the database does not answer; it may come back
        |- NotFoundError(LookupError)
-       `- ConflictError
+       `- ConflictError                another owner, or changed in the meantime
+          `- ChangedError
 
 The first line of a class's docstring is its default message.
 """
@@ -185,7 +188,7 @@ class FetchTimeoutError(ProbeError):
 
 
 class FeedParseError(ProbeError):
-    """The document is not a feed."""
+    """The document cannot be read."""
 
 
 class BusyError(ProxydError):

@@ -412,14 +412,14 @@ def _sendable(value: str | None) -> str | None:
 def _parse_url(text: str) -> URL:
     url = read_url(text)
     if url is None:
-        raise FetchError("the URL cannot be read")
+        raise FetchError("the source's URL is not valid; correct it in the profile")
     return url
 
 
 def _next_url(response: aiohttp.ClientResponse) -> URL:
     url = read_url(response.headers["Location"], response.url)
     if url is None:
-        raise FetchError("the address of the redirect cannot be read")
+        raise FetchError("the server redirects to an address that is not a valid URL")
     return url
 
 

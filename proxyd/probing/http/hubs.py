@@ -48,7 +48,7 @@ class HubClient:
         target = read_url(url)
         for _ in range(_MOST_REDIRECTS + 1):
             if target is None:
-                raise FetchError("the hub's address, or that of its redirect, cannot be read")
+                raise FetchError("the hub's address, or that of its redirect, is not a valid URL")
             self._guard.check_url(target)
             moved = await self._post(target, form)
             if moved is None:
