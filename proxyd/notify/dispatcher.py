@@ -23,6 +23,7 @@ _IDLE_S = 3600.0
 _SHORTEST_S = 0.001
 _HELD_S = 1.0  # due, but held back by an earlier one of its lane
 log = structlog.get_logger("notify")
+_REFUSED = "the receiver wants no more of this rule (410); `proxyd webhook test` asks it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ class Dispatcher:
 
     async def _send(self, delivery: DueDelivery) -> str:
         if delivery.is_disabled:
-            raise DeliveryError("the receiver answered 410 before; `proxyd webhook replay` asks again", retryable=False)
+            raise DeliveryError(_REFUSED, retryable=False)
         secret = None
         if delivery.secret_name:
             secret = known_secret(self._secrets, SecretRef(delivery.secret_kind, delivery.secret_name))
@@ -226,7 +227,7 @@ class Dispatcher:
         fields = {"notification": delivery.notification_id, "rule": delivery.rule, "endpoint": _shown(delivery)}
         fields["error"] = error
         if disables:
-            log.error("the receiver wants no more of this rule (410); `proxyd webhook test` asks it again", **fields)
+            log.error(_REFUSED, **fields)
         elif wait_s is None:
             log.error("delivery given up; replay it with `proxyd webhook replay`", **fields)
         else:

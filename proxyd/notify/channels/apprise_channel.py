@@ -73,5 +73,5 @@ def _send(url: str, title: str, text: str) -> bool:
     logging.getLogger("apprise").setLevel(logging.CRITICAL)  # its log lines name chats and tokens
     sender = apprise.Apprise()
     if not sender.add(url):
-        raise DeliveryError("the channel's address cannot be read", retryable=False)
+        raise DeliveryError("apprise cannot read the channel's address; correct it in the profile", retryable=False)
     return bool(sender.notify(body=text, title=title, body_format=apprise.NotifyFormat.TEXT))

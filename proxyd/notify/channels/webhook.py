@@ -135,7 +135,7 @@ class WebhookChannel:
         except BlockedAddressError as error:
             raise DeliveryError(error.message, retryable=False) from error
         except ValueError as error:
-            raise DeliveryError("the URL cannot be read", retryable=False) from error
+            raise DeliveryError("the webhook's URL is not valid; correct it in the profile", retryable=False) from error
         return target
 
     async def _judge(self, response: aiohttp.ClientResponse) -> str:
@@ -159,7 +159,7 @@ class WebhookMessages:
     async def deliver(self, message: Message) -> str:
         """Return the receiver's answer once it accepted the message."""
         if message.secret is None:
-            raise DeliveryError("a webhook needs a secret", retryable=False)
+            raise DeliveryError("the webhook has no secret; give it one with SECRET", retryable=False)
         form, body = WebhookForm(message.form), message.body
         if form is WebhookForm.CLOUDEVENTS:
             body = cloudevent(message.message_id, message.rule, body)
@@ -190,14 +190,14 @@ def signing_keys(secret: bytes | str) -> list[bytes]:
     except UnicodeDecodeError:
         parts = [raw]
     if not parts:
-        raise DeliveryError("the webhook's secret is empty", retryable=False)
+        raise DeliveryError("the webhook's secret is empty; set it and restart", retryable=False)
     return [_key(part) for part in parts]
 
 
 def _key(raw: bytes) -> bytes:
     key = _from_base64(raw.removeprefix(b"whsec_")) if raw.startswith(b"whsec_") else raw
     if not key:
-        raise DeliveryError("the webhook's secret is empty", retryable=False)
+        raise DeliveryError("the webhook's secret is empty; set it and restart", retryable=False)
     return key
 
 
@@ -206,7 +206,8 @@ def _from_base64(text: bytes) -> bytes:
         return base64.b64decode(text + b"=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
         # the cause would show the secret
-        raise DeliveryError("the webhook's secret is not base64 after whsec_", retryable=False) from None
+        message = "the webhook's secret is not base64 after whsec_; correct it and restart"
+        raise DeliveryError(message, retryable=False) from None
 
 
 def _headers(
