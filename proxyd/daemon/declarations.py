@@ -190,7 +190,7 @@ class Declarations:
             kind, name = _kind_of(statement), statement.name.value
             self._refuse_owned(kind, name)
             if isinstance(statement, DropStatement) and api.pop(_key(kind, name), None) is None:
-                raise NotFoundError(f"the API declared no {kind.value.lower()} {name!r}")
+                raise NotFoundError(f"DROP: the API has not declared a {kind.value.lower()} {name!r}")
         api = {key: value for key, value in api.items() if key not in new}
         added = {each.source: each for each in parsed}
         await self._check([*self._files, *_texts(api), *added], added, from_api=True)

@@ -62,7 +62,9 @@ class DeliveryQueries:
         """Return everything that led to a notification, and its deliveries."""
         found = await self.store.history.trace(notification_id)
         if found is None:
-            raise NotFoundError(f"there is no notification {notification_id!r}")
+            raise NotFoundError(
+                f"there is no notification {notification_id!r}; `proxyd notifications` lists the newest"
+            )
         return found
 
     async def test_deliveries(self, rule: str) -> list[DeliveryTest]:

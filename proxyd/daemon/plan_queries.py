@@ -86,7 +86,7 @@ class PlanQueries:
 
     def _declaration(self) -> Declaration:
         if not self._profiles.has_started:
-            raise BusyError("the daemon is starting")
+            raise BusyError("the daemon is starting; try again in a few seconds")
         return self._profiles.declaration
 
     def _next_chronon(self) -> int:

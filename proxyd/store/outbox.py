@@ -175,7 +175,9 @@ class SqlOutbox:
 
         count = await self._writer.submit(write)
         if notification_id is not None and not count:
-            raise NotFoundError(f"there is no delivery of {notification_id!r} that could be replayed")
+            raise NotFoundError(
+                f"no delivery of {notification_id!r} can be sent again: it was sent nowhere, or still waits"
+            )
         return count
 
     # -- digests

@@ -39,4 +39,4 @@ class Callbacks:
     def _must_have_started(self) -> None:
         """Raise ``BusyError`` until the subscriptions are loaded."""
         if not self._profiles.has_started:
-            raise BusyError("the daemon is starting")
+            raise BusyError("the daemon is starting; try again in a few seconds")

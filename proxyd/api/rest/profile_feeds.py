@@ -13,7 +13,7 @@ from proxyd.api import wire
 from proxyd.api.rest.endpoint import Endpoint, read_query
 from proxyd.api.rest.feed_documents import Feed, atom, entry, json_feed
 from proxyd.api.rest.query_readers import wanted_rules
-from proxyd.errors import NotFoundError
+from proxyd.core.language.words import no_such
 from proxyd.queries import Queries, Wanted
 
 _NEWEST = 100
@@ -69,7 +69,9 @@ class Feeds:
         profile, rule = request.match_info["name"], read_query(request, wire.FeedOf).rule
         rules = wanted_rules(self._profiles, profile, rule)
         if rule is not None and not rules:
-            raise NotFoundError(f"there is no rule {rule!r} in profile {profile!r}")
+            raise no_such(
+                f"rule in profile {profile!r} called", rule, wanted_rules(self._profiles, profile, None) or ()
+            )
         rows = await self._deliveries.notifications(Wanted(rules), before=None, limit=_NEWEST)
         body = write(Feed(profile, rule, _address(request, rule), tuple(entry(row) for row in rows)))
         etag = hashlib.sha256(body).hexdigest()[:32]

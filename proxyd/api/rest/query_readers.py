@@ -9,9 +9,10 @@ from typing import Any, Protocol, TypeVar
 
 from proxyd.api import wire
 from proxyd.api.rest.problems import BadRequestError
+from proxyd.core.language.words import no_such
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.profile import Declaration
-from proxyd.errors import BusyError, NotFoundError
+from proxyd.errors import BusyError
 from proxyd.queries import Profiles, Wanted
 
 
@@ -107,7 +108,7 @@ def wanted_rules(profiles: Profiles, profile: str | None, rule: str | None) -> f
         return None if rule is None else frozenset([rule])
     declaration = known_declaration(profiles)
     if profile not in declaration.profiles:
-        raise NotFoundError(f"there is no profile {profile!r}")
+        raise no_such("profile", profile, declaration.profiles)
     its = frozenset(name for name, each in declaration.rules.items() if profile in each.profiles)
     return its if rule is None else its & {rule}
 
@@ -115,5 +116,5 @@ def wanted_rules(profiles: Profiles, profile: str | None, rule: str | None) -> f
 def known_declaration(profiles: Profiles) -> Declaration:
     """Return the running declaration; raises ``BusyError`` until the daemon has loaded it."""
     if not profiles.has_started:
-        raise BusyError("the daemon is starting")
+        raise BusyError("the daemon is starting; try again in a few seconds")
     return profiles.declaration

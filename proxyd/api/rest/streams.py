@@ -17,6 +17,7 @@ from proxyd.api.rest.endpoint import read_query
 from proxyd.api.rest.problems import later
 from proxyd.api.rest.query_readers import known_declaration, position, wanted
 from proxyd.clock import wait_until
+from proxyd.core.language.words import no_such
 from proxyd.errors import NotFoundError
 from proxyd.queries import Profiles, Queries, StoredNotification, Wanted
 
@@ -198,5 +199,5 @@ def _which(profiles: Profiles, asked: wire.Which) -> Callable[[], Wanted]:
 
 
 def _check_rule(profiles: Profiles, rule: str | None) -> None:
-    if rule is not None and rule not in known_declaration(profiles).rules:
-        raise NotFoundError(f"there is no rule {rule!r}")
+    if rule is not None and rule not in (rules := known_declaration(profiles).rules):
+        raise no_such("rule", rule, rules)
