@@ -39,6 +39,7 @@ _LONGEST_PULL_S = 30.0
 _SHORTEST_WAIT_S = 2.0
 _FORGOTTEN_S = 3600.0  # its sender is long gone
 log = structlog.get_logger("cluster")
+_AWAY = "no NATS server is connected; check the servers of the setting nats"
 T = TypeVar("T")
 
 
@@ -122,7 +123,7 @@ class NatsServer:
         """Note that no server is connected."""
         self._found.clear()
         if not self.is_closing:
-            log.warning("NATS is away")
+            log.warning(_AWAY)
 
 
 class NatsConnection:
@@ -234,7 +235,7 @@ class NatsConnection:
             found = await self._checked((await self._large()).get(name))
         except ClusterError as error:
             if isinstance(error.__cause__, (NotFoundError, ObjectNotFoundError)):
-                raise UnreadableError("what was too large for a message is gone") from error
+                raise UnreadableError("the stored part of a large message has expired") from error
             raise
         return REPORTS.read(found.data or b"")
 
@@ -272,7 +273,7 @@ class NatsConnection:
     async def pull(self, subscription: JetStreamContext.PullSubscription, wait_s: float, most: int = 1) -> list[Taken]:
         """Return the next messages, or none if none arrives within ``wait_s``."""
         if not self.is_up:
-            raise ClusterError("NATS is away")
+            raise ClusterError(_AWAY)
         connection = self.server.connection
         try:
             found = await subscription.fetch(most, timeout=wait_s)
@@ -287,7 +288,7 @@ class NatsConnection:
         """Return the answer or raise ``ClusterError``: at once while no server is connected."""
         if not self.is_up:
             asked.close()
-            raise ClusterError("NATS is away")
+            raise ClusterError(_AWAY)
         try:
             found = await asked
         except (NatsError, APIError, TimeoutError, OSError) as error:
@@ -370,11 +371,11 @@ async def _connect(client: Client, link: NatsConnection) -> None:
 
     async def found() -> None:
         link.server.note_found()
-        log.info("NATS is back")
+        log.info("a NATS server is connected again")
 
     async def failed(error: Exception) -> None:
         if link.is_up:
-            log.warning("NATS", error=repr(error))
+            log.warning("NATS reports an error", error=repr(error))
         else:
             link.server.note(error)
 
