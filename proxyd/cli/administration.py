@@ -14,7 +14,7 @@ from proxyd.terminal.verbs import ASKING, JSON, Verb, argument, duration, flag, 
 if TYPE_CHECKING:
     from proxyd.client.types import TokenMade
 
-DATABASE = Verb("db", "look after the database", ["proxyd db migrate"])
+DATABASE = Verb("db", "migrate, copy or vacuum the database", ["proxyd db migrate"])
 
 
 @verb("db migrate", "proxyd db migrate")
@@ -109,7 +109,7 @@ async def restore(options: argparse.Namespace) -> int:
     return print_answer(options, answer, [f"{settings.database_shown} is restored from {options.file}{kept}"])
 
 
-TOKEN = Verb("token", "tokens of the API", ["proxyd token create --name me --scope write"])
+TOKEN = Verb("token", "create, list or drop tokens of the API", ["proxyd token create --name me --scope write"])
 
 
 @verb(

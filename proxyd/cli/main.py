@@ -54,7 +54,7 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all verbs."""
     parser: argparse.ArgumentParser = Parser(
         prog="proxyd",
-        description="A monitoring proxy.",
+        description="proxyd watches feeds and web pages, and notifies you when something happens there.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -91,7 +91,7 @@ def show(options: argparse.Namespace) -> int:
     return print_answer(options, found, found["summary"])
 
 
-WEBHOOK = Verb("webhook", "webhooks and other ways to deliver", ["proxyd webhook test stable"])
+WEBHOOK = Verb("webhook", "list and test webhooks, and send again what was given up", ["proxyd webhook test stable"])
 
 
 @verb("webhook list", "proxyd webhook list", takes=ASKING)

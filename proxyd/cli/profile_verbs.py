@@ -35,7 +35,7 @@ def _achieved(one: Rule | ProfileListed) -> list[str]:
 
 
 PROFILE = Verb(
-    "profile", "profiles of the running daemon", ["proxyd profile list", "proxyd profile declare my.profile --dry-run"]
+    "profile", "manage the daemon's profiles", ["proxyd profile list", "proxyd profile declare my.profile --dry-run"]
 )
 
 

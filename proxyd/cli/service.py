@@ -69,7 +69,7 @@ def _served(settings: Settings) -> Coroutine[None, None, None]:
     "demo",
     "proxyd demo --for 60s",
     takes=[
-        argument("--for", "how long", dest="duration_s", type=duration, default=60.0, metavar="60s"),
+        argument("--for", "duration (default 60s)", dest="duration_s", type=duration, default=60.0, metavar="60s"),
         argument("--seed", "seed of the feeds' rates and items", type=int, default=1),
         JSON,
     ],

@@ -21,7 +21,7 @@ _EVENTS = one_of(
     argument("--trace", "CSV source,timestamp (unix seconds)", type=Path, metavar="T.csv"),
     argument(
         "--from-database",
-        "what the daemon saw, from its database: this file, or that of the settings; changes nothing there",
+        "replay what the daemon saw, read from this database or from that of the settings",
         nargs="?",
         const="",
         metavar="PATH",
@@ -35,16 +35,16 @@ _TEST = [
     argument("--seed", "seed of the model and of random policies (default 1)", type=SEED, default=1),
     argument(
         "--fpn",
-        "FPN: keep each event of the test with this probability, move the others to any time of it",
+        "FPN noise: keep each event of the test with this probability, move the others to a random time",
         type=probability,
         metavar="Z",
     ),
-    argument("--test-from", "start of the test; before it is history (default: the middle)", metavar="ISO"),
+    argument("--test-from", "start of the test, before which policies learn (default: the middle)", metavar="ISO"),
 ]
 _BUDGET = one_of(
     argument(
         "--probes-per-source-week",
-        "budget of the whole, by source and week (of --from-database: about what the daemon made)",
+        "total budget by source and week (default with --from-database: about what the daemon made)",
         type=float,
         metavar="P",
     ),
@@ -52,10 +52,10 @@ _BUDGET = one_of(
     required=False,
 )
 _REPLAY = [
-    argument("--chronon", "with --budget (default 60s; else a slot)", type=duration, metavar="60s"),
+    argument("--chronon", "time step (default: 60s with --budget, else a slot)", type=duration, metavar="60s"),
     argument("--policies", "names, separated by commas, or all", default="auto,uniform,clairvoyant"),
-    argument("--slot", "slot of plans (default 30m)", type=duration, default=1800.0, metavar="30m"),
-    argument("--window", "life of an event (default: until the next one)", type=duration, metavar="6h"),
+    argument("--slot", "slot of the plans (default 30m)", type=duration, default=1800.0, metavar="30m"),
+    argument("--window", "time to capture an event (default: until the next one)", type=duration, metavar="6h"),
     JSON,
 ]
 

@@ -20,15 +20,15 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _UNIT = "item-days x importance"
 _WEEK = "--week week.csv --weeks 4 --slot 1h --probes 28"
 SOLVE = Verb(
-    "solve", "solve one of the scheduling problems, from CSV", [f"proxyd solve doe {_WEEK}"], members="PROBLEM"
+    "solve", "solve a scheduling problem that CSV files describe", [f"proxyd solve doe {_WEEK}"], members="PROBLEM"
 )
 
 
 def _one_source_arguments(policy: str) -> list[Argument]:
     week = "CSV of 168 rows hour,rate_per_day,importance; hour 0 is Monday 00:00"
-    many = [argument("--probes", "how many probes, the one at the period's end included", type=int, metavar="N")]
+    many = [argument("--probes", "number of probes, including the one at the end of the period", type=int, metavar="N")]
     if policy != "uniform":
-        price = "what a probe costs, in item-days (doe); the threshold, or the probability"
+        price = "cost of a probe in item-days (doe), the threshold, or the probability (first-arrival)"
         many.append(argument("--price", price, type=float, metavar="P"))
     of_doe = [
         argument("--spacing", "minimum time between probes", type=duration, default=0.0, metavar="30m"),
@@ -63,9 +63,9 @@ def _capture_arguments(policy: str) -> list[Argument]:
 def _frequency_arguments(kind: str) -> list[Argument]:
     access = "how long accesses take, for robot and randomised; their mean is 1/c (default exponential)"
     methods = ("golden", "powers", "powers-improved")
-    length = "of golden: the next Fibonacci number (default: until the rarest source comes once)"
+    length = "least length; golden rounds it up to a Fibonacci number (default: the rarest source occurs once)"
     of_cycle = [
-        argument("--method", "(default golden)", choices=methods, default="golden"),
+        argument("--method", "how the cycle is built (default golden)", choices=methods, default="golden"),
         argument("--length", length, type=int, metavar="N"),
     ]
     return [
@@ -202,7 +202,7 @@ def _front(options: argparse.Namespace, intervals: CsvIntervals) -> int:
         print(json.dumps(answer, indent=2))
         return 0
     rows = [[str(captured), f"{front.completeness(captured):.4f}", str(delay)] for captured, delay in points]
-    whole = "every point that no schedule betters" if front.exact else "not exact: intervals of one source overlap"
+    whole = "every point that no schedule improves" if front.exact else "not exact: intervals of one source overlap"
     note = f"covers the front to within {options.epsilon:g}" if options.epsilon else whole
     print(f"pareto: {len(points)} points, {len(intervals.given)} intervals")
     print_table(["captured", "completeness", "delay (chronons)"], rows, notes=[note])
@@ -227,17 +227,17 @@ def _moment(day: float) -> str:
 
 
 _ONE_SOURCE = {
-    "doe": "probes at least expected delay (optimal on the slots)",
-    "threshold": "a probe when the expected cost since the last one reaches a threshold",
-    "first-arrival": "a probe when an item has probably come",
-    "uniform": "probes spaced evenly",
+    "doe": "find the probes of one source with the least expected delay (optimal on the slots)",
+    "threshold": "probe one source when the expected cost since its last probe reaches a threshold",
+    "first-arrival": "probe one source when an item has probably come",
+    "uniform": "probe one source at even intervals",
 }
 _CAPTURE = {
-    "sup": "the fewest probes that capture every interval, placed to delay least",
-    "edf": "the most intervals that a budget can capture, earliest deadline first",
-    "pareto": "completeness against delay: every point that no schedule betters",
+    "sup": "find the fewest probes that capture every interval, with the least delay",
+    "edf": "find the most intervals that a budget can capture, earliest deadline first",
+    "pareto": "compare completeness with delay: every point that no schedule improves",
 }
-_FREQUENCIES = {"frequencies": "how often to probe each source", "cycle": "in which order to probe them"}
+_FREQUENCIES = {"frequencies": "find how often to probe each source", "cycle": "find an order of probes"}
 PROBLEMS = [
     verb(f"solve {name}", f"proxyd solve {name} {example}", takes=arguments_of(name), text=text)(run)
     for run, arguments_of, example, problems in (

@@ -128,7 +128,7 @@ def _detection_cycle(rates: CsvRates, options: argparse.Namespace) -> SolvedCycl
     order = _order(worth, bound.frequencies, c, options)
     cost = periodic_cost(worth, order, c)
     if cost == inf:
-        raise InvalidScheduleError("a source never comes in a cycle of this --length; make it longer")
+        raise InvalidScheduleError("a cycle of this --length leaves out a source; make it longer")
     terms: dict[str, object] = {"probes_per_step": c, "paper_bound": paper_bound(worth, c)}
     text = f"{number(cost)} items undiscovered on average"
     return SolvedCycle("detection", options.method, _named(order, rates), cost, bound.cost, terms, text)
@@ -145,9 +145,9 @@ def _order(worth: Floats, frequencies: Floats, c: int, options: argparse.Namespa
         least = float(frequencies[frequencies > 0].min() / frequencies.sum())
         length = min(np.ceil(1 / least), _MOST_PLACES)
     if not 1 <= length <= _MOST_PLACES:
-        raise InvalidScheduleError(f"--length {length}: it must lie between 1 and {_MOST_PLACES}")
+        raise InvalidScheduleError(f"--length {length} must lie between 1 and {_MOST_PLACES}")
     if length < np.count_nonzero(frequencies):
-        raise InvalidScheduleError(f"--length {length}: there are {np.count_nonzero(frequencies)} sources to be probed")
+        raise InvalidScheduleError(f"--length {length} is less than the {np.count_nonzero(frequencies)} sources probed")
     return golden(frequencies, int(length))
 
 

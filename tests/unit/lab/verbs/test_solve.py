@@ -271,7 +271,7 @@ def test_tables_of_captures(files: Files) -> None:
         "it does not fit the budget; `proxyd solve edf` keeps to one",
     ]
     _, out, _ = files.run("pareto", "--intervals", intervals, "--budget", "1")
-    assert out.splitlines()[-1] == "every point that no schedule betters"
+    assert out.splitlines()[-1] == "every point that no schedule improves"
 
 
 @pytest.mark.parametrize(
@@ -408,7 +408,7 @@ def test_the_table_of_frequencies(files: Files) -> None:
             ["--objective", "detection", "--budget", "1.5"],
             "--budget 1.5: a cycle needs a whole number of probes a step",
         ),
-        (RATES, ["--objective", "robot", "--length", "2"], "--length 2: there are 3 sources to be probed"),
+        (RATES, ["--objective", "robot", "--length", "2"], "--length 2 is less than the 3 sources probed"),
     ],
 )
 def test_bad_rates_are_refused(files: Files, text: str, arguments: list[str], message: str) -> None:
