@@ -517,7 +517,7 @@ class NotificationWritten(TypedDict):
 
 
 class ProfileListed(TypedDict):
-    """A client profile with the sum of the results of its rules."""
+    """A profile with the sum of the results of its rules."""
 
     captured: int
     missed: int
@@ -570,7 +570,7 @@ class ChangesMade(TypedDict):
 
 
 class ClassWritten(TypedDict):
-    """A class of pages."""
+    """A class: the fields of a kind of feed or page."""
 
     name: str
     fields: NotRequired[list[FieldWritten]]
@@ -596,7 +596,7 @@ class DeclarationWritten(TypedDict):
 
 
 class ProfileShown(TypedDict):
-    """A client profile with its text in canonical layout, and the same as JSON."""
+    """A profile with its text in canonical layout, and the same as JSON."""
 
     captured: int
     missed: int

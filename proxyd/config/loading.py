@@ -80,7 +80,7 @@ def _from_file(path: Path, problems: list[str], *, is_named: bool) -> dict[str, 
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if is_named:
-            problems.append(f"{path}: no such settings file")
+            problems.append(f"{path}: no such settings file; name another one with --config")
         return {}
     except OSError as error:
         problems.append(f"{path}: it cannot be read ({error.strerror or error})")

@@ -86,7 +86,7 @@ def _whole_page(body: bytes, content_type: str | None, page_class: PageClass) ->
     """Return the page as one item: the blocks of its readable text, separated by empty lines."""
     version, title, blocks = _blocks(body, content_type)
     if not blocks:
-        raise UnreadableDocumentError("the page holds no readable text")
+        raise UnreadableDocumentError("the page has no readable text; if scripts fill it in, read what they load")
     text = clean(BLOCK_GAP.join(blocks))
     fields = {each.path.lower(): text[:LONGEST_PAGE] for each in page_class.fields}
     item = Item(THE_PAGE, fields, None, digest([text]))

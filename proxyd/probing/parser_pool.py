@@ -35,7 +35,7 @@ class ParseFunction(Protocol):
     def __call__(
         self, body: bytes, content_type: str | None = None, url: str = "", page_class: PageClass | None = None, /
     ) -> ParsedDocument:
-        """Return what the class reads; raise a ProbeError if the document has none of it."""
+        """Return what the class reads; raise a ProbeError if the document contains nothing of this."""
 
 
 _Job: TypeAlias = tuple[bytes, "str | None", str, "PageClass | None"]

@@ -14,7 +14,7 @@
     FeedParseError
     |- EmptyDocumentError
     |- NotAFeedError            with the feeds a web page links to
-    |- UnreadableDocumentError  holds nothing of what its class reads, or cannot be read as that
+    |- UnreadableDocumentError  contains nothing that its class reads, or is of another kind
     |- SelectorError            a selector of the class cannot be read
     |- UnsafeDocumentError      declares entities
     `- ParserFailedError        the parser hung, died or raised
@@ -73,7 +73,7 @@ class NotAFeedError(FeedParseError):
 
 
 class UnreadableDocumentError(FeedParseError):
-    """The document holds nothing of what its class reads."""
+    """The document contains nothing that its class reads."""
 
 
 class SelectorError(FeedParseError):

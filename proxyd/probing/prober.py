@@ -232,12 +232,12 @@ def authorization(auth: Auth, resolve_secret: ResolveSecret) -> str:
     name = f"SECRET {auth.secret.kind.upper()} {auth.secret.name!r}"
     secret = resolve_secret(auth.secret)
     if not secret:
-        raise NoSecretError(f"{name} is not set; nothing was sent")
+        raise NoSecretError(f"{name} is not set, so nothing was sent; set it and restart")
     if auth.user is not None:
         return "Basic " + base64.b64encode(auth.user.encode() + b":" + secret).decode()
     token = secret.strip()
     if not token.isascii() or not token.decode("ascii").isprintable():
-        raise NoSecretError(f"{name} contains characters that no header may contain; nothing was sent")
+        raise NoSecretError(f"{name} contains characters that no header may contain, so nothing was sent; correct it")
     return "Bearer " + token.decode("ascii")
 
 

@@ -343,8 +343,8 @@ async def test_a_protected_feed_opens_to_its_secret(auth: Auth) -> None:
 @pytest.mark.parametrize(
     ("secret", "says"),
     [
-        (SecretRef("env", "SECRET_MISSING"), "SECRET ENV 'SECRET_MISSING' is not set; nothing was sent"),
-        (SecretRef("file", "token"), "SECRET FILE 'token' is not set; nothing was sent"),
+        (SecretRef("env", "SECRET_MISSING"), "SECRET ENV 'SECRET_MISSING' is not set, so nothing was sent"),
+        (SecretRef("file", "token"), "SECRET FILE 'token' is not set, so nothing was sent"),
         (
             SecretRef("env", "SECRET_BROKEN"),
             "SECRET ENV 'SECRET_BROKEN' contains characters that no header may contain",

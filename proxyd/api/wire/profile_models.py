@@ -33,7 +33,7 @@ class Rule(Achieved):
 
 
 class ProfileListed(Achieved):
-    """A client profile with the sum of the results of its rules."""
+    """A profile with the sum of the results of its rules."""
 
     name: str
     origin: str = Field(description="`api`, or the file that declares it")
@@ -43,7 +43,7 @@ class ProfileListed(Achieved):
 
 
 class ProfileShown(ProfileListed):
-    """A client profile with its text in canonical layout, and the same as JSON."""
+    """A profile with its text in canonical layout, and the same as JSON."""
 
     text: str
     declared: DeclarationWritten

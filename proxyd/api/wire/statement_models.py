@@ -95,7 +95,7 @@ class FieldWritten(WireModel):
 
 
 class ClassWritten(WireModel):
-    """A class of pages."""
+    """A class: the fields of a kind of feed or page."""
 
     name: Text
     fields: list[FieldWritten] = Field(default_factory=list)

@@ -49,7 +49,7 @@ def _must_be_new(target: Path) -> None:
     if target.exists():
         raise ConflictError(f"{target} already exists; name another file")
     if not target.parent.is_dir():
-        raise NotFoundError(f"{target.parent}: no such folder")
+        raise NotFoundError(f"{target.parent}: no such folder; create it first")
 
 
 @contextmanager
@@ -70,7 +70,7 @@ async def check_copy(path: Path) -> None:
 
 def _copy_beside_daemon(database: Path, target: Path, over: Event) -> None:
     if not database.is_file():
-        raise NotFoundError(f"{database}: no such database")
+        raise NotFoundError(f"{database}: no such database; check the setting database")
     with store_errors():
         copy_file(database, target, over)
 
@@ -188,7 +188,7 @@ def check_file(path: Path, over: Event | None = None) -> None:
     Fails once ``over`` is set.
     """
     if not path.is_file():
-        raise NotFoundError(f"{path}: no such file")
+        raise NotFoundError(f"{path}: no such file; name one that `proxyd backup` wrote")
     with store_errors(), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
         end_when(over, connection)
         try:
@@ -198,7 +198,7 @@ def check_file(path: Path, over: Event | None = None) -> None:
                 raise
             raise StoreError(f"{path} is not a database of proxyd") from error
         if said != "ok":
-            raise StoreError(f"{path} is damaged: {said}")
+            raise StoreError(f"{path} is damaged: {said}; use another backup")
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone():
             raise StoreError(f"{path} is not a database of proxyd")
 

@@ -37,7 +37,7 @@ def copy_tables(source: Connection, target: Connection) -> dict[str, int]:
             raise StoreError(f"{name} does not have the tables of this version; run `proxyd db migrate` on it")
     for table in metadata.sorted_tables:
         if target.execute(select(1).select_from(table).limit(1)).first() is not None:
-            raise StoreError(f"the database to copy to is not empty: there are rows in {table.name}")
+            raise StoreError(f"the target is not empty: there are rows in {table.name}; name an empty database")
     return {table.name: _copy_table(source, target, table) for table in metadata.sorted_tables}
 
 

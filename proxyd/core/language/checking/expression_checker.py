@@ -132,7 +132,7 @@ class ExpressionChecker:
     def _arithmetic(self, binary: Binary, left: Typed, right: Typed) -> FieldType | None:
         operator = binary.operator
         if operator in ("/", "%") and _is_zero(right.expression):
-            self._reporter.error(f"{operator} 0 has no value", right.span)
+            self._reporter.error(f"the right side of {operator} must not be 0", right.span)
         if operator in ("+", "-") and Family.TIME in (left.family, right.family):
             return self._time_arithmetic(binary, left, right)
         for side in (left, right):
