@@ -1,4 +1,4 @@
-"""The REST API over the Control port."""
+"""The REST API and the dashboard, over the queries of the daemon."""
 
 from proxyd.api.auth import SCOPES, new_token
 from proxyd.api.quotas import Quota

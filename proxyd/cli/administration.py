@@ -75,10 +75,7 @@ def _size(path: Path | None) -> int:
     takes=[argument("file", "file to write; must not exist yet", type=Path, metavar="FILE"), JSON],
 )
 async def backup(options: argparse.Namespace) -> int:
-    """Write a copy of the database, also while the daemon runs.
-
-    The copy is checked.
-    """
+    """Write and check a copy of the database; the daemon may run."""
     from proxyd.store import back_up
 
     await back_up(settings_of(options).database, options.file)
@@ -97,7 +94,7 @@ async def backup(options: argparse.Namespace) -> int:
     ],
 )
 async def restore(options: argparse.Namespace) -> int:
-    """Replace the database by a backup, while no daemon runs."""
+    """Replace the database with a backup, while no daemon runs."""
     from proxyd import store
     from proxyd.clock import SystemClock
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @verb("advise", "proxyd advise", takes=ASKING)
 def advise(options: argparse.Namespace) -> int:
-    """Show what other budgets would achieve, and which rules miss intervals."""
+    """Show what other budgets would achieve, and which rules miss events."""
     answer = ask(options, lambda client: client.advice())
     if options.json:
         print_json(answer)
@@ -73,10 +73,7 @@ _HEAD = ["day", "probes", "items", "predicted", "mean delay", "predicted", "comp
     takes=[argument("--days", "the last N days (default 14)", type=whole(1, 3660), default=14, metavar="N"), *ASKING],
 )
 def report(options: argparse.Namespace) -> int:
-    """Compare delay and completeness with what was predicted, by day.
-
-    The sources whose models fit badly are listed as well.
-    """
+    """Compare delay and completeness with the predictions, by day, and list poor forecasts."""
     answer = ask(options, lambda client: client.report(days=options.days))
     if options.json:
         print_json(answer)

@@ -22,10 +22,7 @@ _PATHS = argument("paths", "files, or directories of *.profile files", nargs="+"
 
 @verb("check", "proxyd check profiles", "proxyd check a.profile --json", takes=[_PATHS, JSON])
 async def check(options: argparse.Namespace) -> int:
-    """Check profiles and print every error (then exit with 1).
-
-    They are checked as one declaration.
-    """
+    """Check profiles as one declaration and print every error."""
     from proxyd.config.profile_files import check_settings
     from proxyd.core import language
 

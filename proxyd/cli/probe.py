@@ -36,10 +36,7 @@ _SECRET_HEADERS = frozenset({"set-cookie"})
     ],
 )
 async def probe(options: argparse.Namespace) -> int:
-    """Probe an address or a source once, without a daemon.
-
-    Exits with 0 if the probe saw the source.
-    """
+    """Probe an address or a source once, without a daemon."""
     from proxyd.app.wiring import probe_once, request_of
     from proxyd.probing import ProbeTrace
 

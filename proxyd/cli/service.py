@@ -75,10 +75,7 @@ def _served(settings: Settings) -> Coroutine[None, None, None]:
     ],
 )
 def demo(options: argparse.Namespace) -> int:
-    """Run proxyd offline against generated feeds and show what was measured.
-
-    Exits with 1 if a notification was lost or wrong.
-    """
+    """Run proxyd offline against generated feeds and show the measurements."""
     from proxyd.cli.demo.run import run_demo
 
     with proxyd_errors():
@@ -95,10 +92,7 @@ def demo(options: argparse.Namespace) -> int:
     takes=[argument("--timeout", "longest wait", type=duration, default=5.0, metavar="5s"), URL, JSON],
 )
 def healthcheck(options: argparse.Namespace) -> int:
-    """Exit with 0 if the daemon is ready (for containers).
-
-    A daemon that stands by for another machine is ready too.
-    """
+    """Exit with 0 if the daemon is ready or stands by."""
     answer = ask(options, lambda client: client.ready(), timeout_s=options.timeout)
     failed = [name for name, holds in answer["checks"].items() if not holds]
     if failed == ["leading"]:

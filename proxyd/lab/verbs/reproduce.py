@@ -41,10 +41,7 @@ _ROWS = 60
     ],
 )
 def reproduce(options: argparse.Namespace) -> int:
-    """Reproduce the papers' experiments.
-
-    Their results are written into files.
-    """
+    """Reproduce the papers' experiments and write the results into files."""
     papers = list(_PAPERS) if options.paper == "all" else [options.paper]
     can_plot = find_spec("matplotlib") is not None
     made: list[tuple[str, Figure, list[str]]] = []

@@ -67,10 +67,7 @@ _REPLAY = [
     takes=[_EVENTS, *_TEST, _BUDGET, *_REPLAY],
 )
 def simulate(options: argparse.Namespace) -> int:
-    """Replay a trace against policies.
-
-    Prints one row for each policy.
-    """
+    """Replay a trace against policies and print a row for each."""
     from proxyd.lab.replay.policy_registry import checked_policies, run
     from proxyd.lab.verbs.replay_input import replay_input
 
