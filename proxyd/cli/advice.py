@@ -52,16 +52,16 @@ def _interval_lines(answer: AdviceShown) -> Iterator[str]:
     if not answer["rules"]:
         return
     yield ""
-    yield f"Intervals that rules expect in the next {about(answer['intervals_over_s'])}:"
+    yield f"Events that rules expect in the next {about(answer['intervals_over_s'])}:"
     for rule in answer["rules"]:
         missed = sum(rule["unmet"].values())
-        why = ", ".join(f"{count} by {constraint}" for constraint, count in sorted(rule["unmet"].items()))
-        yield f"  {rule['rule']}: {rule['intervals']}" + (f", of which {missed} are not met: {why}" if missed else "")
+        why = ", ".join(f"{count} because of {constraint}" for constraint, count in sorted(rule["unmet"].items()))
+        yield f"  {rule['rule']}: {rule['intervals']}" + (f", {missed} not in time: {why}" if missed else "")
     if answer["pareto"]:
         points = ", ".join(f"{p['captured']} after {about(p['delay_s'])}" for p in answer["pareto"])
         yield f"  within the budget: {points} on average"
     if answer["needed_per_hour"] is not None:
-        yield f"  capturing all of them needs an even {answer['needed_per_hour']:g} probes an hour"
+        yield f"  catching all of these needs an even {answer['needed_per_hour']:g} probes an hour"
 
 
 _HEAD = ["day", "probes", "items", "predicted", "mean delay", "predicted", "completeness", "predicted"]

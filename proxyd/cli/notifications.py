@@ -98,7 +98,7 @@ WEBHOOK = Verb("webhook", "list and test webhooks, and send again what was given
 def webhooks(options: argparse.Namespace) -> int:
     """List the webhooks, and whether they answered their ping."""
     found = ask(options, lambda client: client.webhooks())
-    head = ["endpoint", "form", "state", "since", "refused by 410 for", "detail"]
+    head = ["endpoint", "form", "state", "since", "rejected rules", "detail"]
     return print_list(options, found, head, _webhook_row)
 
 
@@ -146,4 +146,4 @@ def _dead_row(letter: DeadLetter) -> list[str]:
 def replay(options: argparse.Namespace) -> int:
     """Send a notification again, or all that were given up."""
     answer = ask(options, lambda client: client.replay_dead() if options.dead else client.replay(options.id))
-    return print_answer(options, answer, [f"{answer['deliveries']} deliveries will be made again"])
+    return print_answer(options, answer, [f"deliveries that are sent again: {answer['deliveries']}"])

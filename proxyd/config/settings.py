@@ -230,8 +230,8 @@ class Settings(BaseModel):
     @property
     def socket_path(self) -> Path:
         """Unix socket of the daemon."""
-        beside = self.database_path or Path("data/proxyd.db")
-        return self.socket or beside.with_suffix(".sock")
+        database = self.database_path or Path("data/proxyd.db")
+        return self.socket or database.with_suffix(".sock")
 
     def check_roles(self) -> None:
         """Raise ``ConfigError`` if a daemon cannot run with these roles; its clients may leave settings out."""

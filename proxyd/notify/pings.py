@@ -105,7 +105,7 @@ class Pings:
             log.warning("a webhook did not accept its ping yet", retry_in_s=round(wait_s, 1), **fields)
             now_s = self._clock.time_s()
             await self._webhooks.answered(
-                unconfirmed.webhook, WebhookState.UNCONFIRMED, now_s, f"asked so far: {refusal.message}"
+                unconfirmed.webhook, WebhookState.UNCONFIRMED, now_s, f"not accepted yet: {refusal.message}"
             )
             await self._clock.sleep(wait_s)
         raise AssertionError  # the ladder ends

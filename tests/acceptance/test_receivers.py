@@ -62,7 +62,7 @@ async def test_a_receiver_that_is_gone_for_good_is_left_alone_until_someone_repl
         await w.daemon.metric_reaches("proxyd_outbox_dead", 2)
         assert w.receiver.accepted("each") == []
         replayed = await w.daemon.cli("webhook", "replay", "--dead")
-        assert (replayed.code, replayed.out) == (0, "2 deliveries will be made again\n")
+        assert (replayed.code, replayed.out) == (0, "deliveries that are sent again: 2\n")
         assert await w.receiver.received("each", 2) == [gone, kept]
         first = w.receiver.arrivals["each"][2].webhook_id
         again = await w.daemon.cli("webhook", "replay", first)

@@ -139,7 +139,7 @@ async def test_what_was_given_up_is_listed_and_sent_again(shell: Shell) -> None:
     code, out, _ = await shell("webhook", "dead")
     assert (code, "status 500" in out, "`proxyd webhook replay --dead`" in out) == (0, True, True)
     assert [each["notification"] for each in await shell.json("webhook", "dead")] == ["n1"]
-    assert await shell("webhook", "replay", "--dead") == (0, "1 deliveries will be made again\n", "")
+    assert await shell("webhook", "replay", "--dead") == (0, "deliveries that are sent again: 1\n", "")
     assert await shell.json("webhook", "dead") == []
 
 

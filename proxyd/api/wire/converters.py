@@ -248,8 +248,8 @@ def _summary(found: Explanation) -> list[str]:
     if found.unmet_intervals:
         lines.append(f"expected events that passed without a probe: {found.unmet_intervals}")
     if found.postponed:
-        counts = ", ".join(f"{name} {count} times" for name, count in sorted(found.postponed.items()))
-        lines.append(f"postponed so far by: {counts}")
+        counts = ", ".join(f"{name} ({count})" for name, count in sorted(found.postponed.items()))
+        lines.append(f"times postponed so far: {counts}")
     return lines
 
 
@@ -276,9 +276,9 @@ def _week_lines(found: Explanation) -> list[str]:
     if found.price_item_s is None:
         return []
     price = f"a probe for detection must save {found.price_item_s / 3600.0:.3g} item-hours of delay"
-    advice = "for more probes, lower probe_price or set POLICY UNIFORM"
+    advice = "for more probes, lower probe_price or write SET POLICY UNIFORM"
     if found.is_host_bound:
-        advice = "more than other sources: host_spacing, host_budget or robots.txt of its host allow no more probes"
+        advice = "more than elsewhere, because host_spacing, host_budget or robots.txt limit the probes of its host"
     lines = [f"price: {price} ({advice})"]
     if not found.week:
         return lines
@@ -299,7 +299,7 @@ def _origin_lines(found: Explanation) -> list[str]:
         lines.append(f"its 304 responses are ignored until {iso_time(state.distrust_until_s)}, because one was wrong")
     if subscription is not None:
         until = f" until {iso_time(subscription.lease_until_s)}" if subscription.lease_until_s else ""
-        pushes = f"{subscription.pushes} pushes so far"
+        pushes = f"pushes so far: {subscription.pushes}"
         lines.append(f"hub: {subscription.hub}, subscription {subscription.status.value}{until}, {pushes}")
     return lines
 
