@@ -89,7 +89,7 @@ def _anchors() -> Figure:
         rows.append((week.name, probes, policy, slot, cost, wanted, cost / wanted - 1))
     return Figure(
         "politeness-anchors",
-        f"Expected cost at a_1/a_2 = 1 beside reference figures ({_COSTS})",
+        f"Expected cost at a_1/a_2 = 1 compared with reference figures ({_COSTS})",
         ("source", "probes", "policy", "slot", "cost", "reference", "difference"),
         tuple(rows),
         note="The baselines' parameter is fixed without slots; each probe then comes at the next slot. Of the"

@@ -229,7 +229,7 @@ def _enumerations(rng: np.random.Generator, instances: int) -> Figure:
         )
     return Figure(
         "proxy-dilemma-3-enumeration",
-        "The Pareto set by successive shortest paths beside an enumeration of all schedules",
+        "The Pareto set by successive shortest paths compared with an enumeration of all schedules",
         ("n", "K", "C", "intervals", "schedules", "most captured", "its delay", "points", "equal"),
         tuple(rows),
         note=f"Equal for every number of captured intervals in {equal} of {instances} instances. The paper puts the "

@@ -139,7 +139,7 @@ def _trouble(feed: _Feed, document: dict[str, Json]) -> str:
     if not isinstance(listed, list):
         return "the feed has no list of items"
     without = sum(1 for each in listed if not isinstance(each, dict) or _id(each.get("id")) is None)
-    return f"{without} items without an id were left out" if without else ""
+    return f"items without an id, left out: {without}" if without else ""
 
 
 def _items(entries: list[dict[str, Any]], feed: _Feed, url: str) -> Iterator[Item]:

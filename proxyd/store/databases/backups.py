@@ -41,7 +41,7 @@ async def back_up(database: str | Path, target: Path) -> None:
                 await connections.upkeep.backup(target)
         else:
             over = Event()
-            await breakable(asyncio.to_thread(_copy_beside_daemon, Path(database), target, over), over.set)
+            await breakable(asyncio.to_thread(_copy_from_daemon, Path(database), target, over), over.set)
         await check_copy(target)
 
 
@@ -68,7 +68,7 @@ async def check_copy(path: Path) -> None:
     await breakable(asyncio.to_thread(check_file, path, over), over.set)
 
 
-def _copy_beside_daemon(database: Path, target: Path, over: Event) -> None:
+def _copy_from_daemon(database: Path, target: Path, over: Event) -> None:
     if not database.is_file():
         raise NotFoundError(f"{database}: no such database; check the setting database")
     with store_errors():
@@ -89,7 +89,7 @@ async def restore(database: str | Path, source: Path, *, stamp: str, replaces: b
         The backup is damaged or not a proxyd database, a daemon holds the database, or PostgreSQL is not empty.
     """
     await asyncio.to_thread(check_file, source)
-    with _newest(source, beside=None if is_postgresql(database) else Path(database)) as newest:
+    with _newest(source, next_to=None if is_postgresql(database) else Path(database)) as newest:
         if not is_postgresql(database):
             with owner_lock(database):
                 return await asyncio.to_thread(_put_in_place, Path(database), newest, stamp)
@@ -100,11 +100,11 @@ async def restore(database: str | Path, source: Path, *, stamp: str, replaces: b
 
 
 @contextmanager
-def _newest(source: Path, *, beside: Path | None) -> Iterator[Path]:
+def _newest(source: Path, *, next_to: Path | None) -> Iterator[Path]:
     """Yield a copy of a backup with the newest tables; for a file, in a folder next to the database."""
-    if beside is not None:
-        beside.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix="proxyd-restore-", dir=None if beside is None else beside.parent) as folder:
+    if next_to is not None:
+        next_to.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="proxyd-restore-", dir=None if next_to is None else next_to.parent) as folder:
         copy = Path(folder) / "restored.db"
         with store_errors():
             copy_file(source, copy)  # including its log, if any
