@@ -159,7 +159,7 @@ class Machine:
                         await self.clock.sleep(_LOOK_S)
                         heard(b"")
             except ClusterError as error:
-                log.debug("hints about new deliveries cannot be received yet", error=error.message)
+                log.debug("hints are not heard", error=error.message)
             await self.clock.sleep(_LOOK_S)
             heard(b"")
 
@@ -187,7 +187,7 @@ class Machine:
                 _raise_others(error)
                 trouble = str(_first(error))
                 if trouble != said:
-                    log.warning("the database does not answer, or another machine leads", role=role, error=trouble)
+                    log.warning("the database is away, or another machine leads", role=role, error=trouble)
                 said = trouble
             finally:
                 self.stores.pop(role, None)

@@ -109,7 +109,7 @@ class BatchProber:
                 async with self._link.heeding(TERM, heard):
                     await asyncio.Future()
             except ClusterError as error:
-                log.debug("the planner's term cannot be read yet", error=error.message)
+                log.debug("terms are not heard of yet", error=error.message)
                 await self._clock.sleep(self._link.settings.lease_s / 4.0)
 
     async def _serve(self, number: int, tasks: asyncio.TaskGroup) -> None:
@@ -126,7 +126,7 @@ class BatchProber:
                     while True:
                         await self._serve_next(pulled, tasks)
             except ClusterError as error:
-                log.debug("no batch can be pulled yet", partition=number, error=error.message)
+                log.debug("no work can be had", partition=number, error=error.message)
                 await self._clock.sleep(self._link.settings.pull_s / 4.0)
 
     async def _serve_next(self, pulled: JetStreamContext.PullSubscription, tasks: asyncio.TaskGroup) -> None:
@@ -251,7 +251,7 @@ class BatchProber:
                 for number in range(len(batch.requests)):
                     await self._report(batch, number, None)
         except TimeoutError:
-            log.warning("a lost batch cannot be reported yet; NATS delivers it again", host=batch.host)
+            log.warning("a lost batch cannot be reported yet; it comes again", host=batch.host)
             return False
         self._count(result)
         return True

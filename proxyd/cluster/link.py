@@ -371,11 +371,11 @@ async def _connect(client: Client, link: NatsConnection) -> None:
 
     async def found() -> None:
         link.server.note_found()
-        log.info("a NATS server is connected again")
+        log.info("NATS is back")
 
     async def failed(error: Exception) -> None:
         if link.is_up:
-            log.warning("NATS reports an error", error=repr(error))
+            log.warning("NATS", error=repr(error))
         else:
             link.server.note(error)
 

@@ -243,7 +243,7 @@ class NatsTransport:
             await self._link.done(message)
             return
         except ClusterError as error:
-            log.warning("a report cannot be fetched yet; NATS delivers it again", error=error.message)
+            log.warning("a report cannot be had yet; it comes again", error=error.message)
             return
         key = (report.batch_id, report.number)
         if key in self._taking:  # delivered again because recording it takes long

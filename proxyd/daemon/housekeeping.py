@@ -93,7 +93,7 @@ class Housekeeping:
             self._metrics.backup_s.set(self._clock.time_s())
         else:
             log.warning(
-                "backup interrupted", remedy="make one with `proxyd backup FILE`, or wait for the next nightly one"
+                "backup broken off", remedy="make one with `proxyd backup FILE`, or wait for the next nightly one"
             )
 
 

@@ -84,7 +84,7 @@ class DistantNotifier:
             try:
                 await self._ring()
             except ClusterError as error:
-                log.debug("the hint to the notifier could not be sent", error=error.message)
+                log.debug("the notifier could not be told", error=error.message)
 
     async def drain(self, timeout_s: float) -> None:
         """Send no more messages; deliveries on the other machine are not awaited."""

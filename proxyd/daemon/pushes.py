@@ -106,7 +106,7 @@ class Pushes:
         if answered.subscription != known:
             await self._keep(answered.subscription)
             log.info(
-                "a hub answered a subscription",
+                "a hub called",
                 source=known.source_id,
                 hub=without_path(known.hub),
                 now=answered.subscription.status.value,
@@ -180,7 +180,7 @@ class Pushes:
             await self._parts.hub.request(wanted.hub, self._form("subscribe", wanted))
         except ProbeError as error:
             log.warning(
-                "a hub rejected a subscription",
+                "a hub refuses",
                 source=wanted.source_id,
                 hub=without_path(wanted.hub),
                 detail=error.message,
@@ -208,7 +208,7 @@ class Pushes:
         try:
             await self._parts.hub.request(subscription.hub, self._form("unsubscribe", subscription))
         except ProbeError as error:
-            log.warning("a hub did not end a subscription", source=subscription.source_id, detail=error.message)
+            log.warning("a hub does not let go", source=subscription.source_id, detail=error.message)
 
     def _form(self, mode: str, subscription: Subscription) -> dict[str, str]:
         form = {

@@ -58,4 +58,4 @@ class Supervisor:
                 out.setblocking(False)
                 out.sendto("\n".join(lines).encode(), self._told.address)
         except OSError as error:
-            log.warning("a message to the supervisor could not be sent", said=lines[0], error=str(error))
+            log.warning("the supervisor did not hear it", said=lines[0], error=str(error))
