@@ -123,7 +123,7 @@ class NatsServer:
         """Note that no server is connected."""
         self._found.clear()
         if not self.is_closing:
-            log.warning(_AWAY)
+            log.warning("NATS is away")
 
 
 class NatsConnection:

@@ -140,7 +140,7 @@ async def test_an_explanation_says_where_a_host_binds(binds: bool) -> None:
     assert told is not None
     assert told.is_host_bound == binds
     (line,) = (line for line in payloads.explanation(told).summary if line.startswith("price"))
-    assert ("of its host allow no more probes" in line, "lower probe_price" in line) == (binds, not binds)
+    assert ("limit the probes of its host" in line, "lower probe_price" in line) == (binds, not binds)
 
 
 async def in_zone(options: str, clauses: str = "") -> Decider:
