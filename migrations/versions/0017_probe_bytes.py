@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.add_column("probes", sa.Column("body_bytes", sa.Integer(), nullable=False, server_default="0"))
+    op.add_column("probes", sa.Column("body_bytes", sa.BigInteger(), nullable=False, server_default="0"))
 
 
 def downgrade() -> None:

@@ -28,6 +28,7 @@ from proxyd.core.language import (
     format_statements,
     no_such,
     parse,
+    what_is_unfit,
 )
 from proxyd.core.model.delivery import WebhookDelivery
 from proxyd.core.model.profile import Declaration
@@ -35,7 +36,15 @@ from proxyd.core.rates.siblings import MOST_CHANGES
 from proxyd.core.rules.answers.trial import PlanCost, Trial
 from proxyd.core.rules.decider import Decider
 from proxyd.daemon.stream_recall import StreamRecall
-from proxyd.errors import ChangedError, ConfigError, ConflictError, NotFoundError, ProfileError, RuleError
+from proxyd.errors import (
+    ChangedError,
+    ConfigError,
+    ConflictError,
+    NotFoundError,
+    ProfileError,
+    RuleError,
+    RuleSyntaxError,
+)
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock, ResolveSecret
 from proxyd.queries import DeclarationChanges, OnlyIf
@@ -354,8 +363,15 @@ def _read(texts: Sequence[str | Parsed]) -> tuple[list[Parsed], dict[str, str]]:
     parsed = [_parsed(text) for text in texts]
     if errors := [error for each in parsed for error in each.errors]:
         raise ProfileError(errors)
-    kept = (s for each in parsed for s in each.statements if not isinstance(s, DropStatement))
-    return parsed, {_key(_kind_of(s), s.name.value): format_statements([s]) for s in kept}
+    kept = [(p.source, s) for p in parsed for s in p.statements if not isinstance(s, DropStatement)]
+    printed = {_key(_kind_of(s), s.name.value): format_statements([s]) for _, s in kept}
+    for source, s in kept:  # printing may lengthen a text: it doubles the quotes in names
+        if (unfit := what_is_unfit(SourceText("", printed[_key(_kind_of(s), s.name.value)]))) is not None:
+            at = s.name.span
+            raise ProfileError(
+                [RuleSyntaxError(unfit.message, text=source.text, start=at.start, stop=at.stop, file=source.file)]
+            )
+    return parsed, printed
 
 
 def _check(texts: Sequence[SourceText], known: Mapping[SourceText, Parsed], settings: CheckSettings) -> _Sound:

@@ -316,7 +316,7 @@ probes = Table(  # of the last days: why each was made and what it found
     Column("detail", Text, nullable=False),
     Column("items", Integer, nullable=False),
     Column("delay_s", Float),
-    Column("body_bytes", Integer, nullable=False, server_default="0"),
+    Column("body_bytes", BigInteger, nullable=False, server_default="0"),
     Index("ix_probes_source", "source_id", "position"),
     Index("ix_probes_started", "started_s"),
 )

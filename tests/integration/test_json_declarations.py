@@ -229,3 +229,13 @@ def test_comments_in_clauses_are_kept_with_their_statement() -> None:
     there = DeclarationWritten.model_validate(declared)
     *_, rule = read_declaration(there, Members(there)).statements
     assert rule.comments == ("-- only", "/* for now */")
+
+
+async def test_a_statement_that_is_too_long_as_text_is_a_fault_of_its_name(running: Running) -> None:
+    """The trap: printing doubles the quotes of a name, so a short request may make a long text."""
+    declared = {"sources": [{"name": '"' * 40_000, "class": "RSS", "url": "https://example.org/"}]}
+    status, answer = await post(running, declared)
+    assert status == 422
+    (fault,) = answer["errors"]
+    assert fault["pointer"] == "/sources/0/name"
+    assert "65536" in fault["detail"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -35,6 +36,7 @@ from proxyd.errors import ProfileError, RuleError, RuleSyntaxError
 
 Place = tuple[str | int, ...]
 _FILE = "api"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _CLAUSES = {
     "start": "START",
     "end": "END",
@@ -74,9 +76,12 @@ class Members:
         start = self._starts[n] + 1
         return TextSpan(start, start + len(self._texts[n]))
 
-    def on_whole(self, error: RuleError) -> RuleError:
-        """Return an error as one of its whole member, because a response cannot quote its characters."""
-        start = self._starts[bisect_right(self._starts, error.start) - 1]
+    def quotable(self, error: RuleError) -> RuleError:
+        """Return an error as one of its whole member if a response cannot quote the member: it has half a character."""
+        n = bisect_right(self._starts, error.start) - 1
+        if _SURROGATE.search(self._texts[n]) is None:
+            return error
+        start = self._starts[n]
         return RuleSyntaxError(error.message, text=error.text, start=start, stop=start + 1, file=error.file)
 
     def faults(self, error: ProfileError) -> FaultsError:
@@ -111,7 +116,7 @@ def _members(value: Any, at: Place = ()) -> Iterator[tuple[Place, str]]:
 def read_declaration(declared: models.DeclarationWritten, members: Members) -> Parsed:
     """Return the statements of a declaration and every error in it; ``members`` are those of ``declared``."""
     if (error := what_is_unfit(members.source)) is not None:
-        return Parsed(members.source, (), (members.on_whole(error),))
+        return Parsed(members.source, (), (members.quotable(error),))
     return _Reading(members).read(declared)
 
 

@@ -11,10 +11,8 @@ from typing import Protocol, TypeAlias
 import numpy as np
 
 from proxyd.core.model.chronon import Chronon, ChrononGrid
-from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.capture.spans import Ints
 from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval
-from proxyd.lab.algorithms.likeliest_probe import expected_items, reached_s
 
 Ahead: TypeAlias = Callable[[int, float], PlannedInterval | None]
 """The expected interval of an item, by its number (from 1) counted from a time in unix seconds."""
@@ -67,7 +65,7 @@ class ModelDemand:
     Parameters
     ----------
     ahead
-        The update model; see ``known_updates`` and ``known_intensity``.
+        The update model; see ``known_updates``.
     feedback
         Whether a probe that found too few items adds an interval for the missing ones.
     anchor_s
@@ -163,35 +161,6 @@ def known_updates(updates: Ints, *, life: int | None, last: Chronon, grid: Chron
         start = int(chronons[at])
         following = int(chronons[at + 1]) if at + 1 < len(chronons) else last + 1
         return PlannedInterval(start, max(start, following - 1) if life is None else start + life)
-
-    return ahead
-
-
-def known_intensity(intensity: PiecewiseConstant, *, life_s: float | None, grid: ChrononGrid) -> Ahead:
-    """Return the model of items with a varying rate: the paper's piecewise Poisson process.
-
-    The interval of the m-th next item starts when m more items are expected. Under *overwrite* (``life_s`` is
-    ``None``) it ends one chronon before the next expected item, or with ``intensity`` if that is earlier.
-
-    Examples
-    --------
-    >>> day = PiecewiseConstant([0.0, 100.0, 200.0], [0.05, 0.01])
-    >>> ahead = known_intensity(day, life_s=None, grid=ChrononGrid(10.0))
-    >>> ahead(2, 0.0), ahead(1, 80.0), ahead(2, 120.0)
-    (PlannedInterval(start=4, deadline=5), PlannedInterval(start=10, deadline=19), None)
-    """
-    total = float(intensity.integral(intensity.stop))
-
-    def ahead(items: int, from_s: float) -> PlannedInterval | None:
-        wanted = float(expected_items(intensity, from_s)) + items
-        if wanted > total * (1 + 1e-12):
-            return None
-        start = grid.chronon_at(float(reached_s(intensity, np.array(wanted))))
-        if life_s is not None:
-            return PlannedInterval(start, start + grid.ceil(life_s))
-        is_known = wanted + 1 <= total
-        following = float(reached_s(intensity, np.array(wanted + 1))) if is_known else intensity.stop
-        return PlannedInterval(start, max(start, grid.chronon_at(following) - 1))
 
     return ahead
 

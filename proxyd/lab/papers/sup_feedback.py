@@ -16,7 +16,7 @@ from proxyd.lab.papers.figure import Figure
 
 Ints = NDArray[np.int64]
 
-STATIC, PASSED, CAUGHT, REPLAN = "SUP", "adds as printed", "adds if nothing caught", "counts again"
+STATIC, PASSED, CAUGHT, REPLAN = "SUP", "adds as printed", "adds if nothing caught", "counts anew"
 READINGS = (PASSED, CAUGHT, REPLAN)
 """The effect of a probe under fbSUP; ``STATIC`` is SUP, where it has none."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from proxyd.core.model.profile import FieldType
@@ -13,28 +11,29 @@ from proxyd.probing.pages.page_values import PageRow, Raw
 _NAMES = ("property", "name", "itemprop")
 
 
-@dataclass(frozen=True, slots=True)
 class _MetaRow:
-    node: LexborNode
-    owner: LexborHTMLParser  # keeps the document alive
+    """An element and the ``<meta>`` elements in it by name, found once: pages may have very many."""
+
+    def __init__(self, node: LexborNode, owner: LexborHTMLParser) -> None:
+        self._node = node
+        self._owner = owner  # keeps the document alive
+        self._named: dict[str, list[LexborNode]] = {}
+        for each in node.css("meta")[:MOST_ITEMS]:
+            for name in {(each.attributes.get(key) or "").strip().lower() for key in _NAMES}:
+                self._named.setdefault(name, []).append(each)
 
     def rows(self, selector: str) -> list[PageRow]:
-        return [_MetaRow(node, self.owner) for node in self._find(selector)[: MOST_ITEMS + 1]]
+        return [_MetaRow(node, self._owner) for node in self._find(selector)]
 
     def value(self, selector: str, _field_type: FieldType) -> Raw:
         """Return the content of the first element of that name that has any."""
         return next((content for node in self._find(selector) if (content := node.attributes.get("content"))), None)
 
     def outer(self) -> tuple[str, str]:
-        return self.node.tag or "", self.node.html or ""
+        return self._node.tag or "", self._node.html or ""
 
     def _find(self, name: str) -> list[LexborNode]:
-        wanted = name.lower()
-        return [
-            node
-            for node in self.node.css("meta")
-            if any((node.attributes.get(each) or "").strip().lower() == wanted for each in _NAMES)
-        ]
+        return self._named.get(name.lower(), [])
 
 
 def meta_view(text: str, _tag: str = "html") -> PageRow | None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
+import structlog
 from structlog.testing import capture_logs
 
 from proxyd.core.language.deliveries import format_delivery
 from proxyd.core.model.delivery import LogDelivery
+from proxyd.log import configure
 from proxyd.notify.channels.log_channel import LogChannel
 from proxyd.ports import Message
 from tests.unit.core.language.texts import messages
@@ -28,6 +31,19 @@ async def test_a_notification_is_one_line_of_the_log() -> None:
         "ntf_1",
     )
     assert line["subject"] == "kernel: 6.12 is out (and 1 more)"
+
+
+@pytest.mark.parametrize("level", ["info", "error"])
+async def test_a_notification_is_written_at_any_log_level(level: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = structlog.get_config()
+    try:
+        configure("json", level)
+        endpoint = LogDelivery("stock").endpoint
+        await LogChannel().deliver(Message("ntf_1", "kernel", endpoint, BODY.encode(), 0.0, kind="log"))
+        (line,) = capsys.readouterr().err.splitlines()
+        assert json.loads(line)["notification"] == "ntf_1"
+    finally:
+        structlog.configure(**before)
 
 
 def test_a_name_in_the_log_is_printed_and_checked() -> None:

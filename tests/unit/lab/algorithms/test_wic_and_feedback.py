@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from proxyd.core.model.chronon import ChrononGrid, Epoch
 from proxyd.core.model.intensity import PiecewiseConstant
 from proxyd.core.planning.policies.demand import IntervalDemand
-from proxyd.core.planning.policies.expected_intervals import FiringPattern
-from proxyd.lab.algorithms.feedback_sup import Demand, FeedbackSup, ModelDemand, known_intensity, known_updates
+from proxyd.core.planning.policies.expected_intervals import FiringPattern, PlannedInterval
+from proxyd.lab.algorithms.feedback_sup import Ahead, Demand, FeedbackSup, ModelDemand, known_updates
+from proxyd.lab.algorithms.likeliest_probe import expected_items, reached_s
 from proxyd.lab.algorithms.step_policies import AdaptivePolicy
 from proxyd.lab.algorithms.wic import Wic
 
@@ -127,6 +128,28 @@ def test_one_probe_serves_all_rules_of_a_page_and_none_of_another() -> None:
         (29, ()),  # the probe at 9 lay inside the interval that ends here
         (40, ("a", "b")),
     ]
+
+
+def known_intensity(intensity: PiecewiseConstant, *, life_s: float | None, grid: ChrononGrid) -> Ahead:
+    """Return the model of items with a varying rate: the paper's piecewise Poisson process.
+
+    The interval of the m-th next item starts when m more items are expected. Under *overwrite* (``life_s`` is
+    ``None``) it ends one chronon before the next expected item, or with ``intensity`` if that is earlier.
+    """
+    total = float(intensity.integral(intensity.stop))
+
+    def ahead(items: int, from_s: float) -> PlannedInterval | None:
+        wanted = float(expected_items(intensity, from_s)) + items
+        if wanted > total * (1 + 1e-12):
+            return None
+        start = grid.chronon_at(float(reached_s(intensity, np.array(wanted))))
+        if life_s is not None:
+            return PlannedInterval(start, start + grid.ceil(life_s))
+        is_known = wanted + 1 <= total
+        following = float(reached_s(intensity, np.array(wanted + 1))) if is_known else intensity.stop
+        return PlannedInterval(start, max(start, grid.chronon_at(following) - 1))
+
+    return ahead
 
 
 @given(
