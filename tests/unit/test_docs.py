@@ -102,3 +102,13 @@ def test_the_library_example_runs_and_says_the_truth() -> None:
     exec(compile(code, "docs/algorithms.md", "exec"), names)
     assert names["planned"].probes >= 0.95 * names["mine"].probes
     assert names["planned"].mean_delay_s < names["mine"].mean_delay_s
+
+
+def test_no_line_of_prose_is_wider_than_120_characters() -> None:
+    """Tables, code and pictures cannot be broken."""
+    wide = []
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        prose = re.sub(r"(?ms)^```.*?^```$", lambda code: "\n" * code[0].count("\n"), path.read_text(encoding="utf-8"))
+        lines = enumerate(prose.splitlines(), start=1)
+        wide += [f"{path.name}:{n}" for n, line in lines if len(line) > 120 and not line.startswith(("|", "!["))]
+    assert wide == []
