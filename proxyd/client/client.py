@@ -13,7 +13,7 @@ import aiohttp
 
 from proxyd.client import types
 from proxyd.client.events import EventReader, StreamEvent
-from proxyd.client.wire import Answer, ApiError, Listed, Query, Wire, keyed, part
+from proxyd.client.wire import Answer, ApiError, ListAnswer, Query, Wire, keyed, part
 from proxyd.errors import UnreachableError
 
 _SILENCE_S = 60.0  # four heartbeats of a stream
@@ -275,7 +275,7 @@ class Client:
     async def test_deliveries(self, rule: str, *, idempotency_key: str | None = None) -> list[types.TestResult]:
         """Send a test message to every receiver of a rule."""
         path, body = "/api/v1/deliveries/test", {"rule": rule}
-        return (await self._wire.ask(Listed, "POST", path, body=body, key=idempotency_key))["items"]
+        return (await self._wire.ask(ListAnswer, "POST", path, body=body, key=idempotency_key))["items"]
 
     async def webhooks(self) -> list[types.WebhookShown]:
         """Return every webhook and whether it has accepted a ping."""

@@ -62,7 +62,7 @@ def _advice(status: int, said: str, retry_after_s: int | None) -> list[str]:
     return [] if advice is None or "token create" in said else [advice]
 
 
-class Listed(TypedDict):
+class ListAnswer(TypedDict):
     """A list, or a part of one."""
 
     items: list[Any]
@@ -161,7 +161,7 @@ class Wire:
 
     async def items(self, path: str, query: Query = _NOTHING) -> list[Any]:
         """Return a list that is not divided into pages."""
-        return (await self.ask(Listed, "GET", path, query))["items"]
+        return (await self.ask(ListAnswer, "GET", path, query))["items"]
 
     async def pages(self, path: str, query: Query = _NOTHING, *, limit: int | None = None) -> list[Any]:
         """Return a list that is divided into pages, or its first ``limit`` entries."""
@@ -169,7 +169,7 @@ class Wire:
         asked = dict(query)
         while limit is None or len(items) < limit:
             asked["limit"] = _PAGE if limit is None else min(_PAGE, limit - len(items))
-            page = await self.ask(Listed, "GET", path, asked)
+            page = await self.ask(ListAnswer, "GET", path, asked)
             items += page["items"]
             if page["next_cursor"] is None:
                 break

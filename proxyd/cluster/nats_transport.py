@@ -35,7 +35,7 @@ class _Asked:
 
 
 @dataclass(slots=True)
-class _Lane:
+class _HostQueue:
     """One host: its waiting requests, and the task that sends them."""
 
     waiting: deque[_Asked] = field(default_factory=deque)
@@ -59,7 +59,7 @@ class NatsTransport:
         self._term = term
         self._spacing_s = spacing_s
         self._patience_s = patience_s
-        self._lanes: dict[str, _Lane] = {}
+        self._lanes: dict[str, _HostQueue] = {}
         self._asked: dict[tuple[str, int], _Asked] = {}
         self._limits: set[asyncio.Timeout] = set()
         self._taking: set[tuple[str, int]] = set()  # reports that are not recorded yet
@@ -130,19 +130,19 @@ class NatsTransport:
     async def probe(self, request: ProbeRequest) -> AsyncIterator[ProbeOutcome | Unmade]:
         """Yield the outcome of a probe on any machine; its report is acknowledged when the context ends."""
         asked = _Asked(request, asyncio.get_running_loop().create_future())
-        lane = self._lanes.setdefault(request.host, _Lane())
+        lane = self._lanes.setdefault(request.host, _HostQueue())
         lane.waiting.append(asked)
         self._drive(request.host, lane)
         yield await asked.answer
         if asked.message is not None:
             await self._acknowledge(asked.key, asked.message)
 
-    def _drive(self, host: str, lane: _Lane) -> None:
+    def _drive(self, host: str, lane: _HostQueue) -> None:
         """Start a task for a host's requests, unless one runs."""
         if lane.driver is None and self._tasks is not None:
             lane.driver = self._tasks.create_task(self._see_to(host, lane), name=f"batches of {host}")
 
-    async def _see_to(self, host: str, lane: _Lane) -> None:
+    async def _see_to(self, host: str, lane: _HostQueue) -> None:
         try:
             while lane.waiting:
                 batch = [lane.waiting.popleft() for _ in range(min(_MOST_REQUESTS, len(lane.waiting)))]

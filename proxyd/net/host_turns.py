@@ -23,7 +23,7 @@ _MOST_SCOPES = 65_536
 
 
 @dataclass(slots=True)
-class _Lane:
+class _HostTurn:
     """One host: the holder of ``lock`` is next, and keeps ``leaving`` until its request was sent.
 
     ``users`` counts the running requests, the holder and the queue.
@@ -50,7 +50,7 @@ class _Lane:
 class Turn:
     """A slot at a host, released when its ``with`` block ends."""
 
-    lane: _Lane
+    lane: _HostTurn
     clock: Clock
     is_leaving: bool = False
 
@@ -112,7 +112,7 @@ class HostTokens:
         self._concurrency = concurrency
         self._budget = PolitenessBudget(spacing_s, probes, window_s)
         self._keep_s = max(idle_s, spacing_s, window_s)
-        self._lanes: dict[str, _Lane] = {}
+        self._lanes: dict[str, _HostTurn] = {}
         self._sweep_at = _SWEEP_AT
 
     def __len__(self) -> int:
@@ -165,19 +165,19 @@ class HostTokens:
             turn.let_next()
             yield
 
-    async def _wait(self, lane: _Lane, spacing_s: float) -> None:
+    async def _wait(self, lane: _HostTurn, spacing_s: float) -> None:
         earliest_s = lane.log.earliest_s()
         if lane.granted_s is not None:
             earliest_s = max(earliest_s, lane.granted_s + spacing_s)
         while (left_s := earliest_s - self._clock.monotonic_s()) > 0:
             await self._clock.sleep(left_s)
 
-    def _lane(self, host: str) -> _Lane:
+    def _lane(self, host: str) -> _HostTurn:
         lane = self._lanes.get(host)
         if lane is None:
             if len(self._lanes) >= self._sweep_at:
                 self._forget_idle()
-            lane = self._lanes[host] = _Lane(asyncio.Semaphore(self._concurrency), ProbeLog(self._budget))
+            lane = self._lanes[host] = _HostTurn(asyncio.Semaphore(self._concurrency), ProbeLog(self._budget))
         return lane
 
     def _forget_idle(self) -> None:
@@ -186,7 +186,7 @@ class HostTokens:
         self._sweep_at = max(_SWEEP_AT, 2 * len(self._lanes))
 
 
-def _is_idle(lane: _Lane, before_s: float) -> bool:
+def _is_idle(lane: _HostTurn, before_s: float) -> bool:
     return lane.users == 0 and (lane.granted_s is None or lane.granted_s <= before_s)
 
 

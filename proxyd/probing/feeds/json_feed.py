@@ -78,7 +78,7 @@ class _Written(BaseModel):
         return ",".join(name for name in (each.name or each.url for each in authors) if name) or None
 
 
-class _Item(_Written):
+class _JsonItem(_Written):
     id: Annotated[str | None, BeforeValidator(_id)] = None
     url: _Text = None
     external_url: _Text = None
@@ -146,11 +146,11 @@ def _items(entries: list[dict[str, Any]], feed: _Feed, url: str) -> Iterator[Ite
     channel = FeedChannel(
         title=feed.title, link=_link(url, feed.home_page_url), description=feed.description, language=feed.language
     ).fields()
-    parsed = (_entry(_Item.model_validate(each), feed, url) for each in entries)
+    parsed = (_entry(_JsonItem.model_validate(each), feed, url) for each in entries)
     return distinct(entry.item(channel) for entry in parsed if entry is not None)
 
 
-def _entry(item: _Item, feed: _Feed, url: str) -> FeedEntry | None:
+def _entry(item: _JsonItem, feed: _Feed, url: str) -> FeedEntry | None:
     if item.id is None:
         return None
     enclosures = (_link(url, each.url) for each in item.attachments)
