@@ -123,8 +123,9 @@ class PostgresServer:
         return self.url(name)
 
     def guard(self, password: str) -> None:
-        """Make the user ``guarded``, who may do all, and of whom alone a password is wanted."""
-        self.query(f"CREATE ROLE guarded SUPERUSER LOGIN PASSWORD '{password}'")
+        """Make the user ``guarded``, who may do all and needs a password; another worker may have made it."""
+        create = f"CREATE ROLE guarded SUPERUSER LOGIN PASSWORD '{password}'"
+        self.query(f"DO $$ BEGIN {create}; EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$")
 
     def query(self, statement: str, database: str = "postgres") -> str:
         """Return what ``psql`` prints for a statement."""
