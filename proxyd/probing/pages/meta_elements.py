@@ -18,7 +18,7 @@ class _MetaRow:
         self._node = node
         self._owner = owner  # keeps the document alive
         self._named: dict[str, list[LexborNode]] = {}
-        for each in node.css("meta")[:MOST_ITEMS]:
+        for each in node.css("meta")[: MOST_ITEMS + 1]:  # one more, so that it is known that some were cut
             for name in {(each.attributes.get(key) or "").strip().lower() for key in _NAMES}:
                 self._named.setdefault(name, []).append(each)
 
