@@ -19,10 +19,11 @@ import structlog
 from aiohttp import ClientSession
 
 from proxyd.api import ApiSettings, Quota, new_token, serve_api
+from proxyd.app.check_settings import check_settings
 from proxyd.clock import SystemClock
 from proxyd.cluster import LocalTransport
 from proxyd.config import SecretStore, Settings, Supervision, socket_address, supervision
-from proxyd.config.profile_files import check_settings, read_directory
+from proxyd.config.profile_files import read_directory
 from proxyd.core.language import check, did_you_mean
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest

@@ -23,7 +23,7 @@ _PATHS = argument("paths", "files, or directories of *.profile files", nargs="+"
 @verb("check", "proxyd check profiles", "proxyd check a.profile --json", takes=[_PATHS, JSON])
 async def check(options: argparse.Namespace) -> int:
     """Check profiles as one declaration and print every error."""
-    from proxyd.config.profile_files import check_settings
+    from proxyd.app.check_settings import check_settings
     from proxyd.core import language
 
     texts, settings = _texts(options.paths), settings_of(options)
@@ -127,7 +127,7 @@ def _texts(paths: list[Path]) -> list[SourceText]:
 )
 def import_feeds(options: argparse.Namespace) -> int:
     """Make a profile of an OPML file or a list of addresses."""
-    from proxyd.config.profile_files import check_settings
+    from proxyd.app.check_settings import check_settings
     from proxyd.core.language import SourceText, check, listing_texts, read_listing
 
     try:
@@ -158,7 +158,8 @@ def import_feeds(options: argparse.Namespace) -> int:
 @verb("export", "proxyd export")
 def export(options: argparse.Namespace) -> int:
     """Print the sources of the profiles as OPML."""
-    from proxyd.config.profile_files import check_settings, read_directory
+    from proxyd.app.check_settings import check_settings
+    from proxyd.config.profile_files import read_directory
     from proxyd.core.language import check, opml
 
     settings = settings_of(options)

@@ -1,30 +1,11 @@
-"""Reads profile files, and prepares the settings for checking their texts."""
+"""Reads profile files."""
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
-from proxyd.config.settings import Settings
-from proxyd.core.language import CheckSettings, SourceText
+from proxyd.core.language import SourceText
 from proxyd.errors import ConfigError, ProfileError, RuleSyntaxError
-
-
-def check_settings(settings: Settings) -> CheckSettings:
-    """Return the settings that the language's checker needs."""
-    return CheckSettings(
-        secret_env_prefix=settings.secret_env_prefix,
-        chronon_s=settings.chronon,
-        can_subscribe=bool(settings.public_url),
-        can_mail=bool(settings.smtp and settings.mail_from),
-        channel_schemes=frozenset(settings.channel_schemes),
-        has_channels=has_channels(),
-    )
-
-
-def has_channels() -> bool:
-    """Return whether the package that sends messages to channels is installed."""
-    return find_spec("apprise") is not None
 
 
 def read_directory(folder: Path) -> list[SourceText]:

@@ -197,8 +197,8 @@ class Settings(BaseModel):
     )
     channel_schemes: Annotated[list[str], BeforeValidator(read_list)] = Field(
         default_factory=lambda: ["discord", "pover", "slack", "tgram"],
-        description="schemes that `CHANNEL` may use. Schemes with a server of one's own (`ntfy`, `gotify`, `json`) "
-        "reach any address, because channels do not pass the network guard",
+        description="schemes that `CHANNEL` may use. A server of one's own (`ntfy`, `gotify`, `json`) in a private "
+        "network must be in `allow_networks`",
     )
     retention: PositiveSeconds = Field(90 * 86400.0, description="how long items, intervals and notifications are kept")
     backup: Path | None = Field(None, description="folder for a nightly copy of the database")

@@ -127,7 +127,8 @@ class Declarations:
             log.error(  # noqa: TRY400 - a user's errors, not ours: no traceback
                 "profiles have errors; running on the last good declaration", errors=_without_texts(error)
             )
-            await self._swap([SourceText(x.name, x.text) for x in stored if x.origin == "file"], self._api)
+            files = [SourceText(x.name, x.text) for x in stored if x.origin == "file"]
+            await self._swap(files, self._api, accepted_before=True)
         await self._recall.pending(self._clock.time_s())
 
     async def reload_if_changed(self) -> None:
@@ -241,9 +242,11 @@ class Declarations:
         if file is not None and self.origin(file) != _API_TEXT:
             raise ConflictError(f"{kind.value.lower()} {name!r} is declared in {file}; change it there")
 
-    async def _swap(self, files: Sequence[SourceText], api: dict[str, str]) -> DeclarationChanges:
+    async def _swap(
+        self, files: Sequence[SourceText], api: dict[str, str], *, accepted_before: bool = False
+    ) -> DeclarationChanges:
         texts = [*files, *_texts(api)]
-        checked = await self._check(texts)
+        checked = await self._check(texts, accepted_before=accepted_before)
         declaration = checked.declaration
         now_s = self._clock.time_s()
         stored = [StoredText(f.file, "file", f.text) for f in files]
@@ -277,11 +280,17 @@ class Declarations:
         return changes
 
     async def _check(
-        self, texts: Sequence[SourceText], parsed: Mapping[SourceText, Parsed] = _NOTHING, *, from_api: bool = False
+        self,
+        texts: Sequence[SourceText],
+        parsed: Mapping[SourceText, Parsed] = _NOTHING,
+        *,
+        from_api: bool = False,
+        accepted_before: bool = False,
     ) -> _Sound:
         """Check in a thread: a large declaration takes seconds, and probes must go on."""
         known = ChainMap(dict(parsed), self._parsed)
-        return await asyncio.to_thread(_check, texts, known, replace(self._settings, from_api=from_api))
+        settings = replace(self._settings, from_api=from_api, accepted_before=accepted_before)
+        return await asyncio.to_thread(_check, texts, known, settings)
 
     def _changes(self, declaration: Declaration, accepted: dict[str, float]) -> DeclarationChanges:
         before, after = self.declaration.rules, declaration.rules

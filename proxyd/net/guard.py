@@ -219,23 +219,27 @@ class Guard:
             raise BlockedAddressError("a URL with credentials is refused")
         if not url.raw_host:
             raise BlockedAddressError("a URL without a host is refused")
-        reason = self._host_refusal(url.raw_host)
-        if reason is not None:
-            raise RefusedConnectionError(reason)
+        self.check_host(url.raw_host)
         if self._ports and url.port not in self._ports:
             raise BlockedAddressError(f"port {url.port} is not in the setting allow_ports")
         if not self._ports and url.port in _REFUSED_PORTS:
             raise BlockedAddressError(f"port {url.port} belongs to another protocol (allow_ports can allow it)")
+
+    def check_host(self, host: str) -> None:
+        """Raise BlockedAddressError for a host that spells a refused address, or that is neither a name nor one."""
+        reason = self._host_refusal(host)
+        if reason is not None:
+            raise RefusedConnectionError(reason)
 
     async def check_target(self, url: URL, resolver: AbstractResolver) -> None:
         """Raise RefusedConnectionError if a URL's host is, or resolves to, a refused address."""
         host = url.raw_host or ""
         written = written_address(host)
         if written is not None:
-            self._check_address(written)
+            self.check_address(written)
             return
         for found in await resolver.resolve(host, url.port or 0, socket.AF_UNSPEC):
-            self._check_address(ip_address(found["host"]))
+            self.check_address(ip_address(found["host"]))
 
     def _refusal_of_host(self, host: str) -> str | None:
         """Return why a host that spells an address is refused; ``None`` for a name."""
@@ -243,8 +247,9 @@ class Guard:
         reason = None if address is None else self.refusal(address)
         return None if reason is None else _refused(address, reason)
 
-    def _check_address(self, address: Address | None) -> None:
-        reason = None if address is None else self.refusal(address)
+    def check_address(self, address: Address) -> None:
+        """Raise RefusedConnectionError if an address is refused."""
+        reason = self.refusal(address)
         if reason is not None:
             raise RefusedConnectionError(_refused(address, reason))
 
@@ -254,10 +259,7 @@ class Guard:
         It is the ``socket_factory`` of ``aiohttp.TCPConnector``.
         """
         family, kind, protocol, _, where = info
-        address = ip_address(str(where[0]))
-        reason = self.refusal(address)
-        if reason is not None:
-            raise RefusedConnectionError(_refused(address, reason))
+        self.check_address(ip_address(str(where[0])))
         return socket.socket(family=family, type=kind, proto=protocol)
 
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from ipaddress import ip_network
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from proxyd.errors import DeliveryError
+from proxyd.net import Guard
 from proxyd.notify import AppriseChannel
 from proxyd.notify.channels import apprise_channel as channel
+from proxyd.notify.channels.channel_address import ChannelAddressError, ChannelAddresses
 from proxyd.ports import Message
 
 apprise = pytest.importorskip("apprise")
@@ -24,6 +29,7 @@ BODY = json.dumps(
     }
 ).encode()
 Service = Callable[[str, str], bool | None]
+TELEGRAM = "tgram://123456789:abcdefg_hijklmnop/1"
 
 
 @asynccontextmanager
@@ -34,7 +40,7 @@ async def served(service: Service, *, timeout_s: float = 10.0) -> AsyncIterator[
         return service(title, body)
 
     apprise.decorators.notify(on="ours", name="ours")(send)
-    opened = AppriseChannel(["ours"], timeout_s=timeout_s)
+    opened = AppriseChannel(ChannelAddresses(["ours"], Guard()), timeout_s=timeout_s)
     try:
         yield opened
     finally:
@@ -90,3 +96,82 @@ async def test_without_apprise_it_is_given_up_and_says_what_to_install(monkeypat
         with pytest.raises(DeliveryError, match=r"proxyd\[apprise\] is not installed") as caught:
             await opened.deliver(message())
     assert not caught.value.retryable
+
+
+@asynccontextmanager
+async def json_server(*, moved_to: str = "") -> AsyncIterator[tuple[str, list[bytes]]]:
+    """Yield the host and port of a server on 127.0.0.1, and the bodies that it got; it may redirect."""
+    bodies: list[bytes] = []
+
+    async def take(request: web.Request) -> web.Response:
+        bodies.append(await request.read())
+        return web.Response(status=307, headers={"Location": moved_to}) if moved_to else web.Response()
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", take)
+    async with TestServer(app, host="127.0.0.1") as server:
+        yield f"127.0.0.1:{server.port}", bodies
+
+
+@asynccontextmanager
+async def through(*, allow: Sequence[str] = ()) -> AsyncIterator[AppriseChannel]:
+    """Yield a channel that may use ``tgram://`` and ``json://`` behind the guard."""
+    guard = Guard([ip_network(each) for each in allow])
+    opened = AppriseChannel(ChannelAddresses(["tgram", "json"], guard), timeout_s=10.0)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+async def test_a_server_in_an_allowed_network_gets_the_text() -> None:
+    async with json_server() as (host, bodies), through(allow=["127.0.0.0/8"]) as opened:
+        await opened.deliver(message(f"json://{host}/x"))
+    assert b"title: found" in bodies[0]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433"])
+async def test_the_guard_refuses_a_private_server_however_it_is_written(host: str) -> None:
+    async with json_server() as (served_at, bodies), through() as opened:
+        url = f"json://{host}:{served_at.rpartition(':')[2]}/x"
+        with pytest.raises(DeliveryError, match="the channel's server is refused") as caught:
+            await opened.deliver(message(url))
+    assert bodies == []
+    assert not caught.value.retryable
+
+
+async def test_the_guard_judges_where_a_redirect_leads() -> None:
+    async with json_server() as (inner, bodies):
+        moved_to = f"http://127.0.0.2:{inner.rpartition(':')[2]}/x"
+        async with json_server(moved_to=moved_to) as (outer, _), through(allow=["127.0.0.1/32"]) as opened:
+            with pytest.raises(DeliveryError, match=r"127\.0\.0\.2 is refused"):
+                await opened.deliver(message(f"json://{outer}/x"))
+    assert bodies == []
+
+
+@pytest.mark.parametrize("separator", [", ", ",", ";", " ", "\n", "\t", ",;, "])
+async def test_one_text_is_never_several_addresses(separator: str) -> None:
+    async with json_server() as (host, bodies), through(allow=["127.0.0.0/8"]) as opened:
+        with pytest.raises(DeliveryError, match="exactly one address") as caught:
+            await opened.deliver(message(f"{TELEGRAM}{separator}json://{host}/x"))
+    assert bodies == []
+    assert not caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("ntfy://topic", "does not allow ntfy://"),
+        ("https://discord.com/api/webhooks/1/2", "does not allow https://"),
+        ("tgram://bad", "apprise cannot read"),
+        ("json://10.0.0.1/x", "10.0.0.1 is refused: private"),
+        ("json://[::1]/x", "is refused"),
+        ("TGRAM", "exactly one address"),
+    ],
+)
+def test_an_address_is_refused_before_anything_is_sent(url: str, reason: str) -> None:
+    addresses = ChannelAddresses(["tgram", "json"], Guard())
+    with pytest.raises(ChannelAddressError, match=reason):
+        addresses.open(url)
+    assert reason in str(addresses.problem(url))
+    assert addresses.problem(TELEGRAM) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from proxyd.core.language.checking.check_context import CheckSettings
 from proxyd.core.language.checking.checker import Checked, check, check_parsed
 from proxyd.core.language.checking.classes import FEED_PATHS
-from proxyd.core.language.checking.value_reader import During, parse_during
+from proxyd.core.language.checking.value_reader import During, channel_scheme, parse_during
 from proxyd.core.language.functions import FUNCTIONS, Family, Function
 from proxyd.core.language.nodes import (
     Broken,
@@ -55,6 +55,7 @@ __all__ = [
     "SourceText",
     "Statement",
     "StatementKind",
+    "channel_scheme",
     "check",
     "check_parsed",
     "did_you_mean",

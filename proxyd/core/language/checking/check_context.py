@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from proxyd.core.language.nodes import SourceText
@@ -28,6 +29,10 @@ class CheckSettings:
         The schemes that DELIVERY CHANNEL may use; ``None`` for every scheme.
     has_channels
         Whether the library that sends to channels is installed.
+    channel_problem
+        Returns why that library, or the network guard, refuses a channel's address, or ``None``.
+    accepted_before
+        Whether the texts were accepted before: what only other settings forbid is then a warning.
     from_api
         Whether the texts may hold DROP. The caller acts on it; the checker skips it.
     """
@@ -38,6 +43,8 @@ class CheckSettings:
     can_mail: bool = True
     channel_schemes: frozenset[str] | None = None
     has_channels: bool = True
+    channel_problem: Callable[[str], str | None] | None = None
+    accepted_before: bool = False
     from_api: bool = False
 
 

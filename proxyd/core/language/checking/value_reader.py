@@ -19,7 +19,9 @@ MAX_YEARS = 100
 _YEAR_S = 366 * 86400
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
-_MAIL = re.compile(r"[^@\s]{1,64}@[^@\s.]+(?:\.[^@\s.]+)*")
+_MAIL = re.compile(r"[\w.!#$%&'*+/=?^`{|}~-]{1,64}@[\w-]+(?:\.[\w-]+)*")  # no list of several addresses
+_CHANNEL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://[^\s\x00-\x1f\x7f]+")
+_SECOND_ADDRESS = re.compile(r"[,;][^/]*://")  # where senders split a text into several addresses
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _OWN_HEADERS = {
     "host": "the address sets it",
@@ -53,6 +55,16 @@ class During:
     days: frozenset[int]
     start: int
     stop: int
+
+
+def channel_scheme(url: str) -> str | None:
+    """Return the scheme of a channel's address in lower case, or ``None`` if the text is not exactly one address.
+
+    >>> channel_scheme("Ntfy://topic"), channel_scheme("tgram://token/1, json://h"), channel_scheme("topic")
+    ('ntfy', None, None)
+    """
+    found = _CHANNEL.fullmatch(url)
+    return None if found is None or _SECOND_ADDRESS.search(url) else found[1].lower()
 
 
 def parse_during(text: str) -> During | None:
@@ -157,14 +169,19 @@ class Values:
             self._reporter.warn("DELIVERY MAIL waits while the settings smtp and mail_from are empty", span)
 
     def channel(self, url: str, span: TextSpan) -> None:
-        """Report a text that is not an address; warn about a scheme that no channel uses."""
-        scheme, separator, _ = url.partition("://")
-        if not separator:
-            self._reporter.error(f"CHANNEL takes an address such as 'ntfy://topic'; found {url!r}", span)
-        elif self._settings.channel_schemes is not None and scheme.lower() not in self._settings.channel_schemes:
-            message = f"nothing is sent to {scheme}:// while the setting channel_schemes does not name it"
-            self._reporter.warn(message, span)
-        elif not self._settings.has_channels:
+        """Report a text that is not exactly one address, or that the settings do not allow.
+
+        What was accepted before is only warned of, so that a change of settings does not keep the daemon from starting.
+        """
+        settings, scheme = self._settings, channel_scheme(url)
+        refuse = self._reporter.warn if settings.accepted_before else self._reporter.error
+        if scheme is None:
+            refuse("CHANNEL takes exactly one address, such as 'ntfy://topic'; write another CHANNEL for another", span)
+        elif settings.channel_schemes is not None and scheme not in settings.channel_schemes:
+            refuse(f"nothing is sent to {scheme}:// while the setting channel_schemes does not name it", span)
+        elif settings.channel_problem is not None and (problem := settings.channel_problem(url)) is not None:
+            refuse(problem, span)
+        elif not settings.has_channels:
             self._reporter.warn("nothing is sent to a CHANNEL while proxyd[apprise] is not installed", span)
 
     def header(self, name: str, value: str, span: TextSpan) -> None:

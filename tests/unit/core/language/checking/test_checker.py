@@ -133,7 +133,16 @@ def test_the_prefix_of_secrets_comes_from_the_settings() -> None:
         ("MAIL 'a@b.example'", CheckSettings(), None),
         ("MAIL 'a@b.example'", CheckSettings(can_mail=False), "waits while the settings smtp and mail_from are empty"),
         ("CHANNEL 'ours://x'", CheckSettings(channel_schemes=frozenset({"ours"})), None),
-        ("CHANNEL 'ours://x'", CheckSettings(channel_schemes=frozenset()), "while the setting channel_schemes"),
+        (
+            "CHANNEL 'ours://x'",
+            CheckSettings(channel_schemes=frozenset(), accepted_before=True),
+            "while the setting channel_schemes",
+        ),
+        (
+            "CHANNEL 'ours://x'",
+            CheckSettings(channel_problem=lambda _url: "refused by the guard", accepted_before=True),
+            "refused by the guard",
+        ),
         ("CHANNEL 'ours://x'", CheckSettings(has_channels=False), "while proxyd[apprise] is not installed"),
     ],
 )
@@ -144,6 +153,34 @@ def test_a_delivery_that_cannot_be_made_for_now_is_warned_of(
     assert checked.errors == ()
     found = [one.message for one in checked.warnings]
     assert (found == []) if warning is None else (len(found) == 1 and warning in found[0])
+
+
+@pytest.mark.parametrize(
+    ("url", "settings", "error"),
+    [
+        ("topic", CheckSettings(), "exactly one address"),
+        ("://topic", CheckSettings(), "exactly one address"),
+        ("ours://a, theirs://b", CheckSettings(), "exactly one address"),
+        ("ours://a;theirs://b", CheckSettings(), "exactly one address"),
+        ("ours://a theirs", CheckSettings(), "exactly one address"),
+        ("ours://a\ntheirs://b", CheckSettings(), "exactly one address"),
+        ("theirs://x", CheckSettings(channel_schemes=frozenset({"ours"})), "while the setting channel_schemes"),
+        ("ours://x", CheckSettings(channel_problem=lambda url: f"{url} is odd"), "ours://x is odd"),
+    ],
+)
+def test_a_channel_is_exactly_one_allowed_address(url: str, settings: CheckSettings, error: str) -> None:
+    text = FEEDS + rule(more=f"SET DELIVERY CHANNEL '{url}'")
+    checked = check([SourceText("a", text)], settings)
+    assert checked.declaration is None
+    assert [error in one.message for one in checked.errors] == [True]
+
+
+@pytest.mark.parametrize(
+    "address", ["a@b.example,c", "a,b@c.example", "a<b@c.example>", "a;b@c.example", "a b@c.example"]
+)
+def test_mail_goes_to_exactly_one_address(address: str) -> None:
+    checked = check([SourceText("a", FEEDS + rule(more=f"SET DELIVERY MAIL '{address}'"))])
+    assert ["is not a mail address" in one.message for one in checked.errors] == [True]
 
 
 def test_no_text_declares_nothing_and_is_fine() -> None:

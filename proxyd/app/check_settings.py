@@ -1,0 +1,30 @@
+"""What the language's checker must know of the settings."""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib.util import find_spec
+
+from proxyd.config import Settings
+from proxyd.core.language import CheckSettings
+
+
+def check_settings(settings: Settings) -> CheckSettings:
+    """Return the settings that the language's checker needs."""
+    return CheckSettings(
+        secret_env_prefix=settings.secret_env_prefix,
+        chronon_s=settings.chronon,
+        can_subscribe=bool(settings.public_url),
+        can_mail=bool(settings.smtp and settings.mail_from),
+        channel_schemes=frozenset(settings.channel_schemes),
+        has_channels=find_spec("apprise") is not None,
+        channel_problem=partial(_channel_problem, settings),
+    )
+
+
+def _channel_problem(settings: Settings, url: str) -> str | None:
+    """Return why a channel's address is refused, or ``None``; slow to import, and most profiles have no channel."""
+    from proxyd.net import Guard
+    from proxyd.notify.channels.channel_address import ChannelAddresses
+
+    return ChannelAddresses(settings.channel_schemes, Guard(settings.networks, settings.allow_ports)).problem(url)
