@@ -215,6 +215,10 @@ class LostLeaseError(ClusterError):
     """The lease has expired or belongs to another machine."""
 
 
+class EvaluationError(ProxydError):
+    """The expressions of a rule exceed a limit."""
+
+
 class DeliveryError(ProxydError):
     """The receiver did not accept the notification."""
 

@@ -19,6 +19,7 @@ from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.stored import NO_CONTEXT
+from proxyd.daemon.stream_recall import log_failures
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock, Memory, Transport, Unmade
 from proxyd.signals import Signal
@@ -308,3 +309,4 @@ class ProbeLoop:
         if results.notifications:
             metrics.notifications.inc(len(results.notifications))
             self.news.notify()
+        log_failures(results.failures)

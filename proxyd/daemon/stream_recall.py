@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import structlog
+
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.stages.streams import Backlog
+from proxyd.core.rules.stages.streams import Backlog, RuleFailure
 from proxyd.core.rules.state import MAX_PENDING, StoredEvent, StreamState
 from proxyd.signals import Signal
 from proxyd.store import SqlStore
+
+log = structlog.get_logger("rules")
+
+
+def log_failures(failures: Iterable[RuleFailure]) -> None:
+    """Log each rule that failed, once."""
+    for each in dict.fromkeys(failures):
+        log.warning("a rule failed", rule=each.rule, source=each.source_id, reason=each.reason)
 
 
 class StreamRecall:
@@ -54,5 +66,6 @@ class StreamRecall:
         events = await self._store.load_events(source_id, entry.program.start_s, kind=kind)
         results = self._decider.backlog(entry, [each for each in events if each.seq < entry.before_seq], now_s)
         await self._store.record_results(results)
+        log_failures(results.failures)
         if results.notifications:
             self.news.notify()

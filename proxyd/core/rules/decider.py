@@ -41,7 +41,7 @@ from proxyd.core.rules.stages.captures import NOTHING_CAPTURED, JointCaptures
 from proxyd.core.rules.stages.context import SourceContext
 from proxyd.core.rules.stages.events import find_events
 from proxyd.core.rules.stages.joint_intervals import JointInterval
-from proxyd.core.rules.stages.payload import joint_notice, notice, notifications
+from proxyd.core.rules.stages.payload import fired_notices, joint_notices, notifications
 from proxyd.core.rules.stages.source_state import next_state
 from proxyd.core.rules.stages.stored import NO_CONTEXT, StoredContext, StoreQuery, store_query
 from proxyd.core.rules.stages.streams import NO_ADVANCE, Advance, Backlog, advance, advance_rules, counts, recalled
@@ -138,8 +138,9 @@ class Decider:
         step = advance(entry.program, stream, stored, grid, across, declared_s=declared_s)
         self.known.keep_streams(step.streams)
         firings = () if entry.program.is_joint else step.firings
-        sent = [notice(firing, {}, url=entry.source.url, created_s=now_s, grid=grid) for firing in firings]
-        return RuleResults.of(Advance(step.streams, step.intervals), NOTHING_CAPTURED, sent)
+        sent = fired_notices(firings, lambda _: {}, url=entry.source.url, created_s=now_s, grid=grid)
+        advanced = Advance(step.streams, step.intervals, failures=step.failures)
+        return RuleResults.of(advanced, NOTHING_CAPTURED, sent)
 
     def to_recall(self) -> list[tuple[RuleProgram, StreamState]]:
         """Return the streams that lost their events in a restart, each with its rule."""
@@ -263,7 +264,7 @@ class Decider:
         if captured is None:
             return None
         self._placement.ask_once(captured.sources, now_s)
-        sent = [joint_notice(each, grid=self.settings.grid) for each in captured.announcements]
+        sent = joint_notices(captured.announcements, grid=self.settings.grid)
         return RuleResults.of(NO_ADVANCE, captured, sent)
 
     # -- the plan of the week

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proxyd.core.model.outcome import ProbeOutcome
@@ -12,7 +11,8 @@ from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.captures import Captured
 from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.joint_intervals import JointInterval
-from proxyd.core.rules.stages.streams import Advance
+from proxyd.core.rules.stages.payload import Notices
+from proxyd.core.rules.stages.streams import Advance, RuleFailure
 from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StreamState
 from proxyd.core.rules.subscriptions import Subscription
 
@@ -29,6 +29,8 @@ class RuleResults:
         Execution intervals that were decided.
     joint, ended
         Joint intervals that were opened or changed, and the ids of those that ended.
+    failures
+        Rules whose expressions failed.
     """
 
     streams: tuple[StreamState, ...] = ()
@@ -36,17 +38,19 @@ class RuleResults:
     notifications: tuple[Notification, ...] = ()
     joint: tuple[JointInterval, ...] = ()
     ended: tuple[str, ...] = ()
+    failures: tuple[RuleFailure, ...] = ()
 
     @classmethod
-    def of(cls, advanced: Advance, captured: Captured, notifications: Sequence[Notification]) -> RuleResults:
+    def of(cls, advanced: Advance, captured: Captured, sent: Notices) -> RuleResults:
         """Return the results of a probe; the last state of a stream that moved twice counts."""
         streams = {(each.rule, each.source_id): each for each in (*advanced.streams, *captured.streams)}
         return cls(
             streams=tuple(streams.values()),
             intervals=(*advanced.intervals, *captured.records),
-            notifications=tuple(notifications),
+            notifications=sent.notifications,
             joint=captured.joint,
             ended=captured.ended,
+            failures=(*advanced.failures, *sent.failures),
         )
 
 

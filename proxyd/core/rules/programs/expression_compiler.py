@@ -28,6 +28,7 @@ from proxyd.core.model.expression import (
 from proxyd.core.model.field_values import coerce, is_equal, is_less, parse_iso
 from proxyd.core.model.item import EventKind, UpdateEvent, Value
 from proxyd.core.model.profile import FieldType, PageClass
+from proxyd.core.rules.programs.meter import UNMETERED, Meter, check_length
 from proxyd.core.rules.programs.scalar_functions import FUNCTIONS
 
 NO_FIELDS: Mapping[str, Value] = MappingProxyType({})
@@ -48,6 +49,8 @@ class Row:
         The fields of the event after and before it; empty if there is no such state.
     tables
         The fields of several classes, by class name or alias.
+    meter
+        Limits the texts that expressions make of them.
     """
 
     fields: Mapping[str, Value]
@@ -55,9 +58,10 @@ class Row:
     new: Mapping[str, Value] = field(default_factory=lambda: NO_FIELDS)
     old: Mapping[str, Value] = field(default_factory=lambda: NO_FIELDS)
     tables: Mapping[str, Mapping[str, Value]] = field(default_factory=lambda: _NO_TABLES)
+    meter: Meter = UNMETERED
 
     @classmethod
-    def of(cls, event: UpdateEvent, fields: Mapping[str, Value] | None = None) -> Row:
+    def of(cls, event: UpdateEvent, fields: Mapping[str, Value] | None = None, meter: Meter = UNMETERED) -> Row:
         """Return the row of an event, or of other ``fields`` that are evaluated because of it."""
         is_gone = event.kind is EventKind.DELETE
         before = event.item if is_gone else event.old
@@ -65,6 +69,7 @@ class Row:
             event.item.fields if fields is None else fields,
             new=NO_FIELDS if is_gone else event.item.fields,
             old=NO_FIELDS if before is None else before.fields,
+            meter=meter,
         )
 
 
@@ -156,6 +161,8 @@ class Compiler:
             return lambda row: _and(left(row), lambda: right(row))
         if operator == "OR":
             return lambda row: _not(_and(_not(left(row)), lambda: _not(right(row))))
+        if operator == "||":
+            return lambda row: row.meter.made(_null_or(_joined, left(row), right(row)))
         function = _BINARY[operator]
         return lambda row: _null_or(function, left(row), right(row))
 
@@ -211,7 +218,7 @@ class Compiler:
     def _call(self, node: Call) -> Closure:
         function = FUNCTIONS[node.function.upper()]
         arguments = [self.compile(argument) for argument in node.arguments]
-        return lambda row: function(*(argument(row) for argument in arguments))
+        return lambda row: row.meter.made(function(*(argument(row) for argument in arguments)))
 
 
 def _types(page_class: PageClass) -> dict[str, FieldType]:
@@ -246,6 +253,12 @@ def _and(left: Value, right: Callable[[], Value]) -> Value:
 
 def _null_or(function: Callable[[Value, Value], Value], left: Value, right: Value) -> Value:
     return None if left is None or right is None else function(left, right)
+
+
+def _joined(left: Value, right: Value) -> Value:
+    one, other = str(left), str(right)
+    check_length(len(one) + len(other), one, other)
+    return one + other
 
 
 def _negative(value: Value) -> Value:
@@ -301,7 +314,6 @@ _BINARY: Mapping[str, Callable[[Value, Value], Value]] = {
     ">": lambda a, b: is_less(b, a),
     "<=": lambda a, b: not is_less(b, a),
     ">=": lambda a, b: not is_less(a, b),
-    "||": lambda a, b: str(a) + str(b),
     "REGEXP": lambda a, b: re2.search(str(b), str(a)) is not None,
     **{op: partial(_arithmetic, op) for op in _ARITHMETIC},
 }

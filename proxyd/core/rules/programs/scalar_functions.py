@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from proxyd.core.model.item import Value
 from proxyd.core.model.text_blocks import diff_blocks
+from proxyd.core.rules.programs.meter import check_length
 
 
 def _strict(function: Callable[..., Value]) -> Callable[..., Value]:
@@ -46,6 +47,14 @@ def _nullif(value: Value, other: Value) -> Value:
     return None if value is not None and value == other else value
 
 
+def _replace(text: Value, old: Value, new: Value) -> Value:
+    whole, before, after = str(text), str(old), str(new)
+    if not before:
+        return text
+    check_length(len(whole) + whole.count(before) * (len(after) - len(before)), whole)
+    return whole.replace(before, after)
+
+
 def _part(name: str) -> Callable[..., Value]:
     """Return a function that extracts a part of a time, in UTC or a named zone."""
 
@@ -68,7 +77,7 @@ FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "LENGTH": _strict(lambda text: len(str(text))),
     "TRIM": _strict(lambda text: str(text).strip()),
     "SUBSTR": _strict(_substr),
-    "REPLACE": _strict(lambda text, old, new: str(text).replace(str(old), str(new)) if old else text),
+    "REPLACE": _strict(_replace),
     "ABS": _strict(lambda value: abs(value) if isinstance(value, int | float) else None),
     "ROUND": _strict(_round),
     "COALESCE": _coalesce,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxyd.core.model.expression import Aggregate, Binary, Expression, Literal
 from proxyd.core.model.item import UpdateEvent, Value
@@ -11,6 +11,7 @@ from proxyd.core.model.profile import PageClass, Trigger
 from proxyd.core.planning.policies.expected_intervals import FiringPattern
 from proxyd.core.rules.programs.aggregate_values import Total, Window, aggregate_of
 from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Row, is_true
+from proxyd.core.rules.programs.meter import UNMETERED, Meter
 from proxyd.core.rules.programs.query_program import conjuncts
 
 COUNT_ALL = Aggregate("COUNT")
@@ -25,9 +26,8 @@ class Counter:
     where: Closure | None = None
     over_s: float | None = None
 
-    def taken(self, event: UpdateEvent) -> Value:
-        """Return the value that an event adds; null adds nothing."""
-        row = Row.of(event)
+    def taken(self, row: Row) -> Value:
+        """Return the value that an event's row adds; null adds nothing."""
         if self.where is not None and not is_true(self.where(row)):
             return None
         return True if self.argument is None else self.argument(row)
@@ -81,9 +81,10 @@ class TriggerProgram:
         """How far back the windows look, in seconds; 0 without windows."""
         return max((each.over_s or 0.0 for each in self.counters), default=0.0)
 
-    def take(self, tally: Tally, event: UpdateEvent) -> Tally:
-        """Return the tally with one more event."""
-        values = [each.taken(event) for each in self.counters]
+    def take(self, tally: Tally, event: UpdateEvent, meter: Meter = UNMETERED) -> Tally:
+        """Return the tally with one more event; raises ``EvaluationError``."""
+        row = Row.of(event, meter=meter)
+        values = [each.taken(row) for each in self.counters]
         return Tally(
             tuple(total.add(value) for total, value in zip(tally.totals, values, strict=True)),
             tuple(
@@ -92,16 +93,18 @@ class TriggerProgram:
             ),
         )
 
-    def fires(self, event: UpdateEvent, own: Tally, across: Tally) -> bool:
-        """Return whether the rule fires on an event that both tallies, the source's and the class's, have taken."""
+    def fires(self, event: UpdateEvent, own: Tally, across: Tally, meter: Meter = UNMETERED) -> bool:
+        """Return whether the rule fires on an event that both tallies, the source's and the class's, have taken.
+
+        Raises ``EvaluationError``.
+        """
         if self.condition is None:
             return True
         values = [
             _value(counter, across if is_across else own, index)
             for index, (counter, is_across) in enumerate(zip(self.counters, self.across, strict=True))
         ]
-        row = Row.of(event)
-        return is_true(self.condition(Row(row.fields, values[1:], row.new, row.old)))
+        return is_true(self.condition(replace(Row.of(event, meter=meter), aggregates=values[1:])))
 
 
 def _value(counter: Counter, tally: Tally, index: int) -> Value:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.model.item import Item, UpdateEvent, Value
 from proxyd.core.rules.programs.expression_compiler import Closure, Row, is_true
+from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.state import StoredEvent
 
 MOST_ROWS = 1000  # of one source
@@ -82,14 +83,17 @@ def correlated(
 
     ``seen`` holds the last rows seen of each source, ``None`` before first contact. Without a condition all correlate.
     """
-    row = Row.of(event)
-    return [
-        source_id
-        for source_id, rows in seen.items()
-        if condition is None
-        or rows is None
-        or any(is_true(condition(replace(row, fields=fields, tables={table: fields}))) for fields in rows)
-    ]
+    row = Row.of(event, meter=Meter())
+
+    def may(rows: Sequence[Mapping[str, Value]] | None) -> bool:
+        if condition is None or rows is None:
+            return True
+        try:
+            return any(is_true(condition(replace(row, fields=fields, tables={table: fields}))) for fields in rows)
+        except Exception:  # noqa: BLE001 - the query says which of the rows it wants
+            return True
+
+    return [source_id for source_id, rows in seen.items() if may(rows)]
 
 
 def wait_s(rates_per_s: Iterable[float], *, chronon_s: float) -> float:

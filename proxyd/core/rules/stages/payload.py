@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.item import UpdateEvent, Value
 from proxyd.core.rules.programs.expression_compiler import Row
+from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.stages.captures import Announcement
 from proxyd.core.rules.stages.context import SourceContext
 from proxyd.core.rules.stages.joint_intervals import Obtained
 from proxyd.core.rules.stages.stored import History, with_found
-from proxyd.core.rules.stages.streams import Firing
+from proxyd.core.rules.stages.streams import Firing, RuleFailure
 from proxyd.core.rules.state import Notification, StoredEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Notices:
+    """Notifications, and the rules whose queries failed."""
+
+    notifications: tuple[Notification, ...] = ()
+    failures: tuple[RuleFailure, ...] = ()
 
 
 def notifications(
@@ -25,23 +36,57 @@ def notifications(
     announcements: Sequence[Announcement],
     history: History,
     found: Sequence[StoredEvent],
-) -> tuple[Notification, ...]:
+) -> Notices:
     """Return the notifications of a probe: first the firings that one source decides, then joint intervals.
 
     A rule's history includes the items that the probe itself found.
     """
-    own = [
-        notice(
-            firing,
-            with_found(history, firing, found),
-            url=context.source.url,
-            created_s=firing.events[-1].seen_s,
-            grid=context.grid,
-        )
-        for firing in firings
-        if not firing.program.is_joint
-    ]
-    return (*own, *(joint_notice(each, grid=context.grid) for each in announcements))
+    own = fired_notices(
+        [firing for firing in firings if not firing.program.is_joint],
+        lambda firing: with_found(history, firing, found),
+        url=context.source.url,
+        created_s=None,
+        grid=context.grid,
+    )
+    joint = joint_notices(announcements, grid=context.grid)
+    return Notices((*own.notifications, *joint.notifications), (*own.failures, *joint.failures))
+
+
+def fired_notices(
+    firings: Iterable[Firing],
+    history: Callable[[Firing], History],
+    *,
+    url: str,
+    created_s: float | None,
+    grid: ChrononGrid,
+) -> Notices:
+    """Return the notifications of firings; by default each is made when its event was seen."""
+
+    def make(firing: Firing) -> Notification:
+        seen_s = firing.events[-1].seen_s
+        made_s = seen_s if created_s is None else created_s
+        return notice(firing, history(firing), url=url, created_s=made_s, grid=grid)
+
+    return _notices((each.program, each.events[-1].source_id, partial(make, each)) for each in firings)
+
+
+def joint_notices(announcements: Iterable[Announcement], *, grid: ChrononGrid) -> Notices:
+    """Return the notifications of joint intervals."""
+    return _notices(
+        (each.program, each.interval.event.source_id, partial(joint_notice, each, grid=grid)) for each in announcements
+    )
+
+
+def _notices(made: Iterable[tuple[RuleProgram, str, Callable[[], Notification]]]) -> Notices:
+    """Return the notifications; a query that fails costs only its own."""
+    sent: list[Notification] = []
+    failures: list[RuleFailure] = []
+    for program, source_id, make in made:
+        try:
+            sent.append(make())
+        except Exception as error:  # noqa: BLE001 - whatever happens fails this rule alone
+            failures.append(RuleFailure.of(program, source_id, error))
+    return Notices(tuple(sent), tuple(failures))
 
 
 def notice(firing: Firing, history: History, *, url: str, created_s: float, grid: ChrononGrid) -> Notification:
@@ -92,17 +137,17 @@ def _items(
 ) -> list[dict[str, Value]]:
     """Return the query's rows over events, over history, and over the rows of other classes' sources."""
     joined = {each.position: set(each.sources) for each in program.joined}
-    occasion = events[-1]
+    occasion, meter = events[-1], Meter()
     tables: list[list[Row]] = []
     for position in range(len(program.query.tables)):
         if position in joined:
             rows = [fields for each in obtained if each.source_id in joined[position] for fields in each.rows]
-            tables.append([Row.of(occasion, fields) for fields in rows])
+            tables.append([Row.of(occasion, fields, meter) for fields in rows])
         elif program.is_event_table(position):
-            tables.append([Row.of(event) for event in events])
+            tables.append([Row.of(event, meter=meter) for event in events])
         else:
             stored = history.get((program.rule.name, position), ())
-            tables.append([Row.of(occasion, fields) for fields in stored])
+            tables.append([Row.of(occasion, fields, meter) for fields in stored])
     return program.query.run(tables)
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.model.item import EventKind, UpdateEvent
 from proxyd.core.model.profile import Source
+from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.trigger_program import Tally
 from proxyd.core.rules.stages.context import SourceContext
 from proxyd.core.rules.state import MAX_PENDING, MAX_PENDING_CHARACTERS, IntervalRecord, StoredEvent, StreamState
+from proxyd.errors import EvaluationError
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,21 @@ class Firing:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleFailure:
+    """A rule whose expressions failed on what a source showed, and why."""
+
+    rule: str
+    source_id: str
+    reason: str
+
+    @classmethod
+    def of(cls, program: RuleProgram, source_id: str, error: Exception) -> RuleFailure:
+        """Return the failure of a rule's program."""
+        reason = str(error) if isinstance(error, EvaluationError) else type(error).__name__
+        return cls(program.rule.name, source_id, reason)
+
+
+@dataclass(frozen=True, slots=True)
 class StreamStep:
     """How events moved a source's stream, and that of the class if the rule counts across sources."""
 
@@ -31,6 +49,7 @@ class StreamStep:
     across: StreamState | None = None
     intervals: tuple[IntervalRecord, ...] = ()
     firings: tuple[Firing, ...] = ()
+    failures: tuple[RuleFailure, ...] = ()
 
     @property
     def streams(self) -> tuple[StreamState, ...]:
@@ -45,6 +64,7 @@ class Advance:
     streams: tuple[StreamState, ...] = ()
     intervals: tuple[IntervalRecord, ...] = ()
     firings: tuple[Firing, ...] = ()
+    failures: tuple[RuleFailure, ...] = ()
 
 
 NO_ADVANCE = Advance()
@@ -76,6 +96,7 @@ def advance_rules(context: SourceContext, events: Sequence[StoredEvent]) -> Adva
         streams=tuple(stream for step in steps for stream in step.streams),
         intervals=tuple(record for step in steps for record in step.intervals),
         firings=tuple(firing for step in steps for firing in step.firings),
+        failures=tuple(failure for step in steps for failure in step.failures),
     )
 
 
@@ -103,17 +124,26 @@ def advance(
 
     Firings in one chronon share one interval, because the measures count updates in one chronon as one event. Seeds
     count if they are known to be younger than START; events outside [START, END) never count. Intervals that several
-    sources must capture are not recorded here, because they have not ended yet.
+    sources must capture are not recorded here, because they have not ended yet. An event on which the rule's
+    expressions fail does not count for the rule.
     """
     intervals: list[IntervalRecord] = []
     firings: list[Firing] = []
+    failures: list[RuleFailure] = []
+    meter = Meter()
     for position, stored in enumerate(found):
         if not counts(program, stored, declared_s):
             continue
         event = stored.event(stream.source_id)
-        stream = _take(program, stream, event)
-        across = None if across is None else _take(program, across, event)
-        if not program.trigger.fires(event, _tally(stream), _tally(across or stream)):
+        try:
+            taken = _take(program, stream, event, meter)
+            taken_across = None if across is None else _take(program, across, event, meter)
+            fires = program.trigger.fires(event, _tally(taken), _tally(taken_across or taken), meter)
+        except Exception as error:  # noqa: BLE001 - whatever happens fails this rule alone
+            failures.append(RuleFailure.of(program, event.source_id, error))
+            continue
+        stream, across = taken, taken_across
+        if not fires:
             continue
         record = _interval(program, event, found[position + 1 :], grid)
         opened = not intervals or record.start != intervals[-1].start
@@ -123,7 +153,7 @@ def advance(
         own = [record] if opened and not program.is_joint else []
         stream = _fired(counted(stream, own), event)
         across = None if across is None else _fired(across, event)
-    return StreamStep(stream, across, tuple(intervals), tuple(firings))
+    return StreamStep(stream, across, tuple(intervals), tuple(firings), tuple(failures))
 
 
 def recalled(program: RuleProgram, stream: StreamState, found: Iterable[UpdateEvent], now_s: float) -> StreamState:
@@ -135,8 +165,10 @@ def recalled(program: RuleProgram, stream: StreamState, found: Iterable[UpdateEv
     is_across = not stream.source_id
     since = [e for e in events if (e.seen_s > stream.fired_s if is_across else e.seq > stream.fired_seq)]
     tally = program.trigger.zero
+    meter = Meter()
     for event in (e for e in events if e.time_s > now_s - program.trigger.longest_s):
-        tally = program.trigger.take(tally, event)
+        with suppress(Exception):  # as when it was first seen, what fails does not count
+            tally = program.trigger.take(tally, event, meter)
     pending = bounded(tuple(_remembered(program, event) for event in since[-MAX_PENDING:]))
     return replace(stream, pending=pending, windows=tally.windows)
 
@@ -145,8 +177,8 @@ def _tally(stream: StreamState) -> Tally:
     return Tally(stream.totals, stream.windows)
 
 
-def _take(program: RuleProgram, stream: StreamState, event: UpdateEvent) -> StreamState:
-    tally = program.trigger.take(_tally(stream), event)
+def _take(program: RuleProgram, stream: StreamState, event: UpdateEvent, meter: Meter) -> StreamState:
+    tally = program.trigger.take(_tally(stream), event, meter)
     pending = bounded((*stream.pending, _remembered(program, event)))
     return replace(stream, totals=tally.totals, windows=tally.windows, pending=pending)
 
