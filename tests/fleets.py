@@ -35,13 +35,14 @@ def source(name: str, *, host: str = "example.org", options: str = "") -> str:
 def rule(
     name: str,
     *,
+    where: str = "",
     when: str = "",
     clauses: str = "",
     query: str = "SELECT title FROM RSS",
     start: str = "NOW",
     end: str = "NEVER",
 ) -> str:
-    condition = f" WHEN {when}" if when else ""
+    condition = (f" WHERE {where}" if where else "") + (f" WHEN {when}" if when else "")
     return (
         f'INSERT NOTIFICATION "{name}" INTO "P" SET QUERY "{query}" SET TRIGGER "ON INSERT TO RSS{condition}"\n'
         f"START {start} END {end} SET UTILITY STRICT {clauses};\n"

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from proxyd.cli.answers import counted, print_json, print_lines, print_text, settings_of, socket_of
 from proxyd.errors import ConfigError, ProfileError, ProxydError, RuleError
@@ -29,15 +33,31 @@ async def check(options: argparse.Namespace) -> int:
     texts, settings = _texts(options.paths), settings_of(options)
     checked = language.check(texts, check_settings(settings))
     declared = checked.declaration
-    restarting = [] if declared is None else await _restarting(declared, settings)
+    running = _Differences() if declared is None else await _differences(declared, settings)
     if options.json:
-        print_json(_as_json(checked, len(texts), restarting))
+        print_json(_as_json(checked, len(texts), running))
     else:
-        _print(checked, len(texts), restarting)
+        _print(checked, len(texts), running)
     return 1 if declared is None else 0
 
 
-def _print(checked: Checked, files: int, restarting: list[str]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Differences:
+    """How rules differ from those that a daemon runs, or ran last.
+
+    Parameters
+    ----------
+    restarting
+        Rules that would lose their counters and get a new NOW.
+    meanings
+        What rules that an earlier version accepted do differently, by name.
+    """
+
+    restarting: Sequence[str] = ()
+    meanings: Mapping[str, str] = field(default_factory=dict)
+
+
+def _print(checked: Checked, files: int, running: _Differences) -> None:
     for error in checked.errors:
         print(visible(str(error)))
     for warning in checked.warnings:
@@ -47,18 +67,21 @@ def _print(checked: Checked, files: int, restarting: list[str]) -> None:
         return
     if not files:
         print("no file there ends with .profile")
-    for name in restarting:
-        said = f"note: rule {name} will start afresh: its sources or its condition differ from the running ones"
-        print_lines([said])
+    said = "will start afresh: its sources or its condition differ from the running ones"
+    print_lines([f"note: rule {name} {said}" for name in running.restarting])
+    print_lines(
+        [f"note: rule {name} means something else now: {changed}" for name, changed in running.meanings.items()]
+    )
     print(", ".join(counted(count, noun) for noun, count in _counts(checked.declaration, files).items()))
 
 
-def _as_json(checked: Checked, files: int, restarting: list[str]) -> dict[str, object]:
+def _as_json(checked: Checked, files: int, running: _Differences) -> dict[str, object]:
     counts = {} if checked.declaration is None else _counts(checked.declaration, files)
     return {
         "errors": [_place(error) for error in checked.errors],
         "warnings": [_place(warning) for warning in checked.warnings],
-        "restarting": restarting,
+        "restarting": list(running.restarting),
+        "meanings": dict(running.meanings),
         **{f"{noun}s": count for noun, count in counts.items()},
     }
 
@@ -70,6 +93,32 @@ def _place(error: RuleError) -> dict[str, object]:
 def _counts(declared: Declaration, files: int) -> dict[str, int]:
     counts = {"profile": declared.profiles, "rule": declared.rules, "source": declared.sources}
     return {"file": files} | {noun: len(found) for noun, found in counts.items()}
+
+
+async def _differences(declared: Declaration, settings: Settings) -> _Differences:
+    return _Differences(await _restarting(declared, settings), _meanings(declared, settings))
+
+
+def _accepted_meanings(database: Path | None) -> dict[str, int]:
+    """Return under which meaning of the language each rule was accepted last, as far as a database file says it.
+
+    It is only read, and by no library that is slow to load. One of an earlier version does not say, which means 1.
+    """
+    if database is None or not database.exists():
+        return {}
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{quote(str(database))}?mode=ro", uri=True)) as opened:
+        columns = {name for _, name, *_ in opened.execute("PRAGMA table_info(rules)")}
+        return dict(opened.execute(f"SELECT name, {'meaning' if 'meaning' in columns else '1'} FROM rules"))
+    return {}
+
+
+def _meanings(declared: Declaration, settings: Settings) -> dict[str, str]:
+    """Return what rules that an earlier version accepted do differently now."""
+    from proxyd.core.language import what_changed
+
+    accepted = _accepted_meanings(settings.database_path)
+    found = {name: what_changed(rule, accepted[name]) for name, rule in declared.rules.items() if name in accepted}
+    return {name: changed for name, changed in found.items() if changed is not None}
 
 
 async def _restarting(declared: Declaration, settings: Settings) -> list[str]:

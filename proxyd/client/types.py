@@ -514,6 +514,7 @@ class NotificationWritten(TypedDict):
     policy: NotRequired[str | None]
     deliveries: NotRequired[list[DeliveryWritten] | None]
     digest: NotRequired[str | None]
+    empty: NotRequired[str | None]
 
 
 class ProfileListed(TypedDict):

@@ -88,7 +88,9 @@ class Settings(BaseModel):
         "UTC", description="time zone of the budget's hours"
     )
     objective: Literal["satisfy", "spend"] = Field(
-        "satisfy", description="`satisfy`: as few probes as serve the rules. `spend`: use the whole budget"
+        "satisfy",
+        description="`satisfy`: as few probes as serve the rules. `spend`: use the whole budget; rules that name "
+        "`UNIFORM`, `DOE`, `SUP` or `FBSUP` get no more probes by it",
     )
     probe_price: Annotated[float, Field(gt=0)] = Field(
         0.1, description="item-hours of delay that a probe for detection must save"

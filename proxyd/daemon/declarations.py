@@ -14,6 +14,7 @@ import structlog
 
 from proxyd.config.profile_files import read_directory
 from proxyd.core.language import (
+    MEANING,
     CheckSettings,
     CreateDomain,
     CreateProfile,
@@ -28,6 +29,7 @@ from proxyd.core.language import (
     format_statements,
     no_such,
     parse,
+    what_changed,
     what_is_unfit,
 )
 from proxyd.core.model.delivery import WebhookDelivery
@@ -117,6 +119,7 @@ class Declarations:
     async def _load(self) -> None:
         stored = await self._store.declarations.load_texts()
         self._api = {text.name: text.text for text in stored if text.origin == "api"}
+        meanings = await self._store.declarations.meanings()
         try:
             await self._swap(self._folder.read(), self._api)
             self._metrics.reload_ok.set(1)
@@ -129,6 +132,9 @@ class Declarations:
             )
             files = [SourceText(x.name, x.text) for x in stored if x.origin == "file"]
             await self._swap(files, self._api, accepted_before=True)
+        for rule in self.declaration.rules.values():
+            if (changed := what_changed(rule, meanings.get(rule.name, MEANING))) is not None:
+                log.warning("a rule means something else since this version", rule=rule.name, now=changed)
         await self._recall.pending(self._clock.time_s())
 
     async def reload_if_changed(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, insert, select, update
 
+from proxyd.core.language import MEANING
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.profile import NotificationRule
 from proxyd.store import tables as t
@@ -44,6 +45,10 @@ class SqlDeclarations:
         found = await self._read(select(t.texts).order_by(t.texts.c.position))
         return [StoredText(row.name, row.origin, row.text) for row in found]
 
+    async def meanings(self) -> dict[str, int]:
+        """Return under which meaning of the language each rule was accepted last."""
+        return {row.name: row.meaning for row in await self._read(select(t.rules))}
+
     async def accept(
         self, texts: Sequence[StoredText], rules: Iterable[NotificationRule], now_s: float
     ) -> dict[str, float]:
@@ -70,6 +75,7 @@ class SqlDeclarations:
                 insert(t.rules),
                 [{"name": name, "fingerprint": wanted[name], "accepted_s": now_s} for name in fresh],
             )
+            connection.execute(update(t.rules).values(meaning=MEANING))
             forget_changed_endpoints(connection, rules)
             self._webhooks.declare(connection, rules, now_s)
             connection.execute(delete(t.texts))

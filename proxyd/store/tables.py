@@ -38,6 +38,7 @@ rules = Table(
     Column("name", String, primary_key=True),
     Column("fingerprint", String, nullable=False),
     Column("accepted_s", Float, nullable=False),
+    Column("meaning", Integer, nullable=False, server_default="1"),
 )
 
 sources = Table(
@@ -183,6 +184,7 @@ streams = Table(
     Column("missed", Integer, nullable=False),
     Column("fired_s", Float, nullable=False, server_default="0"),
     Column("utility", Float, nullable=False, server_default="0"),
+    Column("seen", Integer, nullable=False, server_default="0"),
 )
 
 joint_intervals = Table(  # open, on several sources

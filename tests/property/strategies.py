@@ -157,7 +157,8 @@ def selects(draw: st.DrawFn) -> Select:
     )
 
 
-triggers = st.builds(Trigger, st.sampled_from(EventKind), class_names, st.none() | small_expressions)
+_conditions = st.none() | small_expressions
+triggers = st.builds(Trigger, st.sampled_from(EventKind), class_names, _conditions, _conditions)
 
 # ---- statements
 
@@ -247,6 +248,7 @@ def notifications(draw: st.DrawFn) -> InsertNotification:
         deliveries=own,
         no_delivery=not own and draw(st.booleans()),
         digest=draw(st.none() | located(st.builds(Digest, durations, st.none() | st.integers(0, 99)))),
+        empty=draw(st.none() | located(st.just(value=True))),
     )
 
 

@@ -29,7 +29,7 @@ CREATE SOURCE "python" OF RELEASE AT 'https://github.com/python/cpython/releases
 CREATE PROFILE "Watch" AS (DOMAIN "Releases", USER "me");
 INSERT NOTIFICATION "stable" INTO "Watch"
 SET QUERY "SELECT title, link FROM RELEASE"
-SET TRIGGER "ON INSERT TO RELEASE WHEN title NOT REGEXP '(a|b|rc)[0-9]+$'"
+SET TRIGGER "ON INSERT TO RELEASE WHERE title NOT REGEXP '(a|b|rc)[0-9]+$'"
 START NOW END NEVER SET UTILITY STRICT;
 """
 

@@ -45,6 +45,7 @@ _CLAUSES = {
     "importance": "SET IMPORTANCE",
     "policy": "SET POLICY",
     "digest": "SET DIGEST",
+    "empty": "SET EMPTY",
 }
 
 

@@ -103,7 +103,11 @@ def _profile(profile: CreateProfile) -> models.ProfileWritten:
 
 
 def _notification(rule: InsertNotification) -> models.NotificationWritten:
-    titles = ("START", "END", *(f"SET {each}" for each in ("UTILITY", "LIFE", "IMPORTANCE", "POLICY", "DIGEST")))
+    titles = (
+        "START",
+        "END",
+        *(f"SET {each}" for each in ("UTILITY", "LIFE", "IMPORTANCE", "POLICY", "DIGEST", "EMPTY")),
+    )
     deliveries = [_delivery(each.value) for each in rule.deliveries]
     return models.NotificationWritten(
         name=rule.name.value,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from proxyd.core.language.checking.check_context import CheckSettings
 from proxyd.core.language.checking.checker import Checked, check, check_parsed
 from proxyd.core.language.checking.classes import FEED_PATHS
+from proxyd.core.language.checking.meanings import MEANING, what_changed
 from proxyd.core.language.checking.value_reader import During, channel_scheme, parse_during
 from proxyd.core.language.functions import FUNCTIONS, Family, Function
 from proxyd.core.language.nodes import (
@@ -37,6 +38,7 @@ from proxyd.core.language.words import did_you_mean, no_such
 __all__ = [
     "FEED_PATHS",
     "FUNCTIONS",
+    "MEANING",
     "Broken",
     "CheckSettings",
     "Checked",
@@ -72,6 +74,7 @@ __all__ = [
     "parse",
     "parse_during",
     "read_listing",
+    "what_changed",
     "what_is_unfit",
     "what_lacks",
 ]

@@ -138,6 +138,7 @@ class InsertNotification:
     deliveries: tuple[Located[Delivery], ...] = ()
     no_delivery: bool = False
     digest: Located[Digest] | None = None
+    empty: Located[bool] | None = None
     comments: tuple[str, ...] = field(default=(), compare=False)
     span: TextSpan = field(default=NO_SPAN, compare=False)
 

@@ -247,3 +247,33 @@ def has_aggregate(expression: Expression) -> bool:
             return True
         waiting.extend(children(each))
     return False
+
+
+def is_mixed(expression: Expression) -> bool:
+    """Return whether an expression has aggregates, and fields outside of them."""
+    waiting, has_field = [expression], False
+    while waiting:
+        each = waiting.pop()
+        has_field |= isinstance(each, Column)
+        waiting.extend(() if isinstance(each, Aggregate) else children(each))
+    return has_field and has_aggregate(expression)
+
+
+def conjuncts(condition: Expression | None) -> Iterator[Expression]:
+    """Yield the conditions that are joined by AND."""
+    match condition:
+        case None:
+            return
+        case Binary("AND", left, right):
+            yield from conjuncts(left)
+            yield from conjuncts(right)
+        case _:
+            yield condition
+
+
+def conjunction(*terms: Expression | None) -> Expression | None:
+    """Return the conditions joined by AND, or ``None`` if there are none."""
+    joined: Expression | None = None
+    for term in terms:
+        joined = term if joined is None else joined if term is None else Binary("AND", joined, term, joined.span)
+    return joined

@@ -9,7 +9,7 @@ from decimal import Decimal
 from enum import Enum
 
 from proxyd.core.model.delivery import Delivery, SecretRef
-from proxyd.core.model.expression import NO_SPAN, ClassName, Duration, Expression, Select, TextSpan
+from proxyd.core.model.expression import NO_SPAN, ClassName, Duration, Expression, Select, TextSpan, is_mixed
 from proxyd.core.model.item import EventKind
 
 _ATTRIBUTE = re.compile(r"(.*?)::attr\(\s*([A-Za-z][\w:.-]*)\s*\)\s*", re.DOTALL)
@@ -165,12 +165,22 @@ class TimePoint:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """``ON INSERT|UPDATE|DELETE TO class [WHEN condition]``."""
+    """``ON INSERT|UPDATE|DELETE TO class [WHERE ...] [WHEN condition]``.
+
+    ``where`` says which events count, and ``condition`` on which of those the rule fires. In a checked trigger a
+    condition always holds an aggregate; one that does not is part of ``where``.
+    """
 
     kind: EventKind
     page_class: ClassName
+    where: Expression | None = None
     condition: Expression | None = None
     span: TextSpan = field(default=NO_SPAN, compare=False)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether the condition reads aggregates and the event's own fields."""
+        return self.condition is not None and is_mixed(self.condition)
 
 
 class UtilityKind(Enum):
@@ -271,6 +281,7 @@ class NotificationRule:
     policy: PolicyChoice = PolicyChoice(PolicyName.AUTO)
     deliveries: tuple[Delivery, ...] = ()
     digest: Digest | None = None
+    sends_empty: bool = False
     fingerprint: str = ""
     file: str = field(default="<text>", compare=False)
 

@@ -88,7 +88,7 @@ def politeness_of(source: Source, *, spacing_s: float, chronon_s: float) -> Poli
 
 
 def effective_policy(program: RuleProgram) -> PolicyName:
-    """Return the policy that AUTO stands for: fbSUP if the rule sets a life, otherwise detection by the index."""
+    """Return the policy of a rule; AUTO stands for detection by the index."""
     return chosen_policy(program)[0]
 
 
@@ -103,8 +103,6 @@ def chosen_policy(program: RuleProgram) -> tuple[PolicyName, str]:
     policy = program.rule.policy.name
     if policy is not PolicyName.AUTO:
         return policy, "the rule sets it"
-    if program.rule.life is not None:
-        return PolicyName.FBSUP, "AUTO, and the rule sets a life"
     if program.rule.importance:
         return PolicyName.INDEX, "AUTO, and the rule sets an importance: a probe is worth more in its hours"
-    return PolicyName.INDEX, "AUTO, and the rule sets no life: a probe is made when it is worth its price"
+    return PolicyName.INDEX, "AUTO: a probe is made when it is worth its price"

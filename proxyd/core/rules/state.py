@@ -139,13 +139,15 @@ class StreamState:
     Parameters
     ----------
     totals
-        Totals of the trigger's aggregates; the first is ``COUNT(*)``.
+        Totals of the trigger's aggregates over the events that passed WHERE; the first is ``COUNT(*)``.
     fired_seq, fired_s
         The event on which it last fired, and when that event was seen (unix seconds).
     captured, missed
         Intervals by fate.
     utility
         Utility gained so far, at most 1 for each interval.
+    seen
+        Events since START before WHERE.
     pending
         The events since it last fired, rebuilt from stored ones; only the newest ``MAX_PENDING`` are kept.
     windows
@@ -160,12 +162,13 @@ class StreamState:
     captured: int = 0
     missed: int = 0
     utility: float = 0.0
+    seen: int = 0
     pending: tuple[UpdateEvent, ...] = field(default=(), compare=False)
     windows: tuple[Window | None, ...] = field(default=(), compare=False)
 
     @property
     def count(self) -> int:
-        """Events since START."""
+        """Events since START that passed WHERE."""
         return self.totals[0].count
 
 

@@ -10,6 +10,7 @@ from proxyd.core.language.checking.classes import ClassIndex
 from proxyd.core.language.checking.expression_checker import ExpressionChecker
 from proxyd.core.language.checking.scope import Binding, Scope
 from proxyd.core.language.checking.value_reader import Values
+from proxyd.core.language.printing.printer import format_trigger
 from proxyd.core.model.expression import (
     Aggregate,
     ClassName,
@@ -23,7 +24,10 @@ from proxyd.core.model.expression import (
     TextSpan,
     Unit,
     children,
+    conjunction,
+    conjuncts,
     has_aggregate,
+    is_mixed,
 )
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import PageClass, Trigger
@@ -47,13 +51,32 @@ def check_trigger(
     if trigger.kind is EventKind.DELETE and page_class.is_feed:
         message = "ON DELETE needs a class of pages: items that drop off the end of a feed are not deleted"
         reporter.error(message, trigger.page_class.span)
-    condition = None
-    if trigger.condition is not None:
-        scope = Scope([Binding(page_class.name, page_class)], event=trigger.kind, event_class=page_class)
-        checker = ExpressionChecker(scope, reporter, values, place="WHEN", aggregates=True, in_query=False)
-        condition = checker.condition(trigger.condition)
-    resolved = replace(trigger, page_class=declared_name(page_class, trigger.page_class), condition=condition)
-    return resolved, page_class
+    scope = Scope([Binding(page_class.name, page_class)], event=trigger.kind, event_class=page_class)
+
+    def check(condition: Expression | None, place: str, *, aggregates: bool) -> Expression | None:
+        checker = ExpressionChecker(scope, reporter, values, place=place, aggregates=aggregates, in_query=False)
+        return None if condition is None else checker.condition(condition)
+
+    where = check(trigger.where, "the WHERE of a trigger", aggregates=False)
+    condition = check(trigger.condition, "WHEN", aggregates=True)
+    if condition is not None and not has_aggregate(condition):
+        where, condition = conjunction(where, condition), None
+    elif condition is not None and is_mixed(condition):
+        reporter.warn(_better(trigger), condition.span)
+    name = declared_name(page_class, trigger.page_class)
+    return replace(trigger, page_class=name, where=where, condition=condition), page_class
+
+
+def _better(trigger: Trigger) -> str:
+    """Return the warning about a WHEN that mixes aggregates and conditions on the event's own fields."""
+    said = "this WHEN counts all events, also those that its conditions on fields leave out"
+    terms = list(conjuncts(trigger.condition))
+    counting = [term for term in terms if has_aggregate(term)]
+    if any(is_mixed(term) for term in counting):
+        return f"{said}: put these conditions into WHERE, or into COUNT(*) FILTER (WHERE ...)"
+    own = conjunction(*(term for term in terms if not has_aggregate(term)))
+    better = replace(trigger, where=conjunction(trigger.where, own), condition=conjunction(*counting))
+    return f"{said}; to count only the others, write {format_trigger(better).replace(chr(10), ' ')}"
 
 
 @dataclass(frozen=True, slots=True)

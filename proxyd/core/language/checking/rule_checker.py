@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxyd.core.language.checking.check_context import CheckSettings, Reporter
 from proxyd.core.language.checking.classes import ClassIndex
@@ -77,6 +77,7 @@ class RuleChecker:
             policy=rule.policy.value if rule.policy else PolicyChoice(PolicyName.AUTO),
             deliveries=_deliveries(rule, profiles),
             digest=rule.digest.value if rule.digest else None,
+            sends_empty=rule.empty is not None,
             fingerprint=fingerprint(trigger, [each.value for each in rule.sources]),
             file=self._reporter.source.file,
         )
@@ -215,10 +216,13 @@ class RuleChecker:
 
 
 def fingerprint(trigger: Trigger, named_sources: Sequence[str]) -> str:
-    """Return a text that changes exactly when a rule's trigger class, condition or FROM SOURCES do.
+    """Return a text that changes exactly when a rule's trigger class, conditions or FROM SOURCES do.
 
-    A rule that names no sources applies to all sources of its classes; a change of these does not count.
+    A rule that names no sources applies to all sources of its classes; a change of these does not count. A WHERE alone
+    counts as the WHEN that it may be written as.
     """
+    if trigger.condition is None:
+        trigger = replace(trigger, where=None, condition=trigger.where)
     canonical = "\n".join([format_trigger(trigger), *sorted(named_sources)])
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

@@ -218,15 +218,18 @@ def format_settings(rule: InsertNotification) -> list[str]:
         noun = "ITEM" if digest.at_most == 1 else "ITEMS"
         most = f" AT MOST {digest.at_most} {noun}" if digest.at_most is not None else ""
         lines.append(f"SET DIGEST EVERY {format_duration(digest.every)}{most}")
+    if rule.empty is not None:
+        lines.append("SET EMPTY DELIVER")
     return lines
 
 
 def format_trigger(trigger: Trigger) -> str:
-    """Return ``ON INSERT TO class`` and its condition on a line of its own."""
-    head = f"ON {trigger.kind.name} TO {format_class(trigger.page_class)}"
-    if trigger.condition is None:
-        return head
-    return f"{head}\nWHEN {format_expression(trigger.condition)}"
+    """Return ``ON INSERT TO class``, with WHERE and WHEN on lines of their own."""
+    lines = [f"ON {trigger.kind.name} TO {format_class(trigger.page_class)}"]
+    for word, condition in (("WHERE", trigger.where), ("WHEN", trigger.condition)):
+        if condition is not None:
+            lines.append(f"{word} {format_expression(condition)}")
+    return "\n".join(lines)
 
 
 def _time(time: TimeSpec) -> str:

@@ -71,7 +71,7 @@ def _refuse_depth(node: Any) -> Complaint | None:
 def _children(node: object) -> Iterator[Any]:
     """Yield the expressions directly below a node."""
     if isinstance(node, Trigger):
-        yield from () if node.condition is None else (node.condition,)
+        yield from (each for each in (node.where, node.condition) if each is not None)
     elif isinstance(node, Select):
         yield from (column.expression for column in node.columns)
         yield from (source.on for source in node.sources if source.on is not None)

@@ -232,7 +232,8 @@ _QUERIES: dict[str, Rule] = {
 
 _TRIGGERS: dict[str, Rule] = {
     "event": lambda parts, _: EventKind[parts[0].type],
-    "trigger": lambda parts, span: Trigger(parts[0], parts[1], parts[2] if len(parts) == 3 else None, span),
+    "when": clause("condition"),
+    "trigger": lambda parts, span: Trigger(parts[0], parts[1], **_attributes(parts), span=span),
 }
 
 EXPRESSION_RULES: Mapping[str, Rule] = MappingProxyType(_EXPRESSIONS | _QUERIES | _TRIGGERS)

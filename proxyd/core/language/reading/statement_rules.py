@@ -214,6 +214,8 @@ _CLAUSES: dict[str, Rule] = {
     "set_no_delivery": clause("no_delivery", lambda *_: True),
     "digest": lambda parts, _: Digest(parts[0], whole(parts[1], "AT MOST") if len(parts) == 2 else None),
     "set_digest": _option("digest"),
+    "empty": is_word("DELIVER"),
+    "set_empty": _option("empty"),
 }
 
 STATEMENT_RULES: Mapping[str, Rule] = MappingProxyType(_STATEMENTS | _OPTIONS | _CLAUSES)

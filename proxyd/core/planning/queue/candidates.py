@@ -73,11 +73,14 @@ class Candidates:
             yield self.detecting(source, gain)
 
     def spend_on(self, sources: Iterable[PlannedSource], ranked: dict[str, Candidate], now: Chronon) -> None:
-        """Add to ``ranked`` every other source that detects, regardless of gain, for a budget that is to be spent."""
+        """Add to ``ranked`` every other source whose rules leave the times to the plan, to spend the whole budget.
+
+        UNIFORM, DOE, SUP and fbSUP say themselves how many probes they want.
+        """
         start_s, stop_s = self._settings.grid.start_s(now), self._settings.grid.start_s(now + 1)
-        others = (source for source in sources if source.source_id not in ranked and source.demands.detecting)
+        others = (source for source in sources if source.source_id not in ranked and source.demands.is_priced)
         seen = (source for source in others if source.last_seen_s is not None and not source.is_pushed(start_s))
-        wanted = [(source, Reason.SPEND, source.demands.detecting[0]) for source in seen if source.allowed_s() < stop_s]
+        wanted = [(source, Reason.SPEND, source.demands.priced[0]) for source in seen if source.allowed_s() < stop_s]
         self._rank(ranked, wanted, start_s)
 
     def contact(self, source: PlannedSource, now: Chronon) -> Candidate | None:

@@ -7,7 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from proxyd.core.model.expression import Aggregate, Binary, Call, Column, Expression, FromClass, OutputColumn, Select
+from proxyd.core.model.expression import (
+    Aggregate,
+    Binary,
+    Call,
+    Column,
+    Expression,
+    FromClass,
+    OutputColumn,
+    Select,
+    conjuncts,
+)
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.item import Value
 from proxyd.core.model.profile import FieldType, PageClass
@@ -219,18 +229,6 @@ def _keys(terms: Sequence[Expression], name: str, before: set[str]) -> tuple[Col
                 if other == name and own in before:
                     return right, left
     return None
-
-
-def conjuncts(condition: Expression | None) -> Iterator[Expression]:
-    """Yield the conditions that are joined by AND."""
-    match condition:
-        case None:
-            return
-        case Binary("AND", left, right):
-            yield from conjuncts(left)
-            yield from conjuncts(right)
-        case _:
-            yield condition
 
 
 def _aggregated(compiler: Compiler, aggregate: Aggregate) -> _Aggregated:

@@ -6,11 +6,11 @@ import hashlib
 from dataclasses import dataclass, replace
 from math import log
 
-from proxyd.core.model.expression import Column, Expression, FromClass, Select, children
+from proxyd.core.model.expression import Column, Expression, FromClass, Select, children, conjuncts
 from proxyd.core.model.item import UpdateEvent
 from proxyd.core.model.profile import Anchor, Declaration, NotificationRule, PageClass, Source, Utility, UtilityKind
 from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Row, is_true
-from proxyd.core.rules.programs.query_program import QueryProgram, compile_query, conjuncts
+from proxyd.core.rules.programs.query_program import QueryProgram, compile_query
 from proxyd.core.rules.programs.trigger_program import TriggerProgram, compile_trigger
 from proxyd.core.rules.state import StreamState
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from proxyd.core.model.expression import Aggregate, Binary, Expression, Literal
+from proxyd.core.model.expression import Aggregate, Binary, Expression, Literal, conjuncts
 from proxyd.core.model.item import UpdateEvent, Value
 from proxyd.core.model.profile import PageClass, Trigger
 from proxyd.core.planning.policies.expected_intervals import FiringPattern
 from proxyd.core.rules.programs.aggregate_values import Total, Window, aggregate_of
 from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Row, is_true
 from proxyd.core.rules.programs.meter import UNMETERED, Meter
-from proxyd.core.rules.programs.query_program import conjuncts
 
 COUNT_ALL = Aggregate("COUNT")
 
@@ -50,6 +49,12 @@ class TriggerProgram:
 
     Parameters
     ----------
+    where
+        Says which events count.
+    condition
+        Says on which of these the rule fires.
+    is_mixed
+        Whether the condition also reads the event's own fields; the rows of a firing are then that event alone.
     counters
         Its aggregates: ``COUNT(*)`` of the source is always first, then those of the condition.
     across
@@ -58,7 +63,9 @@ class TriggerProgram:
         How often it fires, for planning.
     """
 
+    where: Closure | None
     condition: Closure | None
+    is_mixed: bool
     counters: tuple[Counter, ...]
     across: tuple[bool, ...]
     firing: FiringPattern
@@ -80,6 +87,10 @@ class TriggerProgram:
     def longest_s(self) -> float:
         """How far back the windows look, in seconds; 0 without windows."""
         return max((each.over_s or 0.0 for each in self.counters), default=0.0)
+
+    def passes(self, event: UpdateEvent, meter: Meter = UNMETERED) -> bool:
+        """Return whether an event passes WHERE, and so counts. Raises ``EvaluationError``."""
+        return self.where is None or is_true(self.where(Row.of(event, meter=meter)))
 
     def take(self, tally: Tally, event: UpdateEvent, meter: Meter = UNMETERED) -> Tally:
         """Return the tally with one more event; raises ``EvaluationError``."""
@@ -117,11 +128,14 @@ def _value(counter: Counter, tally: Tally, index: int) -> Value:
 def compile_trigger(trigger: Trigger, page_class: PageClass, chronon_s: float) -> TriggerProgram:
     """Return the program of a checked trigger on ``page_class``."""
     compiler = Compiler(page_class)
+    where = compiler.compile(trigger.where) if trigger.where is not None else None
     condition = compiler.compile(trigger.condition) if trigger.condition is not None else None
     aggregates: Sequence[Aggregate] = tuple(compiler.aggregates)
     counters = [_counter(aggregate, page_class, chronon_s) for aggregate in aggregates]
     return TriggerProgram(
+        where=where,
         condition=condition,
+        is_mixed=trigger.is_mixed,
         counters=(Counter(COUNT_ALL), *counters),
         across=(False, *(aggregate.across for aggregate in aggregates)),
         firing=firing_of(trigger.condition),

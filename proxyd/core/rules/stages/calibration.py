@@ -204,6 +204,7 @@ def _chronons_hit(items: float, chronons: float) -> float:
 def _firing_share(program: RuleProgram, stream: StreamState) -> float:
     """Return the share of items on which a rule fires."""
     trigger = program.trigger
+    passing = 1.0 if trigger.where is None else (stream.count + 1) / (stream.seen + 1)
     if trigger.condition is None or trigger.firing.every > 1:
-        return 1.0 / trigger.firing.every
-    return (stream.captured + stream.missed + 1) / (stream.count + 1)
+        return passing / trigger.firing.every
+    return (stream.captured + stream.missed + 1) / (stream.seen + 1)

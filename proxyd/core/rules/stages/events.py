@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import expm1, inf
 
 from proxyd.core.model.field_values import coerce
@@ -49,7 +50,8 @@ class WindowEvents:
     Parameters
     ----------
     events
-        The events in the order in which they are taken: by time, then by document order, removals last.
+        The events in the order in which they are taken: by time, then from the oldest place in the document, removals
+        last.
     edited
         Known items whose content changed.
     evidence
@@ -176,10 +178,13 @@ def discover(
 ) -> WindowEvents:
     """Return what ``items``, the whole window in document order, adds to what is known.
 
+    Items of one time, or without one, are taken from the end of a document that lists the newest first.
     At first contact every item is a seed: it is not an event, but its time is evidence. ``rate_per_s`` is called only
     if unseen items must be estimated.
     """
     items = _distrust_constant(items)
+    if is_newest_first(items):  # from here on the oldest comes first
+        items = items[::-1]
     new = [item for item in items if item.item_id not in view.known]
     edited = tuple(item for item in items if _is_edited(item, view.known))
     if state.first_contact_s is None or state.last_success_s is None:
@@ -199,13 +204,23 @@ def unchanged(state: SourceState, *, seen_s: float) -> WindowEvents:
     return WindowEvents(evidence=None if since_s is None else ItemCount(since_s, seen_s, 0))
 
 
+def is_newest_first(items: Sequence[Item]) -> bool:
+    """Return whether a document lists its newest items first, which is so unless its dated items show otherwise.
+
+    >>> is_newest_first([Item(str(n), {}, float(n), "") for n in (1, 2, 3)]), is_newest_first([])
+    (False, True)
+    """
+    times = [item.published_s for item in items if item.published_s is not None]
+    return sum(b < a for a, b in pairwise(times)) >= sum(b > a for a, b in pairwise(times))
+
+
 def _is_edited(item: Item, known: Mapping[str, Item]) -> bool:
     before = known.get(item.item_id)
     return before is not None and before.content_hash != item.content_hash
 
 
 def _changes(items: Sequence[Item], view: DocumentView) -> Iterator[_Change]:
-    """Yield what happened, in document order; removals come last."""
+    """Yield what happened, in the order of the items; removals come last."""
     for item in items:
         before = view.known.get(item.item_id)
         if before is None:

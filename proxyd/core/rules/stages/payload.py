@@ -62,7 +62,7 @@ def fired_notices(
 ) -> Notices:
     """Return the notifications of firings; by default each is made when its event was seen."""
 
-    def make(firing: Firing) -> Notification:
+    def make(firing: Firing) -> Notification | None:
         seen_s = firing.events[-1].seen_s
         made_s = seen_s if created_s is None else created_s
         return notice(firing, history(firing), url=url, created_s=made_s, grid=grid)
@@ -77,31 +77,40 @@ def joint_notices(announcements: Iterable[Announcement], *, grid: ChrononGrid) -
     )
 
 
-def _notices(made: Iterable[tuple[RuleProgram, str, Callable[[], Notification]]]) -> Notices:
+def _notices(made: Iterable[tuple[RuleProgram, str, Callable[[], Notification | None]]]) -> Notices:
     """Return the notifications; a query that fails costs only its own."""
     sent: list[Notification] = []
     failures: list[RuleFailure] = []
     for program, source_id, make in made:
         try:
-            sent.append(make())
+            sent.extend(each for each in [make()] if each is not None)
         except Exception as error:  # noqa: BLE001 - whatever happens fails this rule alone
             failures.append(RuleFailure.of(program, source_id, error))
     return Notices(tuple(sent), tuple(failures))
 
 
-def notice(firing: Firing, history: History, *, url: str, created_s: float, grid: ChrononGrid) -> Notification:
-    """Return the notification of a rule whose interval a single source captured or missed."""
+def notice(firing: Firing, history: History, *, url: str, created_s: float, grid: ChrononGrid) -> Notification | None:
+    """Return the notification of a rule whose interval a single source captured or missed.
+
+    Returns ``None`` if the query gives no rows and the rule does not ask for such notifications.
+    """
     event, record = firing.events[-1], firing.record
     data = _head(firing.program, event, url, record.start, record.deadline, grid)
     data |= {"late": not record.captured, "items": _items(firing.program, firing.events, history, ())}
+    if _is_silent(firing.program, data):
+        return None
     identity = firing.program.notification_id(event)
     return _notification(firing.program, event, identity, data, made_s=event.seen_s, created_s=created_s)
 
 
-def joint_notice(announced: Announcement, *, grid: ChrononGrid) -> Notification:
-    """Return the notification of a joint interval: whole, partial, or a supplement to a partial one."""
+def joint_notice(announced: Announcement, *, grid: ChrononGrid) -> Notification | None:
+    """Return the notification of a joint interval: whole, partial, or a supplement to a partial one.
+
+    Returns ``None`` as ``notice`` does.
+    """
     program, interval, created_s = announced.program, announced.interval, announced.created_s
     obtained = interval.news()  # sources; receivers know them as "pages", a wire name
+    is_told = interval.told is not None and not _was_silent(announced)
     data = _head(program, interval.event, announced.url, interval.opened, interval.deadline, grid)
     data |= {
         "late": not all(each.captured for each in obtained),
@@ -110,8 +119,10 @@ def joint_notice(announced: Announcement, *, grid: ChrononGrid) -> Notification:
         "missing": list(interval.wanted),
         "items": _items(program, interval.events, announced.history, obtained),
     }
+    if _is_silent(program, data):
+        return None
     identity = interval.interval_id
-    if interval.told is not None:
+    if is_told:
         data["supplement_to"], identity = identity, f"{identity}_more"
     return _notification(program, interval.event, identity, data, made_s=created_s, created_s=created_s)
 
@@ -149,6 +160,19 @@ def _items(
             stored = history.get((program.rule.name, position), ())
             tables.append([Row.of(occasion, fields, meter) for fields in stored])
     return program.query.run(tables)
+
+
+def _was_silent(announced: Announcement) -> bool:
+    """Whether the partial notification of an interval had no rows, and so was not sent."""
+    program, interval = announced.program, announced.interval
+    if program.rule.sends_empty:
+        return False
+    told = [each for each in interval.obtained if each.source_id in (interval.told or ())]
+    return not _items(program, interval.events, announced.history, told)
+
+
+def _is_silent(program: RuleProgram, data: dict[str, Any]) -> bool:
+    return not data["items"] and not program.rule.sends_empty
 
 
 def _notification(

@@ -124,8 +124,8 @@ def advance(
 
     Firings in one chronon share one interval, because the measures count updates in one chronon as one event. Seeds
     count if they are known to be younger than START; events outside [START, END) never count. Intervals that several
-    sources must capture are not recorded here, because they have not ended yet. An event on which the rule's
-    expressions fail does not count for the rule.
+    sources must capture are not recorded here, because they have not ended yet. An event that does not pass WHERE does
+    not count for the rule, nor does one on which the rule's expressions fail.
     """
     intervals: list[IntervalRecord] = []
     firings: list[Firing] = []
@@ -135,7 +135,10 @@ def advance(
         if not counts(program, stored, declared_s):
             continue
         event = stored.event(stream.source_id)
+        stream = replace(stream, seen=stream.seen + 1)
         try:
+            if not program.trigger.passes(event, meter):
+                continue
             taken = _take(program, stream, event, meter)
             taken_across = None if across is None else _take(program, across, event, meter)
             fires = program.trigger.fires(event, _tally(taken), _tally(taken_across or taken), meter)
@@ -149,7 +152,8 @@ def advance(
         opened = not intervals or record.start != intervals[-1].start
         if opened and not program.is_joint:
             intervals.append(record)
-        firings.append(Firing(program, (across or stream).pending, record))
+        pending = (across or stream).pending
+        firings.append(Firing(program, pending[-1:] if program.trigger.is_mixed else pending, record))
         own = [record] if opened and not program.is_joint else []
         stream = _fired(counted(stream, own), event)
         across = None if across is None else _fired(across, event)
@@ -159,18 +163,24 @@ def advance(
 def recalled(program: RuleProgram, stream: StreamState, found: Iterable[UpdateEvent], now_s: float) -> StreamState:
     """Return a restored stream with the events since it last fired, and with its windows filled again.
 
-    ``found`` holds the events of its sources that count.
+    ``found`` holds the events of its sources inside the rule's period; what failed when it was first seen fails again.
     """
-    events = sorted(found, key=lambda e: (e.time_s, e.seq))
+    meter = Meter()
+    events = [e for e in sorted(found, key=lambda e: (e.time_s, e.seq)) if _passes(program, e, meter)]
     is_across = not stream.source_id
     since = [e for e in events if (e.seen_s > stream.fired_s if is_across else e.seq > stream.fired_seq)]
     tally = program.trigger.zero
-    meter = Meter()
     for event in (e for e in events if e.time_s > now_s - program.trigger.longest_s):
-        with suppress(Exception):  # as when it was first seen, what fails does not count
+        with suppress(Exception):
             tally = program.trigger.take(tally, event, meter)
     pending = bounded(tuple(_remembered(program, event) for event in since[-MAX_PENDING:]))
     return replace(stream, pending=pending, windows=tally.windows)
+
+
+def _passes(program: RuleProgram, event: UpdateEvent, meter: Meter) -> bool:
+    with suppress(Exception):
+        return program.trigger.passes(event, meter)
+    return False
 
 
 def _tally(stream: StreamState) -> Tally:

@@ -33,11 +33,19 @@ DELIVER TO WEBHOOK 'https://example.org/hook' SECRET ENV 'SECRET_HOOK';
 """
 
 
-def rule(*, query: str = "SELECT title FROM RSS", condition: str = "TRUE", more: str = "", name: str = "Watch") -> str:
-    """Return a rule over FEEDS."""
+def rule(
+    *,
+    query: str = "SELECT title FROM RSS",
+    condition: str = "TRUE",
+    conditions: str | None = None,
+    more: str = "",
+    name: str = "Watch",
+) -> str:
+    """Return a rule over FEEDS; ``conditions`` is the text of its trigger after the class, instead of a WHEN."""
+    written = f"WHEN {condition}" if conditions is None else conditions
     return f"""INSERT NOTIFICATION "{name}" INTO "Reading"
 SET QUERY "{query}"
-SET TRIGGER "ON INSERT TO RSS WHEN {condition}"
+SET TRIGGER "ON INSERT TO RSS {written}"
 START NOW END "30 days" + NOW
 SET UTILITY STRICT
 {more};
@@ -57,9 +65,15 @@ def declare(*texts: str) -> Declaration:
     return checked.declaration
 
 
-def the_rule(*, query: str = "SELECT title FROM RSS", condition: str = "TRUE", more: str = "") -> NotificationRule:
+def the_rule(
+    *,
+    query: str = "SELECT title FROM RSS",
+    condition: str = "TRUE",
+    conditions: str | None = None,
+    more: str = "",
+) -> NotificationRule:
     """Return the checked rule over FEEDS."""
-    return declare(FEEDS + rule(query=query, condition=condition, more=more)).rules["Watch"]
+    return declare(FEEDS + rule(query=query, condition=condition, conditions=conditions, more=more)).rules["Watch"]
 
 
 def messages(*texts: str) -> list[str]:

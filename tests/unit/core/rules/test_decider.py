@@ -216,7 +216,7 @@ def test_a_probe_that_failed_or_was_dropped_does_not_use_up_its_period() -> None
     assert again[0] < 40
 
 
-@pytest.mark.parametrize("clauses", ["SET LIFE WINDOW(3)", "SET POLICY SUP", "SET POLICY FBSUP"])
+@pytest.mark.parametrize("clauses", ["SET POLICY FBSUP SET LIFE WINDOW(3)", "SET POLICY SUP", "SET POLICY FBSUP"])
 def test_an_absurd_rate_or_a_leap_of_the_clock_costs_no_time(clauses: str) -> None:
     declared = declaration(source("a", options="EXPECT 100000 PER SECOND"), rule("r", clauses=clauses))
     found = decider(declared, now_s=T0)

@@ -36,7 +36,8 @@ def kinds(demands: Demands) -> dict[str, int]:
     [
         ("", "detecting"),
         ("SET POLICY AUTO SET IMPORTANCE 2 DURING 'Mon'", "detecting"),
-        ("SET LIFE WINDOW(3)", "intervals"),
+        ("SET LIFE WINDOW(3)", "detecting"),
+        ("SET LIFE OVERWRITE", "detecting"),
         ("SET POLICY SUP", "intervals"),
         ("SET POLICY FBSUP", "intervals"),
         ("SET POLICY INDEX SET LIFE WINDOW(3)", "detecting"),
@@ -51,7 +52,7 @@ def test_a_policy_becomes_one_demand_of_its_kind(clauses: str, kind: str) -> Non
     assert kinds(asked(asking(clauses))) == {kind: 1}
 
 
-@pytest.mark.parametrize(("clauses", "feedback"), [("SET POLICY SUP", False), ("SET LIFE OVERWRITE", True)])
+@pytest.mark.parametrize(("clauses", "feedback"), [("SET POLICY SUP", False), ("SET POLICY FBSUP", True)])
 def test_only_fbsup_has_feedback(clauses: str, feedback: bool) -> None:
     (demand,) = asked(asking(clauses)).intervals
     assert demand.feedback is feedback

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from proxyd.core.language import CheckSettings, SourceText, check
+from proxyd.core.language import CheckSettings, SourceText, check, format_expression
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery
 from proxyd.core.model.expression import Binary, Column, Literal
 from proxyd.core.model.profile import Anchor, PolicyName, TimePoint, UtilityKind
@@ -72,8 +72,53 @@ def test_a_join_keeps_which_class_a_column_is_of() -> None:
 
 
 def test_a_text_compared_with_a_time_becomes_unix_seconds() -> None:
-    condition = the_rule(condition="pubDate >= '2026-01-01T00:00:00Z'").trigger.condition
+    condition = the_rule(condition="pubDate >= '2026-01-01T00:00:00Z'").trigger.where
     assert condition == Binary(">=", Column("channel.item.pubDate"), Literal(Decimal("1767225600.0")))
+
+
+@pytest.mark.parametrize(
+    ("written", "where", "when"),
+    [
+        ("WHEN title = 'a'", "title = 'a'", None),
+        ("WHERE title = 'a'", "title = 'a'", None),
+        ("WHERE title = 'a' WHEN link = 'b'", "title = 'a' AND link = 'b'", None),
+        ("WHERE title = 'a' WHEN COUNT(*) > 1", "title = 'a'", "COUNT(*) > 1"),
+        ("WHEN COUNT(*) > 1", None, "COUNT(*) > 1"),
+        ("", None, None),
+    ],
+)
+def test_a_when_without_an_aggregate_is_a_where(written: str, where: str | None, when: str | None) -> None:
+    found = the_rule(conditions=written).trigger
+    shown = [None if each is None else format_expression(each) for each in (found.where, found.condition)]
+    assert shown == [
+        each and each.replace("title", "channel.item.title").replace("link", "channel.item.link")
+        for each in (where, when)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("condition", "better"),
+    [
+        ("title = 'a' AND COUNT(*) > 1", "ON INSERT TO RSS WHERE title = 'a' WHEN COUNT(*) > 1"),
+        ("COUNT(*) % 2 = 0 AND title = 'a' AND link = 'b'", "WHERE title = 'a' AND link = 'b' WHEN COUNT(*) % 2 = 0"),
+        ("COUNT(*) > 1 OR title = 'a'", "put these conditions into WHERE, or into COUNT(*) FILTER (WHERE ...)"),
+        ("LENGTH(title) > COUNT(*)", "put these conditions into WHERE"),
+        ("COUNT(*) FILTER (WHERE title = 'a') > 1", None),
+        ("COUNT(*) > 1 AND 1 = 1", None),
+        ("MAX(LENGTH(title)) > 1", None),
+    ],
+)
+def test_a_when_that_mixes_is_warned_of_with_the_better_text(condition: str, better: str | None) -> None:
+    checked = check([SourceText("a", FEEDS + rule(condition=condition))])
+    assert checked.errors == ()
+    told = [one.message for one in checked.warnings if "counts all events" in one.message]
+    assert (told == []) if better is None else (len(told) == 1 and better in told[0])
+
+
+@pytest.mark.parametrize("written", ["WHERE COUNT(*) > 1", "WHERE SUM(1) = 1 WHEN COUNT(*) > 1"])
+def test_a_where_takes_no_aggregates(written: str) -> None:
+    checked = check([SourceText("a", FEEDS + rule(conditions=written))])
+    assert ["is not allowed in the WHERE of a trigger" in one.message for one in checked.errors] == [True]
 
 
 def test_order_by_takes_names_and_numbers_of_columns() -> None:

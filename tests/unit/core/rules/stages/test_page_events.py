@@ -88,9 +88,9 @@ async def test_rows_that_come_change_and_go_are_three_kinds_of_events() -> None:
     )
     seen = await found.see(changed("s", [row("d", 9), row("a", 5), row("b", 1)], T0 + 100))
     assert kinds(seen) == [
-        (EventKind.INSERT, "d"),
-        (EventKind.UPDATE, "a"),
         (EventKind.UPDATE, "b"),
+        (EventKind.UPDATE, "a"),
+        (EventKind.INSERT, "d"),
         (EventKind.DELETE, "c"),
     ]
     assert {sent.rule: json.loads(sent.body)["data"]["items"] for sent in seen.rules.notifications} == {

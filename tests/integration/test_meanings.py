@@ -1,0 +1,71 @@
+"""Rules that an earlier version accepted: what they do differently is said once, and their counters stay."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, text
+
+from proxyd.cli.main import main
+from proxyd.core.language import MEANING, SourceText, check
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.store import StoredText, open_store
+from proxyd.store.databases.connections import migrate
+from proxyd.store.databases.opening import open_connections
+from tests.fleets import DOMAIN, rule, source
+
+RULES = {
+    "plain": rule("plain", when="COUNT(*) % 3 = 0"),
+    "matching": rule("matching", when="title LIKE 'a%'"),
+    "mixed": rule("mixed", when="COUNT(*) > 3 AND title LIKE 'a%'"),
+    "narrow": rule("narrow", query="SELECT title FROM RSS WHERE title LIKE 'b%'"),
+}
+TEXT = DOMAIN + source("s") + "".join(RULES.values())
+
+
+async def database_of_the_version_before(path: Path, fingerprints: dict[str, str]) -> None:
+    def fill(connection: Connection) -> None:
+        add_rule = text("INSERT INTO rules (name, fingerprint, accepted_s) VALUES (:name, :fingerprint, 1e9)")
+        connection.execute(add_rule, [{"name": n, "fingerprint": f} for n, f in fingerprints.items()])
+        columns = "rule, source_id, counts, fired_seq, fired_s, captured, missed, utility"
+        add_stream = text(f"INSERT INTO streams ({columns}) VALUES (:rule, 's', :counts, 7, 1e9, 2, 1, 2.0)")
+        counted = [[5, 5.0, None, None, None]]
+        connection.execute(add_stream, [{"rule": n, "counts": json.dumps(counted)} for n in fingerprints])
+
+    async with open_connections(path) as connections:
+        await migrate(connections.writer, "0017")
+        await connections.writer.call(fill)
+
+
+@pytest.mark.parametrize("of", ["fresh", "known"])
+async def test_check_names_the_rules_whose_meaning_changed_until_they_are_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], of: str
+) -> None:
+    profile, database = tmp_path / "a.profile", tmp_path / "proxyd.db"
+    profile.write_text(TEXT, encoding="utf-8")
+    monkeypatch.setenv("PROXYD_DATABASE", str(database))
+    checked = check([SourceText("a", TEXT)])
+    assert checked.declaration is not None
+    fingerprints = {r.name: r.fingerprint for r in checked.declaration.rules.values()}
+    if of == "known":
+        await database_of_the_version_before(database, fingerprints)
+    assert await asyncio.to_thread(main, ["check", str(profile)]) == 0
+    told = [line.rpartition(" means ")[0] for line in capsys.readouterr().out.splitlines() if line.startswith("note: ")]
+    names = ["matching", "mixed", "narrow"] if of == "known" else []
+    assert told == [f"note: rule {name}" for name in names]
+    async with open_store(database, ChrononGrid(10.0)) as store, store.writer.running():
+        before = await store.declarations.meanings()
+        rules = checked.declaration.rules.values()
+        accepted = await store.declarations.accept([StoredText("a", "file", TEXT)], rules, 2e9)
+        streams = await store.load_streams()
+        after = await store.declarations.meanings()
+    assert set(after.values()) == {MEANING}
+    if of == "known":
+        assert set(before.values()) == {1}
+        assert set(accepted.values()) == {1e9}
+        assert {(name, each.count, each.seen) for (name, _), each in streams.items()} == {(n, 5, 5) for n in RULES}
+    assert await asyncio.to_thread(main, ["check", str(profile)]) == 0
+    assert "means something else" not in capsys.readouterr().out
