@@ -20,7 +20,7 @@ def advice(budget_per_s: float, sources: int = 6) -> Advice:
     """Return the advice for sources with an item about every 10 minutes, each captured within a minute."""
     declared = declaration(
         *(source(f"s{n}", host=f"h{n}.example", options=f"EXPECT {5 + n} PER HOUR") for n in range(sources)),
-        rule("short", clauses="SET LIFE WINDOW(1 MINUTE)"),
+        rule("short", clauses="SET POLICY FBSUP SET LIFE WINDOW(1 MINUTE)"),
     )
     found = decider(declared, now_s=T0, budget=Budget(budget_per_s), settings={"source_spacing_s": 10.0})
     now = found.settings.grid.chronon_at(T0)
@@ -59,7 +59,10 @@ def test_without_intervals_there_is_nothing_to_say_of_rules() -> None:
 
 def test_what_the_needed_budget_captures_is_everything() -> None:
     found = decider(
-        declaration(source("s", options="EXPECT 6 PER HOUR"), rule("r", clauses="SET LIFE WINDOW(1 MINUTE)")), now_s=T0
+        declaration(
+            source("s", options="EXPECT 6 PER HOUR"), rule("r", clauses="SET POLICY FBSUP SET LIFE WINDOW(1 MINUTE)")
+        ),
+        now_s=T0,
     )
     now = found.settings.grid.chronon_at(T0)
     coming = PlanForecast.of(found.planner, Epoch(now, now + LENGTH)).forecast()

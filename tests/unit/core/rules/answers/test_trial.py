@@ -37,7 +37,7 @@ def test_it_changes_nothing() -> None:
 
 def test_rules_that_the_budget_does_not_let_be_met_are_named() -> None:
     sources = [source(f"s{n}", host=f"h{n}.example", options="EXPECT 6 PER HOUR") for n in range(6)]
-    wanted = declaration(*sources, rule("short", clauses="SET LIFE WINDOW(1 MINUTE)"), rule("r"))
+    wanted = declaration(*sources, rule("short", clauses="SET POLICY FBSUP SET LIFE WINDOW(1 MINUTE)"), rule("r"))
     cost = Trial.of(running(source("a"), rule("r"), budget_per_s=0.005), wanted, T0).cost()
     assert cost.budget_per_s == pytest.approx(0.005)
     assert cost.after_per_s > 0.005
