@@ -514,7 +514,7 @@ class NotificationWritten(TypedDict):
     policy: NotRequired[str | None]
     deliveries: NotRequired[list[DeliveryWritten] | None]
     digest: NotRequired[str | None]
-    empty: NotRequired[str | None]
+    empty: NotRequired[Literal["DELIVER"] | None]
 
 
 class ProfileListed(TypedDict):

@@ -45,7 +45,6 @@ _CLAUSES = {
     "importance": "SET IMPORTANCE",
     "policy": "SET POLICY",
     "digest": "SET DIGEST",
-    "empty": "SET EMPTY",
 }
 
 
@@ -210,6 +209,7 @@ class _Reading:
             sources=self._names(rule.sources, (*at, "sources")),
             deliveries=self._deliveries(rule.deliveries or (), (*at, "deliveries")),
             no_delivery=rule.deliveries == [],
+            empty=None if rule.empty is None else Located(value=True, span=self._members.at((*at, "empty"))),
             comments=self._reader.take_comments(),
             span=self._members.at(at),
             **given,

@@ -181,7 +181,7 @@ class NotificationWritten(WireModel):
     policy: Clause | None = Field(default=None, examples=["AUTO", "UNIFORM(15 MINUTES)"])
     deliveries: list[DeliveryWritten] | None = None
     digest: Clause | None = Field(default=None, examples=["EVERY 1 HOUR AT MOST 20 ITEMS"])
-    empty: Clause | None = Field(default=None, examples=["DELIVER"])
+    empty: Literal["DELIVER"] | None = None
 
 
 class DropWritten(WireModel):
