@@ -135,16 +135,26 @@ async def _restarting(declared: Declaration, settings: Settings) -> list[str]:
     ]
 
 
-@verb("fmt", "proxyd fmt --write profiles", takes=[_PATHS, flag("--write", "rewrite the files instead of printing")])
+@verb(
+    "fmt",
+    "proxyd fmt --write profiles",
+    "proxyd fmt --long profiles",
+    takes=[
+        _PATHS,
+        flag("--write", "rewrite the files instead of printing"),
+        flag("--long", "show each WATCH as the statements that it stands for"),
+    ],
+)
 def fmt(options: argparse.Namespace) -> int:
     """Print profiles in the canonical layout."""
-    from proxyd.core.language import format_parsed, parse
+    from proxyd.core.language import expand, format_parsed, parse
 
-    for index, text in enumerate(_texts(options.paths)):
-        parsed = parse(text.text, text.file)
-        if parsed.errors:
-            raise ProfileError(parsed.errors)
-        formatted = format_parsed(parsed)
+    texts = _texts(options.paths)
+    parsed = [parse(text.text, text.file) for text in texts]
+    if errors := [error for each in parsed for error in each.errors]:
+        raise ProfileError(errors)
+    for index, (text, each) in enumerate(zip(texts, expand(parsed) if options.long else parsed, strict=True)):
+        formatted = format_parsed(each)
         if not options.write:
             print_text(f"\n{formatted}" if index else formatted)
         elif formatted != text.text:

@@ -515,6 +515,7 @@ class NotificationWritten(TypedDict):
     deliveries: NotRequired[list[DeliveryWritten] | None]
     digest: NotRequired[str | None]
     empty: NotRequired[Literal["DELIVER"] | None]
+    message: NotRequired[str | None]
 
 
 class ProfileListed(TypedDict):

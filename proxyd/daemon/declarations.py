@@ -14,6 +14,7 @@ import structlog
 
 from proxyd.config.profile_files import read_directory
 from proxyd.core.language import (
+    DEFAULT_PROFILE,
     MEANING,
     CheckSettings,
     CreateDomain,
@@ -25,7 +26,9 @@ from proxyd.core.language import (
     SourceText,
     Statement,
     StatementKind,
+    Watch,
     check_parsed,
+    expand,
     format_statements,
     no_such,
     parse,
@@ -84,7 +87,8 @@ class Declarations:
         self.declared = Signal()  # notified whenever a declaration has been swapped in
         self._files: list[SourceText] = []
         self._api: dict[str, str] = {}
-        self._statements: list[tuple[str, Statement]] = []
+        self._statements: list[tuple[str, Statement]] = []  # as written
+        self._expanded: list[tuple[str, Statement]] = []  # with what each WATCH stands for
         self._declared_in: dict[tuple[StatementKind, str], str] = {}
         self._parsed: dict[SourceText, Parsed] = {}  # of the running declaration; most texts of the next are the same
         self._turn = asyncio.Lock()  # one declaration at a time, from its check to its swap
@@ -222,25 +226,26 @@ class Declarations:
             if only_if is not None and name in self.declaration.profiles:
                 self._must_take(name, only_if)
             self._refuse_owned(StatementKind.PROFILE, name)
-            if _key(StatementKind.PROFILE, name) not in self._api:
+            if name not in self.declaration.profiles:
                 raise no_such("profile", name, self.declaration.profiles)
             gone = {_key(StatementKind.PROFILE, name)}
-            for origin, statement in self._statements:
+            for origin, statement in self._expanded:
                 if isinstance(statement, InsertNotification) and {p.value for p in statement.profiles} == {name}:
                     gone.add(origin)
             return await self._swap(self._files, {key: text for key, text in self._api.items() if key not in gone})
 
     def text_of(self, profile: str) -> str:
         """Return the text of a profile and its rules in canonical layout."""
-        return format_statements(self.statements_of(profile))
+        return format_statements(statement for _, statement in self._statements if _is_of(profile, statement))
 
     def statements_of(self, profile: str) -> list[Statement]:
-        """Return the statements of a profile and its rules."""
+        """Return the statements of a profile and its rules, with what each WATCH stands for."""
+        watches = {(file, each.span) for file, each in self._statements if isinstance(each, Watch)}
+        own = {(file, each.span) for file, each in self._expanded if _is_of(profile, each)}
         return [
-            statement
-            for _, statement in self._statements
-            if (_kind_of(statement) is StatementKind.PROFILE and statement.name.value == profile)
-            or (isinstance(statement, InsertNotification) and profile in {p.value for p in statement.profiles})
+            each
+            for file, each in self._expanded
+            if _is_of(profile, each) or (isinstance(each, CreateSource) and (file, each.span) in own & watches)
         ]
 
     def _refuse_owned(self, kind: StatementKind, name: str) -> None:
@@ -269,8 +274,9 @@ class Declarations:
         backlog = self._decider.declare(declaration, accepted, now_s, declared)
         self._files, self._api = list(files), dict(api)
         self._parsed = {each.source: each for each in checked.parsed}
-        self._statements = [(each.source.file, s) for each in checked.parsed for s in each.statements]
-        self._declared_in = {(_kind_of(s), s.name.value): file for file, s in self._statements}
+        self._statements = _by_file(checked.parsed)
+        self._expanded = _by_file(expand(checked.parsed))
+        self._declared_in = {(_kind_of(s), s.name.value): file for file, s in self._expanded}
         # An observation made under the old rules may have been committed after ``accept``: its streams are stale.
         await self._store.forget_streams([*changes.removed, *changes.restarted])
         await self._recall.rows_of_queries()
@@ -403,11 +409,29 @@ _KINDS = {
     CreateSource: StatementKind.SOURCE,
     CreateProfile: StatementKind.PROFILE,
     InsertNotification: StatementKind.NOTIFICATION,
+    Watch: StatementKind.NOTIFICATION,
 }
 
 
 def _kind_of(statement: Statement) -> StatementKind:
     return statement.kind if isinstance(statement, DropStatement) else _KINDS[type(statement)]
+
+
+def _is_of(profile: str, statement: Statement) -> bool:
+    """Return whether a statement declares a profile or a rule of it."""
+    match statement:
+        case CreateProfile():
+            return statement.name.value == profile
+        case InsertNotification():
+            return profile in {each.value for each in statement.profiles}
+        case Watch():
+            return profile == (statement.profile.value if statement.profile else DEFAULT_PROFILE)
+        case _:
+            return False
+
+
+def _by_file(parsed: Sequence[Parsed]) -> list[tuple[str, Statement]]:
+    return [(each.source.file, statement) for each in parsed for statement in each.statements]
 
 
 def _only_profile(text: str | Parsed) -> str:
@@ -428,7 +452,7 @@ def _only_profile(text: str | Parsed) -> str:
     parsed = _parsed(text)
     if parsed.errors:
         raise ProfileError(parsed.errors)
-    names = [each.name.value for each in parsed.statements if isinstance(each, CreateProfile)]
+    names = [each.name.value for each in expand([parsed])[0].statements if isinstance(each, CreateProfile)]
     if len(names) != 1:
         raise ConflictError("If-Match applies to one profile; send a text that declares exactly one")
     return names[0]

@@ -20,6 +20,7 @@ from proxyd.core.language.nodes import (
     Statement,
     StatementKind,
     TimeSpec,
+    Watch,
 )
 from proxyd.core.model.delivery import Delivery, SecretRef
 from proxyd.core.model.expression import (
@@ -200,7 +201,7 @@ _sources = st.builds(
 _profiles = st.builds(
     CreateProfile,
     located_names(),
-    tuples_of(located_names(), least=1),
+    tuples_of(located_names()),
     tuples_of(located_names(), most=1),
     tuples_of(located_names()),
     tuples_of(located(deliveries)),
@@ -239,9 +240,9 @@ def notifications(draw: st.DrawFn) -> InsertNotification:
         sources=draw(tuples_of(located_names())),
         query=draw(selects()),
         trigger=draw(triggers),
-        start=draw(_times),
-        end=draw(_times),
-        utility=draw(located(_utilities)),
+        start=draw(st.none() | _times),
+        end=draw(st.none() | _times),
+        utility=draw(st.none() | located(_utilities)),
         life=draw(st.none() | located(st.builds(Life, st.none() | durations))),
         importance=draw(st.none() | located(_importance)),
         policy=draw(st.none() | located(_policies)),
@@ -249,7 +250,22 @@ def notifications(draw: st.DrawFn) -> InsertNotification:
         no_delivery=not own and draw(st.booleans()),
         digest=draw(st.none() | located(st.builds(Digest, durations, st.none() | st.integers(0, 99)))),
         empty=draw(st.none() | located(st.just(value=True))),
+        message=draw(st.none() | located_texts()),
     )
+
+
+watches = st.builds(
+    Watch,
+    located_texts(),
+    st.none() | class_names,
+    st.none() | located_names(),
+    st.none() | located_names(),
+    st.none() | st.sampled_from(EventKind),
+    st.none() | expressions,
+    st.none() | located(st.builds(Life, durations)),
+    st.none() | located_texts(),
+    tuples_of(located(deliveries)),
+)
 
 
 statements: st.SearchStrategy[Statement] = st.one_of(
@@ -257,5 +273,6 @@ statements: st.SearchStrategy[Statement] = st.one_of(
     _sources,
     _profiles,
     notifications(),
+    watches,
     st.builds(DropStatement, st.sampled_from(StatementKind), located_names()),
 )

@@ -15,7 +15,7 @@ from tests.property.strategies import expressions, statements
 _SOUP = """
 CREATE DOMAIN SOURCE PROFILE INSERT NOTIFICATION INTO SET QUERY TRIGGER START END UTILITY STRICT LIFE WINDOW NOW FROM
 SOURCES CLASS :: ( ) , ; " ' -- /* */ SELECT ON WHEN COUNT(*) % 3 = 0 AND NOT - + 30 days "x" 'y' RSS . :String AS OF AT
-SETUTILITY ä 1e5 99999999999999999999999999999999 1e999
+WATCH TELL OF SETUTILITY ä 1e5 99999999999999999999999999999999 1e999
 """
 _WORDS = [*_SOUP.split(), "\n", "\x00", "\u017fet", "\ud800"]
 soups = st.lists(st.sampled_from(_WORDS), max_size=40).map(" ".join)

@@ -11,6 +11,7 @@ from proxyd.core.language import (
     CreateDomain,
     CreateProfile,
     CreateSource,
+    DropStatement,
     InsertNotification,
     Located,
     Statement,
@@ -26,7 +27,7 @@ from proxyd.core.model.profile import Extraction
 
 
 def written(statements: Iterable[Statement]) -> models.DeclarationWritten:
-    """Return statements as a JSON declaration; comments are lost."""
+    """Return statements as a JSON declaration; comments are lost. Every WATCH is expanded before."""
     found: dict[str, list[Any]] = {name: [] for name in models.DeclarationWritten.model_fields}
     for statement in statements:
         match statement:
@@ -39,7 +40,7 @@ def written(statements: Iterable[Statement]) -> models.DeclarationWritten:
                 found["profiles"].append(_profile(statement))
             case InsertNotification():
                 found["notifications"].append(_notification(statement))
-            case _:
+            case DropStatement():
                 found["drop"].append(models.DropWritten(kind=statement.kind.value, name=statement.name.value))
     return models.DeclarationWritten(**found)
 
@@ -116,6 +117,7 @@ def _notification(rule: InsertNotification) -> models.NotificationWritten:
         query=None if rule.query is None else format_select(rule.query),
         trigger=None if rule.trigger is None else format_trigger(rule.trigger),
         deliveries=deliveries if deliveries or rule.no_delivery else None,
+        message=None if rule.message is None else rule.message.value,
         **_members(format_settings(rule), titles),
     )
 

@@ -158,12 +158,6 @@ class ProfileWritten(WireModel):
     users: list[Text] = Field(default_factory=list)
     deliveries: list[DeliveryWritten] = Field(default_factory=list)
 
-    @model_validator(mode="after")
-    def _something(self) -> Self:
-        if not (self.domains or self.languages or self.users):
-            raise ValueError("a profile needs at least one domain")
-        return self
-
 
 class NotificationWritten(WireModel):
     """``INSERT NOTIFICATION``; an empty list of deliveries is ``SET DELIVERY NONE``."""
@@ -182,6 +176,7 @@ class NotificationWritten(WireModel):
     deliveries: list[DeliveryWritten] | None = None
     digest: Clause | None = Field(default=None, examples=["EVERY 1 HOUR AT MOST 20 ITEMS"])
     empty: Literal["DELIVER"] | None = None
+    message: str | None = Field(default=None, examples=["{title} {link}"])
 
 
 class DropWritten(WireModel):

@@ -20,6 +20,7 @@ from proxyd.core.language.nodes import (
     SourceText,
     Statement,
     StatementKind,
+    Watch,
 )
 from proxyd.core.language.printing.printer import (
     format_expression,
@@ -33,9 +34,11 @@ from proxyd.core.language.printing.printer import (
 from proxyd.core.language.reading.member_reader import MemberReader
 from proxyd.core.language.reading.parser import parse, what_is_unfit, what_lacks
 from proxyd.core.language.source_lists import Listed, listing_texts, opml, read_listing
+from proxyd.core.language.watches import DEFAULT_PROFILE, expand
 from proxyd.core.language.words import did_you_mean, no_such
 
 __all__ = [
+    "DEFAULT_PROFILE",
     "FEED_PATHS",
     "FUNCTIONS",
     "MEANING",
@@ -57,10 +60,12 @@ __all__ = [
     "SourceText",
     "Statement",
     "StatementKind",
+    "Watch",
     "channel_scheme",
     "check",
     "check_parsed",
     "did_you_mean",
+    "expand",
     "format_expression",
     "format_options",
     "format_parsed",

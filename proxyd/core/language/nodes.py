@@ -10,7 +10,8 @@ from enum import Enum
 from typing import Generic, TypeAlias, TypeVar
 
 from proxyd.core.model.delivery import Delivery
-from proxyd.core.model.expression import NO_SPAN, ClassName, Duration, Select, TextSpan
+from proxyd.core.model.expression import NO_SPAN, ClassName, Duration, Expression, Select, TextSpan
+from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import (
     Anchor,
     Auth,
@@ -139,8 +140,37 @@ class InsertNotification:
     no_delivery: bool = False
     digest: Located[Digest] | None = None
     empty: Located[bool] | None = None
+    message: Located[str] | None = None
     comments: tuple[str, ...] = field(default=(), compare=False)
     span: TextSpan = field(default=NO_SPAN, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """``WATCH 'address'``: a source and a rule in one statement; ``None`` where an option is left out."""
+
+    url: Located[str]
+    page_class: ClassName | None = None
+    profile: Located[str] | None = None
+    rule_name: Located[str] | None = None
+    event: EventKind | None = None
+    where: Expression | None = None
+    life: Located[Life] | None = None
+    message: Located[str] | None = None
+    deliveries: tuple[Located[Delivery], ...] = ()
+    comments: tuple[str, ...] = field(default=(), compare=False)
+    span: TextSpan = field(default=NO_SPAN, compare=False)
+
+    @property
+    def address(self) -> Located[str]:
+        """The address without its scheme: the name of the source, and of the rule unless AS gives one."""
+        url = self.url.value
+        return Located(url.partition("://")[2].rstrip("/") or url, self.url.span)
+
+    @property
+    def name(self) -> Located[str]:
+        """The name of the rule."""
+        return self.rule_name or self.address
 
 
 class StatementKind(Enum):
@@ -162,7 +192,7 @@ class DropStatement:
     span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
-Statement: TypeAlias = CreateDomain | CreateSource | CreateProfile | InsertNotification | DropStatement
+Statement: TypeAlias = CreateDomain | CreateSource | CreateProfile | InsertNotification | Watch | DropStatement
 
 
 @dataclass(frozen=True, slots=True)

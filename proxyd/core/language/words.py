@@ -13,7 +13,7 @@ from proxyd.core.language.deliveries import delivery_rules
 from proxyd.core.language.readers import reader_rule
 from proxyd.errors import NotFoundError, suggest
 
-START_RULES = ("statement_head", "source_option", "profile_option", "clause", "select", "trigger")
+START_RULES = ("statement_head", "source_option", "profile_option", "clause", "watch_option", "select", "trigger")
 
 AGGREGATES = frozenset({"COUNT", "SUM", "MIN", "MAX", "AVG"})
 

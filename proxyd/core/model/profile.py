@@ -250,7 +250,7 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Domains, users, and the deliveries of its rules that set none."""
+    """Domains (none: all that are declared), users, and the deliveries of its rules that set none."""
 
     name: str
     domains: tuple[str, ...]
@@ -282,6 +282,7 @@ class NotificationRule:
     deliveries: tuple[Delivery, ...] = ()
     digest: Digest | None = None
     sends_empty: bool = False
+    message: str | None = None
     fingerprint: str = ""
     file: str = field(default="<text>", compare=False)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from proxyd.core.language.checking.check_context import CheckSettings, Reporter
-from proxyd.core.language.checking.classes import ClassIndex, check_domain
+from proxyd.core.language.checking.classes import BUILT_IN, ClassIndex, check_domain
 from proxyd.core.language.checking.rule_checker import KnownNames, RuleChecker
 from proxyd.core.language.checking.source_checker import check_profile, check_source
 from proxyd.core.language.checking.value_reader import Values
@@ -23,6 +23,7 @@ from proxyd.core.language.nodes import (
     Unread,
 )
 from proxyd.core.language.reading.parser import parse
+from proxyd.core.language.watches import expand
 from proxyd.core.model.profile import Declaration, Domain, NotificationRule, Profile, Source
 from proxyd.errors import RuleError
 
@@ -66,9 +67,10 @@ class _Checker:
         errors: list[RuleError] = []
         for parsed, reporter in zip(self._texts, self._reporters, strict=True):
             own = [*parsed.errors, *reporter.errors]
-            errors.extend(sorted(own, key=lambda error: (error.start, error.stop)))
+            unique = {(error.start, error.stop, error.message): error for error in own}  # a WATCH is checked in parts
+            errors.extend(sorted(unique.values(), key=lambda error: (error.start, error.stop)))
         warnings = tuple(warning for reporter in self._reporters for warning in reporter.warnings)
-        declaration = None if errors else Declaration(domains, sources, profiles, rules)
+        declaration = None if errors else Declaration(domains | {BUILT_IN.name: BUILT_IN}, sources, profiles, rules)
         return Checked(declaration, tuple(errors), warnings)
 
     def _each(self) -> Iterator[tuple[Statement, Reporter]]:
@@ -88,12 +90,14 @@ class _Checker:
                     )
                 continue
             kind, name = _KINDS[type(statement)], statement.name
+            if (kind, name.value) == (StatementKind.DOMAIN, BUILT_IN.name):
+                reporter.error(f"the domain {name.value!r} holds proxyd's own classes; choose another name", name.span)
             if name.value in {".", ".."}:
                 reporter.error("'.' and '..' cannot be names, because URLs drop them", name.span)
             first = places.setdefault((kind, name.value), reporter.where(name.span))
             if first != reporter.where(name.span):
                 message = f"the {kind.value.lower()} {name.value!r} is declared twice; the first is at {first}"
-                reporter.error(message, name.span)
+                reporter.error(message + _another_name(statement), name.span)
 
     def _domains(self) -> dict[str, Domain]:
         domains: dict[str, Domain] = {}
@@ -133,9 +137,15 @@ class _Checker:
         return rules
 
 
+def _another_name(statement: Statement) -> str:
+    """Return how to name the rule of a WATCH that is called by its address."""
+    by_address = isinstance(statement, InsertNotification) and [each.span for each in statement.sources]
+    return '; give this WATCH a name of its own: AS "name"' if by_address == [statement.name.span] else ""
+
+
 def check_parsed(texts: Sequence[Parsed], settings: CheckSettings | None = None) -> Checked:
     """Return the declaration of parsed texts."""
-    return _Checker(texts, settings or CheckSettings()).check()
+    return _Checker(expand(texts), settings or CheckSettings()).check()
 
 
 def check(texts: Sequence[SourceText], settings: CheckSettings | None = None) -> Checked:

@@ -33,6 +33,29 @@ FEED_PATHS = (
 PAGE_TEXT = "text"
 """The one field of a class without fields: the whole text of the page."""
 
+_FEED_TYPES = {
+    "pubDate": FieldType.TIMESTAMP,
+    "updated": FieldType.TIMESTAMP,
+    "link": FieldType.URL,
+    "enclosure": FieldType.URL,
+}
+BUILT_IN = Domain(
+    "built-in",
+    {
+        "FEED": PageClass(
+            "FEED",
+            "built-in",
+            tuple(
+                Field(path, _FEED_TYPES.get(path.rpartition(".")[2], FieldType.STRING))
+                for path in FEED_PATHS
+                if path.startswith("channel.item.")
+            ),
+        ),
+        "PAGE": PageClass("PAGE", "built-in", (Field(PAGE_TEXT, FieldType.STRING),)),
+    },
+)
+"""The classes that need no declaration; a declared class of the same name hides one."""
+
 _FEED_PATHS = {path.lower() for path in FEED_PATHS}
 
 
@@ -148,7 +171,7 @@ class ClassIndex:
 
     def __init__(self, domains: Iterable[Domain], *, complete: bool, where: str) -> None:
         self._where = where
-        self._domains = {domain.name: domain for domain in domains}
+        self._domains = {domain.name: domain for domain in domains} | {BUILT_IN.name: BUILT_IN}
         self._complete = complete
 
     def find(self, name: ClassName, reporter: Reporter) -> PageClass | None:
@@ -160,6 +183,7 @@ class ClassIndex:
             return None
         places = self._domains.values() if name.domain is None else (self._domains[name.domain],)
         found = [each for domain in places for each in domain.classes.values() if _same(each.name, name.name)]
+        found = [each for each in found if each.domain != BUILT_IN.name] or found
         if len(found) == 1:
             return found[0]
         if found:

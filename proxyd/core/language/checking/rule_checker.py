@@ -29,6 +29,8 @@ from proxyd.core.model.profile import (
     Source,
     TimePoint,
     Trigger,
+    Utility,
+    UtilityKind,
 )
 
 MAX_WEIGHT = 1_000_000
@@ -61,7 +63,7 @@ class RuleChecker:
         sources = self._sources(rule, page_classes)
         self._check_options(rule)
         start, end = self._period(rule)
-        if trigger is None or query is None or start is None or end is None or rule.utility is None:
+        if trigger is None or query is None or start is None or end is None:
             return None
         return NotificationRule(
             name=rule.name.value,
@@ -70,7 +72,7 @@ class RuleChecker:
             trigger=trigger,
             start=start,
             end=end,
-            utility=rule.utility.value,
+            utility=rule.utility.value if rule.utility else Utility(UtilityKind.STRICT),
             source_ids=sources,
             life=rule.life.value if rule.life else None,
             importance=rule.importance.value if rule.importance else (),
@@ -78,6 +80,7 @@ class RuleChecker:
             deliveries=_deliveries(rule, profiles),
             digest=rule.digest.value if rule.digest else None,
             sends_empty=rule.empty is not None,
+            message=rule.message.value if rule.message else None,
             fingerprint=fingerprint(trigger, [each.value for each in rule.sources]),
             file=self._reporter.source.file,
         )
@@ -97,10 +100,15 @@ class RuleChecker:
         return found
 
     def _classes(self, profiles: Sequence[Profile]) -> ClassIndex:
-        names = dict.fromkeys(name for profile in profiles for name in profile.domains)
-        domains = [self._known.domains[name] for name in names if name in self._known.domains]
-        complete = bool(profiles) and len(domains) == len(names)
-        return ClassIndex(domains, complete=complete, where=" in the domains of this rule's profiles")
+        known = self._known.domains
+        names = dict.fromkeys(name for profile in profiles for name in profile.domains or known)
+        domains = [known[name] for name in names if name in known]
+        is_complete = all(profile.domains for profile in profiles) or not self._known.unread.hides_any(
+            StatementKind.DOMAIN
+        )
+        complete = bool(profiles) and len(domains) == len(names) and is_complete
+        where = " in the domains of this rule's profiles" if any(profile.domains for profile in profiles) else ""
+        return ClassIndex(domains, complete=complete, where=where)
 
     def _read_texts(
         self, rule: InsertNotification, classes: ClassIndex
@@ -147,8 +155,8 @@ class RuleChecker:
     # ---- period
 
     def _period(self, rule: InsertNotification) -> tuple[TimePoint | None, TimePoint | None]:
-        start = self._time(rule.start) if rule.start else None
-        end = self._time(rule.end) if rule.end else None
+        start = self._time(rule.start) if rule.start else TimePoint(Anchor.NOW)
+        end = self._time(rule.end) if rule.end else TimePoint(Anchor.NEVER)
         if rule.start is not None and rule.start.anchor is Anchor.NEVER:
             self._reporter.error("START cannot be NEVER", rule.start.span)
         elif start is not None and end is not None and rule.end is not None and self._ends_too_early(start, end):

@@ -73,8 +73,6 @@ def check_profile(
 ) -> Profile:
     """Return the profile; domains that could not be read do not count as unknown."""
     name = statement.name
-    if not statement.domains:
-        reporter.error(f"the profile {name.value!r} needs a DOMAIN", name.span)
     for language in statement.languages:
         if language.value.upper() != "SQL":
             reporter.error(f'the LANGUAGE of a profile is "SQL"; found {language.value!r}', language.span)

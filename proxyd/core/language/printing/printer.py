@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from proxyd.core.language.deliveries import format_delivery, format_secret
 from proxyd.core.language.nodes import (
@@ -17,6 +18,7 @@ from proxyd.core.language.nodes import (
     Parsed,
     Statement,
     TimeSpec,
+    Watch,
 )
 from proxyd.core.language.printing.expression_printer import format_class, format_expression, format_path, format_select
 from proxyd.core.language.printing.quoting import format_duration, format_number, quote_name, quote_text
@@ -24,6 +26,7 @@ from proxyd.core.model.expression import Duration, Unit
 from proxyd.core.model.profile import (
     Anchor,
     Auth,
+    Digest,
     Extraction,
     ImportanceTerm,
     Life,
@@ -45,6 +48,7 @@ __all__ = [
     "format_trigger",
 ]
 
+_WIDTH = 100
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -70,6 +74,8 @@ def _statement(statement: Statement) -> list[str]:
             lines = _profile(statement)
         case InsertNotification():
             lines = _notification(statement)
+        case Watch():
+            lines = _watch(statement)
         case DropStatement():
             lines = [f"DROP {statement.kind.value} {quote_name(statement.name.value)}"]
     return [*statement.comments, *lines[:-1], f"{lines[-1]};"]
@@ -170,15 +176,41 @@ def _profile(profile: CreateProfile) -> list[str]:
     items = [f"DOMAIN {quote_name(name.value)}" for name in profile.domains]
     items += [f"LANGUAGE {quote_name(name.value)}" for name in profile.languages]
     items += [f"USER {quote_name(name.value)}" for name in profile.users]
-    lines = [f"CREATE PROFILE {quote_name(profile.name.value)} AS", f"({items[0]}"]
-    for item in items[1:]:
-        lines[-1] += ","
-        lines.append(item)
-    lines[-1] += ")"
+    head = f"CREATE PROFILE {quote_name(profile.name.value)}"
+    lines = [f"{head} AS", *_in_parentheses(items)] if items else [head]
     return lines + [f"DELIVER TO {format_delivery(each.value)}" for each in profile.deliveries]
 
 
+def _in_parentheses(items: Sequence[str]) -> list[str]:
+    """Return a list in parentheses, one item on each line."""
+    lines = [f"{item}," for item in items]
+    return [f"({lines[0]}", *lines[1:-1], f"{lines[-1][:-1]})"] if len(items) > 1 else [f"({items[0]})"]
+
+
 # ---- notifications
+
+
+def _watch(watch: Watch) -> list[str]:
+    """Return ``WATCH`` and its options: on one line where that is short, otherwise each on its own."""
+    options = []
+    if watch.page_class is not None:
+        options.append(f"OF {format_class(watch.page_class)}")
+    if watch.profile is not None:
+        options.append(f"INTO {quote_name(watch.profile.value)}")
+    if watch.rule_name is not None:
+        options.append(f"AS {quote_name(watch.rule_name.value)}")
+    if watch.event is not None:
+        options.append(f"ON {watch.event.name}")
+    if watch.where is not None:
+        options.append(f"WHERE {format_expression(watch.where)}")
+    if watch.life is not None and watch.life.value.window is not None:
+        options.append(f"WITHIN {format_duration(watch.life.value.window)}")
+    if watch.message is not None:
+        options.append(f"MESSAGE {quote_text(watch.message.value)}")
+    options.extend(f"TELL {format_delivery(each.value)}" for each in watch.deliveries)
+    lines = [f"WATCH {quote_text(watch.url.value)}", *options]
+    line = " ".join(lines)
+    return [line] if len(line) < _WIDTH else [lines[0], *(f"  {option}" for option in options)]
 
 
 def _notification(rule: InsertNotification) -> list[str]:
@@ -196,31 +228,30 @@ def _notification(rule: InsertNotification) -> list[str]:
 
 def format_settings(rule: InsertNotification) -> list[str]:
     """Return the clauses of a rule after its query and trigger, each on its own line."""
-    lines = []
-    if rule.start is not None:
-        lines.append(f"START {_time(rule.start)}")
-    if rule.end is not None:
-        lines.append(f"END {_time(rule.end)}")
-    if rule.utility is not None:
-        lines.append(f"SET UTILITY {_utility(rule.utility.value)}")
-    if rule.life is not None:
-        lines.append(f"SET LIFE {_life(rule.life.value)}")
-    if rule.importance is not None:
-        terms = ", ".join(_importance(term) for term in rule.importance.value)
-        lines.append(f"SET IMPORTANCE {terms}")
-    if rule.policy is not None:
-        lines.append(f"SET POLICY {_policy(rule.policy.value)}")
-    lines.extend(f"SET DELIVERY {format_delivery(each.value)}" for each in rule.deliveries)
-    if rule.no_delivery:
-        lines.append("SET DELIVERY NONE")
-    if rule.digest is not None:
-        digest = rule.digest.value
-        noun = "ITEM" if digest.at_most == 1 else "ITEMS"
-        most = f" AT MOST {digest.at_most} {noun}" if digest.at_most is not None else ""
-        lines.append(f"SET DIGEST EVERY {format_duration(digest.every)}{most}")
-    if rule.empty is not None:
-        lines.append("SET EMPTY DELIVER")
-    return lines
+    clauses: tuple[tuple[str, object, Callable[[Any], str]], ...] = (
+        ("START", rule.start, _time),
+        ("END", rule.end, _time),
+        ("SET UTILITY", rule.utility, _utility),
+        ("SET LIFE", rule.life, _life),
+        ("SET IMPORTANCE", rule.importance, _importance),
+        ("SET POLICY", rule.policy, _policy),
+        *(("SET DELIVERY", each, format_delivery) for each in rule.deliveries),
+        ("SET DELIVERY", Located(None) if rule.no_delivery else None, lambda _: "NONE"),
+        ("SET DIGEST", rule.digest, _digest),
+        ("SET EMPTY", rule.empty, lambda _: "DELIVER"),
+        ("SET MESSAGE", rule.message, quote_text),
+    )
+    return [
+        f"{word} {format_clause(clause.value if isinstance(clause, Located) else clause)}"
+        for word, clause, format_clause in clauses
+        if clause is not None
+    ]
+
+
+def _digest(digest: Digest) -> str:
+    noun = "ITEM" if digest.at_most == 1 else "ITEMS"
+    most = f" AT MOST {digest.at_most} {noun}" if digest.at_most is not None else ""
+    return f"EVERY {format_duration(digest.every)}{most}"
 
 
 def format_trigger(trigger: Trigger) -> str:
@@ -262,7 +293,11 @@ def _life(life: Life) -> str:
     return "OVERWRITE" if life.window is None else f"WINDOW({format_duration(life.window)})"
 
 
-def _importance(term: ImportanceTerm) -> str:
+def _importance(terms: Iterable[ImportanceTerm]) -> str:
+    return ", ".join(map(_weight, terms))
+
+
+def _weight(term: ImportanceTerm) -> str:
     weight = format_number(term.weight)
     if term.during is None:
         return f"{weight} OTHERWISE"

@@ -7,7 +7,7 @@ from typing import Any
 
 from lark import Token, Tree
 
-from proxyd.core.language.reading.expression_rules import EXPRESSION_RULES, BuildError
+from proxyd.core.language.reading.expression_rules import EXPRESSION_RULES, BuildError, Clause
 from proxyd.core.language.reading.pieces import Complaint, complain, read_piece
 from proxyd.core.language.reading.scanner import RawToken, TokenShape
 from proxyd.core.language.reading.statement_rules import STATEMENT_RULES
@@ -24,7 +24,7 @@ def build(tree: Tree[Token]) -> Any:
         built = _apply_rules(tree)
     except BuildError as error:
         return error.complaint
-    if isinstance(built, Select | Trigger):
+    if isinstance(built, Select | Trigger | Clause):
         return _refuse_depth(built) or built
     return built
 
@@ -70,7 +70,9 @@ def _refuse_depth(node: Any) -> Complaint | None:
 
 def _children(node: object) -> Iterator[Any]:
     """Yield the expressions directly below a node."""
-    if isinstance(node, Trigger):
+    if isinstance(node, Clause):
+        yield from [node.value] if isinstance(node.value, Expression) else []
+    elif isinstance(node, Trigger):
         yield from (each for each in (node.where, node.condition) if each is not None)
     elif isinstance(node, Select):
         yield from (column.expression for column in node.columns)

@@ -16,6 +16,7 @@ from proxyd.core.language.nodes import (
     SourceText,
     Statement,
     StatementKind,
+    Watch,
 )
 from proxyd.core.language.reading.build import build, read_text
 from proxyd.core.language.reading.expression_rules import Clause
@@ -33,6 +34,7 @@ _HEADS = {
     "CREATE": frozenset({"DOMAIN", "SOURCE", "PROFILE"}),
     "INSERT": frozenset({"NOTIFICATION"}),
     "DROP": frozenset({"DOMAIN", "SOURCE", "PROFILE", "NOTIFICATION"}),
+    "WATCH": frozenset(),
 }
 _PARTS = {
     StatementKind.SOURCE: "source_option",
@@ -42,18 +44,16 @@ _PARTS = {
 _STARTS = {
     "source_option": ("POLITENESS", "EXPECT", "ZONE", "FRESHNESS", "HEADER", "AUTH", "WEBSUB", "ROBOTS"),
     "profile_option": ("DELIVER",),
-    "clause": ("SET", "START", "END", "INTO", "FROM"),
+    "clause": ("SET", "START", "END", "INTO", "FROM", "WITHIN"),
+    "watch_option": ("OF", "INTO", "AS", "ON", "WHERE", "WITHIN", "MESSAGE", "TELL"),
 }
-BEGINNINGS = frozenset(_HEADS) | {word for words in _STARTS.values() for word in words}
+BEGINNINGS = frozenset(_HEADS) | {word for rule in _PARTS.values() for word in _STARTS[rule]}
 INNER_RULES = {"query": "select", "trigger": "trigger"}
 """The rules of the texts in double quotes, by the clause that holds them."""
 _REQUIRED = {
     "profiles": "INTO",
     "query": "SET QUERY",
     "trigger": "SET TRIGGER",
-    "start": "START",
-    "end": "END",
-    "utility": "SET UTILITY",
 }
 _ADD_UP = frozenset({"deliveries", "headers"})
 _TITLES = {"profiles": "INTO", "sources": "FROM SOURCES", "no_delivery": "SET DELIVERY NONE"}
@@ -61,9 +61,9 @@ _TITLES = {"profiles": "INTO", "sources": "FROM SOURCES", "no_delivery": "SET DE
 
 @dataclass(slots=True)
 class _Draft:
-    """A statement being read: its head, and the values of its clauses."""
+    """A statement being read: the grammar rule of its clauses, its head, and the values of its clauses."""
 
-    kind: StatementKind | None
+    rule: str | None
     head: Statement | None
     values: dict[str, Any] = field(default_factory=dict)
 
@@ -96,29 +96,26 @@ class _Reader:
     def _read_statement(self) -> None:
         begin = self._at
         draft = self._read_head()
-        more: More = frozenset
-        rule = _PARTS.get(draft.kind) if draft.kind else None
-        if draft.kind is not None:
-            more = self._last_more
-        while not self._at_statement_end(begin):
-            more = self._read_part(draft, rule, more)
+        more: More = self._last_more if draft.head is not None or draft.rule else frozenset
+        while not self._at_statement_end(begin, draft.rule):
+            more = self._read_part(draft, draft.rule, more)
         self._close(draft, begin)
 
     def _read_head(self) -> _Draft:
         first, second = self._tokens[self._at], self._tokens[min(self._at + 1, len(self._tokens) - 1)]
-        kind = _kind_of(first, second)
+        kind, rule = _kind_of(first, second), _rule_of(first, second)
         piece = read_piece(self._tokens, self._at, "statement_head")
         self._last_more = piece.more
         built = self._build(piece)
         if built is not None:
             self._at = piece.next
-            return _Draft(kind, built)
+            return _Draft(rule, built)
         name = self._tokens[min(self._at + 2, len(self._tokens) - 1)]
         if (unread := kind or _guess_kind(second)) is not None:
             named = name.shape in (TokenShape.WORD, TokenShape.QUOTED) and piece.next > self._at + 2
             self._broken.append(Broken(unread, name.value if named else None))
-        self._skip(max(piece.next, self._at + 1), _PARTS.get(kind, "") if kind else "")
-        return _Draft(kind, None)
+        self._skip(max(piece.next, self._at + 1), rule or "")
+        return _Draft(rule, None)
 
     def _read_part(self, draft: _Draft, rule: str | None, more: More) -> More:
         """Read one clause or option, or report the token in its place; return how it could continue."""
@@ -183,7 +180,7 @@ class _Reader:
         span = TextSpan(head.span.start, last.stop)
         if isinstance(head, InsertNotification):
             self._require(draft, head)
-        if isinstance(head, CreateSource | CreateProfile | InsertNotification):
+        if isinstance(head, CreateSource | CreateProfile | InsertNotification | Watch):
             head = replace(head, **draft.values)
         self._statements.append(replace(head, span=span))
 
@@ -202,17 +199,25 @@ class _Reader:
         self._at = at
         while self._shape() is not TokenShape.END and not self._is_sign(";"):
             word = get_keyword(self._value()) if self._shape() is TokenShape.WORD else None
-            following = self._tokens[self._at + 1]
-            if word in _HEADS and (rule != "clause" or following.shape in (TokenShape.WORD, TokenShape.QUOTED)):
+            if word in _HEADS and self._begins_statement(rule):
                 return
-            if word in starts and (word != "FROM" or get_keyword(following.value) == "SOURCE"):
+            if word in starts and (word != "FROM" or get_keyword(self._tokens[self._at + 1].value) == "SOURCE"):
                 return
             self._at += 1
 
-    def _at_statement_end(self, begin: int) -> bool:
+    def _at_statement_end(self, begin: int, rule: str | None) -> bool:
         if self._shape() is TokenShape.END or self._is_sign(";"):
             return True
-        return self._at > begin and self._shape() is TokenShape.WORD and get_keyword(self._value()) in _HEADS
+        if self._at == begin or self._shape() is not TokenShape.WORD or get_keyword(self._value()) not in _HEADS:
+            return False
+        return rule != "watch_option" or self._begins_statement(rule)
+
+    def _begins_statement(self, rule: str | None) -> bool:
+        """Whether the word here, among clauses of ``rule``, begins a statement and is not an event such as INSERT."""
+        following = self._tokens[self._at + 1]
+        if rule == "watch_option":
+            return following.shape is TokenShape.TEXT or _kind_of(self._tokens[self._at], following) is not None
+        return rule != "clause" or following.shape in (TokenShape.WORD, TokenShape.QUOTED, TokenShape.TEXT)
 
     def _shape(self) -> TokenShape:
         return self._tokens[self._at].shape
@@ -258,6 +263,14 @@ def _kind_of(first: RawToken, second: RawToken) -> StatementKind | None:
     """Return the kind of object that a statement declares, from its first two words."""
     verb, noun = (get_keyword(t.value) if t.shape is TokenShape.WORD else None for t in (first, second))
     return StatementKind(noun) if noun is not None and noun in _HEADS.get(verb or "", ()) else None
+
+
+def _rule_of(first: RawToken, second: RawToken) -> str | None:
+    """Return the grammar rule of the clauses or options of a statement, from its first two words."""
+    if first.shape is TokenShape.WORD and get_keyword(first.value) == "WATCH":
+        return "watch_option"
+    kind = _kind_of(first, second)
+    return _PARTS.get(kind) if kind is not None else None
 
 
 def _guess_kind(noun: RawToken) -> StatementKind | None:

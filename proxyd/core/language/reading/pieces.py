@@ -148,6 +148,8 @@ def complain(tokens: Sequence[RawToken], at: int, terminals: frozenset[str], ext
 
 def _habit(token: RawToken, before: RawToken) -> str:
     """Return a hint if a token is a habit from other languages that is written differently here."""
+    if token.value in ("http", "https"):
+        return " Put addresses in single quotes."
     if token.value == before.value == "=":
         return " A single = compares."
     if before.shape is TokenShape.QUOTED and before.stop == token.start and token.shape is not TokenShape.END:

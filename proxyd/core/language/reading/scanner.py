@@ -71,7 +71,7 @@ _TOKEN = re.compile(
 _TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)([A-Za-z]+)")
 _UNITS = ("SECONDS", "MINUTES", "HOURS", "DAYS", "WEEKS", "CHRONONS")
 _HEADING = re.compile(
-    r"^[ \t]*(?=(?:SET|INTO|START|END|CREATE|INSERT|DROP|FROM[ \t]+SOURCES?)\b[ \t]*[\w\"'])",
+    r"^[ \t]*(?=(?:SET|INTO|START|END|CREATE|INSERT|DROP|WATCH|FROM[ \t]+SOURCES?)\b[ \t]*[\w\"'])",
     re.IGNORECASE | re.MULTILINE,
 )
 _MAX_ERRORS = 100

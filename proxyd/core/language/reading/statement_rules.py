@@ -22,6 +22,7 @@ from proxyd.core.language.nodes import (
     Located,
     StatementKind,
     TimeSpec,
+    Watch,
 )
 from proxyd.core.language.reading.expression_rules import (
     Clause,
@@ -159,6 +160,7 @@ _STATEMENTS: dict[str, Rule] = {
     "profile_more": clause(""),
     "create_profile": _create_profile,
     "insert_notification": lambda parts, span: InsertNotification(parts[0], span=span),
+    "watch": lambda parts, span: Watch(parts[0], span=span),
     "drop_statement": lambda parts, span: DropStatement(StatementKind(parts[1].type), parts[2], span=span),
 }
 
@@ -203,6 +205,8 @@ _CLAUSES: dict[str, Rule] = {
     "overwrite": lambda *_: Life(),
     "window": lambda parts, _: Life(parts[0]),
     "set_life": _option("life"),
+    "within": _option("life", lambda parts, _: Life(parts[0])),
+    "message": _option("message", lambda parts, _: str(parts[0].value)),
     "importance_term": _importance_term,
     "set_importance": _option("importance", to_tuple),
     "plain_policy": lambda parts, _: PolicyChoice(PolicyName(parts[0].type)),
@@ -218,4 +222,13 @@ _CLAUSES: dict[str, Rule] = {
     "set_empty": _option("empty"),
 }
 
-STATEMENT_RULES: Mapping[str, Rule] = MappingProxyType(_STATEMENTS | _OPTIONS | _CLAUSES)
+_WATCH_OPTIONS: dict[str, Rule] = {
+    "of_class": clause("page_class"),
+    "into_profile": clause("profile"),
+    "as_name": clause("rule_name"),
+    "on_event": clause("event"),
+    "watch_where": clause("where"),
+    "tell": clause("deliveries", to_tuple),
+}
+
+STATEMENT_RULES: Mapping[str, Rule] = MappingProxyType(_STATEMENTS | _OPTIONS | _CLAUSES | _WATCH_OPTIONS)

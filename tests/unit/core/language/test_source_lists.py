@@ -44,10 +44,12 @@ SAMPLES = {  # of what the listing leaves open
     "number": "2", "name": "n", "path": "a.b", "unit": "HOURS", "expression": "a = 1", "period": "2 HOURS",
     "select": "SELECT a FROM RSS", "trigger": "ON INSERT TO RSS", "interval": '"30 days"',
     "'url'": "'https://example.org/'", "'iso time'": "'2026-01-01'", "'week'": "'Mon-Fri'", "'zone'": "'Europe/Berlin'",
+    "'template'": "'{title}'",
 }  # fmt: skip
 AROUND = {  # where a rule stands in a text
     "statement": "{}", "class": "CREATE DOMAIN d AS {}", "option": "CREATE SOURCE s OF RSS AT 'https://a/' {}",
-    "clause": "INSERT NOTIFICATION n {}", "trigger": 'INSERT NOTIFICATION n SET TRIGGER "{}"',
+    "wish": "WATCH 'https://a/' {}", "clause": "INSERT NOTIFICATION n {}",
+    "trigger": 'INSERT NOTIFICATION n SET TRIGGER "{}"',
     "select": 'INSERT NOTIFICATION n SET QUERY "{}"', "time": "INSERT NOTIFICATION n START {}",
     "utility": "INSERT NOTIFICATION n SET UTILITY {}", "policy": "INSERT NOTIFICATION n SET POLICY {}",
     "delivery": "INSERT NOTIFICATION n SET DELIVERY {}",

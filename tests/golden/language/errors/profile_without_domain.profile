@@ -1,1 +1,0 @@
-CREATE PROFILE "P" AS (USER "u");
