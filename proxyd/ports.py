@@ -115,10 +115,10 @@ class ParsedItems(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message to one endpoint; ``body`` is in the standard form.
+    """A message to one endpoint; ``body`` is as it was recorded.
 
-    ``kind`` is its delivery's; ``form`` and ``secret`` are a webhook's. ``message_id`` is the same on every attempt,
-    ``attempt_s`` is unix seconds by the machine's clock.
+    ``kind`` is its delivery's; ``form``, ``payload`` (a version) and ``secret`` are a webhook's. ``message_id`` is the
+    same on every attempt, ``attempt_s`` is unix seconds by the machine's clock.
     """
 
     message_id: str
@@ -128,6 +128,7 @@ class Message:
     attempt_s: float
     kind: str = "webhook"
     form: str = "STANDARD"
+    payload: int = 1
     secret: bytes | str | None = None
 
 
@@ -167,6 +168,7 @@ class DueDelivery:
     body: bytes
     kind: str = "webhook"
     form: str = "STANDARD"
+    payload: int = 1
     is_digest: bool = False
     is_disabled: bool = False
 

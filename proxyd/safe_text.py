@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from urllib.parse import urlsplit
 
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _JOINERS = frozenset("\u200c\u200d\t\n")
@@ -30,6 +31,15 @@ def for_xml(text: str) -> str:
     True
     """
     return _NOT_XML.sub("\ufffd", text)
+
+
+def is_web(address: str) -> bool:
+    """Return whether a text is an http or https address that can be linked to."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.hostname) and address.isprintable() and " " not in address
 
 
 def visible(text: str) -> str:

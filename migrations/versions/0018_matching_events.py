@@ -1,6 +1,7 @@
 """Rules count the events that pass WHERE; streams also know how many there were in all.
 
-``meaning`` says under which meaning of the language a rule was accepted: 1 before WHERE, 2 since.
+``meaning`` says under which meaning of the language a rule was accepted: 1 before WHERE, 2 since. ``payload`` is the
+version of a delivery's body.
 """
 
 import json
@@ -25,6 +26,7 @@ _STREAMS = sa.table(
 def upgrade() -> None:
     op.add_column("streams", sa.Column("seen", sa.Integer(), nullable=False, server_default="0"))
     op.add_column("rules", sa.Column("meaning", sa.Integer(), nullable=False, server_default="1"))
+    op.add_column("outbox", sa.Column("payload", sa.Integer(), nullable=False, server_default="1"))
     connection = op.get_bind()
     rows = connection.execute(sa.select(_STREAMS.c.rule, _STREAMS.c.source_id, _STREAMS.c.counts)).all()
     counted = [{"of": row.rule, "at": row.source_id, "events": _events(row.counts)} for row in rows]
@@ -41,5 +43,7 @@ def _events(counts: str) -> int:
 def downgrade() -> None:
     with op.batch_alter_table("streams") as batch:
         batch.drop_column("seen")
+    with op.batch_alter_table("outbox") as batch:
+        batch.drop_column("payload")
     with op.batch_alter_table("rules") as batch:
         batch.drop_column("meaning")

@@ -429,6 +429,7 @@ class DeliveryWritten(TypedDict):
     webhook: NotRequired[str | None]
     secret: NotRequired[SecretWritten | None]
     form: NotRequired[Literal["STANDARD", "GITHUB", "CLOUDEVENTS"] | None]
+    payload: NotRequired[int | None]
     mail: NotRequired[str | None]
     channel: NotRequired[str | None]
     log: NotRequired[str | None]

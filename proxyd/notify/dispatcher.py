@@ -186,6 +186,7 @@ class Dispatcher:
             self._clock.wall_s(),
             delivery.kind,
             delivery.form,
+            delivery.payload,
             secret,
         )
         return await self._channel.deliver(message)

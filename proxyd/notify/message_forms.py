@@ -1,21 +1,22 @@
-"""Message bodies in other forms: CloudEvents, text for people, and digests."""
+"""Message bodies in other forms: versions of the payload, CloudEvents, digests, and texts for people."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from html import escape
 from typing import Any
 from urllib.parse import quote
 
 from proxyd.core.model.field_values import iso_time
+from proxyd.core.rules.programs.message_program import MOST_TOLD, heading, notifications_of, title_of
 from proxyd.ports import Gathered
-from proxyd.safe_text import one_line
+from proxyd.safe_text import is_web, one_line, visible
 
 MOST_ITEMS = 1000
-_MOST_SUBJECT = 150
 _MOST_VALUE = 2000
-_MOST_TEXT_ITEMS = 200
 
 
 def event_type(body: bytes) -> str:
@@ -40,6 +41,56 @@ def cloudevent(message_id: str, rule: str, body: bytes) -> bytes:
     return _compact(event | {"data": data})
 
 
+def payload(body: bytes, version: int) -> bytes:
+    """Return a recorded body as version 1 or 2 of the payload; equal bodies give equal bytes.
+
+    Version 1 has columns by their full paths. Version 2 has short names where they are unambiguous, the texts for
+    people, and the changes of updated rows. A body that was recorded without these is version 1 as it is. Other
+    messages than notifications and digests have one form.
+    """
+    message = json.loads(body)
+    data = message.get("data", {})
+    if "items" not in data and "notifications" not in data:
+        return body
+    if version == 1:
+        has_texts = any("message" in each for each in notifications_of(data))
+        return _compact(message | {"data": _first_version(data)}) if has_texts else body
+    kind, timestamp = message["type"], message["timestamp"]
+    return _compact({"type": kind, "version": 2, "timestamp": timestamp, "data": _second_version(data)})
+
+
+def _first_version(data: Mapping[str, Any]) -> dict[str, Any]:
+    found = {name: value for name, value in data.items() if name not in {"message", "changes"}}
+    if "notifications" in found:
+        found["notifications"] = [_first_version(each) for each in found["notifications"]]
+    return found
+
+
+def _second_version(data: Mapping[str, Any]) -> dict[str, Any]:
+    found = {name: value for name, value in data.items() if name not in {"message", "changes", "items"}}
+    found["title"] = heading(data)
+    if "notifications" in found:
+        return found | {"notifications": [_second_version(each) for each in found["notifications"]]}
+    found["text"] = "\n".join(_lines(data))
+    found["items"] = [_with_short_names(item) for item in data["items"]]
+    if "changes" in data:
+        found["changes"] = [_with_short_names(changes) for changes in data["changes"]]
+    return found
+
+
+def _with_short_names(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return columns by the last part of their path, where no other column ends with it.
+
+    >>> _with_short_names({"channel.item.title": "a", "OLD.text": "b", "NEW.text": "c"})
+    {'title': 'a', 'OLD.text': 'b', 'NEW.text': 'c'}
+    """
+    counts = Counter(name.rpartition(".")[2].lower() for name in item)
+    return {
+        (short if counts[(short := name.rpartition(".")[2]).lower()] == 1 else name): value
+        for name, value in item.items()
+    }
+
+
 def digest(gathered: Gathered) -> bytes:
     """Return the body of a digest: notifications in order, with a limited number of items; the rest are counted.
 
@@ -55,7 +106,7 @@ def digest(gathered: Gathered) -> bytes:
             left_out["notifications"] += 1
             left_out["items"] += len(items)
             continue
-        told.append(data | {"items": items[:room]})
+        told.append(_with_items(data, room))
         left_out["items"] += len(items[room:])
         room -= max(1, len(items))
     until = iso_time(gathered.until_s)
@@ -70,24 +121,44 @@ def digest(gathered: Gathered) -> bytes:
     return _compact({"type": "proxyd.digest", "timestamp": until, "data": data})
 
 
+def _with_items(data: dict[str, Any], most: int) -> dict[str, Any]:
+    """Return a notification with its first items, and what is said of them."""
+    cut: dict[str, Any] = data | {"items": data["items"][:most]}
+    if "message" in data:
+        cut["message"] = data["message"] | {"rows": data["message"]["rows"][:most]}
+    if "changes" in data:
+        cut["changes"] = data["changes"][:most]
+    return cut
+
+
 def subject(rule: str, body: bytes) -> str:
-    """Return a subject line for people: the rule and its first finding."""
-    notifications = _notifications(json.loads(body)["data"])
-    items = [item for each in notifications for item in each.get("items", ())]
-    more = f" (and {len(items) - 1} more)" if len(items) > 1 else ""
-    first = _headline(items[0]) if items else ""
-    return one_line(f"{rule}: {first}" if first else rule, _MOST_SUBJECT - len(more)) + more
+    """Return a subject line for people: the first finding, or the rule if there is none."""
+    return heading(json.loads(body)["data"], rule)
+
+
+def chat_text(body: bytes) -> tuple[str, str]:
+    """Return a heading, which is empty if the rule has its own wording, and a line for each row."""
+    data = json.loads(body)["data"]
+    told = notifications_of(data)
+    is_set = all(each.get("message", {}).get("is_set") for each in told)
+    lines = [line for each in told for line in _lines(each)]
+    return "" if is_set and lines else str(data.get("rule", "")), "\n".join([*lines, *_left_out(data)])
 
 
 def plain_text(rule: str, body: bytes) -> str:
-    """Return a body as text for people: where and when, then the rows, one column per line."""
-    message = json.loads(body)
-    data = message["data"]
-    parts = [_head(rule, each) + _rows(each.get("items", ())) for each in _notifications(data)]
-    left_out = data.get("left_out", {})
-    if left_out.get("items") or left_out.get("notifications"):
-        parts.append(f"Left out: {left_out['items']} items, {left_out['notifications']} whole notifications.\n")
-    return ("\n" + "-" * 40 + "\n").join(parts) + f"\n-- \n{data.get('id', message['type'])}\n"
+    """Return a body as text for people: the rows, and below them where they come from."""
+    data = json.loads(body)["data"]
+    parts = [_rows(each) + _origin(rule, each) for each in notifications_of(data)]
+    parts += [f"{line}\n" for line in _left_out(data)]
+    return ("\n" + "-" * 40 + "\n\n").join(parts) + f"\n-- \n{data.get('id', rule)}\n"
+
+
+def html_text(rule: str, body: bytes) -> str:
+    """Return a body as HTML for people, in which all foreign text is escaped."""
+    data = json.loads(body)["data"]
+    parts = [_html_rows(each) + _html_origin(rule, each) for each in notifications_of(data)]
+    parts += [f"<p>{escape(line)}</p>" for line in _left_out(data)]
+    return f"<!doctype html><html><body>{'<hr>'.join(parts)}</body></html>"
 
 
 def sent_at(body: bytes) -> datetime:
@@ -95,24 +166,58 @@ def sent_at(body: bytes) -> datetime:
     return datetime.fromisoformat(json.loads(body)["timestamp"]).astimezone(UTC)
 
 
-def _notifications(data: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    found: Sequence[Mapping[str, Any]] = data.get("notifications", [data])
-    return found
+def _lines(data: Mapping[str, Any]) -> list[str]:
+    """Return the texts of a notification's rows, as they were recorded."""
+    items = data.get("items", ())
+    rows = data["message"]["rows"] if "message" in data else [title_of(item) for item in items[:MOST_TOLD]]
+    rest = len(items) - len(rows)
+    return [*rows, *([f"and {rest} more"] if rest > 0 else [])] or [str(data.get("rule", ""))]
 
 
-def _headline(item: Mapping[str, Any]) -> str:
-    """Return the title of an item, else its first text, else its first value."""
-    titles = [value for key, value in item.items() if key.rpartition(".")[2].lower() in {"title", "heading", "name"}]
-    texts = [value for value in item.values() if isinstance(value, str)]
-    for value in (*titles, *texts, *item.values()):
-        if value is not None:
-            return str(value)
-    return ""
+def _left_out(data: Mapping[str, Any]) -> list[str]:
+    left_out = data.get("left_out", {})
+    if not (left_out.get("items") or left_out.get("notifications")):
+        return []
+    return [f"Left out: {left_out['items']} items, {left_out['notifications']} whole notifications."]
 
 
-def _head(rule: str, data: Mapping[str, Any]) -> str:
+def _told_items(data: Mapping[str, Any]) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
+    """Yield each row's text, its link, which may be empty, and its other columns that fit."""
+    changes = data.get("changes", ())
+    for n, (line, item) in enumerate(zip(_lines(data), data.get("items", ()), strict=False)):
+        shown = {name: _shown(value) for name, value in _with_short_names(item).items() if value is not None}
+        link = next((shown[name] for name in ("link", "url") if is_web(shown.get(name, ""))), "")
+        changed = _with_short_names(changes[n]) if n < len(changes) else {}
+        others = [
+            (one_line(name), one_line(text, _MOST_VALUE))
+            for name, text in shown.items()
+            if text not in line and text != link and name not in changed
+        ]
+        yield line, link, others
+
+
+def _rows(data: Mapping[str, Any]) -> str:
+    texts = []
+    for line, _, others in _told_items(data):
+        texts.append("".join(f"{each}\n" for each in [visible(line), *(f"{n}: {v}" for n, v in others)]))
+    told = len(texts)
+    return "\n".join([*texts, *(f"{line}\n" for line in _lines(data)[told:])])
+
+
+def _html_rows(data: Mapping[str, Any]) -> str:
+    parts, told = [], 0
+    for line, link, others in _told_items(data):
+        told += 1
+        words = escape(visible(line.replace(f" {link}", "") if link else line)).replace("\n", "<br>")
+        shown = f'<a href="{escape(link)}">{words}</a>' if link else words
+        fields = "".join(f"<br>{escape(name)}: {escape(text)}" for name, text in others)
+        parts.append(f"<p><strong>{shown}</strong>{fields}</p>")
+    return "".join(parts) + "".join(f"<p>{escape(visible(line))}</p>" for line in _lines(data)[told:])
+
+
+def _facts(rule: str, data: Mapping[str, Any]) -> list[tuple[str, str]]:
     event = data.get("event", {})
-    lines = [
+    facts = [
         ("Rule", data.get("rule", rule)),
         ("Source", data.get("source")),
         ("Address", data.get("url")),
@@ -120,20 +225,19 @@ def _head(rule: str, data: Mapping[str, Any]) -> str:
         ("Late", "yes" if data.get("late") else None),
         ("Partial", "yes" if data.get("partial") else None),
     ]
-    return "".join(f"{name}: {one_line(str(value), _MOST_VALUE)}\n" for name, value in lines if value is not None)
+    return [(name, one_line(str(value), _MOST_VALUE)) for name, value in facts if value is not None]
 
 
-def _rows(items: Sequence[Mapping[str, Any]]) -> str:
-    text = "".join(
-        "\n" + "".join(f"{one_line(key)}: {one_line(_shown(value), _MOST_VALUE)}\n" for key, value in item.items())
-        for item in items[:_MOST_TEXT_ITEMS]
-    )
-    rest = len(items) - _MOST_TEXT_ITEMS
-    return text + (f"\n... and {rest} items more\n" if rest > 0 else "")
+def _origin(rule: str, data: Mapping[str, Any]) -> str:
+    return "\n" + "".join(f"{name}: {value}\n" for name, value in _facts(rule, data))
+
+
+def _html_origin(rule: str, data: Mapping[str, Any]) -> str:
+    return "<p><small>" + "<br>".join(f"{name}: {escape(value)}" for name, value in _facts(rule, data)) + "</small></p>"
 
 
 def _shown(value: object) -> str:
-    return "-" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _compact(value: object) -> bytes:

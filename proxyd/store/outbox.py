@@ -280,7 +280,7 @@ def _deliveries() -> Select[*tuple[Any, ...]]:
     return (
         select(
             *(o[name] for name in ("position", "endpoint", "secret_kind", "secret_name", "lane", "attempts")),
-            *(o.first_attempt_s, o.kind, o.form, n.rule, n.event_s, n.created_s),
+            *(o.first_attempt_s, o.kind, o.form, o.payload, n.rule, n.event_s, n.created_s),
             func.coalesce(o.digest_id, n.notification_id).label("notification_id"),
             func.coalesce(o.digest, n.body).label("body"),
             o.digest_id.is_not(None).label("is_digest"),

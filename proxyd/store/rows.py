@@ -334,17 +334,17 @@ def lane(rule: str, endpoint: str) -> str:
     return f"{rule}\n{endpoint}"
 
 
-def declared_as(kind: str, form: str, secret_kind: str, secret_name: str) -> str:
+def declared_as(kind: str, form: str, secret_kind: str, secret_name: str, **_others: object) -> str:
     """Return how a delivery was declared, apart from its address, in the form that ``endpoints`` stores."""
     return " ".join((kind, form, secret_kind, secret_name))
 
 
-def way_of(delivery: Delivery) -> dict[str, str]:
+def way_of(delivery: Delivery) -> dict[str, Any]:
     """Return the columns that say how a delivery is made."""
     if isinstance(delivery, WebhookDelivery):
         secret = {"secret_kind": delivery.secret.kind, "secret_name": delivery.secret.name}
-        return {"kind": delivery.kind, "form": delivery.form.value} | secret
-    return {"kind": delivery.kind, "form": "STANDARD", "secret_kind": "", "secret_name": ""}
+        return {"kind": delivery.kind, "form": delivery.form.value, "payload": delivery.payload or 1} | secret
+    return {"kind": delivery.kind, "form": "STANDARD", "payload": 1, "secret_kind": "", "secret_name": ""}
 
 
 Typed = TypeVar("Typed")

@@ -248,6 +248,7 @@ outbox = Table(
     Column("last_error", Text, nullable=False, server_default=""),
     Column("kind", String, nullable=False, server_default="webhook"),  # of its delivery: webhook, mail, ...
     Column("form", String, nullable=False, server_default="STANDARD"),
+    Column("payload", Integer, nullable=False, server_default="1"),  # the version of the body
     Column("most_items", Integer),  # in the digest that it is gathered for
     Column("digest_id", String),
     Column("digest", LargeBinary),  # the body of the digest, on the first of its deliveries

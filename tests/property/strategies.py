@@ -172,7 +172,7 @@ _secrets = st.builds(SecretRef, st.sampled_from(["env", "file"]), texts)
 _limits = st.builds(Politeness, st.integers(0, 99), durations, st.none() | durations)
 _spacings = st.builds(lambda spacing: Politeness(spacing=spacing), durations)
 _auths = st.builds(Auth, st.just("bearer"), _secrets) | st.builds(Auth, st.just("basic"), _secrets, texts)
-_shapes: dict[type, st.SearchStrategy[Any]] = {str: texts, SecretRef: _secrets}
+_shapes: dict[type, st.SearchStrategy[Any]] = {str: texts, int: st.integers(0, 2), SecretRef: _secrets}
 
 
 def _delivery(kind: DeliveryKind) -> st.SearchStrategy[Delivery]:

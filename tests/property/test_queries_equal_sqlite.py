@@ -65,7 +65,7 @@ def run(query: str, tables: Sequence[Sequence[dict[str, Value]]]) -> list[tuple[
     select = checked.declaration.rules["r"].query
     classes = [checked.declaration.domains["D"].classes[source.page_class.name] for source in select.sources]
     program = compile_query(select, classes, checked.declaration.domains["D"].classes["A"], 10.0)
-    return [tuple(row.values()) for row in program.run([[Row(row) for row in table] for table in tables])]
+    return [tuple(row.columns.values()) for row in program.run([[Row(row) for row in table] for table in tables])]
 
 
 def expected(

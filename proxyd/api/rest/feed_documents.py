@@ -7,16 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import NAMESPACE_URL, uuid5
 from xml.etree import ElementTree
 
 from proxyd.core.model.field_values import iso_time
+from proxyd.core.rules.programs.message_program import heading
 from proxyd.queries import StoredNotification
-from proxyd.safe_text import for_xml
+from proxyd.safe_text import for_xml, is_web
 
 _ATOM = "http://www.w3.org/2005/Atom"
-_TITLES = ("title", "headline", "name", "subject")
 _LINKS = ("link", "url")
 _MOST_ROWS = 50
 _LONGEST_TITLE = 300
@@ -70,8 +69,8 @@ def entry(stored: StoredNotification) -> Entry:
     link = _text_of(first, _LINKS)
     return Entry(
         notification_id=stored.notification_id,
-        title=for_xml(_text_of(first, _TITLES) or stored.rule)[:_LONGEST_TITLE],
-        link=next((each for each in (link, data.get("url")) if each and _is_web(each)), None),
+        title=for_xml(heading(data, stored.rule))[:_LONGEST_TITLE],
+        link=next((each for each in (link, data.get("url")) if each and is_web(each)), None),
         published=iso_time(stored.event_s),
         updated=iso_time(stored.created_s),
         rule=for_xml(stored.rule),
@@ -169,14 +168,6 @@ def _text_of(item: Mapping[str, Any], names: Iterable[str]) -> str | None:
     found = (last.get(name) for name in names)
     texts = (" ".join(value.split()) for value in found if isinstance(value, str))
     return next((text for text in texts if text), None)
-
-
-def _is_web(address: str) -> bool:
-    try:
-        parts = urlsplit(address)
-    except ValueError:
-        return False
-    return parts.scheme in {"http", "https"} and bool(parts.hostname) and address.isprintable() and " " not in address
 
 
 def _urn(name: str) -> str:

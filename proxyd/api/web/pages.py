@@ -29,6 +29,7 @@ from proxyd.api.web.page_texts import duration, number, part, percent
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.core.model.field_values import parse_iso
+from proxyd.core.rules.programs.message_program import heading
 from proxyd.metrics import SHARES
 from proxyd.queries import Queries
 
@@ -155,14 +156,7 @@ def titles_of(news: list[wire.NotificationListed]) -> dict[str, str]:
 
 
 def _title(found: wire.NotificationListed) -> str:
-    """Return the title of a notification: that of its first row, or else the values of the row."""
-    rows = found.body.get("data", {}).get("items") or [{}]
-    first = rows[0]
-    for wanted in ("title", "headline", "name", "subject"):
-        for name, value in first.items():
-            if name.rpartition(".")[2].lower() == wanted and value:
-                return str(value)
-    return ", ".join(str(value) for value in first.values() if value is not None) or found.rule
+    return heading(found.body.get("data", {}), found.rule)
 
 
 # -- charts

@@ -37,7 +37,7 @@ def _member_type(part: DeliveryPart) -> Any:
     """Return the JSON type of a part of a delivery."""
     if part.choices:
         return Literal[part.choices]
-    return SecretWritten if part.shape is SecretRef else str
+    return SecretWritten if part.shape is SecretRef else part.shape
 
 
 if TYPE_CHECKING:

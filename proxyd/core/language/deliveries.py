@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,7 @@ class DeliveryPart:
     name
         The attribute that it sets and, except for the first part, its JSON member.
     shape
-        ``str`` for a text in single quotes, ``SecretRef``, or an enumeration whose values are keywords.
+        ``str`` for a text in single quotes, ``int``, ``SecretRef``, or an enumeration whose values are keywords.
     word
         The keyword before it; a secret has a keyword of its own.
     default
@@ -46,7 +47,7 @@ class DeliveryPart:
     """
 
     name: str
-    shape: type[str] | type[SecretRef] | type[Enum] = str
+    shape: type[str] | type[int] | type[SecretRef] | type[Enum] = str
     word: str = ""
     default: Any = None
 
@@ -55,6 +56,8 @@ class DeliveryPart:
         """Its syntax, in the grammar's notation."""
         if self.shape is str:
             form = "TEXT"
+        elif self.shape is int:
+            form = "NUMBER"
         elif self.shape is SecretRef:
             form = "secret"
         else:
@@ -68,7 +71,10 @@ class DeliveryPart:
         return tuple(each.value for each in self.shape) if issubclass(self.shape, Enum) else ()
 
     def read(self, written: Any) -> Any:
-        """Return the value of the written form; a keyword becomes its enumeration member."""
+        """Return the value of the written form; a keyword becomes its enumeration member, a fraction -1."""
+        if self.shape is int:
+            number = Decimal(written)
+            return int(number) if number == int(number) else -1
         return self.shape(written) if issubclass(self.shape, Enum) else written
 
     def format(self, value: Any) -> str:
@@ -78,6 +84,8 @@ class DeliveryPart:
         word = f" {self.word}" if self.word else ""
         if isinstance(value, SecretRef):
             return f"{word} {format_secret(value)}"
+        if isinstance(value, int):
+            return f"{word} {value}"
         return f"{word} {value.value if isinstance(value, Enum) else quote_text(value)}"
 
 
@@ -123,7 +131,9 @@ class DeliveryKind:
         return self.made(*(part.read(value) for part, value in zip(self.parts, values, strict=False)))
 
 
-def _check_webhook(delivery: WebhookDelivery, values: Values, _reporter: Reporter, span: TextSpan) -> None:
+def _check_webhook(delivery: WebhookDelivery, values: Values, reporter: Reporter, span: TextSpan) -> None:
+    if delivery.payload not in (0, 1, 2):
+        reporter.error("PAYLOAD is 1 or 2", span)
     values.url(delivery.url, span)
     values.secret(delivery.secret, span)
 
@@ -151,9 +161,10 @@ DELIVERY_KINDS = (
             DeliveryPart("url"),
             DeliveryPart("secret", SecretRef),
             DeliveryPart("form", WebhookForm, "FORM", WebhookForm.STANDARD),
+            DeliveryPart("payload", int, "PAYLOAD", 0),
         ),
         _check_webhook,
-        "a webhook needs a secret; other deliveries take neither a secret nor a form",
+        "a webhook needs a secret; other deliveries take neither a secret, a form nor a payload",
     ),
     DeliveryKind(MailDelivery, MailDelivery.kind, "a mail address", (DeliveryPart("address"),), _check_mail),
     DeliveryKind(ChannelDelivery, ChannelDelivery.kind, "a channel", (DeliveryPart("url"),), _check_channel),

@@ -19,6 +19,7 @@ from proxyd.core.language.nodes import (
     TimeSpec,
     Watch,
 )
+from proxyd.core.model.delivery import Delivery, WebhookDelivery
 from proxyd.core.model.expression import ClassName, FromClass, Select
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import Anchor, PageClass, Trigger, Utility, UtilityKind
@@ -88,11 +89,18 @@ class _Expansion:
             end=TimeSpec(Anchor.NEVER, span=watch.span),
             utility=Located(Utility(UtilityKind.STRICT), watch.span),
             life=watch.life,
-            deliveries=watch.deliveries,
+            deliveries=tuple(replace(each, value=_delivery(each.value)) for each in watch.deliveries),
             message=watch.message,
             comments=watch.comments,
             span=watch.span,
         )
+
+
+def _delivery(delivery: Delivery) -> Delivery:
+    """Return a delivery whose payload, unless one is chosen, has short names."""
+    if isinstance(delivery, WebhookDelivery) and not delivery.payload:
+        return replace(delivery, payload=2)
+    return delivery
 
 
 def _key(url: Located[str], page_class: ClassName) -> tuple[str, str]:

@@ -41,11 +41,12 @@ class WebhookForm(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WebhookDelivery(Delivery):
-    """``WEBHOOK 'https://...' SECRET ENV 'NAME' [FORM ...]``."""
+    """``WEBHOOK 'https://...' SECRET ENV 'NAME' [FORM ...] [PAYLOAD 1|2]``; ``payload`` 0 is not given, and means 1."""
 
     url: str
     secret: SecretRef
     form: WebhookForm = WebhookForm.STANDARD
+    payload: int = 0
     kind: ClassVar[str] = "webhook"
 
     @property

@@ -248,6 +248,20 @@ class Digest:
     at_most: int | None = None
 
 
+class MessageName(Enum):
+    """What a message can name beside fields: its rule, and the source of its event."""
+
+    RULE = "rule"
+    SOURCE = "source"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTemplate:
+    """``SET MESSAGE '...'``: texts, and the values between them."""
+
+    parts: tuple[str | MessageName | Expression, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
     """Domains (none: all that are declared), users, and the deliveries of its rules that set none."""
@@ -282,7 +296,7 @@ class NotificationRule:
     deliveries: tuple[Delivery, ...] = ()
     digest: Digest | None = None
     sends_empty: bool = False
-    message: str | None = None
+    message: MessageTemplate | None = None
     fingerprint: str = ""
     file: str = field(default="<text>", compare=False)
 

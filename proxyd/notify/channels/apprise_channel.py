@@ -9,7 +9,7 @@ from proxyd.errors import DeliveryError
 from proxyd.net import guarded
 from proxyd.notify.channels import ChannelResources
 from proxyd.notify.channels.channel_address import ChannelAddressError, ChannelAddresses, has_channels, load_apprise
-from proxyd.notify.message_forms import plain_text, subject
+from proxyd.notify.message_forms import chat_text
 from proxyd.ports import Message
 
 _THREADS = 4
@@ -38,7 +38,7 @@ class AppriseChannel:
         """
         if not has_channels():
             raise DeliveryError("proxyd[apprise] is not installed: install it, restart and replay", retryable=False)
-        title, text = subject(message.rule, message.body), plain_text(message.rule, message.body)
+        title, text = chat_text(message.body)
         loop = asyncio.get_running_loop()
         async with self._turns:
             sending = loop.run_in_executor(self._executor, self._send, message.endpoint, title, text)

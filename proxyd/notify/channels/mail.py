@@ -14,7 +14,7 @@ import aiosmtplib
 
 from proxyd.errors import DeliveryError
 from proxyd.notify.channels import ChannelResources
-from proxyd.notify.message_forms import plain_text, sent_at, subject
+from proxyd.notify.message_forms import html_text, plain_text, sent_at, subject
 from proxyd.ports import Message
 from proxyd.safe_text import one_line
 
@@ -105,6 +105,7 @@ def compose(message: Message, sender: str) -> EmailMessage:
     mail["Message-ID"] = f"<{message.message_id}@{sender.rpartition('@')[2].strip('<> ')}>"
     mail["Auto-Submitted"] = "auto-generated"
     mail.set_content(plain_text(message.rule, message.body))
+    mail.add_alternative(html_text(message.rule, message.body), subtype="html")
     return mail
 
 

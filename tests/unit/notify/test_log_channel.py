@@ -30,7 +30,7 @@ async def test_a_notification_is_one_line_of_the_log() -> None:
         "kernel",
         "ntf_1",
     )
-    assert line["subject"] == "kernel: 6.12 is out (and 1 more)"
+    assert line["subject"] == "6.12 is out and 1 more"
 
 
 @pytest.mark.parametrize("level", ["info", "error"])

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from proxyd.core.language.checking.check_context import Reporter
 from proxyd.core.language.checking.classes import ClassIndex
 from proxyd.core.language.checking.expression_checker import ExpressionChecker
+from proxyd.core.language.checking.messages import check_message
 from proxyd.core.language.checking.scope import Binding, Scope
 from proxyd.core.language.checking.value_reader import Values
+from proxyd.core.language.nodes import Located
 from proxyd.core.language.printing.printer import format_trigger
 from proxyd.core.model.expression import (
     Aggregate,
@@ -30,7 +32,7 @@ from proxyd.core.model.expression import (
     is_mixed,
 )
 from proxyd.core.model.item import EventKind
-from proxyd.core.model.profile import PageClass, Trigger
+from proxyd.core.model.profile import MessageTemplate, PageClass, Trigger
 
 MAX_LIMIT = 1_000_000
 MAX_CLASSES = 8
@@ -99,8 +101,10 @@ class QueryChecker:
         self._reporter = reporter
         self._values = values
 
-    def check(self, select: Select) -> tuple[Select, tuple[PageClass, ...]] | None:
-        """Return the resolved query and its classes, or ``None`` if a class cannot be found."""
+    def check(
+        self, select: Select, message: Located[str] | None
+    ) -> tuple[Select, tuple[PageClass, ...], MessageTemplate | None] | None:
+        """Return the resolved query, its classes and its message, or ``None`` if a class cannot be found."""
         found = [self._classes.find(source.page_class, self._reporter) for source in select.sources]
         page_classes = tuple(each for each in found if each is not None)
         if len(page_classes) < len(found):
@@ -112,7 +116,9 @@ class QueryChecker:
             self._check_source(source, page_class, self._scope(bindings[: index + 1]))
             for index, (source, page_class) in enumerate(zip(select.sources, page_classes, strict=True))
         )
-        return self._check_clauses(replace(select, sources=sources), scope), page_classes
+        resolved = self._check_clauses(replace(select, sources=sources), scope)
+        template = None if message is None else check_message(message, resolved, scope, self._reporter)
+        return resolved, page_classes, template
 
     def _scope(self, bindings: Sequence[Binding]) -> Scope:
         event = self._event

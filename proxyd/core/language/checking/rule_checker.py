@@ -21,6 +21,7 @@ from proxyd.core.model.profile import (
     Anchor,
     Domain,
     ImportanceTerm,
+    MessageTemplate,
     NotificationRule,
     PageClass,
     PolicyChoice,
@@ -59,7 +60,7 @@ class RuleChecker:
         """Return the rule as the daemon runs it, or ``None`` if a part of it is missing."""
         profiles = self._profiles(rule)
         classes = self._classes(profiles)
-        trigger, query, page_classes = self._read_texts(rule, classes)
+        trigger, query, message, page_classes = self._read_texts(rule, classes)
         sources = self._sources(rule, page_classes)
         self._check_options(rule)
         start, end = self._period(rule)
@@ -80,7 +81,7 @@ class RuleChecker:
             deliveries=_deliveries(rule, profiles),
             digest=rule.digest.value if rule.digest else None,
             sends_empty=rule.empty is not None,
-            message=rule.message.value if rule.message else None,
+            message=message,
             fingerprint=fingerprint(trigger, [each.value for each in rule.sources]),
             file=self._reporter.source.file,
         )
@@ -112,7 +113,7 @@ class RuleChecker:
 
     def _read_texts(
         self, rule: InsertNotification, classes: ClassIndex
-    ) -> tuple[Trigger | None, Select | None, list[PageClass]]:
+    ) -> tuple[Trigger | None, Select | None, MessageTemplate | None, list[PageClass]]:
         trigger: Trigger | None = None
         trigger_class: PageClass | None = None
         if rule.trigger is not None:
@@ -120,12 +121,13 @@ class RuleChecker:
             trigger, trigger_class = checked or (None, None)
         event = EventScope(rule.trigger.kind if rule.trigger else EventKind.INSERT, trigger_class)
         query: Select | None = None
+        message: MessageTemplate | None = None
         query_classes: tuple[PageClass, ...] = ()
         if rule.query is not None:
-            found = QueryChecker(classes, event, self._reporter, self._values).check(rule.query)
-            query, query_classes = found or (None, ())
+            found = QueryChecker(classes, event, self._reporter, self._values).check(rule.query, rule.message)
+            query, query_classes, message = found or (None, (), None)
         page_classes = ([trigger_class] if trigger_class else []) + list(query_classes)
-        return trigger, query, page_classes
+        return trigger, query, message, page_classes
 
     def _sources(self, rule: InsertNotification, page_classes: Sequence[PageClass]) -> tuple[str, ...]:
         wanted = {(each.domain, each.name) for each in page_classes}

@@ -78,11 +78,20 @@ class _Aggregated:
 
 
 @dataclass(frozen=True, slots=True)
+class ResultRow:
+    """A row of a result: its columns by name, and the values that were asked for beside them."""
+
+    columns: dict[str, Value]
+    hidden: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class QueryProgram:
     """A compiled query; ``paths`` and ``old_paths`` are the fields that it reads."""
 
     tables: tuple[Table, ...]
     outputs: tuple[_Output, ...]
+    hidden: tuple[_Output, ...]
     where: Closure | None
     groups: tuple[Closure, ...]
     aggregates: tuple[_Aggregated, ...]
@@ -93,7 +102,7 @@ class QueryProgram:
     paths: frozenset[str]
     old_paths: frozenset[str]
 
-    def run(self, tables: Sequence[Sequence[Row]]) -> list[dict[str, Value]]:
+    def run(self, tables: Sequence[Sequence[Row]]) -> list[ResultRow]:
         """Return the result over the rows of each table, at most ``MAX_ROWS`` rows; times are in ISO 8601.
 
         Only the first ``MOST_EXAMINED`` combinations of rows are examined.
@@ -106,7 +115,7 @@ class QueryProgram:
             kept.sort(key=lambda row, o=order: _sort_key(o, row), reverse=order.descending)  # type: ignore[misc]
         result = [self._project(row) for row in kept]
         if self.distinct:
-            result = list({tuple(row.items()): row for row in result}.values())
+            result = list({tuple(row.columns.items()): row for row in result}.values())
         return result[: MAX_ROWS if self.limit is None else min(self.limit, MAX_ROWS)]
 
     def _joined(self, tables: Sequence[Sequence[Row]]) -> Iterator[Row]:
@@ -131,8 +140,9 @@ class QueryProgram:
             for members in grouped.values()
         ]
 
-    def _project(self, row: Row) -> dict[str, Value]:
-        return {output.name: _show(output, output.value(row)) for output in self.outputs}
+    def _project(self, row: Row) -> ResultRow:
+        shown = {output.name: _show(output, output.value(row)) for output in self.outputs}
+        return ResultRow(shown, tuple(_show(each, each.value(row)) for each in self.hidden))
 
 
 def _join(rows: Iterator[Row], table: Table, found: Sequence[Row]) -> Iterator[Row]:
@@ -161,9 +171,16 @@ def _index(table: Table, found: Sequence[Row]) -> Mapping[Value, Sequence[Row]]:
 
 
 def compile_query(
-    query: Select, classes: Sequence[PageClass], event_class: PageClass, chronon_s: float
+    query: Select,
+    classes: Sequence[PageClass],
+    event_class: PageClass,
+    chronon_s: float,
+    hidden: Sequence[Expression] = (),
 ) -> QueryProgram:
-    """Return the program of a checked query over ``classes``, those of its FROM clause in order."""
+    """Return the program of a checked query over ``classes``, those of its FROM clause in order.
+
+    ``hidden`` are checked expressions whose values each row of the result has beside its columns.
+    """
     names = [source.alias or page_class.name for source, page_class in zip(query.sources, classes, strict=True)]
     named = dict(zip(names, classes, strict=True)) if len(names) > 1 else {}
     compiler = Compiler(event_class, named, classes[0])
@@ -174,6 +191,7 @@ def compile_query(
     )
     aliases = {column.alias.lower(): column.expression for column in columns if column.alias}
     outputs = _outputs(compiler, columns)
+    beside = _outputs(compiler, [OutputColumn(expression) for expression in hidden])
     where = compiler.compile(query.where) if query.where is not None else None
     having = compiler.compile(query.having) if query.having is not None else None
     order = tuple(
@@ -186,6 +204,7 @@ def compile_query(
             for number, (source, page_class) in enumerate(zip(query.sources, classes, strict=True))
         ),
         outputs=outputs,
+        hidden=beside,
         where=where,
         groups=tuple(compiler.compile(_aliased(term, aliases)) for term in query.group_by),
         aggregates=tuple(_aggregated(compiler, each) for each in tuple(compiler.aggregates)),

@@ -10,6 +10,7 @@ from proxyd.core.model.expression import Column, Expression, FromClass, Select, 
 from proxyd.core.model.item import UpdateEvent
 from proxyd.core.model.profile import Anchor, Declaration, NotificationRule, PageClass, Source, Utility, UtilityKind
 from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Row, is_true
+from proxyd.core.rules.programs.message_program import MessagePlan, message_plan
 from proxyd.core.rules.programs.query_program import QueryProgram, compile_query
 from proxyd.core.rules.programs.trigger_program import TriggerProgram, compile_trigger
 from proxyd.core.rules.state import StreamState
@@ -48,6 +49,7 @@ class RuleProgram:
     rule: NotificationRule
     trigger: TriggerProgram
     query: QueryProgram
+    message: MessagePlan
     event_class: PageClass
     event_sources: tuple[str, ...]
     table_sources: tuple[tuple[str, ...], ...]
@@ -130,11 +132,13 @@ def compile_rule(
     event_class = _class(declaration, rule.trigger.page_class.domain, rule.trigger.page_class.name)
     classes = [_class(declaration, each.page_class.domain, each.page_class.name) for each in rule.query.sources]
     window = rule.life.window if rule.life else None
+    message = message_plan(rule, classes)
     sources_of = {each: _of_class(rule, declaration, each) for each in {event_class, *classes}}
     return RuleProgram(
         rule=rule,
         trigger=compile_trigger(rule.trigger, event_class, chronon_s),
-        query=compile_query(rule.query, classes, event_class, chronon_s),
+        query=compile_query(rule.query, classes, event_class, chronon_s, message.expressions),
+        message=message,
         event_class=event_class,
         event_sources=sources_of[event_class],
         table_sources=tuple(sources_of[each] for each in classes),

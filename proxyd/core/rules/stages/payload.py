@@ -10,9 +10,11 @@ from typing import Any
 
 from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.model.field_values import iso_time
-from proxyd.core.model.item import UpdateEvent, Value
+from proxyd.core.model.item import UpdateEvent
 from proxyd.core.rules.programs.expression_compiler import Row
+from proxyd.core.rules.programs.message_program import told
 from proxyd.core.rules.programs.meter import Meter
+from proxyd.core.rules.programs.query_program import ResultRow
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.stages.captures import Announcement
 from proxyd.core.rules.stages.context import SourceContext
@@ -96,9 +98,10 @@ def notice(firing: Firing, history: History, *, url: str, created_s: float, grid
     """
     event, record = firing.events[-1], firing.record
     data = _head(firing.program, event, url, record.start, record.deadline, grid)
-    data |= {"late": not record.captured, "items": _items(firing.program, firing.events, history, ())}
-    if _is_silent(firing.program, data):
+    rows = _rows(firing.program, firing.events, history, ())
+    if _is_silent(firing.program, rows):
         return None
+    data |= {"late": not record.captured} | _told(firing.program, rows, event.source_id)
     identity = firing.program.notification_id(event)
     return _notification(firing.program, event, identity, data, made_s=event.seen_s, created_s=created_s)
 
@@ -111,16 +114,17 @@ def joint_notice(announced: Announcement, *, grid: ChrononGrid) -> Notification 
     program, interval, created_s = announced.program, announced.interval, announced.created_s
     obtained = interval.news()  # sources; receivers know them as "pages", a wire name
     is_told = interval.told is not None and not _was_silent(announced)
+    rows = _rows(program, interval.events, announced.history, obtained)
+    if _is_silent(program, rows):
+        return None
     data = _head(program, interval.event, announced.url, interval.opened, interval.deadline, grid)
     data |= {
         "late": not all(each.captured for each in obtained),
         "partial": bool(interval.wanted),
         "pages": [{"source": p.source_id, "captured": p.captured, "seen": iso_time(p.seen_s)} for p in obtained],
         "missing": list(interval.wanted),
-        "items": _items(program, interval.events, announced.history, obtained),
+        **_told(program, rows, interval.event.source_id),
     }
-    if _is_silent(program, data):
-        return None
     identity = interval.interval_id
     if is_told:
         data["supplement_to"], identity = identity, f"{identity}_more"
@@ -143,9 +147,17 @@ def _head(
     }
 
 
-def _items(
+def _told(program: RuleProgram, rows: Sequence[ResultRow], source_id: str) -> dict[str, Any]:
+    """Return the rows of a notification, and the texts that tell people of them."""
+    said = told(program.message, rows, rule=program.rule.name, source=source_id)
+    message = {"title": said.title, "rows": list(said.rows), "is_set": program.rule.message is not None}
+    changes = {"changes": list(said.changes)} if said.changes else {}
+    return {"items": [row.columns for row in rows], "message": message, **changes}
+
+
+def _rows(
     program: RuleProgram, events: Sequence[UpdateEvent], history: History, obtained: Sequence[Obtained]
-) -> list[dict[str, Value]]:
+) -> list[ResultRow]:
     """Return the query's rows over events, over history, and over the rows of other classes' sources."""
     joined = {each.position: set(each.sources) for each in program.joined}
     occasion, meter = events[-1], Meter()
@@ -167,12 +179,12 @@ def _was_silent(announced: Announcement) -> bool:
     program, interval = announced.program, announced.interval
     if program.rule.sends_empty:
         return False
-    told = [each for each in interval.obtained if each.source_id in (interval.told or ())]
-    return not _items(program, interval.events, announced.history, told)
+    obtained = [each for each in interval.obtained if each.source_id in (interval.told or ())]
+    return not _rows(program, interval.events, announced.history, obtained)
 
 
-def _is_silent(program: RuleProgram, data: dict[str, Any]) -> bool:
-    return not data["items"] and not program.rule.sends_empty
+def _is_silent(program: RuleProgram, rows: Sequence[ResultRow]) -> bool:
+    return not rows and not program.rule.sends_empty
 
 
 def _notification(

@@ -33,9 +33,10 @@ def run(query: str, rows: list[dict[str, Value]]) -> list[dict[str, Value]]:
     checked = check([SourceText("t", statements)], CheckSettings())
     assert checked.declaration is not None, [str(e) for e in checked.errors]
     page_class = checked.declaration.domains["D"].classes["RSS"]
-    return compile_query(checked.declaration.rules["r"].query, [page_class], page_class, 10.0).run(
+    result = compile_query(checked.declaration.rules["r"].query, [page_class], page_class, 10.0).run(
         [[Row(row) for row in rows]]
     )
+    return [row.columns for row in result]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,191 @@
+"""The wording of notifications: the rule's SET MESSAGE, otherwise title, link and changes of each row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proxyd.core.model.expression import Column, Expression, OutputColumn, Select, has_aggregate
+from proxyd.core.model.item import EventKind, Value
+from proxyd.core.model.profile import MessageName, NotificationRule, PageClass
+from proxyd.core.model.text_blocks import diff_blocks
+from proxyd.core.rules.programs.query_program import ResultRow
+from proxyd.safe_text import one_line
+
+MOST_TOLD = 200
+MOST_HEADING = 150
+_MOST_TEXT = 2000
+_MOST_TITLE = 300
+_MOST_INLINE = 80  # a longer value that changed is told as a difference
+_TITLES = ("title", "heading", "headline", "name", "subject")
+_LINKS = ("link", "url")
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePlan:
+    """What a rule's messages need of each row: values beside those that the query selects.
+
+    Parameters
+    ----------
+    parts
+        The rule's SET MESSAGE: texts, names, and positions in ``expressions``; ``None`` for the default wording.
+    expressions
+        The values that each row must have beside its columns.
+    changed
+        The columns whose old values are in ``expressions``, by their positions there.
+    """
+
+    parts: tuple[str | MessageName | int, ...] | None
+    expressions: tuple[Expression, ...]
+    changed: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The texts of a notification: ``title`` is of its first row; there are no more than ``MOST_TOLD`` ``rows``."""
+
+    title: str
+    rows: tuple[str, ...]
+    changes: tuple[Mapping[str, Any], ...]
+
+
+def message_plan(rule: NotificationRule, classes: Sequence[PageClass]) -> MessagePlan:
+    """Return what a checked rule needs for its messages; ``classes`` are those of its query."""
+    if rule.message is None:
+        return _default_plan(rule, classes)
+    expressions: list[Expression] = []
+    parts: list[str | MessageName | int] = []
+    for part in rule.message.parts:
+        if isinstance(part, Expression):
+            parts.append(len(expressions))
+            expressions.append(part)
+        else:
+            parts.append(part)
+    return MessagePlan(tuple(parts), tuple(expressions))
+
+
+def _default_plan(rule: NotificationRule, classes: Sequence[PageClass]) -> MessagePlan:
+    query = rule.query
+    if rule.trigger.kind is not EventKind.UPDATE or not _is_plain(query):
+        return MessagePlan(None, ())
+    columns = query.columns or tuple(OutputColumn(Column(field.path)) for field in classes[0].fields)
+    plain = {each.alias or field.path: field.path for each in columns if (field := _new_field(each.expression))}
+    expressions = tuple(Column(path, "OLD") for path in plain.values())
+    return MessagePlan(None, expressions, tuple((name, n) for n, name in enumerate(plain)))
+
+
+def _is_plain(query: Select) -> bool:
+    """Whether each row of the result is one event."""
+    if len(query.sources) > 1 or query.sources[0].over is not None or query.group_by or query.distinct:
+        return False
+    return not any(has_aggregate(column.expression) for column in query.columns)
+
+
+def _new_field(expression: Expression) -> Column | None:
+    """Return the field whose present value a column shows, if it shows one."""
+    return expression if isinstance(expression, Column) and expression.qualifier is None else None
+
+
+def told(plan: MessagePlan, rows: Sequence[ResultRow], *, rule: str, source: str) -> Told:
+    """Return the texts of rows, in order."""
+    changes = tuple(_changes(plan, row) for row in rows) if plan.changed else ()
+    if plan.parts is not None:
+        texts = [_filled(plan.parts, row, rule, source) for row in rows[:MOST_TOLD]]
+        return Told(texts[0][:_MOST_TITLE] if texts else rule, tuple(texts), changes)
+    pairs = [_told(row.columns, changes[n] if changes else {}, source) for n, row in enumerate(rows[:MOST_TOLD])]
+    return Told(pairs[0][0][:_MOST_TITLE] if pairs else rule, tuple(text for _, text in pairs), changes)
+
+
+def _filled(parts: Sequence[str | MessageName | int], row: ResultRow, rule: str, source: str) -> str:
+    names = {MessageName.RULE: rule, MessageName.SOURCE: source}
+    texts = (
+        part if isinstance(part, str) else names[part] if isinstance(part, MessageName) else _text(row.hidden[part])
+        for part in parts
+    )
+    return _cut("".join(texts))
+
+
+def _changes(plan: MessagePlan, row: ResultRow) -> dict[str, Any]:
+    """Return the changed columns of a row: ``from`` and ``to``, or the difference of longer texts."""
+    found: dict[str, Any] = {}
+    for name, position in plan.changed:
+        old, new = row.hidden[position], row.columns[name]
+        if old == new:
+            continue
+        if isinstance(old, str) and isinstance(new, str) and not (_is_short(old) and _is_short(new)):
+            found[name] = {"difference": _cut("\n".join(map(str, diff_blocks(old, new))))}
+        else:
+            found[name] = {"from": old, "to": new}
+    return found
+
+
+def _is_short(text: str) -> bool:
+    return len(text) <= _MOST_INLINE and "\n" not in text
+
+
+def _told(row: Mapping[str, Value], changes: Mapping[str, Any], source: str) -> tuple[str, str]:
+    """Return the title and the text of a row in the default wording."""
+    head = title_of(row) if not changes else _named(row, _TITLES, changes)
+    values = [f"{_short(name)}: {_text(c['from'])} → {_text(c['to'])}" for name, c in changes.items() if "to" in c]
+    differences = [change["difference"] for change in changes.values() if "difference" in change]
+    if changes:
+        head = ": ".join(filter(None, [head, ", ".join(values)])) or f"{source} changed"
+    head = " ".join(head.split())
+    link = _named(row, _LINKS)
+    first = f"{head} {link}" if link and link != head else head
+    return head, _cut("\n".join([first, *differences]))
+
+
+def notifications_of(data: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return the notifications of a recorded body's data: those of a digest, otherwise itself."""
+    found: Sequence[Mapping[str, Any]] = data.get("notifications", [data])
+    return found
+
+
+def heading(data: Mapping[str, Any], rule: str = "") -> str:
+    """Return a line for people about a notification or a digest: its first row, and how many more there are."""
+    told = notifications_of(data)
+    count = sum(len(each.get("items", ())) for each in told)
+    more = f" and {count - 1} more" if count > 1 else ""
+    first = next((each for each in told if each.get("items")), None)
+    if first is None:
+        return one_line(str(data.get("rule", rule)), MOST_HEADING)
+    words = first["message"]["title"] if "message" in first else title_of(first["items"][0])
+    return one_line(words or str(data.get("rule", rule)), MOST_HEADING - len(more)) + more
+
+
+def title_of(row: Mapping[str, Value]) -> str:
+    """Return the title of a row, else its first text, else its first value."""
+    texts = [value for value in row.values() if isinstance(value, str) and value.strip()]
+    others = [value for value in row.values() if value is not None and not isinstance(value, str)]
+    return _named(row, _TITLES) or _text(next(iter([*texts, *others]), None))
+
+
+def _named(row: Mapping[str, Value], names: Sequence[str], without: Mapping[str, Any] | None = None) -> str:
+    """Return the text of the first column with one of these names; those of items precede those of channels."""
+    columns = sorted(row, key=lambda name: ".item." not in name)
+    for name in names:
+        for column in columns:
+            value = row[column]
+            if (
+                _short(column).lower() == name
+                and column not in (without or {})
+                and isinstance(value, str)
+                and value.strip()
+            ):
+                return value
+    return ""
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _text(value: Value) -> str:
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 1] + "…"
