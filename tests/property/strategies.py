@@ -28,6 +28,7 @@ from proxyd.core.model.expression import (
     Between,
     Binary,
     Call,
+    Case,
     ClassName,
     Column,
     Duration,
@@ -65,6 +66,7 @@ from proxyd.core.model.profile import (
 # ---- words
 
 KEYWORD_NAMES = ["select", "FROM", "count", "Not", "null", "set", "END", "key", "url", "name", "text", "distinct"]
+KEYWORD_NAMES += ["case", "WHEN", "then", "else", "ilike", "desc"]
 characters = st.characters(codec="utf-8", exclude_characters="\x00")  # which no text of the language may hold
 texts = st.text(characters, max_size=8) | st.sampled_from(
     ["it's", 'say "x"', "--", "/*", "a;b", "%_", "\n", "''", '""']
@@ -111,12 +113,24 @@ def _grow(operands: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expressi
     return st.one_of(
         st.builds(Unary, st.sampled_from(["NOT", "-"]), operands),
         st.builds(Binary, binary, operands, operands),
-        st.builds(Like, operands, operands, st.none() | characters, st.booleans()),
+        st.builds(Like, operands, operands, st.none() | characters, st.booleans(), st.booleans()),
         st.builds(InList, operands, tuples_of(operands, least=1), st.booleans()),
         st.builds(Between, operands, operands, operands, st.booleans()),
         st.builds(IsNull, operands, st.booleans()),
+        _cases(operands),
         st.builds(Call, names.map(str.upper), tuples_of(operands)),
         _aggregates(operands),
+    )
+
+
+def _cases(operands: st.SearchStrategy[Expression]) -> st.SearchStrategy[Case]:
+    branches = tuples_of(st.tuples(operands, operands), least=1)
+    optional = st.none() | operands
+    return st.builds(
+        lambda pairs, otherwise, operand: Case(*map(tuple, zip(*pairs, strict=True)), otherwise, operand),
+        branches,
+        optional,
+        optional,
     )
 
 

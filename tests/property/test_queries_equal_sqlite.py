@@ -39,6 +39,8 @@ AGGREGATES = [
     "SUM(n) FILTER (WHERE t = 'a')",
     "SUM(n) + COUNT(*)",
     "MAX(n) - MIN(n)",
+    "SUM(CASE WHEN t = 'a' THEN n ELSE 1 END)",
+    "CASE COUNT(*) WHEN 0 THEN 'none' WHEN 1 THEN 'one' ELSE MAX(t) END",
 ]
 GROUPS = ["t", "u", "n", "n % 2", "t || u"]
 CONDITIONS = [
@@ -52,6 +54,8 @@ CONDITIONS = [
     "n + m <> 2",
     "COALESCE(n, m, 0) > 0",
     "n NOT IN (1, m)",
+    "CASE WHEN n > 0 THEN t = 'a' WHEN m > 0 THEN n IS NULL ELSE u LIKE '%b' END",
+    "CASE n WHEN 1 THEN m WHEN m THEN 2 WHEN NULL THEN 3 END > 0",
 ]
 
 

@@ -17,9 +17,14 @@ START_RULES = ("statement_head", "source_option", "profile_option", "clause", "w
 
 AGGREGATES = frozenset({"COUNT", "SUM", "MIN", "MAX", "AVG"})
 
-_SQL_WORDS = "AND AS BETWEEN DISTINCT FALSE FROM GROUP HAVING IN IS LIKE LIMIT NOT NULL ON OR ORDER SELECT TRUE WHERE"
+_SQL_WORDS = (
+    "AND AS BETWEEN CASE DISTINCT FALSE FROM GROUP HAVING ILIKE IN IS LIKE LIMIT NOT NULL ON OR ORDER SELECT TRUE WHERE"
+)
 RESERVED = AGGREGATES | frozenset(_SQL_WORDS.split())
 """Words that are quoted where a query or condition uses them as names."""
+_AFTER_A_NAME = RESERVED - AGGREGATES - {"CASE", "NULL", "TRUE", "FALSE"} | frozenset(
+    ["ASC", "DESC", "NULLS", "REGEXP", "ESCAPE", "THEN", "ELSE", "END"]
+)
 
 _PLURALS = {
     f"{noun}S": noun
@@ -55,10 +60,10 @@ _SHOWN = {
 }
 _UNITS = frozenset({"CHRONON", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK"})
 _VALUES = frozenset({"NAME", "NUMBER", "TEXT"})
-_OPERAND = _VALUES | AGGREGATES | {"(", "-", "+", "NOT", "NULL", "TRUE", "FALSE"}
+_OPERAND = _VALUES | AGGREGATES | {"(", "-", "+", "NOT", "NULL", "TRUE", "FALSE", "CASE"}
 _OPERATORS = frozenset(
     {"+", "-", "*", "/", "%", "||", "=", "<>", "!=", "<", "<=", ">", ">="}
-    | {"LIKE", "IN", "IS", "BETWEEN", "REGEXP", "NOT", "AND", "OR"}
+    | {"LIKE", "ILIKE", "IN", "IS", "BETWEEN", "REGEXP", "NOT", "AND", "OR"}
 )
 
 
@@ -100,6 +105,17 @@ def get_keyword(word: str) -> str | None:
     upper = word.upper()
     keyword = _PLURALS.get(upper, upper)
     return keyword if keyword in get_keywords() else None
+
+
+def can_follow_case(text: str) -> bool:
+    """Whether a text after CASE begins an operand or WHEN; before other words and signs ``case`` is a name.
+
+    >>> can_follow_case("WHEN"), can_follow_case("title"), can_follow_case("IS"), can_follow_case("=")
+    (True, True, False, False)
+    """
+    if text[:1].isalpha() or text[:1] == "_":
+        return text.upper() not in _AFTER_A_NAME
+    return text[:1].isdigit() or text[:1] in ("(", "'", '"')
 
 
 def get_terminal(spelling: str) -> str | None:

@@ -109,12 +109,13 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """``x [NOT] LIKE pattern [ESCAPE c]``."""
+    """``x [NOT] LIKE pattern [ESCAPE c]``; ``ignores_case`` makes it ILIKE."""
 
     operand: Expression
     pattern: Expression
     escape: str | None = None
     negated: bool = False
+    ignores_case: bool = False
     span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
@@ -149,6 +150,20 @@ class IsNull:
 
 
 @dataclass(frozen=True, slots=True)
+class Case:
+    """``CASE [operand] WHEN ... THEN ... [ELSE otherwise] END``; ``results`` are in the order of ``conditions``.
+
+    With an ``operand`` the conditions are the values that it is compared with.
+    """
+
+    conditions: tuple[Expression, ...]
+    results: tuple[Expression, ...]
+    otherwise: Expression | None = None
+    operand: Expression | None = None
+    span: TextSpan = field(default=NO_SPAN, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """A scalar function, its name in upper case."""
 
@@ -173,7 +188,7 @@ class Aggregate:
     span: TextSpan = field(default=NO_SPAN, compare=False)
 
 
-Expression: TypeAlias = Literal | Column | Unary | Binary | Like | InList | Between | IsNull | Call | Aggregate
+Expression: TypeAlias = Literal | Column | Unary | Binary | Like | InList | Between | IsNull | Case | Call | Aggregate
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from proxyd.core.model.expression import (
     Between,
     Binary,
     Call,
+    Case,
     Column,
     Expression,
     InList,
@@ -30,6 +31,7 @@ from proxyd.core.model.expression import (
 from proxyd.core.model.profile import FieldType
 
 MAX_PATTERN = 1000
+MAX_LIKE = 10_000
 _COMPARISONS = frozenset({"=", "<>", "<", "<=", ">", ">="})
 
 
@@ -85,8 +87,8 @@ class ExpressionChecker:
                 return self._unary(expression) if isinstance(expression, Unary) else self._binary(expression)
             case Call():
                 return self._call(expression)
-            case Aggregate():
-                return self._aggregate(expression)
+            case Aggregate() | Case():
+                return self._aggregate(expression) if isinstance(expression, Aggregate) else self._case(expression)
             case _:
                 return self._predicate(expression)
 
@@ -174,12 +176,36 @@ class ExpressionChecker:
 
     def _like(self, like: Like) -> Like:
         operand, pattern = self.check(like.operand), self.check(like.pattern)
-        self._want(operand, Family.TEXT, "LIKE takes a text")
-        self._want(pattern, Family.TEXT, "the pattern of LIKE is a text")
+        word = "ILIKE" if like.ignores_case else "LIKE"
+        self._want(operand, Family.TEXT, f"{word} takes a text")
+        self._want(pattern, Family.TEXT, f"the pattern of {word} is a text")
         text = like.pattern.value if isinstance(like.pattern, Literal) else None
-        if like.escape is not None and isinstance(text, str) and _ends_in_escape(text, like.escape):
-            self._reporter.error("the pattern of LIKE ends with its ESCAPE character", pattern.span)
+        if isinstance(text, str) and len(text) > MAX_LIKE:
+            self._reporter.error(f"the pattern of {word} may have {MAX_LIKE} characters at most", pattern.span)
+        elif like.escape is not None and isinstance(text, str) and _ends_in_escape(text, like.escape):
+            self._reporter.error(f"the pattern of {word} ends with its ESCAPE character", pattern.span)
         return replace(like, operand=operand.expression, pattern=pattern.expression)
+
+    def _case(self, case: Case) -> Typed:
+        """Return CASE with its results of one kind; texts among times are read as times."""
+        operands = [self.check(each) for each in case.conditions]
+        operand = None
+        if case.operand is not None:
+            operand, *operands = self._comparable([self.check(case.operand), *operands], "CASE")
+        else:
+            for each in operands:
+                self._want(each, Family.BOOLEAN, "WHEN takes a condition")
+        given = [*case.results, *([] if case.otherwise is None else [case.otherwise])]
+        results = self._of_one_kind([self.check(each) for each in given], "CASE cannot give {} and {}")
+        expressions = [each.expression for each in results]
+        resolved = Case(
+            tuple(each.expression for each in operands),
+            tuple(expressions[: len(case.results)]),
+            None if case.otherwise is None else expressions[-1],
+            None if operand is None else operand.expression,
+            case.span,
+        )
+        return Typed(resolved, _joint_type(results))
 
     def _regexp(self, pattern: Typed) -> None:
         written = pattern.expression
@@ -258,6 +284,10 @@ class ExpressionChecker:
 
     def _comparable(self, operands: Sequence[Typed], operator: str) -> list[Typed]:
         """Return the operands, with texts read as times if others are times; report those that cannot be compared."""
+        return self._of_one_kind(operands, f"{operator} cannot compare {{}} with {{}}")
+
+    def _of_one_kind(self, operands: Sequence[Typed], message: str) -> list[Typed]:
+        """Return the operands; ``message`` reports the first one of another kind, and takes the names of both."""
         if any(each.family is Family.TIME for each in operands):
             operands = [self._as_time(each) for each in operands]
         known = [each for each in operands if each.family is not None]
@@ -266,7 +296,7 @@ class ExpressionChecker:
                 first, other = known[0].family, each.family
                 assert first is not None
                 assert other is not None
-                self._reporter.error(f"{operator} cannot compare {first.value} with {other.value}", each.span)
+                self._reporter.error(message.format(first.value, other.value), each.span)
                 break
         return list(operands)
 
@@ -293,6 +323,16 @@ def pattern_problem(pattern: str) -> str | None:
     except UnicodeEncodeError:
         return "it contains an unpaired surrogate"
     return None
+
+
+def _joint_type(operands: Sequence[Typed]) -> FieldType | None:
+    """Return the type that holds the values of all operands; ``None`` if there is none, or nothing but NULL."""
+    types = {each.type for each in operands if each.type is not None}
+    families = {family_of(each) for each in types}
+    if len(types) < 2:
+        return next(iter(types), None)
+    joint = {Family.NUMBER: FieldType.DECIMAL, Family.TEXT: FieldType.STRING}
+    return joint.get(families.pop()) if len(families) == 1 else None
 
 
 def _shown(left: Typed, right: Typed) -> str:

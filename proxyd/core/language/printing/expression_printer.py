@@ -6,12 +6,13 @@ import re
 from decimal import Decimal
 
 from proxyd.core.language.printing.quoting import format_duration, format_number, quote_name, quote_text
-from proxyd.core.language.words import RESERVED
+from proxyd.core.language.words import RESERVED, can_follow_case
 from proxyd.core.model.expression import (
     Aggregate,
     Between,
     Binary,
     Call,
+    Case,
     ClassName,
     Column,
     Expression,
@@ -62,7 +63,7 @@ def _format(expression: Expression) -> tuple[str, int]:
     match expression:
         case Literal():
             return _literal(expression.value)
-        case Column() | Call() | Aggregate():
+        case Column() | Call() | Aggregate() | Case():
             return _operand(expression), _OPERAND
         case Unary():
             return _unary(expression)
@@ -72,7 +73,7 @@ def _format(expression: Expression) -> tuple[str, int]:
             return _predicate(expression), _COMPARE
 
 
-def _operand(expression: Column | Call | Aggregate) -> str:
+def _operand(expression: Column | Call | Aggregate | Case) -> str:
     match expression:
         case Column():
             qualifier = f"{_word(expression.qualifier)}." if expression.qualifier else ""
@@ -82,6 +83,8 @@ def _operand(expression: Column | Call | Aggregate) -> str:
             return f"{_word(expression.function)}({arguments})"
         case Aggregate():
             return _aggregate(expression)
+        case Case():
+            return _case(expression)
 
 
 def _at(expression: Expression, level: int) -> str:
@@ -119,7 +122,8 @@ def _predicate(expression: Like | InList | Between | IsNull) -> str:
     match expression:
         case Like():
             escape = f" ESCAPE {quote_text(expression.escape)}" if expression.escape is not None else ""
-            return f"{operand} {negated}LIKE {_at(expression.pattern, _SUM)}{escape}"
+            word = "ILIKE" if expression.ignores_case else "LIKE"
+            return f"{operand} {negated}{word} {_at(expression.pattern, _SUM)}{escape}"
         case InList():
             options = ", ".join(format_expression(each) for each in expression.options)
             return f"{operand} {negated}IN ({options})"
@@ -128,6 +132,22 @@ def _predicate(expression: Like | InList | Between | IsNull) -> str:
             return f"{operand} {negated}BETWEEN {low} AND {high}"
         case IsNull():
             return f"{operand} IS {negated}NULL"
+
+
+def _case(case: Case) -> str:
+    parts = ["CASE" if case.operand is None else f"CASE {_compared(case.operand)}"]
+    for condition, result in zip(case.conditions, case.results, strict=True):
+        parts.append(f"WHEN {format_expression(condition)} THEN {format_expression(result)}")
+    if case.otherwise is not None:
+        parts.append(f"ELSE {format_expression(case.otherwise)}")
+    return " ".join([*parts, "END"])
+
+
+def _compared(operand: Expression) -> str:
+    """Return what stands between CASE and WHEN, in parentheses if CASE would be read as a name before it."""
+    text, level = _format(operand)
+    word = text.partition(" ")[0].partition(".")[0]
+    return text if level == _OPERAND and can_follow_case(word) and word.upper() != "WHEN" else f"({text})"
 
 
 def _aggregate(aggregate: Aggregate) -> str:

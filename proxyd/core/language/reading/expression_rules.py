@@ -16,9 +16,11 @@ from proxyd.core.model.expression import (
     Between,
     Binary,
     Call,
+    Case,
     ClassName,
     Column,
     Duration,
+    Expression,
     FromClass,
     InList,
     IsNull,
@@ -135,8 +137,15 @@ def _escape(parts: Parts, _span: TextSpan) -> str:
     return str(parts[0].value)
 
 
-def _like(*, negated: bool) -> Rule:
-    return lambda parts, span: Like(parts[0], parts[1], _attributes(parts).get("escape"), negated, span)
+def _like(*, negated: bool, ignores_case: bool = False) -> Rule:
+    return lambda parts, span: Like(parts[0], parts[1], _attributes(parts).get("escape"), negated, ignores_case, span)
+
+
+def _case(parts: Parts, span: TextSpan, operand: Expression | None = None) -> Case:
+    """Return a CASE of its branches, which are pairs, and its ELSE."""
+    branches = [part for part in parts if isinstance(part, tuple)]
+    conditions, results = (tuple(each) for each in zip(*branches, strict=True))
+    return Case(conditions, results, _attributes(parts).get("otherwise"), operand, span)
 
 
 def _in_list(*, negated: bool) -> Rule:
@@ -187,6 +196,12 @@ _EXPRESSIONS: dict[str, Rule] = {
     "escape": clause("escape", _escape),
     "like": _like(negated=False),
     "not_like": _like(negated=True),
+    "ilike": _like(negated=False, ignores_case=True),
+    "not_ilike": _like(negated=True, ignores_case=True),
+    "branch": to_tuple,
+    "otherwise": clause("otherwise"),
+    "searched_case": _case,
+    "simple_case": lambda parts, span: _case(parts[1:], span, parts[0]),
     "in_list": _in_list(negated=False),
     "not_in_list": _in_list(negated=True),
     "between": _between(negated=False),

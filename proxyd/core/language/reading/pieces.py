@@ -18,7 +18,15 @@ from lark.parsers.lalr_analysis import Shift
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 
 from proxyd.core.language.reading.scanner import RawToken, TokenShape
-from proxyd.core.language.words import AGGREGATES, expected, get_keyword, get_terminal, load_grammar, suggest_keyword
+from proxyd.core.language.words import (
+    AGGREGATES,
+    can_follow_case,
+    expected,
+    get_keyword,
+    get_terminal,
+    load_grammar,
+    suggest_keyword,
+)
 
 MAX_NESTING = 64
 _NO_CALLBACKS: dict[str, Callable[..., Any]] = {}
@@ -46,16 +54,16 @@ class Piece:
 
 
 class _Nesting:
-    """Counts open parentheses and runs of NOT and signs, the two ways to nest without limit."""
+    """Counts open parentheses and CASEs, and runs of NOT and signs: the ways to nest without limit."""
 
     def __init__(self) -> None:
         self._open = 0
         self._run = 0
 
     def is_too_deep(self, terminal: str, *, prefix: bool) -> bool:
-        if terminal == "LPAR":
+        if terminal in ("LPAR", "CASE"):
             self._open += 1
-        elif terminal == "RPAR":
+        elif terminal in ("RPAR", "END"):
             self._open -= 1
         self._run = self._run + 1 if prefix else 0
         return self._open + self._run > MAX_NESTING
@@ -115,6 +123,8 @@ def _readings(token: RawToken, following: RawToken) -> list[str]:
         keyword = get_keyword(token.value)
         if keyword in AGGREGATES and following.value != "(":
             keyword = None
+        if keyword == "CASE" and not _opens_case(following):
+            keyword = None
         terminal = get_terminal(keyword) if keyword else None
         return [terminal, "NAME"] if terminal else ["NAME"]
     if token.shape is TokenShape.QUOTED:
@@ -123,6 +133,11 @@ def _readings(token: RawToken, following: RawToken) -> list[str]:
         terminal = get_terminal(token.value)
         return [terminal] if terminal else []
     return [] if token.shape is TokenShape.END else [token.shape.name]
+
+
+def _opens_case(following: RawToken) -> bool:
+    is_quoted = following.shape in (TokenShape.TEXT, TokenShape.QUOTED)
+    return is_quoted or can_follow_case(following.value)
 
 
 def _finish(parser: InteractiveParser, tokens: Sequence[RawToken], at: int) -> Piece:

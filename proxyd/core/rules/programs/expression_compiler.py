@@ -17,6 +17,7 @@ from proxyd.core.model.expression import (
     Between,
     Binary,
     Call,
+    Case,
     Column,
     Expression,
     InList,
@@ -28,6 +29,7 @@ from proxyd.core.model.expression import (
 from proxyd.core.model.field_values import coerce, is_equal, is_less, parse_iso
 from proxyd.core.model.item import EventKind, UpdateEvent, Value
 from proxyd.core.model.profile import FieldType, PageClass
+from proxyd.core.rules.programs.like_patterns import like_matcher
 from proxyd.core.rules.programs.meter import UNMETERED, Meter, check_length
 from proxyd.core.rules.programs.scalar_functions import FUNCTIONS
 
@@ -178,20 +180,36 @@ class Compiler:
 
     @compile.register
     def _like(self, node: Like) -> Closure:
-        operand = self.compile(node.operand)
-        negated = node.negated
-        if isinstance(node.pattern, Literal):
-            fixed = _like_pattern(str(node.pattern.value), node.escape)
-            return lambda row: _negate_if(negated, _matches(fixed, operand(row)))
-        pattern, escape = self.compile(node.pattern), node.escape
+        operand, pattern = self.compile(node.operand), self.compile(node.pattern)
+        match_like = partial(like_matcher, escape=node.escape, ignores_case=node.ignores_case)
+        written = node.pattern.value if isinstance(node.pattern, Literal) else None
+        fixed = match_like(written) if isinstance(written, str) else None
 
         def like(row: Row) -> Value:
-            text = pattern(row)
-            return (
-                None if text is None else _negate_if(negated, _matches(_like_pattern(str(text), escape), operand(row)))
-            )
+            text, like_text = operand(row), pattern(row)
+            if text is None or like_text is None:
+                return None
+            return (fixed or match_like(str(like_text)))(str(text)) != node.negated
 
         return like
+
+    @compile.register
+    def _case(self, node: Case) -> Closure:
+        results = [self.compile(each) for each in node.results]
+        otherwise = _unknown if node.otherwise is None else self.compile(node.otherwise)
+        if node.operand is None:
+            tests = [self.compile(each) for each in node.conditions]
+            pairs = list(zip(tests, results, strict=True))
+            return lambda row: next((result for test, result in pairs if is_true(test(row))), otherwise)(row)
+        operand, *values = self._operands(node.operand, *node.conditions)
+        pairs = list(zip(values, results, strict=True))
+
+        def simple_case(row: Row) -> Value:
+            value = operand(row)
+            found = (result for each, result in pairs if is_true(_null_or(is_equal, value, each(row))))
+            return next(found, otherwise)(row)
+
+        return simple_case
 
     @compile.register
     def _in(self, node: InList) -> Closure:
@@ -232,6 +250,10 @@ def is_true(value: Value) -> bool:
     (True, False, False)
     """
     return bool(value) if value is not None else False
+
+
+def _unknown(_row: Row) -> Value:
+    return None
 
 
 def _not(value: Value) -> Value:
@@ -327,20 +349,3 @@ def _regexp(operand: Closure, pattern: str) -> Closure:
         return None if value is None else compiled.search(str(value)) is not None
 
     return regexp
-
-
-def _like_pattern(pattern: str, escape: str | None) -> re2._Regexp:
-    parts: list[str] = []
-    chars = iter(pattern)
-    for char in chars:
-        if escape is not None and char == escape:
-            parts.append(re2.escape(next(chars, escape)))
-        else:
-            parts.append({"%": ".*", "_": "."}.get(char) or re2.escape(char))
-    options = re2.Options()
-    options.dot_nl = True
-    return re2.compile("".join(parts), options)
-
-
-def _matches(pattern: re2._Regexp, value: Value) -> Value:
-    return None if value is None else pattern.fullmatch(str(value)) is not None

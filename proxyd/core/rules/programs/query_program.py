@@ -11,6 +11,7 @@ from proxyd.core.model.expression import (
     Aggregate,
     Binary,
     Call,
+    Case,
     Column,
     Expression,
     FromClass,
@@ -288,6 +289,8 @@ def _is_time(compiler: Compiler, expression: Expression) -> bool:
             return _is_time(compiler, argument)
         case Call("COALESCE" | "NULLIF", arguments):
             return _is_time(compiler, arguments[0])
+        case Case(_, results, otherwise):
+            return any(_is_time(compiler, each) for each in (*results, otherwise) if each is not None)
         case Binary("+" | "-", left, right):
             return _is_time(compiler, left) != _is_time(compiler, right)
     return False

@@ -19,9 +19,9 @@ DELIVER TO CHANNEL 'ntfy://topic';
 CREATE PROFILE Second AS (DOMAIN "Feeds");
 INSERT NOTIFICATION "Every third" INTO "Reading", Second
 FROM SOURCES "plain", "kernel-releases"
-SET QUERY "SELECT DISTINCT LOWER(TITLE) AS ""order"", link, -ttl * (2 + 3) % 7 /* why not */
+SET QUERY "SELECT DISTINCT LOWER(TITLE) AS ""order"", link, CASE (-ttl) WHEN -1 THEN 'a' WHEN 2 THEN 'b' END, CASE WHEN ttl > 1 THEN ttl ELSE 0 END, -ttl * (2 + 3) % 7 /* why not */
 FROM RSS AS r OVER 7 DAYS
-WHERE title LIKE '%it''s%' ESCAPE '!' AND NOT (link IS NULL OR pubDate >= '2026-01-01') AND r.ttl BETWEEN 1 AND 2 + 3
+WHERE title LIKE '%it''s%' ESCAPE '!' AND title NOT ILIKE 'A_%' AND NOT (link IS NULL OR pubDate >= '2026-01-01') AND r.ttl BETWEEN 1 AND 2 + 3
 ORDER BY 1 DESC NULLS LAST, link LIMIT 10"
 SET TRIGGER "ON INSERT TO RSS WHEN COUNT(*) FILTER (WHERE NEW.title REGEXP '^v[0-9]+') % 3 = 0 -- every third
   AND COUNT(DISTINCT link) OVER 24 HOURS > 2 OR SUM(ttl) ACROSS SOURCES != 1.50"

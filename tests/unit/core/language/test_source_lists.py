@@ -60,11 +60,12 @@ AROUND = {  # where a rule stands in a text
     "period": "CREATE SOURCE s OF RSS AT 'https://a/' EXPECT 2 PER {}",
     "from": 'INSERT NOTIFICATION n SET QUERY "SELECT a FROM {}"',
     "aggregate": 'INSERT NOTIFICATION n SET TRIGGER "ON INSERT TO RSS WHEN {} > 1"',
+    "case": 'INSERT NOTIFICATION n SET TRIGGER "ON INSERT TO RSS WHEN {} > 1"',
 }  # fmt: skip
 
 
 UNITS = {"CHRONON", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK"}
-OPERATORS = {"AND", "OR", "NOT", "LIKE", "ESCAPE", "REGEXP", "BETWEEN", "IS", "NULL", "TRUE", "FALSE"}
+OPERATORS = {"AND", "OR", "NOT", "LIKE", "ILIKE", "ESCAPE", "REGEXP", "BETWEEN", "IS", "NULL", "TRUE", "FALSE"}
 
 
 def rules() -> dict[str, Tree[Token]]:

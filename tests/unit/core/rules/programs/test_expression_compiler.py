@@ -81,6 +81,25 @@ def test_values(text: str, value: Value) -> None:
         ("title LIKE '_inu_'", True),
         ("title LIKE '100!%' ESCAPE '!'", False),
         ("title NOT LIKE '%x'", False),
+        ("title LIKE 'Linux'", True),
+        ("title LIKE '%in%'", True),
+        ("title LIKE 'Linux%Linux'", False),
+        ("title LIKE '%x%i%'", False),
+        ("title LIKE NULL OR title NOT LIKE NULL", False),
+        ("title LIKE guid OR title NOT LIKE guid", False),
+        ("title LIKE SUBSTR(title, 1, 2) || '%'", True),
+        ("title ILIKE 'lin%'", True),
+        ("title ILIKE '_INU_'", True),
+        ("title NOT ILIKE 'LINUX'", False),
+        ("'Käse' ILIKE 'KÄSE'", True),
+        ("'\u212a' ILIKE 'k'", True),
+        ("guid ILIKE '%' OR guid NOT ILIKE '%'", False),
+        ("CASE WHEN guid = 'x' THEN FALSE WHEN title = 'Linux' THEN TRUE END", True),
+        ("CASE WHEN guid = 'x' THEN TRUE END IS NULL", True),
+        ("CASE title WHEN 'x' THEN FALSE WHEN 'Linux' THEN category = 4 ELSE FALSE END", True),
+        ("CASE guid WHEN NULL THEN TRUE ELSE FALSE END", False),
+        ("CASE pubDate WHEN '2001-09-09T01:46:40Z' THEN TRUE END", True),
+        ("CASE WHEN 1 = 1 THEN 1 ELSE 1 / category END = 1", True),
         ("title IN ('a', 'Linux')", True),
         ("title NOT IN ('a', 'b')", True),
         ("title IN ('a', guid)", False),
@@ -149,6 +168,25 @@ def test_times_are_shown_as_iso_8601() -> None:
     assert run("SELECT pubDate FROM RSS", [{"channel.item.pubdate": 0.5}]) == [
         {"channel.item.pubDate": "1970-01-01T00:00:00.500Z"}
     ]
+
+
+def test_a_case_of_times_is_shown_as_a_time() -> None:
+    query = "SELECT CASE WHEN title = 'a' THEN '1970-01-01T00:00:01Z' ELSE pubDate END AS t FROM RSS"
+    rows: list[dict[str, Value]] = [{"channel.item.title": t, "channel.item.pubdate": 2.0} for t in "ab"]
+    assert [row["t"] for row in run(query, rows)] == ["1970-01-01T00:00:01.000Z", "1970-01-01T00:00:02.000Z"]
+
+
+def test_a_field_called_as_a_word_of_case_can_be_written() -> None:
+    fields = "case:Integer FROM JSON '$.c', end:Integer FROM JSON '$.e', when:Integer FROM JSON '$.w'"
+    text = f"""CREATE DOMAIN "D" AS CLASS::C({fields}); CREATE PROFILE "P" AS (DOMAIN "D");
+INSERT NOTIFICATION "r" INTO "P" SET QUERY "SELECT case, case AS end, CASE ""case"" WHEN when THEN end END AS when
+FROM C WHERE case = 1 AND case IS NOT NULL AND when > 0 ORDER BY case DESC" SET TRIGGER "ON INSERT TO C"
+START NOW END NEVER SET UTILITY STRICT;"""
+    checked = check([SourceText("t", text)], CheckSettings())
+    assert checked.declaration is not None, [str(e) for e in checked.errors]
+    page_class = checked.declaration.domains["D"].classes["C"]
+    program = compile_query(checked.declaration.rules["r"].query, [page_class], page_class, 10.0)
+    assert program.run([[Row({"case": 1, "end": 2, "when": 1})]]) == [{"case": 1, "end": 1, "when": 2}]
 
 
 def test_a_star_is_every_declared_field() -> None:
