@@ -123,15 +123,11 @@ def _grow(operands: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expressi
     )
 
 
-def _cases(operands: st.SearchStrategy[Expression]) -> st.SearchStrategy[Case]:
-    branches = tuples_of(st.tuples(operands, operands), least=1)
-    optional = st.none() | operands
-    return st.builds(
-        lambda pairs, otherwise, operand: Case(*map(tuple, zip(*pairs, strict=True)), otherwise, operand),
-        branches,
-        optional,
-        optional,
-    )
+@st.composite
+def _cases(draw: st.DrawFn, operands: st.SearchStrategy[Expression]) -> Case:
+    branches = draw(tuples_of(st.tuples(operands, operands), least=1))
+    conditions, results = zip(*branches, strict=True)
+    return Case(conditions, results, draw(st.none() | operands), draw(st.none() | operands))
 
 
 def _aggregates(operands: st.SearchStrategy[Expression]) -> st.SearchStrategy[Aggregate]:
