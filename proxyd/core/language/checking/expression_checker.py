@@ -210,7 +210,8 @@ class ExpressionChecker:
     def _regexp(self, pattern: Typed) -> None:
         written = pattern.expression
         if not isinstance(written, Literal) or not isinstance(written.value, str):
-            self._reporter.error("REGEXP takes its pattern as a text in single quotes", pattern.span)
+            if not (isinstance(written, Column) and pattern.type is None):  # an unknown field is already reported
+                self._reporter.error("REGEXP takes its pattern as a text in single quotes", pattern.span)
             return
         if len(written.value) > MAX_PATTERN:
             self._reporter.error(f"a pattern may have {MAX_PATTERN} characters at most", pattern.span)

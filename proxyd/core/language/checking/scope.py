@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proxyd.core.language.checking.check_context import Reporter
+from proxyd.core.language.printing.quoting import quote_text
 from proxyd.core.language.words import did_you_mean
 from proxyd.core.model.expression import Column
 from proxyd.core.model.item import EventKind
@@ -95,6 +96,8 @@ def _report_unknown(column: Column, path: str, bindings: Sequence[Binding], repo
     paths = [field.path for binding in bindings for field in binding.page_class.fields]
     known = [*paths, *(known.rpartition(".")[2] for known in paths)]
     suggestion = did_you_mean(path, known)
-    if not suggestion and len(paths) <= 8:
+    if reporter.source.text.startswith('"', column.span.start):
+        suggestion += f" Use single quotes for text: {quote_text(column.path)}"
+    elif not suggestion and len(paths) <= 8:
         suggestion = f" It has {', '.join(paths)}."
     reporter.error(f"{classes} has no field {path}.{suggestion}", column.span)

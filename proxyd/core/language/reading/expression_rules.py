@@ -117,7 +117,7 @@ def _path(parts: Parts, span: TextSpan) -> Column:
     """Return a path as written, with qualifiers; only the checker can tell them apart."""
     for token in parts:
         if not all(token.value.split(".")):
-            refuse("a name cannot be empty", token_span(token))
+            refuse("a name cannot be empty: use single quotes for text", token_span(token))
     return Column(".".join(token.value for token in parts), None, span)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from proxyd.core.language.nodes import SourceText
+from proxyd.core.language.printing.quoting import quote_text
 from proxyd.core.model.expression import TextSpan
 from proxyd.errors import RuleSyntaxError
 
@@ -75,13 +76,21 @@ _HEADING = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _MAX_ERRORS = 100
+_SQL_CLAUSE = re.compile(r"\bSET\s+(QUERY|TRIGGER)\s*\Z", re.IGNORECASE)
+_LONGEST_CLAUSE = 60
+_UNFINISHED = re.compile(r"(?:[=<>(,|]|\b(?:LIKE|REGEXP|ILIKE|AND|OR|THEN|ELSE|AS))\s*\Z", re.IGNORECASE)
+_AFTER_SQL = re.compile(r"\s|;|--|/\*|\Z|(?:SET|INTO|START|END|FROM|CREATE|INSERT|DROP)\b", re.IGNORECASE)
 
 
 class _Scanner:
-    """Reads one text from left to right. ``place`` maps an offset in the text to the file."""
+    """Reads one text from left to right. ``place`` maps an offset in the text to the file.
 
-    def __init__(self, source: SourceText, text: str, place: Callable[[int], int]) -> None:
+    ``is_sql`` says that the text is that of a QUERY or TRIGGER.
+    """
+
+    def __init__(self, source: SourceText, text: str, place: Callable[[int], int], *, is_sql: bool = False) -> None:
         self._source = source
+        self._is_sql = is_sql
         self._text = text
         self._place = place
         self._tokens: list[RawToken] = []
@@ -123,6 +132,8 @@ class _Scanner:
         closed = stop - start >= 2 and self._text[stop - 1] == mark and _is_closed(self._text[start:stop], mark)
         heading = _HEADING.search(self._text, start + 1, stop)
         runs_on = heading is not None and (not closed or self._text[stop : stop + 1].isalnum())
+        if mark == '"' and closed and heading is None and (resume := self._report_text_in_sql(start, stop)) is not None:
+            return resume
         if closed and not runs_on:
             places = tuple(self._place(at) for at in _inner_offsets(self._text, start, stop, mark))
             value = self._text[start + 1 : stop - 1].replace(mark * 2, mark)
@@ -130,9 +141,26 @@ class _Scanner:
             return stop
         resume = heading.end() if heading is not None else len(self._text)
         kind = "single" if mark == "'" else "double"
-        self._error(f"this {kind} quote is not closed", start, start + 1)
+        hint = ": use single quotes for text" if self._is_sql and mark == '"' else ""
+        self._error(f"this {kind} quote is not closed{hint}", start, start + 1)
         self._tokens.append(RawToken(shape, "?", self._place(start), self._place(start) + 1, broken=True))
         return resume
+
+    def _report_text_in_sql(self, start: int, stop: int) -> int | None:
+        """Report a text in double quotes that ends the SQL around it; return the end of this SQL, or ``None``."""
+        text = self._text
+        clause = None if self._is_sql else _SQL_CLAUSE.search(text, max(0, start - _LONGEST_CLAUSE), start)
+        if clause is None or not (_UNFINISHED.search(text, start + 1, stop - 1) or not _AFTER_SQL.match(text, stop)):
+            return None
+        found = _sql_end(text, stop - 1)
+        if found is None:
+            return None
+        close, end = found
+        shown = quote_text(text[stop : close - 1][:30])
+        hint = f"use single quotes for text, as in {shown}, and double the quotes of names"
+        self._error(f"SET {clause[1].upper()}: a double quote ends its text: {hint}", stop - 1, close)
+        self._tokens.append(RawToken(TokenShape.QUOTED, "?", self._place(start), self._place(end), broken=True))
+        return end
 
     def _skip_strange(self, start: int) -> int:
         stop = start + 1
@@ -169,7 +197,7 @@ def scan_inner(source: SourceText, quoted: RawToken) -> Scan:
     """Return the tokens of a text in double quotes, with places in the file."""
     places: Sequence[int] = quoted.places
     end = quoted.stop - 1
-    return _Scanner(source, quoted.value, lambda at: places[at] if at < len(places) else end).scan()
+    return _Scanner(source, quoted.value, lambda at: places[at] if at < len(places) else end, is_sql=True).scan()
 
 
 def _is_closed(quoted: str, mark: str) -> bool:
@@ -182,6 +210,22 @@ def _inner_offsets(text: str, start: int, stop: int, mark: str) -> Iterator[int]
     while at < stop - 1:
         yield at
         at += 2 if text[at] == mark else 1
+
+
+def _sql_end(text: str, opens: int) -> tuple[int, int] | None:
+    """Return where a text in double quotes ends, and the SQL that it stands in; ``None`` if it ends on another line."""
+    first = None
+    while True:
+        close = text.find('"', opens + 1) + 1
+        if not close or "\n" in text[opens:close]:
+            return None if first is None else (first, opens + 1)
+        first = first or close
+        last = text.find('"', close)
+        if last < 0 or _HEADING.search(text, close, last):
+            return first, close
+        if last == close or _AFTER_SQL.match(text, last + 1):
+            return first, last + 1
+        opens = last
 
 
 def _is_strange(text: str, at: int) -> bool:
