@@ -41,6 +41,8 @@ import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+_LONGEST_SHOWN = 1000  # characters of a line
+
 
 class ProxydError(Exception):
     """Something went wrong in proxyd."""
@@ -79,11 +81,14 @@ class RuleError(ProxydError, ValueError):
         self.start = max(0, min(start, len(text)))
         self.stop = max(self.start, min(stop, len(text)))
         self.file = file
+        self._line: int | None = None
 
     @property
     def line(self) -> int:
         """Line number, from 1."""
-        return self.text.count("\n", 0, self.start) + 1
+        if self._line is None:  # counting takes milliseconds in a long text
+            self._line = self.text.count("\n", 0, self.start) + 1
+        return self._line
 
     @property
     def column(self) -> int:
@@ -92,18 +97,26 @@ class RuleError(ProxydError, ValueError):
 
     @property
     def source_line(self) -> str:
-        """The line at fault, without its end."""
-        begin = self.start - self.column + 1
-        end = self.text.find("\n", begin)
-        return self.text[begin : len(self.text) if end < 0 else end].rstrip("\r")
+        """The line at fault, without its end; of a long line the part around the fault."""
+        begin, end = self._shown()
+        return self.text[begin:end].rstrip("\r")
 
     @property
     def caret_line(self) -> str:
         """Carets under the characters at fault; tabs are kept so that they align."""
-        line = self.source_line
-        indent = "".join("\t" if char == "\t" else " " for char in line[: self.column - 1])
-        width = max(1, min(self.stop - self.start, len(line) - self.column + 1))
+        line, before = self.source_line, self.start - self._shown()[0]
+        indent = "".join("\t" if char == "\t" else " " for char in line[:before])
+        width = max(1, min(self.stop - self.start, len(line) - before))
         return indent + "^" * width
+
+    def _shown(self) -> tuple[int, int]:
+        """Return where the shown part of the line starts and stops."""
+        begin, end = self.start - self.column + 1, self.text.find("\n", self.start)
+        end = len(self.text) if end < 0 else end
+        if end - begin <= _LONGEST_SHOWN:
+            return begin, end
+        around = _LONGEST_SHOWN // 2
+        return max(begin, self.start - around), min(end, self.start + around)
 
     @property
     def without_texts(self) -> str:
@@ -252,10 +265,11 @@ class ChangedError(ConflictError):
 
 _CUTOFF, _SHORT_CUTOFF = 0.75, 0.6  # with one of three letters wrong, names are two thirds alike
 _SHORT = 4
+_MOST_COMPARED = 2000
 
 
 def suggest(written: str, known: Iterable[str]) -> str | None:
-    """Return the known name closest to ``written``, ignoring case, or ``None``.
+    """Return the known name closest to ``written``, ignoring case, or ``None``; of very many names none is.
 
     >>> suggest("channel.item.titel", ["channel.item.title", "channel.item.link"])
     'channel.item.title'
@@ -263,6 +277,8 @@ def suggest(written: str, known: Iterable[str]) -> str | None:
     by_folded: dict[str, str] = {}
     for name in known:
         by_folded.setdefault(name.casefold(), name)
+    if len(by_folded) > _MOST_COMPARED:
+        return None
     folded = written[:200].casefold()
     close = get_close_matches(folded, by_folded, n=1, cutoff=_CUTOFF if len(folded) > _SHORT else _SHORT_CUTOFF)
     return by_folded[close[0]] if close else None

@@ -15,9 +15,10 @@ import structlog
 from proxyd.config.profile_files import read_directory
 from proxyd.core.language import (
     DEFAULT_PROFILE,
+    MAX_SENT_BYTES,
+    MAX_STATEMENT_BYTES,
     MEANING,
     CheckSettings,
-    CreateDomain,
     CreateProfile,
     CreateSource,
     DropStatement,
@@ -30,6 +31,7 @@ from proxyd.core.language import (
     check_parsed,
     expand,
     format_statements,
+    kind_of_statement,
     no_such,
     parse,
     what_changed,
@@ -151,7 +153,7 @@ class Declarations:
         await self._started.wait()
         try:
             async with self._turn:
-                changes = await self._swap(self._folder.read(), self._api)
+                changes = await self._swap(await asyncio.to_thread(self._folder.read), self._api)
         except (ConfigError, ProfileError) as error:
             self._metrics.reload_ok.set(0)
             said = "profiles have errors; nothing was changed: `proxyd check` shows them"
@@ -177,13 +179,12 @@ class Declarations:
         """
         await self._started.wait()
         async with self._turn:
-            self._look(texts, only_if)
-            return await self._swap(self._files, await self._with(texts))
+            return await self._swap(self._files, await self._with(texts, only_if))
 
-    def _look(self, texts: Sequence[str | Parsed], only_if: OnlyIf | None) -> None:
+    def _look(self, parsed: Sequence[Parsed], only_if: OnlyIf | None) -> None:
         """Raise ``ChangedError`` if a text's profile has changed since its sender read it."""
         if only_if is not None:
-            name = only_if.profile if only_if.profile is not None else _only_profile(texts[0])
+            name = only_if.profile if only_if.profile is not None else _only_profile(parsed[0])
             self._must_take(name, only_if.takes)
 
     def _must_take(self, name: str, takes: Callable[[str], bool]) -> None:
@@ -195,19 +196,19 @@ class Declarations:
         """Check texts for the API; return their changes and their demand on the budget. Raises as ``declare`` does."""
         await self._started.wait()
         async with self._turn:
-            self._look(texts, only_if)
-            checked = await self._check([*self._files, *_texts(await self._with(texts))])
+            checked = await self._check([*self._files, *_texts(await self._with(texts, only_if))])
             trial = Trial.of(self._decider, checked.declaration, self._clock.time_s())
             changes = self._changes(checked.declaration, {})
         return changes, await asyncio.to_thread(trial.cost)
 
-    async def _with(self, texts: Sequence[str | Parsed]) -> dict[str, str]:
-        """Return the API's declaration with more texts added."""
+    async def _with(self, texts: Sequence[str | Parsed], only_if: OnlyIf | None) -> dict[str, str]:
+        """Return the API's declaration with more texts added; raises ``ChangedError`` unless ``only_if`` accepts."""
         parsed, new = await asyncio.to_thread(_read, texts)
+        self._look(parsed, only_if)
         statements = [statement for each in parsed for statement in each.statements]
         api = dict(self._api)
         for statement in statements:
-            kind, name = _kind_of(statement), statement.name.value
+            kind, name = kind_of_statement(statement), statement.name.value
             self._refuse_owned(kind, name)
             if isinstance(statement, DropStatement) and api.pop(_key(kind, name), None) is None:
                 raise NotFoundError(f"DROP: the API has not declared a {kind.value.lower()} {name!r}")
@@ -276,7 +277,7 @@ class Declarations:
         self._parsed = {each.source: each for each in checked.parsed}
         self._statements = _by_file(checked.parsed)
         self._expanded = _by_file(expand(checked.parsed))
-        self._declared_in = {(_kind_of(s), s.name.value): file for file, s in self._expanded}
+        self._declared_in = {(kind_of_statement(s), s.name.value): file for file, s in self._expanded}
         # An observation made under the old rules may have been committed after ``accept``: its streams are stale.
         await self._store.forget_streams([*changes.removed, *changes.restarted])
         await self._recall.rows_of_queries()
@@ -376,7 +377,7 @@ class _Sound:
 
 
 def _parsed(text: str | Parsed) -> Parsed:
-    return text if isinstance(text, Parsed) else parse(text, _API_TEXT)
+    return text if isinstance(text, Parsed) else parse(text, _API_TEXT, most_bytes=MAX_SENT_BYTES)
 
 
 def _read(texts: Sequence[str | Parsed]) -> tuple[list[Parsed], dict[str, str]]:
@@ -385,9 +386,10 @@ def _read(texts: Sequence[str | Parsed]) -> tuple[list[Parsed], dict[str, str]]:
     if errors := [error for each in parsed for error in each.errors]:
         raise ProfileError(errors)
     kept = [(p.source, s) for p in parsed for s in p.statements if not isinstance(s, DropStatement)]
-    printed = {_key(_kind_of(s), s.name.value): format_statements([s]) for _, s in kept}
+    printed = {_key(kind_of_statement(s), s.name.value): format_statements([s]) for _, s in kept}
     for source, s in kept:  # printing may lengthen a text: it doubles the quotes in names
-        if (unfit := what_is_unfit(SourceText("", printed[_key(_kind_of(s), s.name.value)]))) is not None:
+        text = printed[_key(kind_of_statement(s), s.name.value)]
+        if (unfit := what_is_unfit(SourceText("", text), MAX_STATEMENT_BYTES)) is not None:
             at = s.name.span
             raise ProfileError(
                 [RuleSyntaxError(unfit.message, text=source.text, start=at.start, stop=at.stop, file=source.file)]
@@ -402,19 +404,6 @@ def _check(texts: Sequence[SourceText], known: Mapping[SourceText, Parsed], sett
     if checked.declaration is None:
         raise ProfileError(checked.errors)
     return _Sound(checked.declaration, checked.warnings, parsed)
-
-
-_KINDS = {
-    CreateDomain: StatementKind.DOMAIN,
-    CreateSource: StatementKind.SOURCE,
-    CreateProfile: StatementKind.PROFILE,
-    InsertNotification: StatementKind.NOTIFICATION,
-    Watch: StatementKind.NOTIFICATION,
-}
-
-
-def _kind_of(statement: Statement) -> StatementKind:
-    return statement.kind if isinstance(statement, DropStatement) else _KINDS[type(statement)]
 
 
 def _is_of(profile: str, statement: Statement) -> bool:
@@ -434,24 +423,19 @@ def _by_file(parsed: Sequence[Parsed]) -> list[tuple[str, Statement]]:
     return [(each.source.file, statement) for each in parsed for statement in each.statements]
 
 
-def _only_profile(text: str | Parsed) -> str:
+def _only_profile(parsed: Parsed) -> str:
     """Return the name of the only profile that a text declares.
 
     Raises
     ------
-    ProfileError
-        The text cannot be read.
     ConflictError
         It declares no profile, or several.
 
     Examples
     --------
-    >>> _only_profile('CREATE PROFILE "P" AS (DOMAIN "D", USER "u");')
+    >>> _only_profile(parse('CREATE PROFILE "P" AS (DOMAIN "D", USER "u");'))
     'P'
     """
-    parsed = _parsed(text)
-    if parsed.errors:
-        raise ProfileError(parsed.errors)
     names = [each.name.value for each in expand([parsed])[0].statements if isinstance(each, CreateProfile)]
     if len(names) != 1:
         raise ConflictError("If-Match applies to one profile; send a text that declares exactly one")

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -215,7 +216,7 @@ async def test_drop_statements_remove_what_the_api_declared(running: Running) ->
         ("GET", "/api/v1/nothing", None, 404),
         ("PUT", "/api/v1/plan", None, 405),
         ("POST", "/api/v1/profiles", b"\xff\xfe", 400),
-        ("POST", "/api/v1/profiles", b"x" * 300_000, 413),
+        ("POST", "/api/v1/deliveries/test", b"x" * 300_000, 413),
         ("POST", "/api/v1/tokens", b"[]", 422),
         ("POST", "/api/v1/tokens", b"{", 400),
         ("POST", "/api/v1/tokens", b'{"name": "n", "scope": "root"}', 422),
@@ -231,6 +232,19 @@ async def test_bad_requests_are_problems(
     async with running.client.request(method, path, data=body, headers=headers) as answer:
         assert (answer.status, answer.content_type) == (status, "application/problem+json")
         assert {"type", "title", "status", "detail"} <= set(await answer.json())
+
+
+async def test_a_text_may_have_a_mebibyte_and_what_refuses_a_longer_one_says_so(running: Running) -> None:
+    headers = await running.token("write") | {"Content-Type": "text/plain"}
+    text = 'CREATE PROFILE "Long" AS (DOMAIN "D");\n--'
+    text += " " * (2**20 - len(text))
+    async with running.client.post("/api/v1/profiles", data=BytesIO(text.encode()), headers=headers) as answer:
+        assert answer.status == 201, await answer.text()
+    for more, status, said in [(1, 422, "1048576 bytes at most"), (2**20 + 1, 413, "in several requests")]:
+        body = BytesIO(text.encode() + b" " * more)
+        async with running.client.post("/api/v1/profiles", data=body, headers=headers) as answer:
+            assert answer.status == status
+            assert said in await answer.text()
 
 
 async def test_a_token_made_over_the_api_works_and_its_name_is_taken(running: Running) -> None:

@@ -17,8 +17,9 @@ from proxyd.core.model.item import EventKind
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.stages.stored import StoredContext, StoreQuery
 from proxyd.daemon import Declarations
+from proxyd.errors import ConflictError, ProfileError
 from proxyd.metrics import Metrics
-from proxyd.queries import Wanted
+from proxyd.queries import OnlyIf, Wanted
 from proxyd.store import SqlStore, open_store
 from tests.fakes import FakeClock
 from tests.fleets import DOMAIN, changed, decider, declaration, item, rule, source
@@ -68,6 +69,15 @@ async def test_two_texts_sent_at_once_are_both_declared(world: World) -> None:
     await declarations.start()
     await asyncio.gather(declarations.declare(profile("A")), declarations.declare(profile("B")))
     assert {"A", "B"} <= set(declarations.declaration.profiles)
+
+
+async def test_a_condition_on_a_profile_needs_a_text_of_exactly_one(world: World) -> None:
+    declarations, _ = world.fresh()
+    await declarations.start()
+    with pytest.raises(ConflictError, match="exactly one"):
+        await declarations.declare(profile("A") + profile("B"), only_if=OnlyIf(lambda text: True))
+    with pytest.raises(ProfileError, match="lacks"):
+        await declarations.declare("INSERT NOTIFICATION n", only_if=OnlyIf(lambda text: True))
 
 
 async def test_a_text_sent_during_the_start_waits_and_keeps_counts_and_now(world: World) -> None:

@@ -133,8 +133,13 @@ async def read_body(request: web.Request, model: type[Read]) -> Read:
 
 async def read_json(request: web.Request) -> Any:
     """Return the JSON value in the body of a request."""
+    return json_of(await request.read())
+
+
+def json_of(body: bytes) -> Any:
+    """Return the JSON value in a body."""
     try:
-        return json.loads((await request.read()).decode("utf-8"), parse_constant=_no_constant)
+        return json.loads(body.decode("utf-8"), parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise BadRequestError(f"the body is not JSON: {error}") from error
 

@@ -65,7 +65,8 @@ async def problems(request: web.Request, handler: Handler) -> web.StreamResponse
     except web.HTTPException as error:
         if error.status < 400:
             raise
-        answer = problem(error.status, error.reason, error.text or "")
+        advice = "; send it in several requests" if error.status == 413 else ""
+        answer = problem(error.status, error.reason, f"{error.text or ''}{advice}")
         if "Allow" in error.headers:
             answer.headers["Allow"] = error.headers["Allow"]
         return answer

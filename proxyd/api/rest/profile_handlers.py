@@ -10,13 +10,13 @@ from aiohttp import ETag, web
 
 from proxyd.api import wire
 from proxyd.api.listings import Listings
-from proxyd.api.rest.endpoint import Endpoint, answered, listing, read_body, read_query
+from proxyd.api.rest.endpoint import Endpoint, answered, checked_body, json_of, listing, read_query
 from proxyd.api.rest.problems import BadRequestError, problem
 from proxyd.api.rest.query_readers import known_declaration
 from proxyd.api.wire import converters as payloads
 from proxyd.api.wire.json_profiles import Members, read_declaration
 from proxyd.api.wire.json_statements import written
-from proxyd.core.language import Parsed, listing_texts, opml, read_listing
+from proxyd.core.language import MAX_SENT_BYTES, Parsed, listing_texts, opml, read_listing
 from proxyd.errors import ProfileError
 from proxyd.queries import DeclarationChanges, OnlyIf, Queries
 from proxyd.safe_text import for_xml
@@ -24,6 +24,7 @@ from proxyd.safe_text import for_xml
 TEXTS = ("text/plain", "application/octet-stream")
 LISTINGS = (*TEXTS, "text/x-opml", "text/xml", "application/xml")
 NOTHING = "nothing is declared; send at least one statement"
+MOST_DECLARED = 2 * MAX_SENT_BYTES  # of a body: JSON adds keys and escapes
 MOST_LISTED = 8 * 1024 * 1024  # bytes of a list of feeds
 
 
@@ -63,11 +64,7 @@ class ProfileHandlers:
             return await self._declare(text, request, dry_run=asked.dry_run)
         if request.content_type != "application/json":
             return problem(415, "Unsupported media type", "send text/plain in the rule language, or application/json")
-        declared = await read_body(request, wire.DeclarationWritten)
-        if declared == wire.DeclarationWritten():
-            raise BadRequestError(NOTHING)
-        members = Members(declared)
-        parsed = await asyncio.to_thread(read_declaration, declared, members)
+        members, parsed = await asyncio.to_thread(_declared, await request.read())
         try:
             return await self._declare(parsed, request, dry_run=asked.dry_run)
         except ProfileError as error:
@@ -128,7 +125,7 @@ def profile_endpoints(queries: Queries, listings: Listings) -> Sequence[Endpoint
         listing("/api/v1/profiles", declared.list_profiles, wire.Page[wire.ProfileListed], wire.ListWindow),
         Endpoint("POST", "/api/v1/profiles", "write", handlers.declare, wire.ChangesMade, wire.DryRun,
                  wire.DeclarationWritten, TEXTS, status=201, also=(200,), raises=(404, 409, 412, 413, 415, 422),
-                 is_keyed=True, is_conditional=True),
+                 is_keyed=True, is_conditional=True, most_bytes=MOST_DECLARED),
         Endpoint("GET", "/api/v1/profiles/{name}", "read", handlers.get_profile, wire.ProfileShown, raises=(404, 503),
                  is_tagged=True),
         Endpoint("DELETE", "/api/v1/profiles/{name}", "write", handlers.drop_profile, wire.ChangesMade,
@@ -160,6 +157,15 @@ def refused_reload(errors: Sequence[str]) -> web.Response:
 
 def _listing_texts(body: bytes, asked: wire.Listing, declared: Mapping[str, str | None]) -> list[str]:
     return listing_texts(read_listing(body, "the list"), asked.name, pages=asked.pages, declared=declared)
+
+
+def _declared(body: bytes) -> tuple[Members, Parsed]:
+    """Return the members and statements of a declaration in JSON."""
+    declared = checked_body(json_of(body), wire.DeclarationWritten)
+    if declared == wire.DeclarationWritten():
+        raise BadRequestError(NOTHING)
+    members = Members(declared)
+    return members, read_declaration(declared, members)
 
 
 async def _text_of(request: web.Request) -> str:

@@ -12,6 +12,7 @@ from proxyd.api.rest.problems import FaultsError, fault_of_text
 from proxyd.api.wire import Fault
 from proxyd.api.wire import statement_models as models
 from proxyd.core.language import (
+    MAX_SENT_BYTES,
     CreateDomain,
     CreateProfile,
     CreateSource,
@@ -115,7 +116,7 @@ def _members(value: Any, at: Place = ()) -> Iterator[tuple[Place, str]]:
 
 def read_declaration(declared: models.DeclarationWritten, members: Members) -> Parsed:
     """Return the statements of a declaration and every error in it; ``members`` are those of ``declared``."""
-    if (error := what_is_unfit(members.source)) is not None:
+    if (error := what_is_unfit(members.source, MAX_SENT_BYTES)) is not None:
         return Parsed(members.source, (), (members.quotable(error),))
     return _Reading(members).read(declared)
 

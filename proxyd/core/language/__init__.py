@@ -21,6 +21,7 @@ from proxyd.core.language.nodes import (
     Statement,
     StatementKind,
     Watch,
+    kind_of_statement,
 )
 from proxyd.core.language.printing.printer import (
     format_expression,
@@ -32,7 +33,8 @@ from proxyd.core.language.printing.printer import (
     format_trigger,
 )
 from proxyd.core.language.reading.member_reader import MemberReader
-from proxyd.core.language.reading.parser import parse, what_is_unfit, what_lacks
+from proxyd.core.language.reading.parser import MAX_SENT_BYTES, parse, what_is_unfit, what_lacks
+from proxyd.core.language.reading.pieces import MAX_STATEMENT_BYTES
 from proxyd.core.language.source_lists import Listed, listing_texts, opml, read_listing
 from proxyd.core.language.watches import DEFAULT_PROFILE, expand
 from proxyd.core.language.words import did_you_mean, no_such
@@ -41,6 +43,8 @@ __all__ = [
     "DEFAULT_PROFILE",
     "FEED_PATHS",
     "FUNCTIONS",
+    "MAX_SENT_BYTES",
+    "MAX_STATEMENT_BYTES",
     "MEANING",
     "Broken",
     "CheckSettings",
@@ -73,6 +77,7 @@ __all__ = [
     "format_settings",
     "format_statements",
     "format_trigger",
+    "kind_of_statement",
     "listing_texts",
     "no_such",
     "opml",

@@ -126,9 +126,18 @@ class DeliveryKind:
 
     def build(self, written: Sequence[tuple[str, Any]]) -> Delivery:
         """Return the delivery from what the grammar found after the keyword: terminals and their contents, in order."""
-        words = {part.word for part in self.parts if part.word}
-        values = [value for terminal, value in written if terminal not in words]
-        return self.made(*(part.read(value) for part, value in zip(self.parts, values, strict=False)))
+        named = {part.word: part for part in self.parts if part.word}
+        plain = iter([part for part in self.parts if not part.word])
+        found: dict[str, Any] = {}
+        part: DeliveryPart | None = None
+        for terminal, value in written:
+            if terminal in named:
+                part = named[terminal]
+            else:
+                part = part or next(plain)
+                found[part.name] = part.read(value)
+                part = None
+        return self.made(**found)
 
 
 def _check_webhook(delivery: WebhookDelivery, values: Values, reporter: Reporter, span: TextSpan) -> None:

@@ -5,8 +5,10 @@ Spans are offsets into the file; spans and comments are not compared.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from types import MappingProxyType
 from typing import Generic, TypeAlias, TypeVar
 
 from proxyd.core.model.delivery import Delivery
@@ -195,6 +197,22 @@ class DropStatement:
 Statement: TypeAlias = CreateDomain | CreateSource | CreateProfile | InsertNotification | Watch | DropStatement
 
 
+_KINDS: Mapping[type[Statement], StatementKind] = MappingProxyType(
+    {
+        CreateDomain: StatementKind.DOMAIN,
+        CreateSource: StatementKind.SOURCE,
+        CreateProfile: StatementKind.PROFILE,
+        InsertNotification: StatementKind.NOTIFICATION,
+        Watch: StatementKind.NOTIFICATION,
+    }
+)
+
+
+def kind_of_statement(statement: Statement) -> StatementKind:
+    """Return the kind of what a statement declares under its name, or drops."""
+    return statement.kind if isinstance(statement, DropStatement) else _KINDS[type(statement)]
+
+
 @dataclass(frozen=True, slots=True)
 class Broken:
     """A statement that could not be read; ``name`` is ``None`` if even the name could not be read."""
@@ -218,9 +236,9 @@ class Unread:
         """Return whether any statement of that kind is unread."""
         return kind in self.kinds or any(known is kind for known, _ in self.names)
 
-    def adding(self, kind: StatementKind, name: str) -> Unread:
-        """Return a copy with one more name."""
-        return Unread(self.kinds, self.names | {(kind, name)})
+    def adding(self, kind: StatementKind, names: Iterable[str]) -> Unread:
+        """Return a copy with more names."""
+        return Unread(self.kinds, self.names | {(kind, name) for name in names})
 
 
 @dataclass(frozen=True, slots=True)

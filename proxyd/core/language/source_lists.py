@@ -13,7 +13,7 @@ from lxml import etree
 
 from proxyd.core.language.printing.printer import format_parsed
 from proxyd.core.language.printing.quoting import quote_name, quote_text
-from proxyd.core.language.reading.parser import MAX_BYTES, parse
+from proxyd.core.language.reading.parser import MAX_SENT_BYTES, parse
 from proxyd.errors import ListingError
 
 _RULE = """CREATE PROFILE {domain} AS (DOMAIN {domain}, USER "me");
@@ -102,7 +102,7 @@ def listing_texts(
     for feed in listed:
         statement = f"\nCREATE SOURCE {quote_name(names.of(feed))} OF {of} AT {quote_text(feed.url)};\n"
         size += len(statement.encode())
-        if size > MAX_BYTES:
+        if size > MAX_SENT_BYTES:
             texts.append([])
             size = len(statement.encode())
         texts[-1].append(statement)

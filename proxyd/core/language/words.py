@@ -154,9 +154,6 @@ def expected(terminals: Collection[str], extra: Iterable[str] = ()) -> str:
     return f"expected {shown[0]}" if len(shown) == 1 else f"expected one of: {', '.join(shown)}"
 
 
-_MOST_COMPARED = 2000
-
-
 def did_you_mean(written: str, known: Iterable[str]) -> str:
     """Return `` Did you mean X?`` with a leading space, or nothing.
 
@@ -173,7 +170,7 @@ def no_such(kind: str, name: str, known: Collection[str]) -> NotFoundError:
     >>> print(no_such("source", "pyhton", ["python", "kernel"]))
     there is no source 'pyhton'. Did you mean python?
     """
-    hint = did_you_mean(name, known) if len(known) <= _MOST_COMPARED else ""
+    hint = did_you_mean(name, known)
     return NotFoundError(f"there is no {kind} {name!r}" + (f".{hint}" if hint else ""))
 
 

@@ -29,7 +29,7 @@ from proxyd.lab.replay.replay_policies import DAY_S, Timer
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_LINES = 500  # of a text, which may have 64 KiB
+_LINES = 10_000  # of a text, which may have 8 MiB
 _ROOM = 8.0  # one chronon may use this many times the mean budget
 _DOMAIN = """CREATE DOMAIN "feeds" AS CLASS::RSS(channel.item.title:String);
 CREATE PROFILE "replay" AS (DOMAIN "feeds", LANGUAGE "SQL", USER "replay");

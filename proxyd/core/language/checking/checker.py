@@ -21,9 +21,11 @@ from proxyd.core.language.nodes import (
     Statement,
     StatementKind,
     Unread,
+    kind_of_statement,
 )
 from proxyd.core.language.reading.parser import parse
 from proxyd.core.language.watches import expand
+from proxyd.core.model.expression import TextSpan
 from proxyd.core.model.profile import Declaration, Domain, NotificationRule, Profile, Source
 from proxyd.errors import RuleError
 
@@ -35,14 +37,6 @@ class Checked:
     declaration: Declaration | None
     errors: tuple[RuleError, ...] = ()
     warnings: tuple[RuleError, ...] = ()
-
-
-_KINDS: Mapping[type[Statement], StatementKind] = {
-    CreateDomain: StatementKind.DOMAIN,
-    CreateSource: StatementKind.SOURCE,
-    CreateProfile: StatementKind.PROFILE,
-    InsertNotification: StatementKind.NOTIFICATION,
-}
 
 
 class _Checker:
@@ -80,7 +74,7 @@ class _Checker:
 
     def _report_names(self) -> None:
         """Report names that are declared twice, and DROP outside the API."""
-        places: dict[tuple[StatementKind, str], str] = {}
+        places: dict[tuple[StatementKind, str], tuple[Reporter, TextSpan]] = {}
         for statement, reporter in self._each():
             if isinstance(statement, DropStatement):
                 if not self._settings.from_api:
@@ -89,14 +83,14 @@ class _Checker:
                         statement.span,
                     )
                 continue
-            kind, name = _KINDS[type(statement)], statement.name
+            kind, name = kind_of_statement(statement), statement.name
             if (kind, name.value) == (StatementKind.DOMAIN, BUILT_IN.name):
                 reporter.error(f"the domain {name.value!r} holds proxyd's own classes; choose another name", name.span)
             if name.value in {".", ".."}:
                 reporter.error("'.' and '..' cannot be names, because URLs drop them", name.span)
-            first = places.setdefault((kind, name.value), reporter.where(name.span))
-            if first != reporter.where(name.span):
-                message = f"the {kind.value.lower()} {name.value!r} is declared twice; the first is at {first}"
+            if (first := places.setdefault((kind, name.value), (reporter, name.span))) != (reporter, name.span):
+                where = first[0].where(first[1])
+                message = f"the {kind.value.lower()} {name.value!r} is declared twice; the first is at {where}"
                 reporter.error(message + _another_name(statement), name.span)
 
     def _domains(self) -> dict[str, Domain]:
@@ -109,13 +103,15 @@ class _Checker:
     def _sources(self, domains: Mapping[str, Domain]) -> dict[str, Source]:
         classes = ClassIndex(domains.values(), complete=not self._unread.hides_any(StatementKind.DOMAIN), where="")
         sources: dict[str, Source] = {}
+        unread: list[str] = []
         for statement, reporter in self._each():
             if isinstance(statement, CreateSource):
                 source = check_source(statement, classes, reporter, Values(reporter, self._settings))
                 if source is not None:
                     sources.setdefault(source.source_id, source)
                 else:
-                    self._unread = self._unread.adding(StatementKind.SOURCE, statement.name.value)
+                    unread.append(statement.name.value)
+        self._unread = self._unread.adding(StatementKind.SOURCE, unread)
         return sources
 
     def _profiles(self, domains: Mapping[str, Domain]) -> dict[str, Profile]:

@@ -172,6 +172,10 @@ class ClassIndex:
     def __init__(self, domains: Iterable[Domain], *, complete: bool, where: str) -> None:
         self._where = where
         self._domains = {domain.name: domain for domain in domains} | {BUILT_IN.name: BUILT_IN}
+        self._classes: dict[str, list[PageClass]] = {}
+        for domain in self._domains.values():
+            for each in domain.classes.values():
+                self._classes.setdefault(each.name.casefold(), []).append(each)
         self._complete = complete
 
     def find(self, name: ClassName, reporter: Reporter) -> PageClass | None:
@@ -182,7 +186,8 @@ class ClassIndex:
                 reporter.error(f"there is no domain {name.domain!r}{self._where}.{suggestion}", name.span)
             return None
         places = self._domains.values() if name.domain is None else (self._domains[name.domain],)
-        found = [each for domain in places for each in domain.classes.values() if _same(each.name, name.name)]
+        same = self._classes.get(name.name.casefold(), [])
+        found = [each for each in same if name.domain in (None, each.domain)]
         found = [each for each in found if each.domain != BUILT_IN.name] or found
         if len(found) == 1:
             return found[0]
@@ -195,7 +200,3 @@ class ClassIndex:
             known = [each.name for domain in places for each in domain.classes.values()]
             reporter.error(f"there is no class {name.name}{self._where}.{did_you_mean(name.name, known)}", name.span)
         return None
-
-
-def _same(one: str, other: str) -> bool:
-    return one.casefold() == other.casefold()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from proxyd.core.language.checking.check_context import CheckSettings, Reporter
 from proxyd.core.language.checking.classes import ClassIndex
@@ -37,7 +38,7 @@ from proxyd.core.model.profile import (
 MAX_WEIGHT = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KnownNames:
     """The declarations that a rule can name. ``unread`` holds those that could not be read."""
 
@@ -45,6 +46,14 @@ class KnownNames:
     sources: Mapping[str, Source]
     profiles: Mapping[str, Profile]
     unread: Unread
+
+    @cached_property
+    def of_class(self) -> Mapping[tuple[str, str], Sequence[str]]:
+        """The names of the sources of each domain and class."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for source in self.sources.values():
+            found.setdefault((source.domain, source.page_class), []).append(source.source_id)
+        return found
 
 
 class RuleChecker:
@@ -130,8 +139,8 @@ class RuleChecker:
         return trigger, query, message, page_classes
 
     def _sources(self, rule: InsertNotification, page_classes: Sequence[PageClass]) -> tuple[str, ...]:
-        wanted = {(each.domain, each.name) for each in page_classes}
-        fitting = [s.source_id for s in self._known.sources.values() if (s.domain, s.page_class) in wanted]
+        wanted = dict.fromkeys((each.domain, each.name) for each in page_classes)
+        fitting = [name for each in wanted for name in self._known.of_class.get(each, ())]
         if not rule.sources:
             if not fitting and page_classes and not self._known.unread.hides_any(StatementKind.SOURCE):
                 classes = " or ".join(dict.fromkeys(each.name for each in page_classes))
@@ -140,16 +149,16 @@ class RuleChecker:
             return tuple(fitting)
         report_repeated("source", rule.sources, self._reporter)
         for name in rule.sources:
-            self._check_named_source(name, fitting, wanted)
+            self._check_named_source(name, wanted)
         return tuple(name.value for name in rule.sources)
 
-    def _check_named_source(self, name: Located[str], fitting: Sequence[str], wanted: set[tuple[str, str]]) -> None:
+    def _check_named_source(self, name: Located[str], wanted: Collection[tuple[str, str]]) -> None:
         source = self._known.sources.get(name.value)
         if source is None:
             if not self._known.unread.hides(StatementKind.SOURCE, name.value):
                 suggestion = did_you_mean(name.value, self._known.sources)
                 self._reporter.error(f"there is no source {name.value!r}.{suggestion}", name.span)
-        elif name.value not in fitting and wanted:
+        elif wanted and (source.domain, source.page_class) not in wanted:
             classes = " or ".join(sorted({page_class for _, page_class in wanted}))
             message = f"the source {name.value!r} is of class {source.page_class}; this rule needs {classes}"
             self._reporter.error(message, name.span)

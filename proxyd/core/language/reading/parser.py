@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,17 +18,30 @@ from proxyd.core.language.nodes import (
     Statement,
     StatementKind,
     Watch,
+    kind_of_statement,
 )
 from proxyd.core.language.reading.build import build, read_text
 from proxyd.core.language.reading.expression_rules import Clause
-from proxyd.core.language.reading.pieces import Complaint, More, Piece, complain, read_piece
+from proxyd.core.language.reading.pieces import (
+    MAX_STATEMENT_BYTES,
+    TOO_LONG,
+    Complaint,
+    More,
+    Piece,
+    complain,
+    read_piece,
+)
 from proxyd.core.language.reading.scanner import Comment, RawToken, TokenShape, scan, scan_inner
 from proxyd.core.language.words import get_keyword
 from proxyd.core.model.expression import TextSpan
 from proxyd.errors import RuleError, RuleSyntaxError, suggest
 
-MAX_BYTES = 65_536
+MAX_FILE_BYTES = 8 * 1024 * 1024
+MAX_SENT_BYTES = 1024 * 1024
+"""Length of a text that is sent to the API."""
 MAX_ERRORS = 100
+_EVERYTHING = tuple(Broken(kind, None) for kind in StatementKind)
+_GAP = re.compile("[ \t;]*")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 _HEADS = {
@@ -82,11 +96,13 @@ class _Reader:
         self._at = 0
 
     def read(self) -> Parsed:
-        while self._shape() is not TokenShape.END:
+        while self._shape() is not TokenShape.END and not self._has_enough():
             if self._is_sign(";"):
                 self._at += 1
             else:
                 self._read_statement()
+        if self._has_enough():
+            self._broken += _EVERYTHING
         self._errors.sort(key=lambda error: (error.start, error.stop))
         statements, tail = _attach_comments(self._source.text, self._statements, self._comments)
         return Parsed(self._source, statements, tuple(self._errors[:MAX_ERRORS]), tail, tuple(self._broken))
@@ -97,7 +113,7 @@ class _Reader:
         begin = self._at
         draft = self._read_head()
         more: More = self._last_more if draft.head is not None or draft.rule else frozenset
-        while not self._at_statement_end(begin, draft.rule):
+        while not self._at_statement_end(begin, draft.rule) and not self._has_enough():
             more = self._read_part(draft, draft.rule, more)
         self._close(draft, begin)
 
@@ -178,6 +194,11 @@ class _Reader:
         last = self._tokens[max(begin, self._at - 1)]
         head = draft.head
         span = TextSpan(head.span.start, last.stop)
+        if _is_longer(self._source.text[span.start : span.stop], MAX_STATEMENT_BYTES):
+            if not self._has_error(span.start, span.stop):
+                self._complain(Complaint(TOO_LONG, head.span.start, head.span.stop))
+            self._broken.append(Broken(kind_of_statement(head), head.name.value))
+            return
         if isinstance(head, InsertNotification):
             self._require(draft, head)
         if isinstance(head, CreateSource | CreateProfile | InsertNotification | Watch):
@@ -188,7 +209,7 @@ class _Reader:
         """Report missing clauses, unless an error may be the reason that they are missing."""
         begin, end = head.span.start, self._tokens[self._at].start
         message = what_lacks(head.name.value, draft.values)
-        if message and not any(begin <= error.start <= end for error in self._errors):
+        if message and not self._has_error(begin, end):
             self._complain(Complaint(message, head.span.start, head.span.stop))
 
     # ---- moving on
@@ -229,6 +250,12 @@ class _Reader:
         return self._shape() is TokenShape.SIGN and self._value() == sign
 
     # ---- errors
+
+    def _has_error(self, start: int, stop: int) -> bool:
+        return any(start <= error.start <= stop for error in self._errors)
+
+    def _has_enough(self) -> bool:
+        return len(self._errors) >= MAX_ERRORS
 
     def _title(self, begin: int) -> str:
         """Return the name of the clause that starts at a token, as users write it."""
@@ -283,22 +310,20 @@ def _attach_comments(
     text: str, statements: Sequence[Statement], comments: Sequence[Comment]
 ) -> tuple[tuple[Statement, ...], tuple[str, ...]]:
     """Give each statement the comments before it, inside it and after it on its last line."""
-    waiting = sorted(comments, key=lambda comment: comment.start)
+    waiting = deque(sorted(comments, key=lambda comment: comment.start))
     result: list[Statement] = []
     for statement in statements:
-        newline = text.find("\n", statement.span.stop)
-        stop = len(text) if newline < 0 else newline
-        own = [comment for comment in waiting if _belongs(text, comment, statement, stop)]
-        waiting = waiting[len(own) :]
-        result.append(replace(statement, comments=tuple(comment.text for comment in own)))
+        own = []
+        while waiting and _belongs(text, waiting[0], statement):
+            own.append(waiting.popleft().text)
+        result.append(replace(statement, comments=tuple(own)) if own else statement)
     return tuple(result), tuple(comment.text for comment in waiting)
 
 
-def _belongs(text: str, comment: Comment, statement: Statement, line_stop: int) -> bool:
-    if comment.start < statement.span.stop:
-        return True
-    between = text[statement.span.stop : comment.start]
-    return comment.start < line_stop and not between.strip(" \t;")
+def _belongs(text: str, comment: Comment, statement: Statement) -> bool:
+    """Whether a comment stands before the end of a statement, or after it on its line."""
+    gap = _GAP.match(text, statement.span.stop)
+    return comment.start < statement.span.stop or (gap is not None and gap.end() == comment.start)
 
 
 def what_lacks(name: str, given: Collection[str]) -> str | None:
@@ -307,11 +332,13 @@ def what_lacks(name: str, given: Collection[str]) -> str | None:
     return f"the notification {name!r} lacks {', '.join(missing)}" if missing else None
 
 
-def what_is_unfit(source: SourceText) -> RuleSyntaxError | None:
+def what_is_unfit(source: SourceText, most_bytes: int = MAX_FILE_BYTES) -> RuleSyntaxError | None:
     """Return why a text is not read at all: it is too long, or no database can store it."""
     text = source.text
-    if len(text) > MAX_BYTES or len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
-        message = f"a text may have {MAX_BYTES} bytes at most; split it into several texts"
+    if _is_longer(text, most_bytes):
+        message = f"a text may have {most_bytes} bytes at most here; split it into several texts"
+        if most_bytes == MAX_STATEMENT_BYTES:
+            message = TOO_LONG
         return RuleSyntaxError(message, text=text, start=0, stop=1, file=source.file)
     if found := _UNSTORABLE.search(text):
         message = f"no text may hold the character U+{ord(found[0]):04X}: not every database can keep it"
@@ -319,9 +346,15 @@ def what_is_unfit(source: SourceText) -> RuleSyntaxError | None:
     return None
 
 
-def parse(text: str, file: str = "<text>") -> Parsed:
+def _is_longer(text: str, most_bytes: int) -> bool:
+    return len(text) > most_bytes or (
+        len(text) * 4 > most_bytes and len(text.encode("utf-8", "surrogatepass")) > most_bytes
+    )
+
+
+def parse(text: str, file: str = "<text>", *, most_bytes: int = MAX_FILE_BYTES) -> Parsed:
     """Return the statements and errors of a text; errors in the text are not raised."""
     source = SourceText(file, text)
-    if (error := what_is_unfit(source)) is not None:
-        return Parsed(source, (), (error,), broken=tuple(Broken(kind, None) for kind in StatementKind))
+    if (error := what_is_unfit(source, most_bytes)) is not None:
+        return Parsed(source, (), (error,), broken=_EVERYTHING)
     return _Reader(source).read()

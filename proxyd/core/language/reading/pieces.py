@@ -7,13 +7,11 @@ piece ends before the first token that it cannot take, provided that it can end 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
 from lark import Token, Tree
-from lark.exceptions import UnexpectedToken
 from lark.parsers.lalr_analysis import Shift
 from lark.parsers.lalr_interactive_parser import InteractiveParser
 
@@ -29,7 +27,8 @@ from proxyd.core.language.words import (
 )
 
 MAX_NESTING = 64
-_NO_CALLBACKS: dict[str, Callable[..., Any]] = {}
+MAX_STATEMENT_BYTES = 65_536
+TOO_LONG = f"a statement may have {MAX_STATEMENT_BYTES} bytes at most; split it into several statements"
 More: TypeAlias = Callable[[], frozenset[str]]
 """Finds the terminals that a piece could go on with: only those who complain want to know."""
 
@@ -72,12 +71,14 @@ class _Nesting:
 def read_piece(tokens: Sequence[RawToken], at: int, rule: str) -> Piece:
     """Read the tokens from ``at`` as ``rule``; errors in the text are not raised."""
     parser = load_grammar().parse_interactive(start=rule)
-    nesting = _Nesting()
+    nesting, first = _Nesting(), tokens[at].start
     while True:
         token = tokens[at]
         terminal = _choose(token, tokens[min(at + 1, len(tokens) - 1)], parser)
         if terminal is None:
             return _finish(parser, tokens, at)
+        if token.stop - first > MAX_STATEMENT_BYTES:
+            return Piece(None, at, Complaint(TOO_LONG, token.start, token.stop))
         prefix = terminal in ("NOT", "MINUS", "PLUS") and "NUMBER" in _choices(parser)
         if nesting.is_too_deep(terminal, prefix=prefix):
             message = f"this is nested more than {MAX_NESTING} deep"
@@ -108,14 +109,18 @@ def _accepts(parser: InteractiveParser) -> frozenset[str]:
 
 def _takes(parser: InteractiveParser, terminal: str) -> bool:
     """Whether the parser can take a terminal; LALR tables alone promise too much."""
-    state = parser.parser_state.copy(deepcopy_values=False)
-    state.parse_conf = copy(state.parse_conf)
-    state.parse_conf.callbacks = _NO_CALLBACKS
-    try:
-        state.feed_token(Token(terminal, ""), is_end=terminal == "$END")
-    except UnexpectedToken:
-        return False
-    return True
+    state = parser.parser_state
+    tables, stack = state.parse_conf.states, list(state.state_stack)
+    while (found := tables[stack[-1]].get(terminal)) is not None:
+        action, following = found
+        if action is Shift:
+            return True
+        if following.expansion:
+            del stack[-len(following.expansion) :]
+        stack.append(tables[stack[-1]][following.origin.name][1])
+        if terminal == "$END" and stack[-1] == state.parse_conf.end_state:
+            return True
+    return False
 
 
 def _readings(token: RawToken, following: RawToken) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -26,7 +26,7 @@ class TokenShape(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RawToken:
-    """A token; ``value`` is without quotes, ``places`` the offset in the file of each quoted character.
+    """A token; ``value`` is without quotes.
 
     ``broken`` marks a token whose quote is not closed; this is already reported, and the value has no meaning.
     """
@@ -35,7 +35,6 @@ class RawToken:
     value: str
     start: int
     stop: int
-    places: tuple[int, ...] = ()
     broken: bool = False
 
 
@@ -105,7 +104,7 @@ class _Scanner:
             position = self._take(match)
         end = self._place(len(self._text))
         self._tokens.append(RawToken(TokenShape.END, "", end, end))
-        return Scan(tuple(self._tokens), tuple(self._comments), tuple(self._errors[:_MAX_ERRORS]))
+        return Scan(tuple(self._tokens), tuple(self._comments), tuple(self._errors))
 
     def _take(self, match: re.Match[str]) -> int:
         """Keep one match; return where reading continues."""
@@ -135,9 +134,8 @@ class _Scanner:
         if mark == '"' and closed and heading is None and (resume := self._report_text_in_sql(start, stop)) is not None:
             return resume
         if closed and not runs_on:
-            places = tuple(self._place(at) for at in _inner_offsets(self._text, start, stop, mark))
             value = self._text[start + 1 : stop - 1].replace(mark * 2, mark)
-            self._tokens.append(RawToken(shape, value, self._place(start), self._last(stop), places))
+            self._tokens.append(RawToken(shape, value, self._place(start), self._last(stop)))
             return stop
         resume = heading.end() if heading is not None else len(self._text)
         kind = "single" if mark == "'" else "double"
@@ -176,11 +174,10 @@ class _Scanner:
         return self._place(stop - 1) + 1
 
     def _error(self, message: str, start: int, stop: int) -> None:
-        self._errors.append(
-            RuleSyntaxError(
-                message, text=self._source.text, start=self._place(start), stop=self._last(stop), file=self._source.file
-            )
-        )
+        if len(self._errors) < _MAX_ERRORS:
+            at, end = self._place(start), self._last(stop)
+            source = self._source
+            self._errors.append(RuleSyntaxError(message, text=source.text, start=at, stop=end, file=source.file))
 
 
 def scan(source: SourceText) -> Scan:
@@ -195,7 +192,7 @@ def scan_part(source: SourceText, span: TextSpan) -> Scan:
 
 def scan_inner(source: SourceText, quoted: RawToken) -> Scan:
     """Return the tokens of a text in double quotes, with places in the file."""
-    places: Sequence[int] = quoted.places
+    places = list(_inner_offsets(source.text, quoted.start, quoted.stop, '"'))
     end = quoted.stop - 1
     return _Scanner(source, quoted.value, lambda at: places[at] if at < len(places) else end, is_sql=True).scan()
 

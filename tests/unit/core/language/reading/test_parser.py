@@ -4,7 +4,8 @@ import pytest
 
 from proxyd.core.language import CreateDomain, CreateSource, DropStatement, InsertNotification, StatementKind, parse
 from proxyd.core.language.reading.expression_rules import EXPRESSION_RULES
-from proxyd.core.language.reading.parser import MAX_BYTES
+from proxyd.core.language.reading.parser import MAX_FILE_BYTES, MAX_SENT_BYTES
+from proxyd.core.language.reading.pieces import MAX_STATEMENT_BYTES
 from proxyd.core.language.reading.statement_rules import STATEMENT_RULES
 from proxyd.core.language.words import load_grammar
 from proxyd.core.model.expression import Aggregate, Binary, Column, Literal
@@ -121,11 +122,31 @@ def test_reading_goes_on_at_the_next_statement_after_an_error() -> None:
     assert [each.name.value for each in parsed.statements] == ["p"]
 
 
-@pytest.mark.parametrize("size", [MAX_BYTES, MAX_BYTES + 1])
-def test_a_text_may_have_64_kilobytes(size: int) -> None:
-    text = "\u00e4" * 10 + " " * (size - 20)
-    errors = [error.message for error in parse(f"--{text[:-2]}").errors]
-    assert bool(errors) == (size > MAX_BYTES)
+@pytest.mark.parametrize("most", [MAX_FILE_BYTES, MAX_SENT_BYTES])
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_text_has_a_limit_in_bytes(most: int, more: int) -> None:
+    text = "--" + "\u00e4" * 10 + " " * (most + more - 22)
+    errors = [error.message for error in parse(text, most_bytes=most).errors]
+    assert errors == [f"a text may have {most} bytes at most here; split it into several texts"][: len(errors)]
+    assert len(errors) == more
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_statement_has_a_limit_and_its_name_is_known_all_the_same(more: int) -> None:
+    head = "CREATE SOURCE s OF RSS AT 'https://example.org/"
+    path = "a" * (MAX_STATEMENT_BYTES + more - len(head) - 1)
+    parsed = parse(f"{head}{path}'; DROP SOURCE s")
+    assert [error.message.partition(";")[0] for error in parsed.errors] == [
+        f"a statement may have {MAX_STATEMENT_BYTES} bytes at most"
+    ][:more]
+    assert [each.name for each in parsed.broken] == ["s"][:more]
+    assert len(parsed.statements) == 2 - more
+
+
+def test_reading_ends_after_a_hundred_errors_and_what_was_not_read_is_not_unknown() -> None:
+    parsed = parse("x;" * 200 + "CREATE SOURCE s OF RSS AT 'https://example.org/'")
+    assert len(parsed.errors) == 100
+    assert {each.kind for each in parsed.broken} == set(StatementKind)
 
 
 @pytest.mark.parametrize("opening", ["(", "NOT ", "- "])

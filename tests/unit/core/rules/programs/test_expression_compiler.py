@@ -186,7 +186,8 @@ START NOW END NEVER SET UTILITY STRICT;"""
     assert checked.declaration is not None, [str(e) for e in checked.errors]
     page_class = checked.declaration.domains["D"].classes["C"]
     program = compile_query(checked.declaration.rules["r"].query, [page_class], page_class, 10.0)
-    assert program.run([[Row({"case": 1, "end": 2, "when": 1})]]) == [{"case": 1, "end": 1, "when": 2}]
+    (found,) = program.run([[Row({"case": 1, "end": 2, "when": 1})]])
+    assert found.columns == {"case": 1, "end": 1, "when": 2}
 
 
 def test_a_star_is_every_declared_field() -> None:
