@@ -7,7 +7,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from proxyd.cli import administration, advice, local_profiles, notifications, probe, profile_verbs, service, sources
+from proxyd.cli import (
+    add,
+    administration,
+    advice,
+    local_profiles,
+    notifications,
+    probe,
+    profile_verbs,
+    service,
+    sources,
+)
 from proxyd.errors import ProxydError, UnreachableError
 from proxyd.lab.verbs import reproduce, simulate, solve
 from proxyd.safe_text import visible
@@ -107,7 +117,7 @@ _VERBS = (
     administration.backup, administration.restore,
     service.config, service.version,
     local_profiles.check, local_profiles.fmt, local_profiles.import_feeds, local_profiles.export,
-    probe.probe, completion,
+    add.add, probe.probe, completion,
     sources.sources, sources.probes, sources.explain, sources.top, sources.plan,
     advice.advise, advice.report,
     notifications.notifications, notifications.show,

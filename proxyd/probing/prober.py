@@ -13,7 +13,7 @@ from proxyd.net import absolute, read_links
 from proxyd.probing.feeds.feed_items import ParsedFeed
 from proxyd.probing.http.fetcher import THROTTLING, FetchRequest, FetchResponse, ProbeTrace
 from proxyd.probing.pages.page_values import ParsedPage
-from proxyd.probing.probe_failures import NoSecretError, kind_of
+from proxyd.probing.probe_failures import NoSecretError, NotAFeedError, kind_of
 from proxyd.safe_text import one_line
 from proxyd.tracing import NO_TRACES, Tracer
 
@@ -176,7 +176,8 @@ class HttpProber:
 
     def _failed(self, probe: _Probe, error: ProbeError) -> ProbeOutcome:
         outcome = self._outcome(probe, kind_of(error), None, error.message)
-        return replace(outcome, retry_after_s=error.retry_after_s)
+        links = error.links if isinstance(error, NotAFeedError) else ()
+        return replace(outcome, retry_after_s=error.retry_after_s, linked_feeds=links)
 
     def _outcome(
         self,

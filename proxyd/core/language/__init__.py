@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxyd.core.language.checking.check_context import CheckSettings
 from proxyd.core.language.checking.checker import Checked, check, check_parsed
-from proxyd.core.language.checking.classes import FEED_PATHS
+from proxyd.core.language.checking.classes import BUILT_IN, FEED_PATHS
 from proxyd.core.language.checking.meanings import MEANING, what_changed
 from proxyd.core.language.checking.value_reader import During, channel_scheme, parse_during
 from proxyd.core.language.functions import FUNCTIONS, Family, Function
@@ -36,10 +36,11 @@ from proxyd.core.language.reading.member_reader import MemberReader
 from proxyd.core.language.reading.parser import MAX_SENT_BYTES, parse, what_is_unfit, what_lacks
 from proxyd.core.language.reading.pieces import MAX_STATEMENT_BYTES
 from proxyd.core.language.source_lists import Listed, listing_texts, opml, read_listing
-from proxyd.core.language.watches import DEFAULT_PROFILE, expand
+from proxyd.core.language.watches import DEFAULT_PROFILE, edited, expand, find_watch
 from proxyd.core.language.words import did_you_mean, no_such
 
 __all__ = [
+    "BUILT_IN",
     "DEFAULT_PROFILE",
     "FEED_PATHS",
     "FUNCTIONS",
@@ -69,7 +70,9 @@ __all__ = [
     "check",
     "check_parsed",
     "did_you_mean",
+    "edited",
     "expand",
+    "find_watch",
     "format_expression",
     "format_options",
     "format_parsed",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from proxyd.core.language.checking.classes import BUILT_IN
 from proxyd.core.language.nodes import (
@@ -23,6 +23,7 @@ from proxyd.core.model.delivery import Delivery, WebhookDelivery
 from proxyd.core.model.expression import ClassName, FromClass, Select
 from proxyd.core.model.item import EventKind
 from proxyd.core.model.profile import Anchor, PageClass, Trigger, Utility, UtilityKind
+from proxyd.errors import ConfigError
 
 DEFAULT_PROFILE = "default"
 DEFAULT_CLASS = "FEED"
@@ -94,6 +95,33 @@ class _Expansion:
             comments=watch.comments,
             span=watch.span,
         )
+
+
+def find_watch(statements: Iterable[Statement], url: str, name: str | None) -> Watch | None:
+    """Return the WATCH of an address by its name; without a name the one called by the address, or the only one.
+
+    Raises
+    ------
+    ConfigError
+        There are several.
+    """
+    found = [each for each in statements if isinstance(each, Watch) and each.url.value == url]
+    named = [each for each in found if each.name.value == (name or each.address.value)]
+    if named or name is not None or not found:
+        return named[0] if named else None
+    if len(found) > 1:
+        names = " or ".join(f"--name {each.name.value!r}" for each in found)
+        raise ConfigError([f"{url} is watched {len(found)} times; choose one by {names}"])
+    return found[0]
+
+
+def edited(old: Watch, new: Watch) -> Watch:
+    """Return a WATCH with the options of a newer one; what that leaves out stays."""
+    changes = {each.name: getattr(new, each.name) for each in fields(new) if each.name in _EDITABLE}
+    return replace(old, **{name: value for name, value in changes.items() if value})
+
+
+_EDITABLE = {"page_class", "rule_name", "where", "message", "deliveries"}
 
 
 def _delivery(delivery: Delivery) -> Delivery:

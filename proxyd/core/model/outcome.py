@@ -134,6 +134,8 @@ class ProbeOutcome:
         The trace of the request.
     is_push
         Whether a hub pushed it without a request. The items of a feed are then only the new ones.
+    linked_feeds
+        The feeds that a web page links to, if it was read as a feed.
     """
 
     source_id: str
@@ -158,6 +160,7 @@ class ProbeOutcome:
     body_bytes: int = 0
     trace: str = ""
     is_push: bool = False
+    linked_feeds: tuple[str, ...] = ()
 
     @property
     def is_missing(self) -> bool:
