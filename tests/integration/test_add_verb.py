@@ -1,0 +1,154 @@
+"""The verb add: what is at an address, what it would tell, and the line that it writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from proxyd.cli.main import main
+from proxyd.core.language import Watch, parse
+
+FEED = b"""<rss version="2.0"><channel><title>My Feed</title>
+<item><title>A CVE</title><link>https://a.example/2</link><guid>2</guid></item>
+<item><title>100 % new</title><guid isPermaLink="false">1</guid></item></channel></rss>"""
+BLOG = b"""<html><head><link rel="alternate" type="application/rss+xml" href="/feed">
+<link rel="alternate" type="application/rss+xml" href="/comments"></head><body>Hi</body></html>"""
+PAGES = {"/feed": FEED, "/blog": BLOG, "/page": b"<html><body><p>Just words.</p></body></html>"}
+
+
+class Origin(BaseHTTPRequestHandler):
+    """A feed, a blog that links to it, and a page."""
+
+    def do_GET(self) -> None:
+        body = PAGES.get(self.path, b"")
+        self.send_response(200 if body else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def origin(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
+    monkeypatch.setenv("PROXYD_ALLOW_NETWORKS", "127.0.0.0/8")
+    monkeypatch.chdir(tmp_path)
+    server = HTTPServer(("127.0.0.1", 0), Origin)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "profiles").mkdir()
+    return tmp_path / "profiles" / "news.profile"
+
+
+def watches(file: Path) -> list[Watch]:
+    parsed = parse(file.read_text(encoding="utf-8"))
+    assert parsed.errors == ()
+    return [each for each in parsed.statements if isinstance(each, Watch)]
+
+
+def test_a_page_leads_to_its_feed_and_shows_what_would_be_told(
+    origin: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["add", f"{origin}/blog", "--match", "cve", "--file", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert f"the page links to the feed {origin}/feed\n  another one: {origin}/comments\n" in shown
+    assert "2 items there now; of these it would have told:\n  A CVE https://a.example/2\n" in shown
+    assert file.read_text(encoding="utf-8") == f"WATCH '{origin}/feed' WHERE title ILIKE '%cve%';\n"
+
+
+def test_a_page_without_a_feed_is_followed_by_its_text(
+    origin: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["add", f"{origin}/page", "--name", "words", "--to", "me@example.org", "--file", str(file)]) == 0
+    assert "a page without a feed: you are told when its text changes (11 characters now)" in capsys.readouterr().out
+    assert file.read_text(encoding="utf-8") == (
+        f"WATCH '{origin}/page' OF PAGE AS \"words\" TELL MAIL 'me@example.org';\n"
+    )
+
+
+def test_adding_an_address_again_edits_its_watch_and_nothing_else(origin: str, file: Path) -> None:
+    file.write_text("-- mine\nWATCH 'https://b.example/feed'; -- keep\n", encoding="utf-8")
+    for arguments in (["--match", "a", "--to", "me@example.org"], ["--match", "100 %", "--match", "b"]):
+        assert main(["add", f"{origin}/feed", *arguments, "--file", str(file)]) == 0
+    assert file.read_text(encoding="utf-8") == (
+        "-- mine\nWATCH 'https://b.example/feed'; -- keep\n\n"
+        f"WATCH '{origin}/feed'\n"
+        "  WHERE title ILIKE '%100 !%%' ESCAPE '!' OR title ILIKE '%b%'\n"
+        "  TELL MAIL 'me@example.org';\n"
+    )
+    assert main(["add", f"{origin}/feed", "--name", "all", "--file", str(file)]) == 0
+    assert [each.name.value for each in watches(file)][1:] == [origin.removeprefix("http://") + "/feed", "all"]
+
+
+def test_of_several_watches_of_an_address_one_is_chosen_by_name(
+    origin: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(f"WATCH '{origin}/feed' AS one; WATCH '{origin}/feed' AS two", encoding="utf-8")
+    assert main(["add", f"{origin}/feed", "--match", "x", "--file", str(file)]) == 1
+    assert "is watched 2 times; choose one by --name 'one' or --name 'two'" in capsys.readouterr().err
+    assert main(["add", f"{origin}/feed", "--match", "x", "--name", "two", "--file", str(file)]) == 0
+    assert [each.where is None for each in watches(file)] == [True, False]
+
+
+def test_a_file_whose_last_statement_is_open_takes_one_more(origin: str, file: Path) -> None:
+    file.write_text("WATCH 'https://b.example/feed'", encoding="utf-8")
+    assert main(["add", f"{origin}/feed", "--file", str(file)]) == 0
+    assert len(watches(file)) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["example.org/feed"], "'example.org/feed' is not an address; it starts with https:// or http://"),
+        (["{}/gone"], "{}/gone cannot be watched: status 404"),
+        (["{}/feed", "--to", "https://hook.example/"], "name the variable that holds its secret"),
+        (["{}/feed", "--to", "nobody", "--dry-run"], "'nobody' is not a mail address"),
+        (["{}/feed", "--file", "news.txt"], "news.txt: profiles are files that end with .profile"),
+        (["{}/feed"], "or write the WATCH into a file with --file"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    arguments: list[str],
+    said: str,
+    origin: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["add", *(each.format(origin) for each in arguments)]) != 0
+    assert said.format(origin) in capsys.readouterr().err
+
+
+def test_a_file_with_an_error_stays_as_it_is(origin: str, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text("WATCH 'https://b.example/feed' OF NOTHING;\n", encoding="utf-8")
+    assert main(["add", f"{origin}/feed", "--file", str(file)]) == 1
+    assert "there is no class NOTHING" in capsys.readouterr().err
+    assert len(watches(file)) == 1
+
+
+def test_a_dry_run_changes_nothing_and_json_says_it_all(origin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main(["add", f"{origin}/blog", "--to", "https://hook.example/", "--secret", "SECRET_A", "--dry-run", "--json"])
+        == 0
+    )
+    assert json.loads(capsys.readouterr().out) == {
+        "address": f"{origin}/feed",
+        "class": "FEED",
+        "items": 2,
+        "linked_feeds": [f"{origin}/feed", f"{origin}/comments"],
+        "messages": ["A CVE https://a.example/2", "100 % new"],
+        "statement": f"WATCH '{origin}/feed' TELL WEBHOOK 'https://hook.example/' SECRET ENV 'SECRET_A';",
+        "done": "nothing was changed",
+    }
