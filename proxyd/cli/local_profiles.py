@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sqlite3
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -18,9 +19,10 @@ from proxyd.terminal.verbs import JSON, argument, flag, verb
 
 if TYPE_CHECKING:
     from proxyd.config import Settings
-    from proxyd.core.language import Checked, SourceText
+    from proxyd.core.language import Checked, Merged, SourceText
     from proxyd.core.model.profile import Declaration
 
+_MOST_NAMED = 20  # addresses that an import cannot read
 _PATHS = argument("paths", "files, or directories of *.profile files", nargs="+", type=Path, metavar="PATH")
 
 
@@ -177,41 +179,70 @@ def _texts(paths: list[Path]) -> list[SourceText]:
 @verb(
     "import",
     "proxyd import feeds.opml --out profiles/feeds.profile",
+    "proxyd import feeds.opml --match cve --out profiles/cve.profile",
     takes=[
         argument("file", "OPML, or text with an address on each line", type=Path, metavar="FILE"),
-        argument("--name", "name of the domain and profile (default Imported)", default="Imported"),
+        argument("--name", "domain and profile of what is in no folder (default Imported)", default="Imported"),
         flag("--pages", "the addresses are web pages, not feeds: notify of changes"),
-        argument("--out", "write to this file instead of printing", type=Path, metavar="FILE.profile"),
+        argument("--match", "only notify of items, or pages, that contain this word", metavar="WORD"),
+        argument("--out", "write to this file, or add to it, instead of printing", type=Path, metavar="FILE.profile"),
     ],
 )
 def import_feeds(options: argparse.Namespace) -> int:
-    """Make a profile of an OPML file or a list of addresses."""
-    from proxyd.app.check_settings import check_settings
-    from proxyd.core.language import SourceText, check, listing_texts, read_listing
+    """Make profiles of an OPML file or a list of addresses, and leave alone what is declared already."""
+    from proxyd.core.language import format_parsed, merge_listing, parse, read_listing
 
+    settings = settings_of(options)
     try:
         body = options.file.read_bytes()
     except OSError as error:
         raise ConfigError([f"{options.file} cannot be read ({error.strerror})"]) from error
-    listed = read_listing(body, str(options.file))
-    texts = listing_texts(listed, options.name, pages=options.pages)
-    paths = _paths(options.out or Path("imported.profile"), len(texts))
-    named = [SourceText(str(path), text) for path, text in zip(paths, texts, strict=True)]
-    checked = check(named, check_settings(settings_of(options)))
-    if checked.errors:
-        raise ProfileError(checked.errors)
-    if options.out is None:
-        if len(texts) > 1:
-            raise ConfigError([f"{len(listed)} sources need {len(texts)} files; name the first one by --out"])
-        print_text(texts[0])
-        return 0
-    for path, text in zip(paths, texts, strict=True):
-        _write(path, text)
-    where = " ".join(map(str, paths))
-    print(
-        f"{counted(len(listed), 'source')} in {where}; `proxyd check {options.out.parent}` checks them with the others"
-    )
+    listed, out = read_listing(body, str(options.file)), options.out
+    files = _files_beside(out, settings)
+    declared = _declared(files, settings)
+    merged = merge_listing(listed, declared, options.name, pages=options.pages, match=options.match)
+    before = next((each.text for each in files if out is not None and Path(each.file) == out), "")
+    parsed = parse("\n".join([before, *merged.statements]), str(out or "the list"))
+    if parsed.errors:
+        raise ProfileError(parsed.errors)
+    text = format_parsed(parsed)
+    if merged.new and out is not None:
+        others = [each for each in files if Path(each.file) != out]
+        _declared([*others, replace(parsed.source, text=text)], settings)
+        _write(out, text)
+    elif out is None:
+        print_text(text)
+    _tell_of_import(merged, listed.unreadable, out)
     return 0
+
+
+def _files_beside(out: Path | None, settings: Settings) -> list[SourceText]:
+    """Return the profiles of the folder that an import goes to."""
+    from proxyd.config.profile_files import read_directory, read_text
+
+    folder = settings.profiles if out is None else out.parent
+    files = read_directory(folder) if folder.is_dir() else []
+    if out is not None and out.exists() and not any(Path(each.file) == out for each in files):
+        files.append(read_text(out))
+    return files
+
+
+def _declared(files: Sequence[SourceText], settings: Settings) -> Declaration:
+    from proxyd.app.check_settings import check_settings
+    from proxyd.core.language import check
+
+    checked = check(files, check_settings(settings))
+    if checked.declaration is None:
+        raise ProfileError(checked.errors)
+    return checked.declaration
+
+
+def _tell_of_import(merged: Merged, unreadable: Sequence[str], out: Path | None) -> None:
+    """Print the counts of an import, next to a printed profile as notes."""
+    where = f" in {out}" if merged.new and out is not None else ""
+    said = f"{counted(merged.new, 'new source')}{where}, {merged.known} already there, {len(unreadable)} unreadable"
+    for line in [said, *unreadable[:_MOST_NAMED]]:
+        print(visible(line), file=sys.stderr if out is None else sys.stdout)
 
 
 @verb("export", "proxyd export")
@@ -229,19 +260,11 @@ def export(options: argparse.Namespace) -> int:
     return 0
 
 
-def _paths(first: Path, count: int) -> Sequence[Path]:
-    """Return the files for the texts: feeds.profile, feeds-2.profile and so on."""
-    others = [first.with_name(f"{first.stem}-{number}{first.suffix}") for number in range(2, count + 1)]
-    if there := next((path for path in (first, *others) if path.exists()), None):
-        raise ConfigError([f"{there} already exists; choose another --out"])
-    return [first, *others]
-
-
 def _write(path: Path, text: str) -> None:
+    """Write a whole file at once: the daemon may be reading its folder."""
+    made = path.with_name(f".{path.name}.new")
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise ConfigError([f"{path} already exists; choose another --out"]) from None
+        made.write_text(text, encoding="utf-8")
+        made.replace(path)
     except OSError as error:
         raise ConfigError([f"{path} cannot be written ({error.strerror})"]) from error

@@ -117,14 +117,15 @@ class Client:
         *,
         name: str = "Imported",
         pages: bool = False,
+        match: str | None = None,
         dry_run: bool = False,
         idempotency_key: str | None = None,
-    ) -> types.ChangesMade:
+    ) -> types.ImportMade:
         """Declare the feeds, or pages, of an OPML document, or of a list with an address on each line."""
         headers = {"Content-Type": "text/plain; charset=utf-8"} | keyed(idempotency_key)
-        query = {"name": name, "pages": pages or None, "dry_run": dry_run or None}
+        query = {"name": name, "pages": pages or None, "match": match, "dry_run": dry_run or None}
         answer = await self._wire.send("POST", "/api/v1/import", query, headers=headers, content=listing.encode())
-        changes: types.ChangesMade = answer.json()
+        changes: types.ImportMade = answer.json()
         return changes
 
     async def export_feeds(self) -> str:

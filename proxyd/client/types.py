@@ -480,6 +480,20 @@ class FieldWritten(TypedDict):
     found: NotRequired[ReaderWritten | None]
 
 
+class ImportMade(TypedDict):
+    """What an import changed; the first `faults` say what is wrong with addresses that are `unreadable`."""
+
+    added: list[str]
+    removed: list[str]
+    restarted: list[str]
+    dry_run: NotRequired[bool]
+    cost: NotRequired[CostShown | None]
+    sources_added: int
+    sources_known: int
+    unreadable: int
+    faults: list[str]
+
+
 class NotificationTraced(TypedDict):
     """A notification, the probe that led to it, and its deliveries."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from proxyd.core.language import format_trigger
 from tests.integration.api_world import Running, running_api
 
 OPML = """<?xml version="1.0"?><opml version="1.0"><body><outline text="News">
@@ -26,9 +27,11 @@ async def test_feeds_come_in_and_go_out_again(running: Running) -> None:
     async with running.client.post("/api/v1/import?name=Mine&dry_run=true", data=OPML, headers=headers) as answer:
         tried = await answer.json()
         assert (answer.status, tried["cost"]["sources_added"]) == (200, 2)
-    assert "Mine" not in running.control.declarations.declaration.profiles
+    assert "News" not in running.control.declarations.declaration.profiles
     async with running.client.post("/api/v1/import?name=Mine", data=OPML, headers=headers) as answer:
-        assert (answer.status, (await answer.json())["added"]) == (201, ["Mine: new items"])
+        made = await answer.json()
+        assert (answer.status, made["added"]) == (201, ["News: new items"])
+        assert (made["sources_added"], made["sources_known"], made["unreadable"]) == (2, 0, 0)
     sources = running.control.declarations.declaration.sources
     assert sources["a-quoted-feed"].url == "https://example.org/a?b=1&c='2'"
     async with running.client.get("/api/v1/export", headers=headers) as answer:
@@ -36,9 +39,28 @@ async def test_feeds_come_in_and_go_out_again(running: Running) -> None:
         exported = await answer.text()
     again = headers | {"Idempotency-Key": "again"}
     async with running.client.post("/api/v1/import?name=Copy&dry_run=true", data=exported, headers=again) as answer:
-        assert (answer.status, (await answer.json())["cost"]["sources_added"]) == (200, 4)  # under names of their own
-    async with running.client.delete("/api/v1/profiles/Mine", headers=headers) as answer:
-        assert (await answer.json())["removed"] == ["Mine: new items"]
+        tried = await answer.json()
+        assert (answer.status, tried["cost"]["sources_added"], tried["sources_known"]) == (200, 0, 4)
+    async with running.client.delete("/api/v1/profiles/News", headers=headers) as answer:
+        assert (await answer.json())["removed"] == ["News: new items"]
+
+
+async def test_a_repeated_import_adds_what_is_new_and_says_what_it_cannot_read(running: Running) -> None:
+    headers = await running.token("write") | {"Content-Type": "text/plain"}
+    for body, counts in [
+        ("https://one.example/1", (1, 0, 0)),
+        ("https://one.example/2\nmailto:me\nhttps://one.example/1", (1, 1, 1)),
+        ("https://one.example/1\nhttps://one.example/2", (0, 2, 0)),
+    ]:
+        async with running.client.post("/api/v1/import?match=cve", data=body, headers=headers) as answer:
+            made = await answer.json()
+            assert (made["sources_added"], made["sources_known"], made["unreadable"]) == counts
+            assert [fault.partition(" is not")[0] for fault in made["faults"]] == ["the list:2: 'mailto:me'"][
+                : counts[2]
+            ]
+    rule = running.control.declarations.declaration.rules["Imported: new items"]
+    assert len(rule.source_ids) == 2
+    assert "ILIKE '%cve%'" in format_trigger(rule.trigger)
 
 
 async def test_a_long_list_is_declared_whole_though_no_text_may_be_so_long(running: Running) -> None:
@@ -54,7 +76,7 @@ async def test_a_long_list_is_declared_whole_though_no_text_may_be_so_long(runni
     [
         ("<opml><body>", "text/x-opml", 422, "not well-formed"),
         ('<!DOCTYPE opml [<!ENTITY a "b">]><opml/>', "text/xml", 422, "DOCTYPE"),
-        ("https://example.org/a\nmailto:me", "text/plain", 422, "the list:2: 'mailto:me'"),
+        ("# mine\nmailto:me", "text/plain", 422, "the list:2: 'mailto:me'"),
         ("http://[::1", "text/plain", 422, "not an http or https address"),
         ("# nothing", "text/plain", 422, "lists no feed"),
         ("{}", "application/json", 415, "text/x-opml"),

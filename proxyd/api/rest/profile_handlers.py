@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from aiohttp import ETag, web
 
@@ -16,7 +17,8 @@ from proxyd.api.rest.query_readers import known_declaration
 from proxyd.api.wire import converters as payloads
 from proxyd.api.wire.json_profiles import Members, read_declaration
 from proxyd.api.wire.json_statements import written
-from proxyd.core.language import MAX_SENT_BYTES, Parsed, listing_texts, opml, read_listing
+from proxyd.core.language import MAX_SENT_BYTES, Merged, Parsed, merge_listing, opml, read_listing
+from proxyd.core.model.profile import Declaration
 from proxyd.errors import ProfileError
 from proxyd.queries import DeclarationChanges, OnlyIf, Queries
 from proxyd.safe_text import for_xml
@@ -25,6 +27,7 @@ TEXTS = ("text/plain", "application/octet-stream")
 LISTINGS = (*TEXTS, "text/x-opml", "text/xml", "application/xml")
 NOTHING = "nothing is declared; send at least one statement"
 MOST_DECLARED = 2 * MAX_SENT_BYTES  # of a body: JSON adds keys and escapes
+_MOST_FAULTS = 20
 MOST_LISTED = 8 * 1024 * 1024  # bytes of a list of feeds
 
 
@@ -82,18 +85,22 @@ class ProfileHandlers:
         changes, cost = await self._profiles.try_out(*texts, only_if=only_if)
         return answered(_made(changes, payloads.cost(cost)))
 
-    async def import_feeds(self, request: web.Request) -> wire.ChangesMade | web.Response:
+    async def import_feeds(self, request: web.Request) -> wire.ImportMade | web.Response:
         """Declare the feeds of an OPML document, or of a list with an address on each line.
 
-        They become sources of one domain and one profile, with a rule that fires on every new item or change of a page.
+        Each folder becomes a domain and a profile with a rule that fires on every new item or change of a page; feeds
+        without a folder go to `name`. Addresses that are declared already are left alone, so an import may be repeated.
         """
         asked = read_query(request, wire.Listing)
         if request.content_type not in LISTINGS:
             return problem(415, "Unsupported media type", "send OPML as text/x-opml, or addresses as text/plain")
-        body, known = await request.read(), known_declaration(self._profiles).sources.values()
-        declared = {each.source_id: each.url if each.domain == asked.name else None for each in known}
-        texts = await asyncio.to_thread(_listing_texts, body, asked, declared)
-        return await self._try_out(*texts) if asked.dry_run else _made(await self._profiles.declare(*texts))
+        known = known_declaration(self._profiles)
+        merged, counts = await asyncio.to_thread(_merged, await request.read(), asked, known)
+        texts = merged.texts()
+        if asked.dry_run:
+            changes, cost = await self._profiles.try_out(*texts)
+            return answered(wire.ImportMade(**dict(_made(changes, payloads.cost(cost))), **counts))
+        return wire.ImportMade(**dict(_made(await self._profiles.declare(*texts))), **counts)
 
     async def export_feeds(self, request: web.Request) -> web.Response:
         """Return every source as OPML."""
@@ -130,7 +137,7 @@ def profile_endpoints(queries: Queries, listings: Listings) -> Sequence[Endpoint
                  is_tagged=True),
         Endpoint("DELETE", "/api/v1/profiles/{name}", "write", handlers.drop_profile, wire.ChangesMade,
                  raises=(404, 409, 412, 422, 503), is_conditional=True),
-        Endpoint("POST", "/api/v1/import", "write", handlers.import_feeds, wire.ChangesMade, wire.Listing,
+        Endpoint("POST", "/api/v1/import", "write", handlers.import_feeds, wire.ImportMade, wire.Listing,
                  texts=LISTINGS, status=201, also=(200,), raises=(409, 413, 415, 422, 503), is_keyed=True,
                  most_bytes=MOST_LISTED),
         Endpoint("GET", "/api/v1/export", "read", handlers.export_feeds, "text/x-opml", raises=(503,)),
@@ -155,8 +162,12 @@ def refused_reload(errors: Sequence[str]) -> web.Response:
     return problem(422, "The profiles have errors", said)
 
 
-def _listing_texts(body: bytes, asked: wire.Listing, declared: Mapping[str, str | None]) -> list[str]:
-    return listing_texts(read_listing(body, "the list"), asked.name, pages=asked.pages, declared=declared)
+def _merged(body: bytes, asked: wire.Listing, declared: Declaration) -> tuple[Merged, dict[str, Any]]:
+    """Return what a list adds, and how many of its sources are new, already there, and unreadable."""
+    listed = read_listing(body, "the list")
+    merged = merge_listing(listed, declared, asked.name, pages=asked.pages, match=asked.match)
+    counts = {"sources_added": merged.new, "sources_known": merged.known, "unreadable": len(listed.unreadable)}
+    return merged, counts | {"faults": list(listed.unreadable[:_MOST_FAULTS])}
 
 
 def _declared(body: bytes) -> tuple[Members, Parsed]:

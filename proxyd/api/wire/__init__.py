@@ -37,6 +37,7 @@ from proxyd.api.wire.profile_models import ChangesMade as ChangesMade
 from proxyd.api.wire.profile_models import CostShown as CostShown
 from proxyd.api.wire.profile_models import DomainField as DomainField
 from proxyd.api.wire.profile_models import DomainShown as DomainShown
+from proxyd.api.wire.profile_models import ImportMade as ImportMade
 from proxyd.api.wire.profile_models import PageClassShown as PageClassShown
 from proxyd.api.wire.profile_models import ProfileListed as ProfileListed
 from proxyd.api.wire.profile_models import ProfileShown as ProfileShown

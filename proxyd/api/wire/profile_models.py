@@ -93,6 +93,15 @@ class ChangesMade(WireModel):
     cost: CostShown | None = Field(default=None, description="only with `dry_run`")
 
 
+class ImportMade(ChangesMade):
+    """What an import changed; the first `faults` say what is wrong with addresses that are `unreadable`."""
+
+    sources_added: int
+    sources_known: int = Field(description="addresses that were declared already, and are left alone")
+    unreadable: int
+    faults: list[str]
+
+
 class Reloaded(WireModel):
     """The profile files were loaded."""
 

@@ -49,10 +49,13 @@ class DaysOfIntervals(WireModel):
 
 
 class Listing(WireModel):
-    """The name of the domain and profile of a list, its kind, and whether only to check it."""
+    """The profile of feeds without a folder, the kind of the list, the word to look for, and whether only to check."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)] = "Imported"
     pages: bool = Field(default=False, description="whether the addresses are web pages, not feeds")
+    match: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
+        default=None, description="only items whose title, or pages whose text, contains this word"
+    )
     dry_run: bool = False
 
 

@@ -35,7 +35,7 @@ from proxyd.core.language.printing.printer import (
 from proxyd.core.language.reading.member_reader import MemberReader
 from proxyd.core.language.reading.parser import MAX_SENT_BYTES, parse, what_is_unfit, what_lacks
 from proxyd.core.language.reading.pieces import MAX_STATEMENT_BYTES
-from proxyd.core.language.source_lists import Listed, listing_texts, opml, read_listing
+from proxyd.core.language.source_lists import Listed, Merged, SourceList, merge_listing, opml, read_listing
 from proxyd.core.language.watches import DEFAULT_PROFILE, edited, expand, find_watch
 from proxyd.core.language.words import did_you_mean, no_such
 
@@ -61,7 +61,9 @@ __all__ = [
     "Listed",
     "Located",
     "MemberReader",
+    "Merged",
     "Parsed",
+    "SourceList",
     "SourceText",
     "Statement",
     "StatementKind",
@@ -81,7 +83,7 @@ __all__ = [
     "format_statements",
     "format_trigger",
     "kind_of_statement",
-    "listing_texts",
+    "merge_listing",
     "no_such",
     "opml",
     "parse",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from typing import TypeAlias
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
@@ -14,99 +14,184 @@ from lxml import etree
 from proxyd.core.language.printing.printer import format_parsed
 from proxyd.core.language.printing.quoting import quote_name, quote_text
 from proxyd.core.language.reading.parser import MAX_SENT_BYTES, parse
+from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration
 from proxyd.errors import ListingError
+
+__all__ = ["EMPTY_DECLARATION", "Listed", "Merged", "SourceList", "merge_listing", "opml", "read_listing"]
+_Found: TypeAlias = tuple[int, str, str, str]
+"""The line, title, address and folder of a feed, as written."""
 
 _RULE = """CREATE PROFILE {domain} AS (DOMAIN {domain}, USER "me");
 INSERT NOTIFICATION {rule} INTO {domain} SET QUERY "SELECT {selected} FROM {name}"
-SET TRIGGER "ON {event} TO {name}" START NOW END NEVER SET UTILITY STRICT;
+SET TRIGGER {trigger} START NOW END NEVER SET UTILITY STRICT;
 """
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How listed sources are read, and what one rule reports of them all."""
+    """How listed sources are read, and what one rule reports of them all; ``field`` is searched for a word."""
 
     name: str
     fields: str
     event: str
     selected: str
     told: str
+    field: str
 
-    def preamble(self, listing: str) -> str:
+    def rule(self, listing: str) -> str:
+        """Return the name of the rule of a list."""
+        return f"{listing}: {self.told}"
+
+    def preamble(self, listing: str, match: str | None) -> str:
         """Return the statements other than the sources, in canonical layout."""
-        domain, rule = quote_name(listing), quote_name(f"{listing}: {self.told}")
-        told = _RULE.format(domain=domain, rule=rule, selected=self.selected, name=self.name, event=self.event)
+        domain, rule = quote_name(listing), quote_name(self.rule(listing))
+        trigger = quote_name(f"ON {self.event} TO {self.name}{_containing(self.field, match)}")
+        told = _RULE.format(domain=domain, rule=rule, selected=self.selected, name=self.name, trigger=trigger)
         parsed = parse(f"CREATE DOMAIN {domain} AS CLASS::{self.name}{self.fields};\n{told}")
         if parsed.errors:
             raise ListingError(f"{listing!r} is not a valid name for a list")
         return format_parsed(parsed)
 
 
-NOTHING_DECLARED: Mapping[str, str | None] = MappingProxyType({})
 _MOST_LISTED = 100_000
-_MOST_SHOWN = 20  # invalid addresses that an error shows
+_MOST_SHOWN = 20  # invalid addresses that are named
+_LONGEST_FOLDER = 100
 _FEEDS = _Kind(
     "FEED",
     "(channel.item.title:String, channel.item.link:URL, channel.item.pubDate:Timestamp)",
     "INSERT",
     "title, link",
     "new items",
+    "title",
 )
-_PAGES = _Kind("PAGE", "", "UPDATE", "DIFF(OLD.text, NEW.text) AS difference", "changes")
+_PAGES = _Kind("PAGE", "", "UPDATE", "DIFF(OLD.text, NEW.text) AS difference", "changes", "text")
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A feed in another program's list."""
+    """A feed in another program's list; ``folder`` is empty, or a path such as ``News / Sport``."""
 
     title: str
     url: str
+    folder: str = ""
 
 
-def read_listing(body: bytes, where: str) -> list[Listed]:
-    r"""Return the feeds of a list, each address once; errors begin with ``where``.
+@dataclass(frozen=True, slots=True)
+class SourceList:
+    """The feeds of a list, each address once, and what is wrong with the addresses that cannot be read."""
+
+    feeds: tuple[Listed, ...]
+    unreadable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The statements that a list adds to a declaration, in order; ``known`` addresses are declared already."""
+
+    statements: tuple[str, ...]
+    new: int
+    known: int
+
+    def texts(self, most_bytes: int = MAX_SENT_BYTES) -> list[str]:
+        """Return the statements as texts that keep to a limit."""
+        texts, size = [""], 0
+        for statement in self.statements:
+            size += len(statement.encode())
+            if size > most_bytes:
+                texts.append("")
+                size = len(statement.encode())
+            texts[-1] += statement
+        return texts
+
+
+def read_listing(body: bytes, where: str) -> SourceList:
+    r"""Return the feeds of a list; errors begin with ``where``.
 
     Raises
     ------
     ListingError
-        The list is not well-formed, has a DOCTYPE, contains an address that is not http or https, or is empty.
+        The list is not well-formed, has a DOCTYPE, or holds no address that is http or https.
 
     Examples
     --------
-    >>> read_listing(b"# mine\nfeed:https://example.org/a\n", "list.txt")
-    [Listed(title='', url='https://example.org/a')]
+    >>> read_listing(b"# mine\nfeed:https://example.org/a\n", "list.txt").feeds
+    (Listed(title='', url='https://example.org/a', folder=''),)
     """
-    found = _opml(body, where) if body.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<") else _lines(body, where)
-    unique = {listed.url: listed for listed in reversed(found)}
-    if len(unique) > _MOST_LISTED:
+    found = _opml(body, where) if body.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<") else _lines(body)
+    feeds: dict[str, Listed] = {}
+    wrong: list[str] = []
+    for line, title, text, folder in found:
+        if (url := _address(text)) is None:
+            wrong.append(f"{where}:{line}: {text.strip()[:80]!r} is not an http or https address; correct or remove it")
+        else:
+            feeds.setdefault(url, Listed(title, url, folder))
+    if len(feeds) > _MOST_LISTED:
         raise ListingError(f"{where} lists more than {_MOST_LISTED} addresses; import it in parts")
-    if not unique:
+    if wrong and not feeds:
+        more = [f"{where}: and {len(wrong) - _MOST_SHOWN} more"] if len(wrong) > _MOST_SHOWN else []
+        raise ListingError("\n".join(wrong[:_MOST_SHOWN] + more))
+    if not feeds:
         raise ListingError(f"{where} lists no feed; it needs <outline xmlUrl='...'>, or an address on each line")
-    return list(reversed(unique.values()))
+    return SourceList(tuple(feeds.values()), tuple(wrong))
 
 
-def listing_texts(
-    listed: Iterable[Listed], name: str, *, pages: bool = False, declared: Mapping[str, str | None] = NOTHING_DECLARED
-) -> list[str]:
-    """Return texts that declare feeds and a rule that fires on every item; each keeps to the limit on a text's length.
+def merge_listing(
+    listed: SourceList, declared: Declaration, name: str, *, pages: bool = False, match: str | None = None
+) -> Merged:
+    r"""Return what a list adds to a declaration: sources, and for each new folder a domain, a profile and a rule.
 
-    With ``pages`` they are read as whole pages, and the rule reports changes. ``declared`` holds the names that are
-    taken; those from an earlier list of this name come with their addresses and are kept.
+    Addresses that are declared are left alone. Feeds without a folder go to ``name``. A rule fires on every new item,
+    or with ``pages`` on every change of a page; with ``match`` only if the title, or the page, contains this word.
 
-    >>> [text.count("CREATE SOURCE") for text in listing_texts([Listed("A", "http://a.example/")] * 2000, "Mine")]
-    [1052, 948]
+    Raises
+    ------
+    ListingError
+        A folder cannot be the name of a profile.
+
+    Examples
+    --------
+    >>> merged = merge_listing(SourceList((Listed("A", "http://a.example/"),)), EMPTY_DECLARATION, "Mine")
+    >>> merged.new, merged.statements[-1]
+    (1, '\nCREATE SOURCE "a" OF "Mine".FEED AT \'http://a.example/\';\n')
     """
-    kind = _PAGES if pages else _FEEDS
-    preamble, of = kind.preamble(name), f"{quote_name(name)}.{kind.name}"
-    texts, size, names = [[preamble]], len(preamble.encode()), _Names(declared)
-    for feed in listed:
-        statement = f"\nCREATE SOURCE {quote_name(names.of(feed))} OF {of} AT {quote_text(feed.url)};\n"
-        size += len(statement.encode())
-        if size > MAX_SENT_BYTES:
-            texts.append([])
-            size = len(statement.encode())
-        texts[-1].append(statement)
-    return ["".join(text).lstrip() for text in texts]
+    kind, names = _PAGES if pages else _FEEDS, _Names(declared.sources)
+    there = {source.url for source in declared.sources.values()}
+    new = [feed for feed in listed.feeds if feed.url not in there]
+    statements: list[str] = []
+    profiles: dict[str, str] = {}
+    for feed in new:
+        if feed.folder not in profiles:
+            profile, is_new = _profile(feed.folder or name, kind, declared)
+            if is_new and profile not in profiles.values():
+                statements.append("\n" * bool(statements) + kind.preamble(profile, match))
+            profiles[feed.folder] = profile
+        of = f"{quote_name(profiles[feed.folder])}.{kind.name}"
+        statements.append(f"\nCREATE SOURCE {quote_name(names.of(feed))} OF {of} AT {quote_text(feed.url)};\n")
+    return Merged(tuple(statements), len(new), len(listed.feeds) - len(new))
+
+
+def _profile(wanted: str, kind: _Kind, declared: Declaration) -> tuple[str, bool]:
+    """Return the profile (and domain) of a folder, and whether it is new; that of an earlier import is used again."""
+    for name in (wanted, f"{wanted} ({kind.name.lower()}s)"):
+        domain = declared.domains.get(name)
+        if domain is not None and kind.name in domain.classes:
+            return name, False
+        if domain is None and name not in declared.profiles and kind.rule(name) not in declared.rules:
+            return name, True
+    raise ListingError(f"{wanted!r} is the name of another domain, profile or rule; rename the folder or give a --name")
+
+
+def _containing(field: str, word: str | None) -> str:
+    """Return the WHERE that finds a word in a field, whatever its case; nothing without a word.
+
+    >>> _containing("title", "100%")
+    " WHERE title ILIKE '%100!%%' ESCAPE '!'"
+    """
+    if not word:
+        return ""
+    escaped = re.sub("([%_!])", r"!\1", word)
+    escape = " ESCAPE '!'" if escaped != word else ""
+    return f" WHERE {field} ILIKE {quote_text(f'%{escaped}%')}{escape}"
 
 
 def opml(sources: Mapping[str, str]) -> str:
@@ -132,7 +217,7 @@ def opml(sources: Mapping[str, str]) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="us-ascii").decode()}'
 
 
-def _opml(body: bytes, where: str) -> list[Listed]:
+def _opml(body: bytes, where: str) -> Iterator[_Found]:
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
     try:
         root = etree.fromstring(body, parser)
@@ -140,30 +225,31 @@ def _opml(body: bytes, where: str) -> list[Listed]:
         raise ListingError(f"{where}:{error.lineno}: not well-formed XML") from error
     if root.getroottree().docinfo.internalDTD is not None:
         raise ListingError(f"{where} has a DOCTYPE, which is not safe to read; remove it")
-    outlines = ((each.sourceline, {k.lower(): str(v) for k, v in each.attrib.items()}) for each in root.iter("outline"))
-    feeds = ((line, outline) for line, outline in outlines if outline.get("xmlurl", "").strip())
-    return _checked(((line or 0, o.get("title") or o.get("text") or "", o["xmlurl"]) for line, o in feeds), where)
+    for each in root.iter("outline"):
+        outline = _attributes(each)
+        if (url := outline.get("xmlurl", "")).strip():
+            yield each.sourceline or 0, _title(outline), url, _folder(each)
 
 
-def _lines(body: bytes, where: str) -> list[Listed]:
-    lines = body.decode("utf-8-sig", "replace").splitlines()
-    named = ((number, "", line) for number, line in enumerate(lines, 1))
-    return _checked((each for each in named if each[2].strip() and not each[2].lstrip().startswith("#")), where)
+def _attributes(outline: etree._Element) -> dict[str, str]:
+    return {str(name).lower(): str(value) for name, value in outline.attrib.items()}
 
 
-def _checked(found: Iterable[tuple[int, str, str]], where: str) -> list[Listed]:
-    """Return the feeds of lines with titles and addresses; the error names every line without a valid address."""
-    listed: list[Listed] = []
-    wrong: list[str] = []
-    for line, title, text in found:
-        if (url := _address(text)) is None:
-            wrong.append(f"{where}:{line}: {text.strip()[:80]!r} is not an http or https address; correct or remove it")
-        else:
-            listed.append(Listed(title, url))
-    if wrong:
-        more = [f"{where}: and {len(wrong) - _MOST_SHOWN} more"] if len(wrong) > _MOST_SHOWN else []
-        raise ListingError("\n".join(wrong[:_MOST_SHOWN] + more))
-    return listed
+def _title(outline: Mapping[str, str]) -> str:
+    return outline.get("title") or outline.get("text") or ""
+
+
+def _folder(outline: etree._Element) -> str:
+    """Return the names of the outlines around a feed, the outermost first."""
+    around = [" ".join(_title(_attributes(each)).split()) for each in outline.iterancestors("outline")]
+    named = [name for name in reversed(around) if name not in ("", ".", "..")]
+    return " / ".join(named)[:_LONGEST_FOLDER].strip()
+
+
+def _lines(body: bytes) -> Iterator[_Found]:
+    for number, line in enumerate(body.decode("utf-8-sig", "replace").splitlines(), 1):
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield number, "", line, ""
 
 
 def _address(text: str) -> str | None:
@@ -180,16 +266,12 @@ def _address(text: str) -> str | None:
 class _Names:
     """Gives each source a unique name: from its title, otherwise from its host."""
 
-    def __init__(self, declared: Mapping[str, str | None]) -> None:
-        self._taken = {name for name, url in declared.items() if url is None}
-        self._known = {url: name for name, url in declared.items() if url is not None}
-        self._taken |= set(self._known.values())
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
         self._numbers: dict[str, int] = {}
 
     def of(self, feed: Listed) -> str:
-        """Return the name of a feed; a known feed keeps its name."""
-        if (known := self._known.get(feed.url)) is not None:
-            return known
+        """Return a name for a feed."""
         told = (feed.title or urlsplit(feed.url).hostname or "").lower()
         wanted = re.sub(r"[^\w]+", "-", told).strip("-")[:60] or "source"
         name = wanted

@@ -30,9 +30,9 @@ def test_feeds_come_in_and_go_out_again(
     folder = tmp_path / "profiles"
     folder.mkdir()
     assert main(["import", write(tmp_path, "feeds.opml", OPML), "--out", str(folder / "in.profile")]) == 0
-    assert capsys.readouterr().out.startswith("4 sources in ")
+    assert capsys.readouterr().out == f"4 new sources in {folder / 'in.profile'}, 0 already there, 0 unreadable\n"
     assert main(["check", str(folder)]) == 0
-    assert "1 rule, 4 sources" in capsys.readouterr().out
+    assert "2 profiles, 2 rules, 4 sources" in capsys.readouterr().out
     monkeypatch.setenv("PROXYD_PROFILES", str(folder))
     assert main(["export"]) == 0
     outlines = list(ElementTree.fromstring(capsys.readouterr().out.split("\n", 1)[1]).iter("outline"))
@@ -48,7 +48,8 @@ def test_feeds_come_in_and_go_out_again(
 def test_a_list_of_addresses_will_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     listed = "# mine\nhttps://example.org/a\n\nhttps://example.org/b\n"
     assert main(["import", write(tmp_path, "urls.txt", listed), "--name", "Pages"]) == 0
-    printed = capsys.readouterr().out
+    printed, told = capsys.readouterr()
+    assert told == "2 new sources, 0 already there, 0 unreadable\n"
     assert printed.count("CREATE SOURCE") == 2
     assert '"example-org-2"' in printed
     assert 'CREATE DOMAIN "Pages"' in printed
@@ -85,7 +86,7 @@ def test_a_list_of_pages_tells_what_changes_on_them(tmp_path: Path, capsys: pyte
             '<opml><outline xmlUrl="javascript:alert(1)"/></opml>',
             "in.opml:1: 'javascript:alert(1)' is not an http or https",
         ),
-        ("a\nhttps://b.example/\nc", "in.opml:3: 'c' is not an http or https address"),
+        ("a\nc", "in.opml:2: 'c' is not an http or https address"),
         ("a\n" * 30, "in.opml: and 10 more"),
     ],
     ids=["empty", "no outline", "cut off", "entities", "ftp", "script", "a later line", "many"],
@@ -100,5 +101,43 @@ def test_what_cannot_be_imported_is_named(
 def test_a_file_that_is_there_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     there = write(tmp_path, "mine.profile", "mine")
     assert main(["import", write(tmp_path, "u.txt", "https://example.org/a"), "--out", there]) == 1
-    assert "already exists" in capsys.readouterr().err
+    assert "mine.profile:1:1" in capsys.readouterr().err
     assert Path(there).read_text(encoding="utf-8") == "mine"
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "none" / "a.profile"
+    assert main(["import", write(tmp_path, "u.txt", "https://example.org/a"), "--out", str(out)]) == 1
+    assert f"{out} cannot be written" in capsys.readouterr().err
+
+
+def test_an_import_is_repeated_and_adds_only_what_is_new(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, mine = tmp_path / "in.profile", tmp_path / "mine.profile"
+    mine.write_text(
+        """CREATE DOMAIN "D" AS CLASS::PAGE; CREATE SOURCE "same-2" OF PAGE AT 'https://example.org/b';""",
+        encoding="utf-8",
+    )
+    arguments = ["import", write(tmp_path, "feeds.opml", OPML), "--out", str(out)]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.startswith(f"3 new sources in {out}, 1 already there")
+    first = out.read_text(encoding="utf-8")
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == "0 new sources, 4 already there, 0 unreadable\n"
+    assert out.read_text(encoding="utf-8") == first
+    write(tmp_path, "feeds.opml", OPML.replace("org/b", "org/new").replace("feed:https", "mailto:x"))
+    out.write_text(f"-- mine\n{first}", encoding="utf-8")
+    assert main(arguments) == 0
+    *_, count, fault = capsys.readouterr().out.splitlines()
+    assert count == f"1 new source in {out}, 2 already there, 1 unreadable"
+    assert "feeds.opml:4: 'mailto:x://example.org/c' is not an http or https address" in fault
+    text = out.read_text(encoding="utf-8")
+    assert text.startswith(f"-- mine\n{first}")
+    assert text.removeprefix(f"-- mine\n{first}").split("\n") == [
+        "",
+        """CREATE SOURCE "same-3" OF "News".FEED AT 'https://example.org/new';""",
+        "",
+    ]
+    assert main(["check", str(tmp_path)]) == 0
+    assert main(["fmt", str(out)]) == 0
+    assert capsys.readouterr().out.endswith(text)
