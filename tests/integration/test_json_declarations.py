@@ -231,6 +231,18 @@ def test_comments_in_clauses_are_kept_with_their_statement() -> None:
     assert rule.comments == ("-- only", "/* for now */")
 
 
+async def test_every_error_of_a_query_is_a_fault_with_its_place(running: Running) -> None:
+    declared = copy.deepcopy(DECLARED)
+    declared["notifications"][0]["query"] = "SELECT symbol, , last\nFROM QUOTE\nWHERE last > > 1 LIMIT x"
+    status, answer = await post(running, declared)
+    assert status == 422
+    assert [(each["pointer"], each["line"], each["column"]) for each in answer["errors"]] == [
+        ("/notifications/0/query", 1, 16),
+        ("/notifications/0/query", 3, 14),
+        ("/notifications/0/query", 3, 24),
+    ]
+
+
 async def test_a_statement_that_is_too_long_as_text_is_a_fault_of_its_name(running: Running) -> None:
     """The trap: printing doubles the quotes of a name, so a short request may make a long text."""
     declared = {"sources": [{"name": '"' * 40_000, "class": "RSS", "url": "https://example.org/"}]}

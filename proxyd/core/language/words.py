@@ -13,7 +13,11 @@ from proxyd.core.language.deliveries import delivery_rules
 from proxyd.core.language.readers import reader_rule
 from proxyd.errors import NotFoundError, suggest
 
-START_RULES = ("statement_head", "source_option", "profile_option", "clause", "watch_option", "select", "trigger")
+START_RULES = (
+    *("statement_head", "source_option", "profile_option", "clause", "watch_option", "select", "trigger"),
+    *("from_part", "where", "when", "group_by", "having", "order_by", "limit"),
+    *("class_declaration", "field", "profile_item", "profile_more"),
+)
 
 AGGREGATES = frozenset({"COUNT", "SUM", "MIN", "MAX", "AVG"})
 

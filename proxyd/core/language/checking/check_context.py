@@ -61,6 +61,10 @@ class Reporter:
         if len(self.errors) < MAX_ERRORS:
             self.errors.append(self._make(message, span))
 
+    def has_error(self, span: TextSpan) -> bool:
+        """Return whether exactly these characters were reported."""
+        return any((each.start, each.stop) == (span.start, span.stop) for each in self.errors)
+
     def warn(self, message: str, span: TextSpan) -> None:
         """Report something that is allowed but probably not meant."""
         if len(self.warnings) < MAX_ERRORS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from proxyd.core.language.checking.check_context import Reporter
@@ -48,12 +48,11 @@ def check_trigger(
 ) -> tuple[Trigger, PageClass] | None:
     """Return the resolved trigger and its class, or ``None`` if the class cannot be found."""
     page_class = classes.find(trigger.page_class, reporter)
-    if page_class is None:
-        return None
-    if trigger.kind is EventKind.DELETE and page_class.is_feed:
+    if trigger.kind is EventKind.DELETE and page_class is not None and page_class.is_feed:
         message = "ON DELETE needs a class of pages: items that drop off the end of a feed are not deleted"
         reporter.error(message, trigger.page_class.span)
-    scope = Scope([Binding(page_class.name, page_class)], event=trigger.kind, event_class=page_class)
+    bindings = [] if page_class is None else [Binding(page_class.name, page_class)]
+    scope = Scope(bindings, event=trigger.kind, event_class=page_class, is_open=page_class is None)
 
     def check(condition: Expression | None, place: str, *, aggregates: bool) -> Expression | None:
         checker = ExpressionChecker(scope, reporter, values, place=place, aggregates=aggregates, in_query=False)
@@ -61,6 +60,8 @@ def check_trigger(
 
     where = check(trigger.where, "the WHERE of a trigger", aggregates=False)
     condition = check(trigger.condition, "WHEN", aggregates=True)
+    if page_class is None:
+        return None
     if condition is not None and not has_aggregate(condition):
         where, condition = conjunction(where, condition), None
     elif condition is not None and is_mixed(condition):
@@ -107,22 +108,23 @@ class QueryChecker:
         """Return the resolved query, its classes and its message, or ``None`` if a class cannot be found."""
         found = [self._classes.find(source.page_class, self._reporter) for source in select.sources]
         page_classes = tuple(each for each in found if each is not None)
-        if len(page_classes) < len(found):
-            return None
+        is_open = len(page_classes) < len(found)
         self._check_shape(select)
-        bindings = self._bind(select.sources, page_classes)
-        scope = self._scope(bindings)
+        known = [source for source, each in zip(select.sources, found, strict=True) if each is not None]
+        bindings = self._bind(known, page_classes)
         sources = tuple(
-            self._check_source(source, page_class, self._scope(bindings[: index + 1]))
-            for index, (source, page_class) in enumerate(zip(select.sources, page_classes, strict=True))
+            self._check_source(source, page_class, self._scope(bindings[: index + 1], is_open=is_open))
+            for index, (source, page_class) in enumerate(zip(known, page_classes, strict=True))
         )
-        resolved = self._check_clauses(replace(select, sources=sources), scope)
-        template = None if message is None else check_message(message, resolved, scope, self._reporter)
-        return resolved, page_classes, template
+        scope = self._scope(bindings, is_open=is_open)
+        checked = self._check_clauses(replace(select, sources=sources), scope)
+        template = None if message is None else check_message(message, checked, scope, self._reporter)
+        return None if is_open else (checked, page_classes, template)
 
-    def _scope(self, bindings: Sequence[Binding]) -> Scope:
+    def _scope(self, bindings: Sequence[Binding], *, is_open: bool) -> Scope:
         event = self._event
-        return Scope(bindings, event=event.kind, event_class=event.page_class, qualify=len(bindings) > 1)
+        qualify = len(bindings) > 1
+        return Scope(bindings, event=event.kind, event_class=event.page_class, qualify=qualify, is_open=is_open)
 
     def _check_shape(self, select: Select) -> None:
         if len(select.sources) > MAX_CLASSES:
@@ -217,16 +219,14 @@ class QueryChecker:
             return
         if not select.columns:
             self._reporter.error("SELECT * cannot be combined with aggregates, GROUP BY or HAVING", select.span)
-        for term in terms:
-            loose = _loose_column(term, select.group_by)
-            if loose is not None:
-                message = f"{loose.path} must be in GROUP BY or inside an aggregate"
-                self._reporter.error(message, loose.span)
+        for loose in (loose for term in terms for loose in _loose_columns(term, select.group_by)):
+            if not self._reporter.has_error(loose.span):
+                self._reporter.error(f"{loose.path} must be in GROUP BY or inside an aggregate", loose.span)
 
     def _check_distinct_order(self, select: Select) -> None:
         chosen = [column.expression for column in select.columns]
         for term in select.order_by if select.distinct and chosen else ():
-            if term.expression not in chosen:
+            if term.expression not in chosen and not self._reporter.has_error(_span_of(term)):
                 self._reporter.error("with DISTINCT, ORDER BY can only use columns of the SELECT", _span_of(term))
 
 
@@ -234,17 +234,16 @@ def _span_of(term: OrderTerm) -> TextSpan:
     return term.expression.span
 
 
-def _loose_column(expression: Expression, groups: Sequence[Expression]) -> Column | None:
-    """Return the first column outside aggregates that no group term covers."""
+def _loose_columns(expression: Expression, groups: Sequence[Expression]) -> Iterator[Column]:
+    """Yield the columns outside aggregates that no group term covers."""
     if expression in groups or isinstance(expression, Aggregate):
-        return None
+        return
     if isinstance(expression, Column):
-        return None if expression.qualifier in ("OLD", "NEW") else expression
+        if expression.qualifier not in ("OLD", "NEW"):
+            yield expression
+        return
     for child in children(expression):
-        loose = _loose_column(child, groups)
-        if loose is not None:
-            return loose
-    return None
+        yield from _loose_columns(child, groups)
 
 
 def _lacks_unit(source: FromClass) -> bool:

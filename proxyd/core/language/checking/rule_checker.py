@@ -140,7 +140,7 @@ class RuleChecker:
 
     def _sources(self, rule: InsertNotification, page_classes: Sequence[PageClass]) -> tuple[str, ...]:
         wanted = dict.fromkeys((each.domain, each.name) for each in page_classes)
-        fitting = [name for each in wanted for name in self._known.of_class.get(each, ())]
+        fitting = self._fitting(wanted)
         if not rule.sources:
             if not fitting and page_classes and not self._known.unread.hides_any(StatementKind.SOURCE):
                 classes = " or ".join(dict.fromkeys(each.name for each in page_classes))
@@ -151,6 +151,13 @@ class RuleChecker:
         for name in rule.sources:
             self._check_named_source(name, wanted)
         return tuple(name.value for name in rule.sources)
+
+    def _fitting(self, wanted: Collection[tuple[str, str]]) -> Sequence[str]:
+        """Return the names of the sources of classes, as they were declared."""
+        known = self._known
+        if len(wanted) == 1:
+            return known.of_class.get(next(iter(wanted)), ())
+        return [s.source_id for s in known.sources.values() if (s.domain, s.page_class) in wanted]
 
     def _check_named_source(self, name: Located[str], wanted: Collection[tuple[str, str]]) -> None:
         source = self._known.sources.get(name.value)

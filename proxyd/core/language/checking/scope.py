@@ -35,12 +35,20 @@ def find_fields(page_class: PageClass, written: str) -> list[Field]:
 class Scope:
     """The classes that an expression sees. With ``qualify`` a resolved column keeps the name of its class.
 
-    ``event`` is the event that a trigger waits for: it decides whether OLD and NEW exist.
+    ``event`` is the event that a trigger waits for: it decides whether OLD and NEW exist. If ``is_open``, another class
+    could not be found, and unknown fields may be its own.
     """
 
     def __init__(
-        self, bindings: Sequence[Binding], *, event: EventKind, event_class: PageClass | None, qualify: bool = False
+        self,
+        bindings: Sequence[Binding],
+        *,
+        event: EventKind,
+        event_class: PageClass | None,
+        qualify: bool = False,
+        is_open: bool = False,
     ) -> None:
+        self._is_open = is_open
         self._bindings = tuple(bindings)
         self._event = event
         self._event_class = event_class
@@ -79,7 +87,7 @@ class Scope:
             return Column(field.path, binding.name if self._qualify else None, column.span), field.type
         if found:
             _report_ambiguous(column, found, reporter)
-        else:
+        elif not self._is_open:
             _report_unknown(column, path, bindings, reporter)
         return column, None
 

@@ -48,13 +48,6 @@ def read_whole(tokens: Sequence[RawToken], rule: str) -> Any:
     return build(piece.tree)
 
 
-def read_text(tokens: Sequence[RawToken], rule: str) -> Any:
-    """Return the query or trigger in a separate text, which may end with ';', or a :class:`Complaint`."""
-    if len(tokens) > 1 and tokens[-2].shape is TokenShape.SIGN and tokens[-2].value == ";":
-        tokens = (*tokens[:-2], tokens[-1])
-    return read_whole(tokens, rule)
-
-
 def _refuse_depth(node: Any) -> Complaint | None:
     """Return a complaint if an expression is a longer chain than other parts of proxyd can walk."""
     level = [node]

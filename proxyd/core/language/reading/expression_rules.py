@@ -233,6 +233,7 @@ _QUERIES: dict[str, Rule] = {
     "inner_join": _join(left=False),
     "left_join": _join(left=True),
     "from_list": clause("sources", to_tuple),
+    "from_part": to_tuple,
     "where": clause("where"),
     "group_by": clause("group_by", to_tuple),
     "having": clause("having"),

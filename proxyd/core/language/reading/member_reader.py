@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from proxyd.core.language.nodes import SourceText
-from proxyd.core.language.reading.build import read_text, read_whole
+from proxyd.core.language.reading.build import read_whole
 from proxyd.core.language.reading.expression_rules import Clause
 from proxyd.core.language.reading.parser import BEGINNINGS, INNER_RULES
 from proxyd.core.language.reading.pieces import Complaint
+from proxyd.core.language.reading.recovery import read_text
 from proxyd.core.language.reading.scanner import RawToken, Scan, TokenShape, scan_part
 from proxyd.core.language.words import get_keyword
 from proxyd.core.model.expression import TextSpan
@@ -44,7 +45,10 @@ class MemberReader:
         if scanned.errors:
             self.errors.extend(scanned.errors)
             return None
-        return self._kept(read_text(scanned.tokens, INNER_RULES[name]), f"SET {name.upper()}")
+        built = read_text(scanned.tokens, INNER_RULES[name])
+        for complaint in built if isinstance(built, list) else ():
+            self._kept(complaint, f"SET {name.upper()}")
+        return None if isinstance(built, list) else built
 
     def _read(self, rule: str, title: str, span: TextSpan) -> Any:
         """Return the value of a clause; its keywords are assumed to stand just before it."""

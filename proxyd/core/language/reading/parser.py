@@ -20,7 +20,7 @@ from proxyd.core.language.nodes import (
     Watch,
     kind_of_statement,
 )
-from proxyd.core.language.reading.build import build, read_text
+from proxyd.core.language.reading.build import build
 from proxyd.core.language.reading.expression_rules import Clause
 from proxyd.core.language.reading.pieces import (
     MAX_STATEMENT_BYTES,
@@ -31,6 +31,7 @@ from proxyd.core.language.reading.pieces import (
     complain,
     read_piece,
 )
+from proxyd.core.language.reading.recovery import later_in_head, read_text
 from proxyd.core.language.reading.scanner import Comment, RawToken, TokenShape, scan, scan_inner
 from proxyd.core.language.words import get_keyword
 from proxyd.core.model.expression import TextSpan
@@ -126,6 +127,9 @@ class _Reader:
         if built is not None:
             self._at = piece.next
             return _Draft(rule, built)
+        if kind in (StatementKind.DOMAIN, StatementKind.PROFILE) and piece.complaint is not None:
+            for complaint in later_in_head(self._tokens, self._at, piece.complaint):
+                self._complain(complaint)
         name = self._tokens[min(self._at + 2, len(self._tokens) - 1)]
         if (unread := kind or _guess_kind(second)) is not None:
             named = name.shape in (TokenShape.WORD, TokenShape.QUOTED) and piece.next > self._at + 2
@@ -182,8 +186,9 @@ class _Reader:
             self._errors.extend(inner.errors)
             return None
         built = read_text(inner.tokens, INNER_RULES[name])
-        if isinstance(built, Complaint):
-            self._complain(replace(built, message=f"SET {name.upper()}: {built.message}"))
+        if isinstance(built, list):
+            for complaint in built:
+                self._complain(replace(complaint, message=f"SET {name.upper()}: {complaint.message}"))
             return None
         return built
 
