@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 from lark import Lark
@@ -102,6 +102,7 @@ def get_keywords() -> frozenset[str]:
     return frozenset(word for word in _terminals() if word.isalpha())
 
 
+@lru_cache(4096)
 def get_keyword(word: str) -> str | None:
     """Return the keyword that a bare word can stand for, in capitals and singular."""
     if not word.isascii():

@@ -33,23 +33,23 @@ def test_a_text_of_64_kilobytes_is_checked_and_printed_in_bounded_time(text: str
 
 _SOURCE = "CREATE SOURCE abc{} OF {} AT 'http://a/{}';"
 _LONG_TEXTS = {
-    "many sources": "".join(_SOURCE.format(n, "RSS", n) for n in range(22_000)),
-    "many sources of one unknown class": "".join(_SOURCE.format(n, "RS", n) for n in range(22_000)),
+    "many sources": "".join(_SOURCE.format(n, "RSS", n) for n in range(9_000)),
+    "many sources of one unknown class": "".join(_SOURCE.format(n, "RS", n) for n in range(9_000)),
     "many classes": "".join(
-        f"CREATE DOMAIN d{n} AS CLASS::A{n};{_SOURCE.format(n, f'A{n}', n)}" for n in range(13_000)
+        f"CREATE DOMAIN d{n} AS CLASS::A{n};{_SOURCE.format(n, f'A{n}', n)}" for n in range(6_000)
     ),
-    "comments between statements": "".join(f"/* {n} */ {_SOURCE.format(n, 'RSS', n)}" for n in range(15_000)),
-    "names declared twice": "CREATE PROFILE a AS (DOMAIN b);" * 30_000,
-    "nothing but errors": "x;" * 500_000,
-    "one statement of errors": "CREATE SOURCE s OF RSS AT 'http://a/' " + "ZONE " * 200_000,
-    "one list of names": f"INSERT NOTIFICATION n INTO a{', a' * 300_000}",
-    "one long list": rule(condition=f"1 IN ({','.join(['1'] * 200_000)})"),
+    "comments between statements": "".join(f"/* {n} */ {_SOURCE.format(n, 'RSS', n)}" for n in range(8_000)),
+    "names declared twice": "CREATE PROFILE a AS (DOMAIN b);" * 12_000,
+    "nothing but errors": "x;" * 300_000,
+    "one statement of errors": "CREATE SOURCE s OF RSS AT 'http://a/' " + "ZONE " * 100_000,
+    "one list of names": f"INSERT NOTIFICATION n INTO a{', a' * 150_000}",
+    "one long list": rule(condition=f"1 IN ({','.join(['1'] * 100_000)})"),
 }
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("text", _LONG_TEXTS.values(), ids=_LONG_TEXTS.keys())
-def test_what_grows_with_a_text_of_a_megabyte_is_its_length_alone(text: str) -> None:
+def test_what_grows_with_a_long_text_is_its_length_alone(text: str) -> None:
     """The trap: work for each pair of statements takes minutes here, and seconds in the test above."""
     assert len(check_all(FEEDS, text).errors) <= 300
 
