@@ -7,6 +7,7 @@ is read there serves its errors alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -15,6 +16,7 @@ from proxyd.core.language.reading.pieces import Complaint, complain, read_piece
 from proxyd.core.language.reading.scanner import RawToken, TokenShape
 from proxyd.core.language.words import get_keyword
 
+MOST_LATER = 100  # complaints after the first
 _CLAUSES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "select": {
@@ -36,7 +38,7 @@ def read_text(tokens: Sequence[RawToken], rule: str) -> Any:
     if len(tokens) > 1 and tokens[-2].shape is TokenShape.SIGN and tokens[-2].value == ";":
         tokens = (*tokens[:-2], tokens[-1])
     built = read_whole(tokens, rule)
-    return [built, *_later_in_text(tokens, rule, built)] if isinstance(built, Complaint) else built
+    return [built, *islice(_later_in_text(tokens, rule, built), MOST_LATER)] if isinstance(built, Complaint) else built
 
 
 def _later_in_text(tokens: Sequence[RawToken], rule: str, after: Complaint) -> Iterator[Complaint]:
@@ -56,17 +58,21 @@ def _later_in_text(tokens: Sequence[RawToken], rule: str, after: Complaint) -> I
 
 def later_in_head(tokens: Sequence[RawToken], begin: int, after: Complaint) -> Iterator[Complaint]:
     """Yield complaints of the fields and classes, or the items, of CREATE DOMAIN or PROFILE that follow a complaint."""
+    return islice(_later_in_head(tokens, begin, after), MOST_LATER)
+
+
+def _later_in_head(tokens: Sequence[RawToken], begin: int, after: Complaint) -> Iterator[Complaint]:
     at, kind = begin, _keyword(tokens[begin + 1])
     for place, depth in _depths(tokens, begin):
         token, following = tokens[place], tokens[place + 1 : place + 2]
-        if token.value == ";" or (place > begin and _keyword(token) in ("CREATE", "INSERT", "DROP", "DELIVER")):
+        if _sign(token) == ";" or (place > begin and _keyword(token) in ("CREATE", "INSERT", "DROP", "DELIVER")):
             return
         rule = _part(kind, token, following, depth)
         if place < at or rule is None or token.start < after.start:
             continue
-        start = place + (token.value == ",")
+        start = place + (_sign(token) == ",")
         at, complaint = _read(tokens, start, rule)
-        if complaint is None and rule != "class_declaration" and tokens[at].value not in (",", ")"):
+        if complaint is None and rule != "class_declaration" and _sign(tokens[at]) not in (",", ")"):
             complaint = _unexpected(tokens, at, rule, start, ["','", "')'"])
         if complaint is not None:
             yield complaint
@@ -77,8 +83,8 @@ def _part(kind: str | None, token: RawToken, following: Sequence[RawToken], dept
     if kind == "DOMAIN":
         if _keyword(token) == "CLASS" and not depth:
             return "class_declaration"
-        return "field" if token.value == "," and depth else None
-    if token.value == "," and following:
+        return "field" if _sign(token) == "," and depth else None
+    if _sign(token) == "," and following:
         return "profile_item" if _keyword(following[0]) in _ITEMS else "profile_more"
     return None
 
@@ -88,10 +94,10 @@ def _depths(tokens: Sequence[RawToken], begin: int) -> Iterator[tuple[int, int]]
     depth = 0
     for place in range(begin, len(tokens) - 1):
         token = tokens[place]
-        is_closing = token.value == ")" or (_keyword(token) == "END" and depth > 0)
+        is_closing = _sign(token) == ")" or (_keyword(token) == "END" and depth > 0)
         depth -= is_closing
         yield place, depth
-        depth += token.value == "(" or _keyword(token) == "CASE"
+        depth += _sign(token) == "(" or _keyword(token) == "CASE"
 
 
 def _read(tokens: Sequence[RawToken], at: int, rule: str) -> tuple[int, Complaint | None]:
@@ -105,6 +111,10 @@ def _read(tokens: Sequence[RawToken], at: int, rule: str) -> tuple[int, Complain
 def _unexpected(tokens: Sequence[RawToken], at: int, rule: str, begin: int, extra: Sequence[str]) -> Complaint:
     more = read_piece(tokens, begin, rule).more()
     return complain(tokens, at, more - {"$END"}, extra)
+
+
+def _sign(token: RawToken) -> str | None:
+    return token.value if token.shape is TokenShape.SIGN else None
 
 
 def _keyword(token: RawToken) -> str | None:

@@ -33,16 +33,16 @@ def test_a_text_of_64_kilobytes_is_checked_and_printed_in_bounded_time(text: str
 
 _SOURCE = "CREATE SOURCE abc{} OF {} AT 'http://a/{}';"
 _LONG_TEXTS = {
-    "many sources": "".join(_SOURCE.format(n, "RSS", n) for n in range(9_000)),
-    "many sources of one unknown class": "".join(_SOURCE.format(n, "RS", n) for n in range(9_000)),
-    "many classes": "".join(
-        f"CREATE DOMAIN d{n} AS CLASS::A{n};{_SOURCE.format(n, f'A{n}', n)}" for n in range(6_000)
-    ),
-    "comments between statements": "".join(f"/* {n} */ {_SOURCE.format(n, 'RSS', n)}" for n in range(8_000)),
-    "names declared twice": "CREATE PROFILE a AS (DOMAIN b);" * 12_000,
-    "nothing but errors": "x;" * 300_000,
-    "one statement of errors": "CREATE SOURCE s OF RSS AT 'http://a/' " + "ZONE " * 100_000,
-    "one list of names": f"INSERT NOTIFICATION n INTO a{', a' * 150_000}",
+    "many sources": "".join(_SOURCE.format(n, "RSS", n) for n in range(6_000)),
+    "many sources of one unknown class": "".join(_SOURCE.format(n, "RS", n) for n in range(6_000)),
+    "many classes": "".join(f"CREATE DOMAIN d{n} AS CLASS::A{n};{_SOURCE.format(n, f'A{n}', n)}" for n in range(4_000)),
+    "comments between statements": "".join(f"/* {n} */ {_SOURCE.format(n, 'RSS', n)}" for n in range(5_000)),
+    "names declared twice": "CREATE PROFILE a AS (DOMAIN b);" * 8_000,
+    "nothing but errors": "x;" * 100_000,
+    "one statement of errors": "CREATE SOURCE s OF RSS AT 'http://a/' " + "ZONE " * 50_000,
+    "one domain of errors": "CREATE DOMAIN d AS CLASS::A(a" + ",a:b" * 60_000,
+    "one query of errors": rule(query="SELECT , FROM a WHERE " + "WHERE " * 60_000),
+    "one list of names": f"INSERT NOTIFICATION n INTO a{', a' * 70_000}",
     "one long list": rule(condition=f"1 IN ({','.join(['1'] * 100_000)})"),
 }
 
