@@ -108,6 +108,6 @@ def _forget_future(connection: Connection, now_s: float) -> None:
     """Bring times that lie too far in the future back to now: the clock was set back."""
     o, rules = t.outbox.c, t.rules.c
     connection.execute(update(t.rules).where(rules.accepted_s > now_s).values(accepted_s=now_s))
-    waiting = o.state.in_(("pending", "held"))
+    waiting = o.state.in_(("pending", "held", "stopped"))
     connection.execute(update(t.outbox).where(waiting, o.next_s > now_s + _LONGEST_WAIT_S).values(next_s=now_s))
     connection.execute(update(t.outbox).where(waiting, o.first_attempt_s > now_s).values(first_attempt_s=now_s))

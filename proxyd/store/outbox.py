@@ -10,7 +10,20 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from proxyd.core.model.profile import NotificationRule
 from proxyd.errors import NotFoundError
@@ -21,7 +34,7 @@ from proxyd.store.databases.connections import StoreReader
 from proxyd.store.webhook_states import SqlWebhooks, held, state_of
 from proxyd.store.writer import Writer, drained
 
-WAITING = ("pending", "held", "gathering", "gathered")
+WAITING = ("pending", "held", "gathering", "gathered", "muted", "stopped")
 _MOST_GATHERED = 10_000  # notifications in a digest; the rest make another digest
 _JOIN_DIGEST = (
     update(t.outbox)
@@ -70,9 +83,10 @@ class SqlOutbox:
     ) -> list[DueDelivery]:
         """Return what may be sent now, oldest first, at most one delivery for each free lane (rule and endpoint).
 
-        A failing notification holds back the later ones of its lane until ``hold_s`` after its first attempt.
+        A failing notification holds back the later ones of its lane until ``hold_s`` after its first attempt, and those
+        that a digest is about to be made of hold back all later ones.
         """
-        earlier = t.outbox.alias("earlier")
+        earlier, gathering = t.outbox.alias("earlier"), t.outbox.alias("gathering")
         held: ColumnElement[bool] = (
             select(earlier.c.position)
             .where(
@@ -83,10 +97,20 @@ class SqlOutbox:
             )
             .exists()
         )
+        joins: ColumnElement[bool] = (
+            select(gathering.c.position)
+            .where(
+                gathering.c.lane == t.outbox.c.lane,
+                gathering.c.state == "gathering",
+                gathering.c.position < t.outbox.c.position,
+                gathering.c.next_s <= now_s,
+            )
+            .exists()
+        )
         o = t.outbox.c
         first = (
             select(func.min(o.position).label("position"))
-            .where(_open(busy, shut), o.next_s <= now_s, ~held)
+            .where(_open(busy, shut), o.next_s <= now_s, ~held, ~joins)
             .group_by(o.lane)
             .order_by("position")
             .limit(limit)
@@ -128,10 +152,13 @@ class SqlOutbox:
         duration_s: float = 0.0,
         disables: bool = False,
     ) -> None:
-        """Record a failed attempt; without ``next_s`` the delivery is dead: kept until it is replayed or expires."""
-        is_dead = next_s is None
+        """Record a failed attempt; without ``next_s`` the delivery is dead: kept until it is replayed or expires.
+
+        A delivery that was stopped or dropped during the attempt stays so.
+        """
+        is_dead, state = next_s is None, t.outbox.c.state
         values = {
-            "state": "dead" if is_dead else "pending",
+            "state": "dead" if is_dead else case((state.in_(("stopped", "dropped")), state), else_="pending"),
             "done_s": now_s if is_dead else None,
             "next_s": now_s if is_dead else next_s,
             "attempts": delivery.attempts + 1,
@@ -157,7 +184,7 @@ class SqlOutbox:
         """
         o = t.outbox.c
         wanted = o.state == "dead" if notification_id is None else o.notification_id == notification_id
-        done = o.state.in_(("dead", "delivered"))
+        done = o.state.in_(("dead", "delivered", "dropped"))
 
         def write(connection: Connection) -> int:
             found = (connection.execute(select(o.position, o.lane, o.digest_id).where(wanted, done))).all()
@@ -326,7 +353,7 @@ def _attempt(delivery: DueDelivery, now_s: float, duration_s: float, result: str
 def _disable(connection: Connection, delivery: DueDelivery, now_s: float, detail: str) -> None:
     """Disable an endpoint and give up its pending deliveries; its gathered ones follow when they are due."""
     o = t.outbox.c
-    waiting = and_(o.lane == delivery.lane, o.state.in_(("pending", "gathered")))
+    waiting = and_(o.lane == delivery.lane, o.state.in_(("pending", "stopped", "gathered")))
     dead = {"state": "dead", "done_s": now_s, "last_error": detail[: rows.MOST_DETAIL]}
     connection.execute(update(t.outbox).where(waiting).values(**dead))
     _enable(connection, {delivery.lane})

@@ -286,18 +286,23 @@ def week_counts(row: Any) -> WeekCounts:
     return WeekCounts(np.frombuffer(row.counts, dtype="<f4"), row.squares, row.since_s, row.as_of_s)
 
 
-def notification_row(sent: Notification) -> dict[str, Any]:
+def notification_row(sent: Notification, *, is_muted: bool = False) -> dict[str, Any]:
     """Return a row of ``notifications``."""
     names = ("notification_id", "rule", "source_id", "event_s", "created_s", "late", "body")
-    return {name: getattr(sent, name) for name in names}
+    return {name: getattr(sent, name) for name in names} | {"muted": is_muted}
 
 
 def outbox_rows(
-    sent: Notification, digest: DigestTimes | None, state_of: Callable[[Mapping[str, Any]], str]
+    sent: Notification,
+    digest: DigestTimes | None,
+    state_of: Callable[[Mapping[str, Any]], str],
+    *,
+    is_muted: bool = False,
 ) -> list[dict[str, Any]]:
     """Return a row of ``outbox`` for every delivery of a notification; ``state_of`` says whether one may go.
 
-    A rule's gathered notifications wait for the end of their period, counted in UTC.
+    A rule's gathered notifications wait for the end of their period, counted in UTC; those of a muted rule wait until
+    it is no longer muted.
     """
     waits = {
         "next_s": sent.created_s if digest is None else digest.end_s(sent.created_s),
@@ -310,6 +315,8 @@ def outbox_rows(
         | waits
         for each in sent.deliveries
     ]
+    if is_muted:
+        return [row | {"state": "muted"} for row in found]
     return [row | {"state": state_of(row) if digest is None else "gathering"} for row in found]
 
 
@@ -332,6 +339,15 @@ class DigestTimes:
 def lane(rule: str, endpoint: str) -> str:
     """Return the lane of a rule and an endpoint, which has no line end: deliveries in a lane keep their order."""
     return f"{rule}\n{endpoint}"
+
+
+def rule_of(lane: str) -> str:
+    r"""Return the rule of a lane.
+
+    >>> rule_of(lane("prices\nof tea", "a@example.org"))
+    'prices\nof tea'
+    """
+    return lane.rpartition("\n")[0]
 
 
 def declared_as(kind: str, form: str, secret_kind: str, secret_name: str, **_others: object) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Select, and_, bindparam, func, insert, select, text, update
@@ -15,7 +15,7 @@ from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.stored import HistoryQuery, StoredContext, StoreQuery
-from proxyd.core.rules.state import SourceState, StoredEvent, StreamState
+from proxyd.core.rules.state import Notification, SourceState, StoredEvent, StreamState
 from proxyd.core.rules.subscriptions import Subscription
 from proxyd.store import rows
 from proxyd.store import tables as t
@@ -25,6 +25,7 @@ from proxyd.store.declared_rows import SqlDeclarations
 from proxyd.store.history import SqlHistory
 from proxyd.store.outbox import SqlOutbox
 from proxyd.store.statements import add_up, delete_named, execute_many, upsert
+from proxyd.store.suspension_rows import SqlSuspensions
 from proxyd.store.webhook_states import held, state_of
 from proxyd.store.writer import Writer, drained
 
@@ -96,6 +97,7 @@ class SqlStore(SqlOutbox):
         self.history = SqlHistory(people)
         self.declarations = SqlDeclarations(self.writer, self._all, self.webhooks, grid)
         self.subscriptions = SqlSubscriptions(self.writer, self._all)
+        self.suspensions = SqlSuspensions(self.writer, self._all)
         self.access = SqlAccess(self.writer, self._all)
         self.upkeep = connections.upkeep
         self._connections = connections
@@ -225,16 +227,23 @@ class SqlStore(SqlOutbox):
         sent = [notification for each in results for notification in each.notifications]
         execute_many(connection, _UPSERT_STREAM, streams)
         execute_many(connection, _INSERT_INTERVAL, intervals)
-        execute_many(connection, _INSERT_NOTIFICATION, [rows.notification_row(one) for one in sent])
         if sent:
-            unanswered = held(connection)
-            digests = self.declarations.digests
-            outbox = [
-                row
-                for one in sent
-                for row in rows.outbox_rows(one, digests.get(one.rule), lambda row: state_of(row, unanswered))
-            ]
-            execute_many(connection, _INSERT_OUTBOX, outbox)
+            self._record_notifications(connection, sent)
+
+    def _record_notifications(self, connection: Connection, sent: Sequence[Notification]) -> None:
+        unanswered, digests, muted = held(connection), self.declarations.digests, self.suspensions.muted
+        made = [rows.notification_row(one, is_muted=one.rule in muted) for one in sent]
+        execute_many(connection, _INSERT_NOTIFICATION, made)
+
+        def may_go(row: Mapping[str, Any]) -> str:
+            return state_of(row, unanswered)
+
+        outbox = [
+            row
+            for one in sent
+            for row in rows.outbox_rows(one, digests.get(one.rule), may_go, is_muted=one.rule in muted)
+        ]
+        execute_many(connection, _INSERT_OUTBOX, outbox)
 
     # -- intervals of several sources
 

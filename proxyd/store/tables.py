@@ -39,6 +39,7 @@ rules = Table(
     Column("fingerprint", String, nullable=False),
     Column("accepted_s", Float, nullable=False),
     Column("meaning", Integer, nullable=False, server_default="1"),
+    Column("counting", Text, nullable=False, server_default=""),  # what its counters count
 )
 
 sources = Table(
@@ -74,6 +75,16 @@ sources = Table(
     Column("missing", Integer, nullable=False, server_default="0"),
     Column("last_push_s", Float),
     Column("fit", Text, nullable=False, server_default="[]"),  # how well its model predicts; empty at first
+)
+
+suspensions = Table(  # paused sources, and muted rules and profiles
+    "suspensions",
+    metadata,
+    Column("subject", String, primary_key=True),
+    Column("name", String, primary_key=True),
+    Column("since_s", Float, nullable=False),
+    Column("until_s", Float),
+    Column("by", Text, nullable=False),
 )
 
 declared = Table(  # when each source was declared
@@ -185,6 +196,7 @@ streams = Table(
     Column("fired_s", Float, nullable=False, server_default="0"),
     Column("utility", Float, nullable=False, server_default="0"),
     Column("seen", Integer, nullable=False, server_default="0"),
+    Column("counting", Text, nullable=False, server_default=""),  # what its counts are of
 )
 
 joint_intervals = Table(  # open, on several sources
@@ -226,6 +238,7 @@ notifications = Table(
     Column("created_s", Float, nullable=False),
     Column("late", Boolean, nullable=False),
     Column("body", LargeBinary, nullable=False),
+    Column("muted", Boolean, nullable=False, server_default=false()),  # made while its rule was muted
     Index("ix_notifications_created", "created_s"),
     Index("ix_notifications_rule", "rule", "position"),
     Index("ix_notifications_source", "source_id", "position"),
@@ -240,7 +253,8 @@ outbox = Table(
     Column("secret_kind", String, nullable=False),
     Column("secret_name", String, nullable=False),
     Column("lane", Text, nullable=False),
-    Column("state", String, nullable=False),  # gathering (for a digest), gathered (in one), pending, delivered or dead
+    # gathering (for a digest), gathered (in one), pending, held, muted, stopped, delivered, dropped or dead
+    Column("state", String, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("first_attempt_s", Float),
     Column("next_s", Float, nullable=False),

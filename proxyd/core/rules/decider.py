@@ -17,6 +17,7 @@ from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest, host_of
 from proxyd.core.model.profile import Declaration, Source
 from proxyd.core.model.schedule import Probe
+from proxyd.core.model.suspension import Suspension
 from proxyd.core.planning.allocation.plan_switch import switch_plan
 from proxyd.core.planning.allocation.week_plan import WeekPlan
 from proxyd.core.planning.chunks import Chunked, run_all
@@ -112,6 +113,14 @@ class Decider:
         self._placement.place_all(now_s)
         return backlog
 
+    def pause(self, paused: Mapping[str, Suspension], now_s: float) -> None:
+        """Probe these sources no more, and all others that rules ask for again."""
+        before, self.known.paused = self.known.paused, paused
+        for source_id in paused.keys() - before.keys():
+            self._placement.pause(source_id)
+        for source_id in sorted(before.keys() - paused.keys()):
+            self._placement.resume(source_id, now_s)
+
     def _open_streams(self, program: RuleProgram) -> Iterator[Backlog]:
         """Open the missing streams of a rule, and yield those through which the past must be replayed."""
         name, known = program.rule.name, self.known
@@ -170,9 +179,9 @@ class Decider:
         return self.planner.choose(now, most)
 
     def request(self, source_id: str, now_s: float) -> ProbeRequest | None:
-        """Return what the prober needs, or ``None`` if the source has been removed since."""
+        """Return what the prober needs, or ``None`` if the source has been removed or paused since."""
         source = self.known.source(source_id)
-        if source is None:
+        if source is None or source_id in self.known.paused:
             return None
         state = self.known.state(source)
         return replace(

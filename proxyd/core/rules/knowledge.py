@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.profile import Source
+from proxyd.core.model.suspension import Suspension
 from proxyd.core.politeness import PolitenessBudget
 from proxyd.core.rates.model_fit import SourceModel
 from proxyd.core.rules.capture_counts import CaptureCounts, StreamTable
@@ -23,6 +24,7 @@ class Knowledge:
     def __init__(self, settings: DeciderSettings) -> None:
         self.settings = settings
         self.compiled: Compiled = NOTHING_COMPILED
+        self.paused: Mapping[str, Suspension] = {}  # by source
         self.estimates = Estimates(settings.prior_mean_per_s, settings.cycle)
         self.streams = StreamTable()
 

@@ -37,16 +37,19 @@ class SourcePlacement:
         self._rng = rng
         self._seed = int(rng.integers(2**32))
         self._throttles = Throttles()
+        self._set_aside: dict[str, PlannedSource] = {}  # paused: their past probes still count for politeness
         self._next_anchor_s = 0.0
         self._next_period_s = inf
 
     def place_all(self, now_s: float) -> None:
         """Put in every source that a rule asks for now, and remove the others."""
         compiled, now = self._known.compiled, self._grid.chronon_at(now_s)
+        self._set_aside = {name: each for name, each in self._set_aside.items() if name in compiled.rules_of}
         for source_id in [name for name in self._planner.sources if name not in compiled.rules_of]:
             self._planner.remove(source_id)
         for source_id in compiled.rules_of:
-            self._planner.put(self._placed(compiled.sources[source_id], now_s), now)
+            if source_id not in self._known.paused:
+                self._planner.put(self._placed(compiled.sources[source_id], now_s), now)
         self._planner.limits.forget({each.host for each in self._planner.sources.values()}, now_s)
         self._next_period_s = compiled.next_period_s(now_s)
 
@@ -61,6 +64,20 @@ class SourcePlacement:
                 if planned.demands.intervals:
                     self._lay(planned, now_s)
                     self._planner.reschedule(source_id, now)
+
+    def pause(self, source_id: str) -> None:
+        """Plan no more probes of a source."""
+        planned = self._planner.sources.get(source_id)
+        if planned is not None:
+            self._set_aside[source_id] = planned
+            self._planner.remove(source_id)
+
+    def resume(self, source_id: str, now_s: float) -> None:
+        """Plan a source again if a rule asks for it; what its hub did not push meanwhile does not count against it."""
+        if source_id in self._known.compiled.rules_of:
+            self._hubs.trust_since(source_id, now_s)
+            placed = self._placed(self._known.compiled.sources[source_id], now_s)
+            self._planner.put(placed, self._grid.chronon_at(now_s))
 
     def ask_once(self, sources: Iterable[str], now_s: float) -> None:
         """Place sources again so that they are probed for the joint intervals that want them."""
@@ -117,7 +134,7 @@ class SourcePlacement:
 
     def _placed(self, source: Source, now_s: float) -> PlannedSource:
         """Return a source in the planner's form, with what the planner already knows of it."""
-        old = self._planner.sources.get(source.source_id)
+        old = self._planner.sources.get(source.source_id) or self._set_aside.pop(source.source_id, None)
         state = self._known.state(source)
         host = host_of(moved_url(state, source) or source.url)
         scope = self._known.settings.throttle_scope(host)

@@ -253,6 +253,12 @@ class Hubs:
         if subscription.callback_id:
             self._by_callback[subscription.callback_id] = subscription.source_id
 
+    def trust_since(self, source_id: str, now_s: float) -> None:
+        """Let nothing count against a source's hub that happened before ``now_s``: its pushes were not read."""
+        known = self._known.get(source_id)
+        if known is not None and known.is_active(now_s):
+            self.keep(replace(known, verified_s=now_s))
+
     def _leave(self, subscription: Subscription) -> None:
         del self._known[subscription.source_id]
         self._by_callback.pop(subscription.callback_id, None)

@@ -13,6 +13,7 @@ import numpy as np
 from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.model.profile import Source
 from proxyd.core.model.schedule import Constraint
+from proxyd.core.model.suspension import Suspension
 from proxyd.core.planning.plan_forecast import PlanForecast
 from proxyd.core.planning.plan_preview import play, preview, preview_source
 from proxyd.core.planning.planned_source import PlannedSource
@@ -65,6 +66,7 @@ class Explanation:
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     host_free_s: float | None = None
     fresh_until_s: float | None = None
+    paused: Suspension | None = None
 
     @property
     def is_host_bound(self) -> bool:
@@ -118,7 +120,8 @@ class Explainer:
             url=source.url,
             rate_per_day=rate_per_s * 86400.0,
             next_probe=preview_source(self.planner, source_id, Epoch(now, stop)) if planned else None,
-            blocked_by=self.planner.limits.blocked_by(planned, now_s) if planned else "no rule uses it",
+            blocked_by=self._blocked_by(source_id, planned, now_s),
+            paused=self.known.paused.get(source_id),
             earliest_s=earliest if earliest > now_s else None,
             rules=tuple(program.rule.name for program in programs),
             postponed=self.planner.postponed(source_id) if planned else {},
@@ -132,6 +135,11 @@ class Explainer:
             **self._week_of(source, now_s),
             **(self._constraints_of(planned, now) if planned else {}),
         )
+
+    def _blocked_by(self, source_id: str, planned: PlannedSource | None, now_s: float) -> str | None:
+        if planned is None:
+            return "it is paused" if source_id in self.known.paused else "no rule uses it"
+        return self.planner.limits.blocked_by(planned, now_s)
 
     def _constraints_of(self, planned: PlannedSource, now: Chronon) -> dict[str, Any]:
         """Return the intervals that rules expect next, and the other constraints on a probe."""

@@ -9,6 +9,7 @@ from math import inf
 import numpy as np
 
 from proxyd.core.model.profile import Declaration
+from proxyd.core.model.suspension import Suspension
 from proxyd.core.planning.planned_source import PlannedSource
 from proxyd.core.planning.policies.detection import due_after_s
 from proxyd.core.rules.answers.advice import RuleOutlook, outlook_of_rules
@@ -47,6 +48,8 @@ class Trial:
         NOW of their rules; a rule of ``wanted`` that would continue keeps its running NOW.
     states, streams, subscriptions
         What is known of sources, in the form that ``Decider.restore`` takes.
+    paused
+        The paused sources, which are not probed.
     """
 
     settings: DeciderSettings
@@ -57,6 +60,7 @@ class Trial:
     states: Mapping[str, SourceState]
     streams: Mapping[tuple[str, str], StreamState]
     subscriptions: Mapping[str, Subscription]
+    paused: Mapping[str, Suspension]
     now_s: float
 
     @classmethod
@@ -73,7 +77,7 @@ class Trial:
         }
         settings = replace(settings, planner=replace(settings.planner, price_item_s=planner.price_item_s))
         seen = dict(known.states), dict(known.streams.data), decider.hubs.subscriptions()
-        return cls(settings, running, wanted, running_s, wanted_s, *seen, now_s)
+        return cls(settings, running, wanted, running_s, wanted_s, *seen, known.paused, now_s)
 
     def cost(self) -> PlanCost:
         """Return what the wanted declaration would ask for; this may take some seconds for many sources."""
@@ -94,6 +98,7 @@ class Trial:
     def _tried(self, declaration: Declaration, accepted_s: Mapping[str, float]) -> Decider:
         tried = Decider(self.settings, np.random.Generator(np.random.PCG64(0)))
         tried.restore(self.states, self.streams, self.subscriptions)
+        tried.pause(self.paused, self.now_s)
         tried.declare(declaration, accepted_s, self.now_s)
         return tried
 

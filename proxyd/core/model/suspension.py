@@ -1,0 +1,84 @@
+"""Suspensions: sources that are paused, and rules and profiles that are muted. They are kept beside the declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from math import inf
+from typing import TypeAlias
+
+from proxyd.core.model.profile import Declaration
+
+
+class Subject(Enum):
+    """What is suspended."""
+
+    SOURCE = "source"
+    RULE = "rule"
+    PROFILE = "profile"
+
+
+Key: TypeAlias = tuple[Subject, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Suspension:
+    """A paused source, or a muted rule or profile: since when, until when and by whom; times in unix seconds.
+
+    Without ``until_s`` it lasts until it is ended.
+    """
+
+    subject: Subject
+    name: str
+    since_s: float
+    by: str
+    until_s: float | None = None
+
+    @property
+    def key(self) -> Key:
+        """The subject and its name."""
+        return self.subject, self.name
+
+    def has_ended(self, now_s: float) -> bool:
+        """Whether its time is over."""
+        return self.until_s is not None and self.until_s <= now_s
+
+
+def lasting(suspensions: Iterable[Suspension], declaration: Declaration, now_s: float) -> dict[Key, Suspension]:
+    """Return the suspensions of what is declared whose time is not over."""
+    declared: Mapping[Subject, Mapping[str, object]] = {
+        Subject.SOURCE: declaration.sources,
+        Subject.RULE: declaration.rules,
+        Subject.PROFILE: declaration.profiles,
+    }
+    return {each.key: each for each in suspensions if each.name in declared[each.subject] and not each.has_ended(now_s)}
+
+
+def paused_sources(suspensions: Mapping[Key, Suspension]) -> dict[str, Suspension]:
+    """Return the suspensions of sources, by their names."""
+    return {name: each for (subject, name), each in suspensions.items() if subject is Subject.SOURCE}
+
+
+def mute_of(rule: str, profiles: Iterable[str], suspensions: Mapping[Key, Suspension]) -> Suspension | None:
+    """Return what mutes a rule: its own suspension or one of its profiles', the one that lasts longest.
+
+    >>> long = Suspension(Subject.PROFILE, "P", 0.0, "me", None)
+    >>> short = Suspension(Subject.RULE, "r", 0.0, "me", 60.0)
+    >>> mute_of("r", ["P"], {each.key: each for each in (short, long)}).name
+    'P'
+    >>> mute_of("r", ["Q"], {long.key: long}) is None
+    True
+    """
+    keys = [(Subject.RULE, rule), *((Subject.PROFILE, name) for name in profiles)]
+    found = [suspensions[key] for key in keys if key in suspensions]
+    return max(found, key=lambda each: inf if each.until_s is None else each.until_s, default=None)
+
+
+def muted_rules(suspensions: Mapping[Key, Suspension], declaration: Declaration) -> frozenset[str]:
+    """Return the declared rules that are muted, themselves or by one of their profiles."""
+    if not suspensions:
+        return frozenset()
+    return frozenset(
+        name for name, rule in declaration.rules.items() if mute_of(name, rule.profiles, suspensions) is not None
+    )

@@ -1,0 +1,121 @@
+"""Paused sources and muted rules, and the deliveries that muted rules keep back."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+
+from proxyd.core.model.profile import Declaration
+from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, muted_rules
+from proxyd.store import tables as t
+from proxyd.store.databases.connections import StoreReader
+from proxyd.store.rows import rule_of, typed
+from proxyd.store.statements import execute_many
+from proxyd.store.writer import Writer
+
+_KEPT = ("muted", "stopped")
+_SENDING = ("pending", "held", "gathering")
+_NO_RULE = "its rule was removed while it was muted"
+
+
+def _moved(before: Sequence[str], **values: Any) -> Any:
+    """Return a statement that changes the deliveries of a lane that are in some states."""
+    o = t.outbox.c
+    return update(t.outbox).where(o.lane == bindparam("of_lane"), o.state.in_(before)).values(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """All suspensions after a change, and the number of notifications that it released or dropped."""
+
+    suspensions: Mapping[Key, Suspension]
+    released: int = 0
+
+
+class SqlSuspensions:
+    """Stores suspensions; ``muted`` holds the rules whose new notifications are kept back.
+
+    A delivery that was ``stopped`` goes on as it was when its rule is no longer muted: an attempt may be under way.
+    Those that were ``muted`` before any attempt go out as one digest.
+    """
+
+    def __init__(self, writer: Writer, read: StoreReader) -> None:
+        self._writer = writer
+        self._read = read
+        self.muted: frozenset[str] = frozenset()
+
+    async def load(self) -> list[Suspension]:
+        """Return every suspension, by subject and name."""
+        c = t.suspensions.c
+        found = await self._read(select(t.suspensions).order_by(c.subject, c.name))
+        return [_suspension(row) for row in found]
+
+    async def change(
+        self,
+        edit: Callable[[dict[Key, Suspension]], Iterable[Suspension]],
+        declaration: Declaration,
+        now_s: float,
+        *,
+        dropped: Collection[str] = (),
+    ) -> Suspended:
+        """Replace the suspensions by the edited ones that still hold, and keep back or release deliveries accordingly.
+
+        The kept notifications of the rules ``dropped``, if these are no longer muted, are never sent.
+        """
+
+        def write(connection: Connection) -> Suspended:
+            stored = {each.key: each for each in map(_suspension, connection.execute(select(t.suspensions)))}
+            wanted = lasting(edit(dict(stored)), declaration, now_s)
+            if wanted != stored:
+                connection.execute(delete(t.suspensions))
+                execute_many(connection, insert(t.suspensions), [_row(each) for each in wanted.values()])
+            muted = muted_rules(wanted, declaration)
+            count = _settle(connection, muted, declaration.rules, now_s, dropped)
+            self.muted = muted
+            return Suspended(wanted, count)
+
+        return await self._writer.submit(write)
+
+
+def _suspension(row: Any) -> Suspension:
+    return typed(Suspension, row, subject=Subject(row.subject))
+
+
+def _row(each: Suspension) -> dict[str, Any]:
+    return asdict(each) | {"subject": each.subject.value}
+
+
+def _settle(
+    connection: Connection, muted: Collection[str], declared: Collection[str], now_s: float, dropped: Collection[str]
+) -> int:
+    """Keep back the deliveries of muted rules and let the others go; return how many notifications these are."""
+    if muted:
+        lanes = [{"of_lane": lane} for lane in _lanes(connection, _SENDING) if rule_of(lane) in muted]
+        execute_many(connection, _moved(("pending",), state="stopped"), lanes)
+        execute_many(connection, _moved(("held", "gathering"), state="muted"), lanes)
+    kept = {lane: count for lane, count in _lanes(connection, _KEPT).items() if rule_of(lane) not in muted}
+    lost = [{"of_lane": lane} for lane in kept if rule_of(lane) not in declared]
+    execute_many(connection, _moved((*_KEPT, "gathered"), state="dead", done_s=now_s, last_error=_NO_RULE), lost)
+    ended = [{"of_lane": lane} for lane in kept if rule_of(lane) in dropped]
+    execute_many(connection, _moved((*_KEPT, "gathered"), state="dropped", done_s=now_s), ended)
+    free = [{"of_lane": lane} for lane in kept]
+    execute_many(connection, _moved(("stopped",), state="pending"), free)
+    execute_many(connection, _moved(("muted",), state="gathering", next_s=now_s), free)
+    most: dict[str, int] = defaultdict(int)
+    for lane, count in kept.items():
+        most[rule_of(lane)] = max(most[rule_of(lane)], count)
+    return sum(most.values())
+
+
+def _lanes(connection: Connection, states: Iterable[str]) -> dict[str, int]:
+    """Return the number of deliveries in some states, by lane; the index of states makes this cheap."""
+    counts: dict[str, int] = defaultdict(int)
+    for state in states:
+        query = select(t.outbox.c.lane, func.count()).where(t.outbox.c.state == state).group_by(t.outbox.c.lane)
+        for lane, count in connection.execute(query):
+            counts[lane] += count
+    return counts
