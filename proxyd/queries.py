@@ -9,6 +9,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from proxyd.core.language import Parsed, Statement
 from proxyd.core.model.profile import Declaration
+from proxyd.core.model.suspension import Subject, Suspension
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.answers.advice import Advice
 from proxyd.core.rules.answers.explanation import Explanation
@@ -81,6 +82,53 @@ class Profiles(Protocol):
 
     async def reload(self) -> tuple[str, ...]:
         """Check the files and swap them in; return their errors, or nothing once they are in."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuspensionChange:
+    """What a command did, in words, and the suspension that there is now.
+
+    ``is_new`` says whether anything began or ended; ``notifications`` counts those that were released or dropped.
+    """
+
+    said: str
+    suspension: Suspension | None
+    is_new: bool = True
+    notifications: int = 0
+
+
+class Suspending(Protocol):
+    """The paused sources, and the muted rules and profiles.
+
+    Commands raise ``NotFoundError`` for an unknown name, and ``BusyError`` while the daemon starts. A command that
+    changes nothing says so.
+    """
+
+    def all(self) -> Sequence[Suspension]:
+        """Return every suspension, sources first, by name."""
+
+    def of(self, subject: Subject, name: str) -> Suspension | None:
+        """Return the suspension of a source, or the own one of a rule or profile."""
+
+    def mute_of(self, rule: str, profiles: Iterable[str]) -> Suspension | None:
+        """Return what mutes a rule: its own suspension or one of its profiles'."""
+
+    async def pause(self, source: str, by: str) -> SuspensionChange:
+        """Probe a source no more."""
+
+    async def resume(self, source: str) -> SuspensionChange:
+        """Probe a source again."""
+
+    async def mute(
+        self, name: str, by: str, *, subject: Subject | None = None, until_s: float | None = None
+    ) -> SuspensionChange:
+        """Keep back the notifications of a rule, or of every rule of a profile, until a time or until it is unmuted.
+
+        Raises ``ConflictError`` if both have the name and ``subject`` does not decide, or if the time has passed.
+        """
+
+    async def unmute(self, name: str, *, subject: Subject | None = None, drop: bool = False) -> SuspensionChange:
+        """Send what was kept back as one digest for each rule and receiver, or drop it; raises as ``mute`` does."""
 
 
 # -- the plan, and its results
@@ -201,7 +249,10 @@ class DeliveryStatus:
 
 @dataclass(frozen=True, slots=True)
 class StoredNotification:
-    """A stored notification; times in unix seconds. Lists may leave out the deliveries."""
+    """A stored notification; times in unix seconds. Lists may leave out the deliveries.
+
+    It is ``muted`` if it was made while its rule was.
+    """
 
     position: int
     notification_id: str
@@ -212,6 +263,7 @@ class StoredNotification:
     late: bool
     body: bytes
     deliveries: tuple[DeliveryStatus, ...] = ()
+    muted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,6 +451,7 @@ class Queries:
     """All ports together, for a listener."""
 
     profiles: Profiles
+    suspensions: Suspending
     plans: Plans
     deliveries: Deliveries
     access: Access

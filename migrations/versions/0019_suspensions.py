@@ -24,9 +24,10 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    for now, before in (("muted", "gathering"), ("stopped", "pending"), ("dropped", "dead")):
+        op.execute(f"UPDATE outbox SET state = '{before}' WHERE state = '{now}'")
     for table in ("streams", "rules"):
         with op.batch_alter_table(table) as batch:
             batch.drop_column("counting")
-    with op.batch_alter_table("notifications") as batch:
-        batch.drop_column("muted")
+    op.execute("ALTER TABLE notifications DROP COLUMN muted")  # a copied table would take the outbox with it
     op.drop_table("suspensions")

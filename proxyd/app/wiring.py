@@ -168,19 +168,21 @@ def build(
     declarations = Declarations(
         settings.profiles, parts.store, decider, parts.clock, check_settings(settings), metrics, parts.secrets.resolve
     )
+    suspensions = declarations.suspensions
     notifying = notifying or make_notifier(settings, parts, metrics)
     probes = ProbeLoop(decider, parts.transport, parts.store, parts.clock, metrics, parts.tracer)
     pushes = Pushes(decider, probes, parts.store, parts.clock, metrics, parts.pushes)
     planning = Planning(decider, parts.clock, metrics, every_s=settings.plan_every)
     news = Signal()
     news.listen(notifying.wake)
+    suspensions.released.listen(notifying.wake)
     for each in (declarations.news, probes.news):
         each.listen(news.notify)
     declarations.declared.listen(notifying.wake_pings)
     daemon = Daemon(
         declarations,
         parts.store,
-        Loops(probes, pushes, notifying, planning, parts.transport),
+        Loops(probes, pushes, notifying, planning, suspensions, parts.transport),
         parts.clock,
         metrics,
         settings,
@@ -188,6 +190,7 @@ def build(
     )
     queries = Queries(
         profiles=declarations,
+        suspensions=suspensions,
         plans=PlanQueries(decider, declarations, parts.store, parts.clock),
         deliveries=DeliveryQueries(
             declarations, parts.store, notifying, parts.channel, parts.secrets, parts.clock, news

@@ -9,6 +9,7 @@ from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.daemon.pushes import Pushes, PushParts
 from proxyd.daemon.supervision import Supervisor
+from proxyd.daemon.suspensions import Suspensions
 from proxyd.daemon.vitals import DaemonVitals
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "PushParts",
     "Pushes",
     "Supervisor",
+    "Suspensions",
 ]

@@ -15,6 +15,7 @@ from proxyd.daemon.plan_loop import Planning
 from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.daemon.pushes import Pushes
 from proxyd.daemon.supervision import Supervisor
+from proxyd.daemon.suspensions import Suspensions
 from proxyd.metrics import ROLES, Metrics
 from proxyd.ports import Clock, Transport
 from proxyd.signals import Signal
@@ -31,6 +32,7 @@ class Loops:
     pushes: Pushes
     notifying: Notifying
     planning: Planning
+    suspensions: Suspensions
     transport: Transport
 
 
@@ -82,6 +84,7 @@ class Daemon:
                 running.create_task(self._loops.notifying.run(), name="notifying")
                 running.create_task(self._loops.transport.run(self._loops.probes.take_stray), name="transport")
                 running.create_task(self._loops.planning.run(), name="planning")
+                running.create_task(self._loops.suspensions.run(), name="suspensions")
                 feeding = running.create_task(self._supervisor.run(), name="watchdog")
                 lag = running.create_task(measure_lag(self._clock, self._metrics), name="lag")
                 declared = self._declarations.declaration
@@ -104,6 +107,7 @@ class Daemon:
         loops, timeout_s = self._loops, self._settings.drain_timeout
         loops.pushes.stop()
         loops.planning.stop()
+        loops.suspensions.stop()
         keeping = self._housekeeping.drain(timeout_s)
         await asyncio.gather(self._end_probes(timeout_s), loops.notifying.drain(timeout_s), keeping)
 

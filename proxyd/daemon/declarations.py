@@ -43,6 +43,7 @@ from proxyd.core.rates.siblings import MOST_CHANGES
 from proxyd.core.rules.answers.trial import PlanCost, Trial
 from proxyd.core.rules.decider import Decider
 from proxyd.daemon.stream_recall import StreamRecall
+from proxyd.daemon.suspensions import Suspensions
 from proxyd.errors import (
     ChangedError,
     ConfigError,
@@ -93,7 +94,8 @@ class Declarations:
         self._expanded: list[tuple[str, Statement]] = []  # with what each WATCH stands for
         self._declared_in: dict[tuple[StatementKind, str], str] = {}
         self._parsed: dict[SourceText, Parsed] = {}  # of the running declaration; most texts of the next are the same
-        self._turn = asyncio.Lock()  # one declaration at a time, from its check to its swap
+        self.suspensions = Suspensions(decider, store, clock)
+        self._turn = self.suspensions.turn  # one declaration at a time, from its check to its swap
         self._started = asyncio.Event()
 
     @property
@@ -271,6 +273,7 @@ class Declarations:
             states = {source_id: state.resumed(now_s) for source_id, state in states.items()}
             weeks, changed = await self._store.load_weeks(), await self._store.load_changes(limit=MOST_CHANGES)
             self._decider.restore(states, streams, subscriptions, joint, weeks, changed)
+        await self.suspensions.follow(declaration)
         declared = await self._store.declarations.declare_sources(declaration.sources, now_s)
         backlog = self._decider.declare(declaration, accepted, now_s, declared)
         self._files, self._api = list(files), dict(api)

@@ -7,12 +7,14 @@ from proxyd.store.databases.opening import copy_database, is_postgresql, migrate
 from proxyd.store.declared_rows import StoredText
 from proxyd.store.seen_events import read_past
 from proxyd.store.sql_store import SqlStore
+from proxyd.store.suspension_rows import Suspended
 
 __all__ = [
     "KEPT_ANSWERS_S",
     "SqlStore",
     "StoreConnections",
     "StoredText",
+    "Suspended",
     "back_up",
     "check_copy",
     "copy_database",

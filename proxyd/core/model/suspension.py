@@ -8,6 +8,7 @@ from enum import Enum
 from math import inf
 from typing import TypeAlias
 
+from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration
 
 
@@ -39,6 +40,16 @@ class Suspension:
     def key(self) -> Key:
         """The subject and its name."""
         return self.subject, self.name
+
+    @property
+    def told(self) -> str:
+        """Since when, by whom and until when.
+
+        >>> Suspension(Subject.RULE, "r", 0.0, "token me", 60.0).told
+        'since 1970-01-01T00:00:00.000Z by token me, until 1970-01-01T00:01:00.000Z'
+        """
+        until = "" if self.until_s is None else f", until {iso_time(self.until_s)}"
+        return f"since {iso_time(self.since_s)} by {self.by}{until}"
 
     def has_ended(self, now_s: float) -> bool:
         """Whether its time is over."""

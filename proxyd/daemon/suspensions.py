@@ -1,0 +1,209 @@
+"""Pauses sources and mutes rules and profiles: beside the declaration, and over restarts and edits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+import structlog
+
+from proxyd.core.language import no_such
+from proxyd.core.model.field_values import iso_time
+from proxyd.core.model.profile import Declaration
+from proxyd.core.model.suspension import Key, Subject, Suspension, mute_of, paused_sources
+from proxyd.core.rules.decider import Decider
+from proxyd.errors import BusyError, ConflictError
+from proxyd.ports import Clock
+from proxyd.queries import SuspensionChange
+from proxyd.signals import Signal
+from proxyd.store import SqlStore, Suspended
+
+log = structlog.get_logger("suspensions")
+
+
+def _unchanged(known: dict[Key, Suspension]) -> Iterable[Suspension]:
+    return known.values()
+
+
+class Suspensions:
+    """The paused sources and the muted rules and profiles; ``released`` is notified when deliveries may go again.
+
+    ``turn`` is held from the check of a name to its suspension, and while a declaration is checked and swapped in.
+    """
+
+    def __init__(self, decider: Decider, store: SqlStore, clock: Clock) -> None:
+        self._decider = decider
+        self._store = store.suspensions
+        self._clock = clock
+        self.turn = asyncio.Lock()
+        self.released = Signal()
+        self._known: Mapping[Key, Suspension] = {}
+        self._has_started = False
+        self._changed = Signal()
+        self._stopped = False
+
+    # -- the loop
+
+    async def run(self) -> None:
+        """End suspensions when their time is over, until ``stop``."""
+        while not self._stopped:
+            now_s = self._clock.time_s()
+            ends_s = min((each.until_s for each in self._known.values() if each.until_s is not None), default=None)
+            if ends_s is not None and ends_s <= now_s:
+                async with self.turn:
+                    await self._change(_unchanged, self._declaration)
+            elif ends_s is None:
+                await self._changed.sleep(self._clock)
+            else:
+                await self._changed.sleep(self._clock, ends_s - now_s)
+
+    def stop(self) -> None:
+        """End the loop; returns at once."""
+        self._stopped = True
+        self._changed.notify()
+
+    async def follow(self, declaration: Declaration) -> None:
+        """Drop the suspensions of what a new declaration no longer has, and those whose time is over.
+
+        Call it with ``turn`` held, before the declaration is swapped in.
+        """
+        await self._change(_unchanged, declaration)
+        self._has_started = True
+
+    # -- queries and commands
+
+    def of(self, subject: Subject, name: str) -> Suspension | None:
+        """Return the suspension of a source, or the own one of a rule or profile."""
+        return self._known.get((subject, name))
+
+    def mute_of(self, rule: str, profiles: Iterable[str]) -> Suspension | None:
+        """Return what mutes a rule, or ``None``."""
+        return mute_of(rule, profiles, self._known)
+
+    def all(self) -> list[Suspension]:
+        """Return every suspension, sources first, by name."""
+        order = list(Subject)
+        return sorted(self._known.values(), key=lambda each: (order.index(each.subject), each.name))
+
+    async def pause(self, source: str, by: str) -> SuspensionChange:
+        """Probe a source no more."""
+        async with self.turn:
+            key = self._source(source)
+            if (before := self._known.get(key)) is not None:
+                return SuspensionChange(f"source {source} was already paused, {before.told}", before, is_new=False)
+            suspension = Suspension(*key, self._clock.time_s(), by)
+            await self._change(lambda known: [*known.values(), suspension], self._declaration)
+        said = f"source {source} is paused: it is not probed until it is resumed"
+        return SuspensionChange(said, suspension)
+
+    async def resume(self, source: str) -> SuspensionChange:
+        """Probe a source again."""
+        async with self.turn:
+            key = self._source(source)
+            if key not in self._known:
+                return SuspensionChange(f"source {source} is not paused", None, is_new=False)
+            await self._change(_without(key), self._declaration)
+        return SuspensionChange(f"source {source} is probed again", None)
+
+    async def mute(
+        self, name: str, by: str, *, subject: Subject | None = None, until_s: float | None = None
+    ) -> SuspensionChange:
+        """Keep back the notifications of a rule, or of every rule of a profile."""
+        async with self.turn:
+            key = self._muted(name, subject)
+            now_s = self._clock.time_s()
+            if until_s is not None and until_s <= now_s:
+                raise ConflictError(f"{iso_time(until_s)} has passed; give a later time")
+            before = self._known.get(key)
+            since_s = now_s if before is None else before.since_s
+            suspension = Suspension(*key, since_s, by if before is None else before.by, until_s)
+            await self._change(lambda known: [*_without(key)(known), suspension], self._declaration)
+        called, ends = f"{key[0].value} {name}", _ends(suspension)
+        said = f"{called} was already muted; now {ends}" if before else f"{called} is muted {ends}"
+        kept = "it goes on counting and firing; its notifications are kept and come as a digest"
+        return SuspensionChange(f"{said}; {kept}", suspension, is_new=before is None)
+
+    async def unmute(self, name: str, *, subject: Subject | None = None, drop: bool = False) -> SuspensionChange:
+        """Send what was kept back as one digest for each receiver, or drop it."""
+        async with self.turn:
+            key = self._muted(name, subject)
+            called = f"{key[0].value} {name}"
+            if key not in self._known:
+                return SuspensionChange(f"{called} is not muted{self._by_profile(key)}", None, is_new=False)
+            dropped = self._rules(key) if drop else ()
+            count = await self._change(_without(key), self._declaration, dropped=dropped)
+        said = f"{called} is no longer muted"
+        if still := self._by_profile(key):
+            return SuspensionChange(f"{said} itself{still}", None)
+        kept = f"{count} kept notification{'s' * (count != 1)}"
+        became = "dropped" if drop else "sent, as one digest for each rule and receiver"
+        return SuspensionChange(f"{said}; {kept} {'are' if count != 1 else 'is'} {became}", None, notifications=count)
+
+    # -- how
+
+    @property
+    def _declaration(self) -> Declaration:
+        return self._decider.known.compiled.declaration
+
+    async def _change(
+        self,
+        edit: Callable[[dict[Key, Suspension]], Iterable[Suspension]],
+        declaration: Declaration,
+        *,
+        dropped: Iterable[str] = (),
+    ) -> int:
+        """Store the edited suspensions, follow them, and return how many notifications may go, or were dropped."""
+        now_s = self._clock.time_s()
+        found: Suspended = await self._store.change(edit, declaration, now_s, dropped=frozenset(dropped))
+        for key in self._known.keys() - found.suspensions.keys():
+            log.info("no longer suspended", subject=key[0].value, name=key[1])
+        self._known = found.suspensions
+        self._decider.pause(paused_sources(self._known), now_s)
+        if found.released:
+            self.released.notify()
+        self._changed.notify()
+        return found.released
+
+    def _source(self, name: str) -> Key:
+        self._must_have_started()
+        if name not in self._declaration.sources:
+            raise no_such("source", name, self._declaration.sources)
+        return Subject.SOURCE, name
+
+    def _muted(self, name: str, subject: Subject | None) -> Key:
+        """Return the rule or the profile that a name means; raises if it is neither, or both."""
+        self._must_have_started()
+        both = {Subject.RULE: self._declaration.rules, Subject.PROFILE: self._declaration.profiles}
+        meant = {each: known for each, known in both.items() if subject in {None, each}}
+        found = [each for each, known in meant.items() if name in known]
+        if len(found) > 1:
+            raise ConflictError(f"a rule and a profile are called {name!r}; say which of them you mean")
+        if not found:
+            what = " or ".join(each.value for each in meant)
+            raise no_such(what, name, sorted({each for known in meant.values() for each in known}))
+        return found[0], name
+
+    def _must_have_started(self) -> None:
+        if not self._has_started:
+            raise BusyError("the daemon is starting; try again in a few seconds")
+
+    def _rules(self, key: Key) -> list[str]:
+        """Return the rules that a suspension mutes."""
+        if key[0] is Subject.RULE:
+            return [key[1]]
+        return [name for name, rule in self._declaration.rules.items() if key[1] in rule.profiles]
+
+    def _by_profile(self, key: Key) -> str:
+        """Return which profile mutes a rule, as the end of a sentence."""
+        if key[0] is not Subject.RULE:
+            return ""
+        found = self.mute_of(key[1], self._declaration.rules[key[1]].profiles)
+        return "" if found is None else f", but profile {found.name} is, {found.told}"
+
+
+def _without(key: Key) -> Callable[[dict[Key, Suspension]], list[Suspension]]:
+    return lambda known: [each for each in known.values() if each.key != key]
+
+
+def _ends(suspension: Suspension) -> str:
+    return "until it is unmuted" if suspension.until_s is None else f"until {iso_time(suspension.until_s)}"
