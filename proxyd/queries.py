@@ -25,11 +25,11 @@ from proxyd.ports import Clock
 
 @dataclass(frozen=True, slots=True)
 class DeclarationChanges:
-    """The changes made by a new declaration, by rule name; a restarted rule lost its counters and got a new NOW."""
+    """The changes made by a new declaration, by rule name; ``restarted`` holds the counters that start again."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
-    restarted: tuple[str, ...]
+    restarted: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)

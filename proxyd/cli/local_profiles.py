@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from proxyd.cli.answers import counted, print_json, print_lines, print_text, settings_of, socket_of
@@ -18,9 +18,10 @@ from proxyd.safe_text import for_xml, visible
 from proxyd.terminal.verbs import JSON, argument, flag, verb
 
 if TYPE_CHECKING:
+    from proxyd.client.types import Rule
     from proxyd.config import Settings
     from proxyd.core.language import Checked, Merged, SourceText
-    from proxyd.core.model.profile import Declaration
+    from proxyd.core.model.profile import Declaration, NotificationRule
 
 _MOST_NAMED = 20  # addresses that an import cannot read
 _PATHS = argument("paths", "files, or directories of *.profile files", nargs="+", type=Path, metavar="PATH")
@@ -50,12 +51,12 @@ class _Differences:
     Parameters
     ----------
     restarting
-        Rules that would lose their counters and get a new NOW.
+        The counters that would start again, by rule.
     meanings
         What rules that an earlier version accepted do differently, by name.
     """
 
-    restarting: Sequence[str] = ()
+    restarting: Mapping[str, Sequence[str]] = field(default_factory=dict)
     meanings: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -69,8 +70,7 @@ def _print(checked: Checked, files: int, running: _Differences) -> None:
         return
     if not files:
         print("no file there ends with .profile")
-    said = "will start afresh: its sources or its condition differ from the running ones"
-    print_lines([f"note: rule {name} {said}" for name in running.restarting])
+    print_lines(_restarting_line(rule, counters) for rule, counters in running.restarting.items())
     print_lines(
         [f"note: rule {name} means something else now: {changed}" for name, changed in running.meanings.items()]
     )
@@ -83,6 +83,7 @@ def _as_json(checked: Checked, files: int, running: _Differences) -> dict[str, o
         "errors": [_place(error) for error in checked.errors],
         "warnings": [_place(warning) for warning in checked.warnings],
         "restarting": list(running.restarting),
+        "counters": {name: list(counters) for name, counters in running.restarting.items()},
         "meanings": dict(running.meanings),
         **{f"{noun}s": count for noun, count in counts.items()},
     }
@@ -97,44 +98,67 @@ def _counts(declared: Declaration, files: int) -> dict[str, int]:
     return {"file": files} | {noun: len(found) for noun, found in counts.items()}
 
 
+def _restarting_line(rule: str, counters: Sequence[str]) -> str:
+    starts = "starts" if len(counters) == 1 else "start"
+    kept = "its NOW, its other counters and what was sent are kept"
+    return f"note: rule {rule}: {', '.join(counters)} {starts} again; {kept}"
+
+
+class _Accepted(NamedTuple):
+    """A rule as it was accepted last; ``counting`` is empty in a database of an earlier version."""
+
+    fingerprint: str
+    meaning: int
+    counting: str
+
+
 async def _differences(declared: Declaration, settings: Settings) -> _Differences:
-    return _Differences(await _restarting(declared, settings), _meanings(declared, settings))
+    from proxyd.core.language import MEANING, what_changed
+
+    accepted = _accepted_here(settings.database_path)
+    if not accepted:
+        running = await _running(settings)
+        accepted = {rule["name"]: _Accepted(rule["fingerprint"], MEANING, rule["counting"]) for rule in running}
+    known = {name: (rule, accepted[name]) for name, rule in declared.rules.items() if name in accepted}
+    restarting = {name: _restarting(*each) for name, each in known.items()}
+    meanings = {name: what_changed(rule, before.meaning) for name, (rule, before) in known.items()}
+    return _Differences(
+        {name: counters for name, counters in restarting.items() if counters},
+        {name: changed for name, changed in meanings.items() if changed is not None},
+    )
 
 
-def _accepted_meanings(database: Path | None) -> dict[str, int]:
-    """Return under which meaning of the language each rule was accepted last, as far as a database file says it.
+def _restarting(rule: NotificationRule, before: _Accepted) -> Sequence[str]:
+    from proxyd.core.language import restarted_counters
 
-    It is only read, and by no library that is slow to load. One of an earlier version does not say, which means 1.
+    return () if rule.fingerprint == before.fingerprint else restarted_counters(rule, before.counting)
+
+
+def _accepted_here(database: Path | None) -> dict[str, _Accepted]:
+    """Return the rules as they were accepted last, as far as a database file says it.
+
+    It is only read, and by no library that is slow to load. One of an earlier version does not say everything.
     """
     if database is None or not database.exists():
         return {}
     with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{quote(str(database))}?mode=ro", uri=True)) as opened:
         columns = {name for _, name, *_ in opened.execute("PRAGMA table_info(rules)")}
-        return dict(opened.execute(f"SELECT name, {'meaning' if 'meaning' in columns else '1'} FROM rules"))
+        meaning = "meaning" if "meaning" in columns else "1"
+        counting = "counting" if "counting" in columns else "''"
+        rows = opened.execute(f"SELECT name, fingerprint, {meaning}, {counting} FROM rules")
+        return {name: _Accepted(*others) for name, *others in rows}
     return {}
 
 
-def _meanings(declared: Declaration, settings: Settings) -> dict[str, str]:
-    """Return what rules that an earlier version accepted do differently now."""
-    from proxyd.core.language import what_changed
-
-    accepted = _accepted_meanings(settings.database_path)
-    found = {name: what_changed(rule, accepted[name]) for name, rule in declared.rules.items() if name in accepted}
-    return {name: changed for name, changed in found.items() if changed is not None}
-
-
-async def _restarting(declared: Declaration, settings: Settings) -> list[str]:
-    """Return the rules that would lose their counters and get a new NOW in a running daemon."""
+async def _running(settings: Settings) -> Sequence[Rule]:
+    """Return the rules of the daemon here, or nothing if there is none."""
     from proxyd.client import Client
 
     try:
         async with Client.over_socket(socket_of(settings), timeout_s=2.0) as client:
-            running = {rule["name"]: rule["fingerprint"] for rule in await client.rules()}
+            return await client.rules()
     except ProxydError:
         return []
-    return [
-        rule.name for rule in declared.rules.values() if running.get(rule.name, rule.fingerprint) != rule.fingerprint
-    ]
 
 
 @verb(

@@ -110,8 +110,9 @@ def _change_lines(changes: ChangesMade) -> Iterator[str]:
 
 
 def _rule_lines(changes: ChangesMade) -> list[str]:
-    lines = [("added", changes["added"]), ("removed", changes["removed"]), ("restarted", changes["restarted"])]
-    return [f"{what}: {', '.join(names)}" for what, names in lines if names]
+    lines = [("added", changes["added"]), ("removed", changes["removed"])]
+    said = [f"{what}: {', '.join(names)}" for what, names in lines if names]
+    return said + [f"rule {rule}: counters that start again: {', '.join(c)}" for rule, c in changes["counters"].items()]
 
 
 def _cost_lines(cost: CostShown) -> Iterator[str]:

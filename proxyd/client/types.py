@@ -282,6 +282,7 @@ class Rule(TypedDict):
     sources: list[str]
     policy: str
     fingerprint: str
+    counting: str
     deliveries: int
 
 
@@ -577,11 +578,12 @@ SourceWritten = TypedDict(
 
 
 class ChangesMade(TypedDict):
-    """The changes of a declaration, by rule; a restarted rule lost its counters and got a new NOW."""
+    """The changes of a declaration, by rule; in restarted rules counters start again, and NOW is kept."""
 
     added: list[str]
     removed: list[str]
     restarted: list[str]
+    counters: dict[str, list[str]]
     dry_run: NotRequired[bool]
     cost: NotRequired[CostShown | None]
 

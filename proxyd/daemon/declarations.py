@@ -34,6 +34,8 @@ from proxyd.core.language import (
     kind_of_statement,
     no_such,
     parse,
+    restarted_counters,
+    rule_counting,
     what_changed,
     what_is_unfit,
 )
@@ -162,7 +164,7 @@ class Declarations:
             log.error(said, errors=_without_texts(error))  # noqa: TRY400 - as above
             return tuple(_without_texts(error).splitlines())
         self._metrics.reload_ok.set(1)
-        log.info("profiles loaded", added=changes.added, removed=changes.removed, restarted=changes.restarted)
+        log.info("profiles loaded", added=changes.added, removed=changes.removed, restarted=dict(changes.restarted))
         return ()
 
     async def declare(self, *texts: str | Parsed, only_if: OnlyIf | None = None) -> DeclarationChanges:
@@ -200,7 +202,7 @@ class Declarations:
         async with self._turn:
             checked = await self._check([*self._files, *_texts(await self._with(texts, only_if))])
             trial = Trial.of(self._decider, checked.declaration, self._clock.time_s())
-            changes = self._changes(checked.declaration, {})
+            changes = _changes(self.declaration, checked.declaration)
         return changes, await asyncio.to_thread(trial.cost)
 
     async def _with(self, texts: Sequence[str | Parsed], only_if: OnlyIf | None) -> dict[str, str]:
@@ -266,7 +268,7 @@ class Declarations:
         stored = [StoredText(f.file, "file", f.text) for f in files]
         stored += [StoredText(name, "api", text) for name, text in api.items()]
         accepted = await self._store.declarations.accept(stored, declaration.rules.values(), now_s)
-        changes = self._changes(declaration, accepted)
+        changes = _changes(self.declaration, declaration)
         if not self._started.is_set():
             states, streams = await self._store.load_states(), await self._store.load_streams()
             subscriptions, joint = await self._store.subscriptions.load(), await self._store.load_joint_intervals()
@@ -281,8 +283,7 @@ class Declarations:
         self._statements = _by_file(checked.parsed)
         self._expanded = _by_file(expand(checked.parsed))
         self._declared_in = {(kind_of_statement(s), s.name.value): file for file, s in self._expanded}
-        # An observation made under the old rules may have been committed after ``accept``: its streams are stale.
-        await self._store.forget_streams([*changes.removed, *changes.restarted])
+        await self._store.forget_streams(changes.removed)  # an observation may have been committed after ``accept``
         await self._recall.rows_of_queries()
         for entry in backlog:
             await self._recall.replay(entry, now_s)
@@ -308,20 +309,18 @@ class Declarations:
         settings = replace(self._settings, from_api=from_api, accepted_before=accepted_before)
         return await asyncio.to_thread(_check, texts, known, settings)
 
-    def _changes(self, declaration: Declaration, accepted: dict[str, float]) -> DeclarationChanges:
-        before, after = self.declaration.rules, declaration.rules
-        both = before.keys() & after.keys()
-        restarted = {
-            name
-            for name in both
-            if before[name].fingerprint != after[name].fingerprint
-            and (not accepted or accepted[name] != self._known.compiled.programs[name].accepted_s)
-        }
-        return DeclarationChanges(
-            tuple(sorted(after.keys() - before.keys())),
-            tuple(sorted(before.keys() - after.keys())),
-            tuple(sorted(restarted)),
-        )
+
+def _changes(running: Declaration, wanted: Declaration) -> DeclarationChanges:
+    """Return what changes if one declaration replaces another."""
+    before, after = running.rules, wanted.rules
+    both = sorted(before.keys() & after.keys())
+    edited = [name for name in both if before[name].fingerprint != after[name].fingerprint]
+    restarted = {name: restarted_counters(after[name], rule_counting(before[name])) for name in edited}
+    return DeclarationChanges(
+        tuple(sorted(after.keys() - before.keys())),
+        tuple(sorted(before.keys() - after.keys())),
+        {name: counters for name, counters in restarted.items() if counters},
+    )
 
 
 class _Folder:

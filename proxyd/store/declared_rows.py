@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from proxyd.core.language import MEANING
+from proxyd.core.language import MEANING, rule_counting
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.profile import NotificationRule
 from proxyd.store import tables as t
@@ -54,10 +55,10 @@ class SqlDeclarations:
     ) -> dict[str, float]:
         """Replace the declaration and return when each rule was first accepted (its NOW).
 
-        A changed or removed rule loses its streams; a changed one starts again at ``now_s``.
+        An edit keeps it. A removed rule loses its streams.
         """
         rules = list(rules)
-        wanted = {rule.name: rule.fingerprint for rule in rules}
+        wanted = {rule.name: {"fingerprint": rule.fingerprint, "counting": rule_counting(rule)} for rule in rules}
         self.digests = {
             rule.name: DigestTimes(rule.digest.every.in_seconds(chronon_s=self._chronon_s), rule.digest.at_most)
             for rule in rules
@@ -66,15 +67,16 @@ class SqlDeclarations:
 
         def write(connection: Connection) -> dict[str, float]:
             stored = {row.name: row for row in connection.execute(select(t.rules))}
-            stale = [name for name, row in stored.items() if wanted.get(name) != row.fingerprint]
-            fresh = [name for name in wanted if name not in stored or name in stale]
-            delete_named(connection, t.rules, t.rules.c.name, stale)
-            delete_named(connection, t.streams, t.streams.c.rule, [*stale, *fresh])
+            gone = [name for name in stored if name not in wanted]
+            fresh = [name for name in wanted if name not in stored]
+            delete_named(connection, t.rules, t.rules.c.name, gone)
+            delete_named(connection, t.streams, t.streams.c.rule, [*gone, *fresh])
             execute_many(
                 connection,
                 insert(t.rules),
-                [{"name": name, "fingerprint": wanted[name], "accepted_s": now_s} for name in fresh],
+                [wanted[name] | {"name": name, "accepted_s": now_s} for name in fresh],
             )
+            _edit_rules(connection, stored, wanted)
             connection.execute(update(t.rules).values(meaning=MEANING))
             forget_changed_endpoints(connection, rules)
             self._webhooks.declare(connection, rules, now_s)
@@ -102,6 +104,31 @@ class SqlDeclarations:
             return {name: min(stored.get(name, now_s), now_s) for name in wanted}
 
         return await self._writer.submit(write)
+
+
+_COUNTS_OTHERS = (
+    update(t.streams)
+    .where(t.streams.c.rule == bindparam("of_rule"), t.streams.c.counting == "")
+    .values(counting="unknown")
+)
+_EDIT_RULE = (
+    update(t.rules)
+    .where(t.rules.c.name == bindparam("of_rule"))
+    .values(fingerprint=bindparam("is_now"), counting=bindparam("counts"))
+)
+
+
+def _edit_rules(connection: Connection, stored: Mapping[str, Any], wanted: Mapping[str, Mapping[str, str]]) -> None:
+    """Note what known rules count now; an earlier version did not store what its streams count."""
+    edited, unknown = [], []
+    for name in stored.keys() & wanted.keys():
+        row, now = stored[name], wanted[name]
+        if (row.fingerprint, row.counting) != (now["fingerprint"], now["counting"]):
+            edited.append({"of_rule": name, "is_now": now["fingerprint"], "counts": now["counting"]})
+        if not row.counting and row.fingerprint != now["fingerprint"]:
+            unknown.append({"of_rule": name})
+    execute_many(connection, _COUNTS_OTHERS, unknown)
+    execute_many(connection, _EDIT_RULE, edited)
 
 
 def _forget_future(connection: Connection, now_s: float) -> None:

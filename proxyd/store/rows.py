@@ -179,7 +179,7 @@ def subscription(row: Row[Any]) -> Subscription:
 
 def stream_row(stream: StreamState) -> dict[str, Any]:
     """Return a row of ``streams``."""
-    names = ("rule", "source_id", "fired_seq", "fired_s", "captured", "missed", "utility", "seen")
+    names = ("rule", "source_id", "fired_seq", "fired_s", "captured", "missed", "utility", "seen", "counting")
     row = {name: getattr(stream, name) for name in names}
     return row | {"counts": json.dumps([_total_row(total) for total in stream.totals])}
 

@@ -166,7 +166,7 @@ async def test_more_items_than_a_statement_takes_are_known(store: SqlStore) -> N
     assert len(await store.known_items("s", StoreQuery(tuple(e.item.item_id for e in events), fields=False))) == 1300
 
 
-async def test_a_rule_keeps_its_now_until_its_fingerprint_changes(store: SqlStore) -> None:
+async def test_a_rule_keeps_its_now_and_its_streams_until_it_is_removed(store: SqlStore) -> None:
     first = declaration(source("a"), rule("r"), rule("other")).rules
     texts = [StoredText("f.profile", "file", "text")]
     assert await store.declarations.accept(texts, first.values(), 10.0) == {"r": 10.0, "other": 10.0}
@@ -175,8 +175,11 @@ async def test_a_rule_keeps_its_now_until_its_fingerprint_changes(store: SqlStor
     assert await store.declarations.accept(texts, edited.values(), 20.0) == {"r": 10.0}
     assert await store.load_streams() != {}
     changed = declaration(source("a"), rule("r", when="title = 'x'")).rules
-    assert await store.declarations.accept([], changed.values(), 30.0) == {"r": 30.0}
+    assert await store.declarations.accept([], changed.values(), 30.0) == {"r": 10.0}
+    assert await store.load_streams() != {}
+    assert await store.declarations.accept([], [], 40.0) == {}
     assert await store.load_streams() == {}
+    assert await store.declarations.accept([], changed.values(), 50.0) == {"r": 50.0}
     assert await store.declarations.load_texts() == []
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import os
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import structlog
 
 from proxyd.core.language import CheckSettings
 from proxyd.core.model.chronon import ChrononGrid
@@ -109,7 +111,7 @@ async def test_a_file_that_is_still_being_written_is_not_taken(world: World) -> 
     assert set(declarations.declaration.rules) == {"r"}
 
 
-async def test_a_changed_condition_leaves_no_stream_of_the_old_one_behind(world: World) -> None:
+async def test_an_edit_keeps_the_counters_that_stay_even_of_an_observation_under_way(world: World) -> None:
     declarations, found = world.fresh()
     await declarations.start()
     await see(world.store, found, at_s=T0 + 10)
@@ -122,11 +124,76 @@ async def test_a_changed_condition_leaves_no_stream_of_the_old_one_behind(world:
     )
     await declarations.reload()
     await recorded
-    assert await world.store.load_streams() == {}
     second, again = world.fresh()
     await second.start()
+    for running in (found, again):
+        assert [total.count for total in running.known.streams["r", "s"].totals] == [2, 2, 0]
+        assert running.known.compiled.programs["r"].accepted_s == T0
     await see(world.store, again, "z", at_s=T0 + 90)
-    assert again.known.streams["r", "s"].count == 1
+    assert [total.count for total in again.known.streams["r", "s"].totals] == [3, 3, 0]
+
+
+EDITS = {
+    "another count": ({"when": "COUNT(*) % 5 = 0"}, [2, 2], {}),
+    "another counter": ({"when": "COUNT(DISTINCT title) = 3"}, [2, 0], {"r": ("COUNT(DISTINCT channel.item.title)",)}),
+    "one more counter": (
+        {"when": "COUNT(*) % 3 = 0 AND MAX(title) > 'z'"},
+        [2, 2, 0],
+        {"r": ("MAX(channel.item.title)",)},
+    ),
+    "another query": ({"when": "COUNT(*) % 3 = 0", "query": "SELECT link FROM RSS"}, [2, 2], {}),
+    "a WHERE": ({"where": "title <> 'a'", "when": "COUNT(*) % 3 = 0"}, [0, 0], {"r": ("COUNT(*)",)}),
+    "named sources": ({"when": "COUNT(*) % 3 = 0", "clauses": 'FROM SOURCES "s"'}, [0, 0], {"r": ("COUNT(*)",)}),
+}
+
+
+@pytest.mark.parametrize(("change", "counts", "restarted"), EDITS.values(), ids=EDITS)
+@pytest.mark.parametrize("is_running", [True, False], ids=["running", "down"])
+async def test_an_edit_starts_only_the_counters_again_that_count_something_else(
+    world: World, change: dict[str, str], counts: list[int], restarted: dict[str, tuple[str, ...]], *, is_running: bool
+) -> None:
+    declarations, found = world.fresh()
+    await declarations.start()
+    await see(world.store, found, at_s=T0 + 10)
+    await see(world.store, found, "a", "b", at_s=T0 + 20)
+    edited = DOMAIN + source("s") + rule("r", **change)
+    (world.folder / "a.profile").write_text(edited)
+    if is_running:
+        with structlog.testing.capture_logs() as logged:
+            await declarations.reload()
+        assert [entry["restarted"] for entry in logged if entry["event"] == "profiles loaded"] == [restarted]
+    else:
+        declarations, found = world.fresh()
+        await declarations.start()
+    stream = found.known.streams["r", "s"]
+    assert [total.count for total in stream.totals] == counts
+    assert found.known.compiled.programs["r"].accepted_s == T0
+    assert len(stream.pending) == (0 if counts[0] == 0 else 2)
+    await see(world.store, found, "c", at_s=T0 + 40)
+    second, again = world.fresh()
+    await second.start()
+    assert again.known.streams["r", "s"].count == counts[0] + 1
+
+
+async def test_what_was_sent_before_an_edit_is_not_sent_again(world: World) -> None:
+    def write(sources: str) -> None:
+        text = rule("r", start='NOW - "1 DAY"', clauses=f"FROM SOURCES {sources}")
+        (world.folder / "a.profile").write_text(DOMAIN + source("s") + source("t") + text)
+
+    write('"s"')
+    declarations, found = world.fresh()
+    await declarations.start()
+    await see(world.store, found, at_s=T0 + 10)
+    await see(world.store, found, "a", at_s=T0 + 20)
+    for sources in ('"t"', '"s", "t"'):
+        write(sources)
+        assert await declarations.reload() == ()
+    await see(world.store, found, "b", at_s=T0 + 60)
+    listed = await world.store.history.find_notifications(Wanted(), before=None, limit=9)
+    assert [json.loads(each.body)["data"]["items"] for each in listed] == [
+        [{"channel.item.title": "b"}],
+        [{"channel.item.title": "a"}],
+    ]
 
 
 async def test_history_that_comes_in_while_it_is_replayed_fires_once(world: World) -> None:

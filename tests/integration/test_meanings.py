@@ -15,7 +15,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.store import StoredText, open_store
 from proxyd.store.databases.connections import migrate
 from proxyd.store.databases.opening import open_connections
-from tests.fleets import DOMAIN, rule, source
+from tests.fleets import DOMAIN, decider, declaration, rule, source
 
 RULES = {
     "plain": rule("plain", when="COUNT(*) % 3 = 0"),
@@ -69,3 +69,47 @@ async def test_check_names_the_rules_whose_meaning_changed_until_they_are_accept
         assert {(name, each.count, each.seen) for (name, _), each in streams.items()} == {(n, 5, 5) for n in RULES}
     assert await asyncio.to_thread(main, ["check", str(profile)]) == 0
     assert "means something else" not in capsys.readouterr().out
+
+
+async def test_check_names_the_counters_that_start_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile, database = tmp_path / "a.profile", tmp_path / "proxyd.db"
+    monkeypatch.setenv("PROXYD_DATABASE", str(database))
+    before, after = (
+        DOMAIN + source("s") + rule("r", when=when) + rule("same", when="COUNT(*) = 2")
+        for when in ("COUNT(*) % 3 = 0", "COUNT(*) % 4 = 0 AND COUNT(DISTINCT link) > 2 AND MAX(title) > 'a'")
+    )
+    declared = check([SourceText("a", before)]).declaration
+    assert declared is not None
+    async with open_store(database, ChrononGrid(10.0)) as store, store.writer.running():
+        await store.declarations.accept([], declared.rules.values(), 2e9)
+    profile.write_text(after, encoding="utf-8")
+    assert await asyncio.to_thread(main, ["check", str(profile)]) == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: ")]
+    counters = "COUNT(DISTINCT channel.item.link), MAX(channel.item.title)"
+    kept = "its NOW, its other counters and what was sent are kept"
+    assert told == [f"note: rule r: {counters} start again; {kept}"]
+    assert await asyncio.to_thread(main, ["check", str(profile), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counters"] == {"r": counters.split(", ")}
+
+
+@pytest.mark.parametrize("is_edited", [False, True])
+async def test_an_earlier_versions_counters_go_on_unless_the_rule_was_edited_meanwhile(
+    tmp_path: Path, *, is_edited: bool
+) -> None:
+    database = tmp_path / "proxyd.db"
+    declared = check([SourceText("a", TEXT)]).declaration
+    assert declared is not None
+    known = {r.name: "of another text" if is_edited else r.fingerprint for r in declared.rules.values()}
+    await database_of_the_version_before(database, known)
+    async with open_store(database, ChrononGrid(10.0)) as store, store.writer.running():
+        accepted = await store.declarations.accept([], declared.rules.values(), 2e9)
+        streams = await store.load_streams()
+    found = decider(declaration(), now_s=1e9)
+    found.restore({}, streams)
+    found.declare(declared, accepted, 2e9)
+    stream = found.known.streams["matching", "s"]
+    assert (stream.count, stream.captured) == (0 if is_edited else 5, 2)
+    assert stream.fired_seq == 7
+    assert set(accepted.values()) == {1e9}

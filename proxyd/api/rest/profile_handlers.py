@@ -200,6 +200,7 @@ def _made(changes: DeclarationChanges, cost: wire.CostShown | None = None) -> wi
         added=list(changes.added),
         removed=list(changes.removed),
         restarted=list(changes.restarted),
+        counters={name: list(counters) for name, counters in changes.restarted.items()},
         dry_run=cost is not None,
         cost=cost,
     )

@@ -7,6 +7,7 @@ from math import inf
 from typing import Any, TypeVar
 
 from proxyd.api import wire
+from proxyd.core.language import rule_counting
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration, Domain, NotificationRule, PageClass, Profile
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
@@ -324,6 +325,7 @@ def rule(declared: NotificationRule, origin: str, counts: CaptureCounts) -> wire
         origin=origin,
         sources=list(declared.source_ids),
         policy=declared.policy.name.value,
+        counting=rule_counting(declared),
         deliveries=len(declared.deliveries),
         **_achieved(counts),
     )

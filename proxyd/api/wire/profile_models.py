@@ -29,6 +29,7 @@ class Rule(Achieved):
     sources: list[str]
     policy: str
     fingerprint: str
+    counting: str = Field(description="what its counters count; a word of it changes with each of them")
     deliveries: Count
 
 
@@ -84,11 +85,12 @@ class CostShown(WireModel):
 
 
 class ChangesMade(WireModel):
-    """The changes of a declaration, by rule; a restarted rule lost its counters and got a new NOW."""
+    """The changes of a declaration, by rule; in restarted rules counters start again, and NOW is kept."""
 
     added: list[str]
     removed: list[str]
     restarted: list[str]
+    counters: dict[str, list[str]] = Field(description="the counters that start again, by rule")
     dry_run: bool = False
     cost: CostShown | None = Field(default=None, description="only with `dry_run`")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from proxyd.core.language.checking.check_context import CheckSettings
 from proxyd.core.language.checking.checker import Checked, check, check_parsed
 from proxyd.core.language.checking.classes import BUILT_IN, FEED_PATHS
+from proxyd.core.language.checking.counting import counting_of, restarted_counters, rule_counting
 from proxyd.core.language.checking.meanings import MEANING, what_changed
 from proxyd.core.language.checking.value_reader import During, channel_scheme, parse_during
 from proxyd.core.language.functions import FUNCTIONS, Family, Function
@@ -71,6 +72,7 @@ __all__ = [
     "channel_scheme",
     "check",
     "check_parsed",
+    "counting_of",
     "did_you_mean",
     "edited",
     "expand",
@@ -89,6 +91,8 @@ __all__ = [
     "parse",
     "parse_during",
     "read_listing",
+    "restarted_counters",
+    "rule_counting",
     "what_changed",
     "what_is_unfit",
     "what_lacks",

@@ -279,7 +279,8 @@ class NotificationRule:
 
     ``source_ids`` are the sources of the trigger and query, resolved by the checker. ``deliveries`` include the
     defaults of its profiles. ``fingerprint`` changes exactly when the trigger class, the condition or FROM SOURCES
-    change; as long as it is the same, an edited rule keeps its counters and NOW.
+    change. ``counted`` changes exactly when the events that its counters see do: as long as it is the same, an edited
+    rule keeps every counter whose expression stays.
     """
 
     name: str
@@ -298,6 +299,7 @@ class NotificationRule:
     sends_empty: bool = False
     message: MessageTemplate | None = None
     fingerprint: str = ""
+    counted: str = ""
     file: str = field(default="<text>", compare=False)
 
 

@@ -95,15 +95,16 @@ class Decider:
     ) -> list[Backlog]:
         """Swap in a declaration; ``accepted`` holds each rule's NOW, ``declared`` since when each source is.
 
-        Sources that stay keep what was learned; streams keep their counts if the rule's NOW is unchanged. Returns the
-        new streams whose START lies in the past of a known source; pass each to ``backlog`` to replay that past.
+        Sources that stay keep what was learned; streams keep the counts that the rule still counts if its NOW is
+        unchanged. Returns the new streams whose START lies in the past of a known source; pass each to ``backlog`` to
+        replay that past.
         """
         known, previous = self.known, self.known.compiled
         known.compiled = compiled = Compiled.of(declaration, accepted, declared, chronon_s=self.settings.grid.length_s)
         known.streams.restore(
-            compiled.programs[name].opened(stream)
-            for (name, _), stream in list(known.streams.items())
-            if compiled.continues(name, previous) and compiled.programs[name].fits(stream)
+            compiled.programs[name].opened(stream, known.next_seq(source_id), now_s)
+            for (name, source_id), stream in list(known.streams.items())
+            if compiled.continues(name, previous)
         )
         backlog = [each for program in compiled.programs.values() for each in self._open_streams(program)]
         if self.settings.subscribes:

@@ -48,6 +48,11 @@ class Knowledge:
         """Return what is known of a source."""
         return self.estimates.state(source, self.compiled.reading(source.source_id))
 
+    def next_seq(self, source_id: str) -> int:
+        """Return the number of a source's next event."""
+        state = self.states.get(source_id)
+        return 1 if state is None else state.next_seq
+
     def rate_per_s(self, source: Source, now_s: float) -> float:
         """Return the estimated update rate of a source, in items per second."""
         return self.estimates.rate_per_s(self.state(source), source, now_s)

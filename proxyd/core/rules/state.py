@@ -148,6 +148,8 @@ class StreamState:
         Utility gained so far, at most 1 for each interval.
     seen
         Events since START before WHERE.
+    counting
+        What its totals count, in the form of ``counting_of``; a stream of an earlier version does not say it.
     pending
         The events since it last fired, rebuilt from stored ones; only the newest ``MAX_PENDING`` are kept.
     windows
@@ -163,6 +165,7 @@ class StreamState:
     missed: int = 0
     utility: float = 0.0
     seen: int = 0
+    counting: str = ""
     pending: tuple[UpdateEvent, ...] = field(default=(), compare=False)
     windows: tuple[Window | None, ...] = field(default=(), compare=False)
 

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from proxyd.core.language.checking.check_context import CheckSettings, Reporter
 from proxyd.core.language.checking.classes import ClassIndex
+from proxyd.core.language.checking.counting import counted_events
 from proxyd.core.language.checking.query_checker import EventScope, QueryChecker, check_trigger
 from proxyd.core.language.checking.source_checker import check_deliveries, once_each, report_repeated
 from proxyd.core.language.checking.value_reader import Values, read_time
@@ -92,6 +93,7 @@ class RuleChecker:
             sends_empty=rule.empty is not None,
             message=message,
             fingerprint=fingerprint(trigger, [each.value for each in rule.sources]),
+            counted=counted_events(trigger, [each.value for each in rule.sources]),
             file=self._reporter.source.file,
         )
 

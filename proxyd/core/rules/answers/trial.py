@@ -45,7 +45,7 @@ class Trial:
     running, wanted
         The declarations.
     running_s, wanted_s
-        NOW of their rules; a rule of ``wanted`` that would continue keeps its running NOW.
+        NOW of their rules; a rule of ``wanted`` that runs already keeps its NOW.
     states, streams, subscriptions
         What is known of sources, in the form that ``Decider.restore`` takes.
     paused
@@ -69,12 +69,7 @@ class Trial:
         known, planner = decider.known, decider.planner
         running, settings = known.compiled.declaration, known.settings
         running_s = {name: program.accepted_s for name, program in known.compiled.programs.items()}
-        wanted_s = {
-            name: running_s[name]
-            if name in running.rules and running.rules[name].fingerprint == rule.fingerprint
-            else now_s
-            for name, rule in wanted.rules.items()
-        }
+        wanted_s = {name: running_s.get(name, now_s) for name in wanted.rules}
         settings = replace(settings, planner=replace(settings.planner, price_item_s=planner.price_item_s))
         seen = dict(known.states), dict(known.streams.data), decider.hubs.subscriptions()
         return cls(settings, running, wanted, running_s, wanted_s, *seen, known.paused, now_s)

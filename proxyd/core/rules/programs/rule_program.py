@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass, replace
 from math import log
 
+from proxyd.core.language import counting_of
 from proxyd.core.model.expression import Column, Expression, FromClass, Select, children, conjuncts
 from proxyd.core.model.item import UpdateEvent
 from proxyd.core.model.profile import Anchor, Declaration, NotificationRule, PageClass, Source, Utility, UtilityKind
@@ -44,6 +45,7 @@ class RuleProgram:
     """A rule ready to run: its period in unix seconds, its life and the length of its utility's decay in seconds.
 
     ``event_sources`` are the sources of its trigger's class, ``table_sources`` those of each table of its query.
+    ``counting`` says what its counters count.
     """
 
     rule: NotificationRule
@@ -59,19 +61,41 @@ class RuleProgram:
     end_s: float
     life_s: float | None
     decay_s: float | None
+    counting: str
 
     def new_stream(self, source_id: str) -> StreamState:
         """Return the state of a stream that has seen no events."""
         zero = self.trigger.zero
-        return StreamState(self.rule.name, source_id, zero.totals, windows=zero.windows)
+        return StreamState(self.rule.name, source_id, zero.totals, counting=self.counting, windows=zero.windows)
 
-    def opened(self, stream: StreamState) -> StreamState:
-        """Return a stream with windows; those of a stored stream are empty until it is recalled."""
-        windows = self.trigger.zero.windows
-        return stream if len(stream.windows) == len(windows) else replace(stream, windows=windows)
+    def opened(self, stream: StreamState, next_seq: int, now_s: float) -> StreamState:
+        """Return a stream, perhaps of an earlier form of the rule, with this form's counters; what was sent is kept.
 
-    def fits(self, stream: StreamState) -> bool:
-        """Return whether a stored stream belongs to this rule's condition."""
+        A counter goes on if it counts the same events by the same expression, otherwise it starts again. If the events
+        are others, the next notification holds those from now on: the number ``next_seq``, or the time ``now_s``. The
+        windows of a stored stream are empty until it is recalled.
+        """
+        zero = self.trigger.zero
+        if stream.counting == self.counting or (not stream.counting and self._fits(stream)):
+            windows = stream.windows if len(stream.windows) == len(zero.windows) else zero.windows
+            return replace(stream, counting=self.counting, windows=windows)
+        counted, *words = stream.counting.split(" ")
+        if counted != self.rule.counted:
+            fired_seq, fired_s = max(stream.fired_seq, next_seq - 1), max(stream.fired_s, now_s)
+            begun = replace(stream, totals=zero.totals, windows=zero.windows, counting=self.counting)
+            return replace(begun, seen=0, pending=(), fired_seq=fired_seq, fired_s=fired_s)
+        totals = dict(zip(words, stream.totals, strict=True))
+        windows_of = dict(zip(words, stream.windows, strict=False))
+        own = self.counting.split(" ")[1:]
+        return replace(
+            stream,
+            counting=self.counting,
+            totals=tuple(totals.get(word, empty) for word, empty in zip(own, zero.totals, strict=True)),
+            windows=tuple(windows_of.get(word, empty) for word, empty in zip(own, zero.windows, strict=True)),
+        )
+
+    def _fits(self, stream: StreamState) -> bool:
+        """Return whether a stream of an earlier version has as many totals as this rule, and of the same kinds."""
         shapes = [(total.seen is None) for total in self.trigger.zero.totals]
         return [(total.seen is None) for total in stream.totals] == shapes
 
@@ -133,10 +157,11 @@ def compile_rule(
     classes = [_class(declaration, each.page_class.domain, each.page_class.name) for each in rule.query.sources]
     window = rule.life.window if rule.life else None
     message = message_plan(rule, classes)
+    trigger = compile_trigger(rule.trigger, event_class, chronon_s)
     sources_of = {each: _of_class(rule, declaration, each) for each in {event_class, *classes}}
     return RuleProgram(
         rule=rule,
-        trigger=compile_trigger(rule.trigger, event_class, chronon_s),
+        trigger=trigger,
         query=compile_query(rule.query, classes, event_class, chronon_s, message.expressions),
         message=message,
         event_class=event_class,
@@ -157,6 +182,7 @@ def compile_rule(
         end_s=rule.end.resolve(accepted_s, chronon_s=chronon_s),
         life_s=window.in_seconds(chronon_s=chronon_s) if window else None,
         decay_s=_decay_s(rule.utility, chronon_s),
+        counting=counting_of(rule.counted, [each.aggregate for each in trigger.counters]),
     )
 
 

@@ -207,4 +207,4 @@ def _firing_share(program: RuleProgram, stream: StreamState) -> float:
     passing = 1.0 if trigger.where is None else (stream.count + 1) / (stream.seen + 1)
     if trigger.condition is None or trigger.firing.every > 1:
         return passing / trigger.firing.every
-    return (stream.captured + stream.missed + 1) / (stream.seen + 1)
+    return min(1.0, (stream.captured + stream.missed + 1) / (stream.seen + 1))  # an edit may have begun ``seen`` again
