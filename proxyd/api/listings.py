@@ -8,6 +8,7 @@ from proxyd.api.rest.query_readers import InOrder, before, known_declaration, pa
 from proxyd.api.wire import converters as payloads
 from proxyd.core.language import no_such
 from proxyd.core.model.profile import NotificationRule
+from proxyd.core.model.suspension import Subject
 from proxyd.queries import Queries
 
 
@@ -16,6 +17,7 @@ class ProfileListings:
 
     def __init__(self, queries: Queries) -> None:
         self._profiles = queries.profiles
+        self._suspensions = queries.suspensions
         self._plans = queries.plans
         self._source_names = InOrder()
 
@@ -37,7 +39,9 @@ class ProfileListings:
         rules = [each for each in declaration.rules.values() if name in each.profiles]
         counts = self._plans.capture_counts([each.name for each in rules])
         shown = [self._rule(each) for each in rules]
-        return wire.ProfileListed(**payloads.profile(declared, self._profiles.origin(declared.file), shown, counts))
+        muted = self._suspensions.of(Subject.PROFILE, name)
+        origin = self._profiles.origin(declared.file)
+        return wire.ProfileListed(**payloads.profile(declared, origin, shown, counts, muted))
 
     def list_rules(self, window: wire.ListWindow) -> wire.Page[wire.Rule]:
         """List the rules, by name, with the share of events that each notified in time."""
@@ -54,7 +58,8 @@ class ProfileListings:
 
     def _rule(self, declared: NotificationRule) -> wire.Rule:
         counts = self._plans.capture_counts([declared.name])
-        return payloads.rule(declared, self._profiles.origin(declared.file), counts)
+        muted = self._suspensions.mute_of(declared.name, declared.profiles)
+        return payloads.rule(declared, self._profiles.origin(declared.file), counts, muted)
 
     def list_domains(self, window: wire.ListWindow) -> wire.Page[wire.DomainShown]:
         """List the domains, by name, with their page classes."""

@@ -17,6 +17,7 @@ from proxyd.cli import (
     profile_verbs,
     service,
     sources,
+    suspensions,
 )
 from proxyd.errors import ProxydError, UnreachableError
 from proxyd.lab.verbs import reproduce, simulate, solve
@@ -122,6 +123,7 @@ _VERBS = (
     advice.advise, advice.report,
     notifications.notifications, notifications.show,
     profile_verbs.rules, profile_verbs.reload,
+    suspensions.pause, suspensions.resume, suspensions.mute, suspensions.unmute,
     profile_verbs.PROFILE, profile_verbs.profiles, profile_verbs.show, profile_verbs.declare, profile_verbs.drop,
     administration.TOKEN, administration.create_token, administration.tokens, administration.drop_token,
     notifications.WEBHOOK, notifications.webhooks, notifications.test, notifications.dead, notifications.replay,

@@ -39,13 +39,13 @@ def notifications(options: argparse.Namespace) -> int:
     found = ask(
         o, lambda c: c.notifications(limit=o.limit, rule=o.rule, profile=o.profile, source=o.source, since=o.since)
     )
-    head = ["created", "id", "rule", "source", "late", "first row", "deliveries"]
+    head = ["created", "id", "rule", "source", "marks", "first row", "deliveries"]
     return print_list(options, found, head, _row)
 
 
 def _row(item: NotificationListed) -> list[str]:
     ways = [f"{each['state']} ({each['attempts']}) {each['endpoint']}" for each in item["deliveries"]]
-    late = "late" if item["late"] else ""
+    late = ", ".join(mark for mark in ("late", "muted") if item[mark])
     states = ", ".join(ways) or "not sent anywhere"
     return [item["created"], item["id"], item["rule"], item["source"], late, first_row(item["body"]), states]
 
@@ -67,8 +67,8 @@ def _follow(options: argparse.Namespace) -> int:
 def _line(event: StreamEvent) -> str:
     """Return one line about a notification."""
     data = event.body["data"]
-    late = "  late" if data["late"] else ""
-    return f"{event.body['timestamp']}  {data['id']}  {data['rule']}  {data['source']}{late}  {first_row(event.body)}"
+    marks = "".join(f"  {mark}" for mark in ("late", "muted") if data.get(mark))
+    return f"{event.body['timestamp']}  {data['id']}  {data['rule']}  {data['source']}{marks}  {first_row(event.body)}"
 
 
 def _or_above(option: Argument) -> Argument:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxyd.cli.answers import ask, counted, print_answer, print_json, print_list
+from proxyd.cli.suspensions import muted_until
 from proxyd.errors import ConfigError
 from proxyd.safe_text import visible
 from proxyd.terminal.verbs import ASKING, Verb, argument, flag, verb
@@ -23,10 +24,17 @@ _NAME = argument("name", "name of the profile", metavar="NAME")
 def rules(options: argparse.Namespace) -> int:
     """List the rules, what they captured and what they missed."""
     found = ask(options, lambda client: client.rules())
-    head = ["rule", "profiles", "captured", "missed", "completeness", "utility"]
-    return print_list(
-        options, found, head, lambda rule: [rule["name"], ", ".join(sorted(rule["profiles"])), *_achieved(rule)]
-    )
+    head = ["rule", "profiles", "captured", "missed", "completeness", "utility", "muted"]
+    return print_list(options, found, head, _rule_row)
+
+
+def _rule_row(rule: Rule) -> list[str]:
+    return [
+        rule["name"],
+        ", ".join(sorted(rule["profiles"])),
+        *_achieved(rule),
+        muted_until(rule["muted"], rule["name"]),
+    ]
 
 
 def _achieved(one: Rule | ProfileListed) -> list[str]:
@@ -43,10 +51,13 @@ PROFILE = Verb(
 def profiles(options: argparse.Namespace) -> int:
     """List the profiles."""
     found = ask(options, lambda client: client.profiles())
-    head = ["profile", "declared by", "rules", "captured", "missed", "completeness", "utility"]
-    return print_list(
-        options, found, head, lambda each: [each["name"], each["origin"], str(len(each["rules"])), *_achieved(each)]
-    )
+    head = ["profile", "declared by", "rules", "captured", "missed", "completeness", "utility", "muted"]
+    return print_list(options, found, head, _profile_row)
+
+
+def _profile_row(each: ProfileListed) -> list[str]:
+    muted = muted_until(each["muted"], each["name"])
+    return [each["name"], each["origin"], str(len(each["rules"])), *_achieved(each), muted]
 
 
 @verb("profile show", "proxyd profile show Watch", takes=[_NAME, *ASKING])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import aiohttp
 
@@ -151,6 +151,47 @@ class Client:
     async def reload(self, *, idempotency_key: str | None = None) -> types.Reloaded:
         """Check the profile files and load them; raises ``ApiError`` with status 422 if they have errors."""
         return await self._wire.ask(types.Reloaded, "POST", "/api/v1/reload", key=idempotency_key)
+
+    # -- suspensions
+
+    async def suspensions(self) -> list[types.SuspensionShown]:
+        """Return the paused sources, and the muted rules and profiles."""
+        return await self._wire.items("/api/v1/suspensions")
+
+    async def pause(self, source: str, *, idempotency_key: str | None = None) -> types.SuspensionMade:
+        """Pause a source: it is not probed until it is resumed."""
+        return await self._suspend("pause", {"source": source}, idempotency_key)
+
+    async def resume(self, source: str, *, idempotency_key: str | None = None) -> types.SuspensionMade:
+        """Probe a paused source again."""
+        return await self._suspend("resume", {"source": source}, idempotency_key)
+
+    async def mute(
+        self,
+        name: str,
+        *,
+        subject: Literal["rule", "profile"] | None = None,
+        until: str | None = None,
+        for_s: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> types.SuspensionMade:
+        """Keep back the notifications of a rule or a profile: until an ISO 8601 time, for a while, or until unmuted."""
+        body = {"name": name, "subject": subject, "until": until, "for_s": for_s}
+        return await self._suspend("mute", body, idempotency_key)
+
+    async def unmute(
+        self,
+        name: str,
+        *,
+        subject: Literal["rule", "profile"] | None = None,
+        drop: bool = False,
+        idempotency_key: str | None = None,
+    ) -> types.SuspensionMade:
+        """Send what was kept back, as one digest for each rule and receiver, or drop it."""
+        return await self._suspend("unmute", {"name": name, "subject": subject, "drop": drop}, idempotency_key)
+
+    async def _suspend(self, command: str, body: Mapping[str, object], key: str | None) -> types.SuspensionMade:
+        return await self._wire.ask(types.SuspensionMade, "POST", f"/api/v1/{command}", body=body, key=key)
 
     # -- sources and plan
 

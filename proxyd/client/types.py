@@ -163,6 +163,15 @@ class ModelOff(TypedDict):
     summary: list[str]
 
 
+class MuteWanted(TypedDict):
+    """A rule or a profile to be muted until a time, for some seconds, or until it is unmuted."""
+
+    name: str
+    subject: NotRequired[Literal["rule", "profile"] | None]
+    until: NotRequired[str | None]
+    for_s: NotRequired[float | None]
+
+
 class NotificationListed(TypedDict):
     """A notification and its deliveries."""
 
@@ -173,6 +182,7 @@ class NotificationListed(TypedDict):
     event: str
     created: str
     late: bool
+    muted: bool
     body: dict[str, Any]
     deliveries: list[DeliveryState]
 
@@ -269,23 +279,6 @@ class ReportShown(TypedDict):
     off: list[ModelOff]
 
 
-class Rule(TypedDict):
-    """A notification rule."""
-
-    captured: int
-    missed: int
-    completeness: float | None
-    utility: float | None
-    name: str
-    profiles: list[str]
-    origin: str
-    sources: list[str]
-    policy: str
-    fingerprint: str
-    counting: str
-    deliveries: int
-
-
 class RuleOutlookShown(TypedDict):
     """The number of intervals of a rule that cannot be probed, by constraint."""
 
@@ -301,37 +294,20 @@ class SecretWritten(TypedDict):
     file: NotRequired[str | None]
 
 
-SourceListed = TypedDict(
-    "SourceListed",
-    {
-        "source": str,
-        "url": str,
-        "rate_per_day": float,
-        "rate_range_per_day": tuple[float, float],
-        "policies": dict[str, PolicyUsed],
-        "intervals": dict[str, tuple[str, str | None]],
-        "host_free": str | None,
-        "fresh_until": str | None,
-        "next_probe": ComingProbe | None,
-        "blocked_by": str | None,
-        "earliest": str | None,
-        "rules": list[str],
-        "postponed": dict[str, int],
-        "unmet_intervals": int,
-        "price_item_hours": float | None,
-        "week": list[float],
-        "off": ModelOff | None,
-        "first_contact": str | None,
-        "last_probe": str | None,
-        "last_outcome": str | None,
-        "last_detail": str | None,
-        "failures": int,
-        "items_seen": int,
-        "items_lost_estimated": float,
-        "class": str,
-        "domain": str,
-    },
-)
+class SourceNamed(TypedDict):
+    """The name of a source."""
+
+    source: str
+
+
+class SuspensionShown(TypedDict):
+    """A paused source, or a muted rule or profile."""
+
+    subject: Literal["source", "rule", "profile"]
+    name: str
+    since: str
+    until: str | None
+    by: str
 
 
 class TestResult(TypedDict):
@@ -380,6 +356,14 @@ class TradeShown(TypedDict):
     delay_s: float
     completeness: float
     price_item_hours: float
+
+
+class UnmuteWanted(TypedDict):
+    """A rule or a profile to be unmuted; with `drop`, what was kept back is never sent."""
+
+    name: str
+    subject: NotRequired[Literal["rule", "profile"] | None]
+    drop: NotRequired[bool]
 
 
 class WebhookShown(TypedDict):
@@ -448,6 +432,7 @@ class Explained(TypedDict):
 
     source: str
     url: str
+    paused: SuspensionShown | None
     rate_per_day: float
     rate_range_per_day: tuple[float, float]
     policies: dict[str, PolicyUsed]
@@ -505,6 +490,7 @@ class NotificationTraced(TypedDict):
     event: str
     created: str
     late: bool
+    muted: bool
     body: dict[str, Any]
     deliveries: list[DeliveryState]
     intervals: list[IntervalShown]
@@ -534,20 +520,6 @@ class NotificationWritten(TypedDict):
     message: NotRequired[str | None]
 
 
-class ProfileListed(TypedDict):
-    """A profile with the sum of the results of its rules."""
-
-    captured: int
-    missed: int
-    completeness: float | None
-    utility: float | None
-    name: str
-    origin: str
-    domains: list[str]
-    users: list[str]
-    rules: list[Rule]
-
-
 class ProfileWritten(TypedDict):
     """``CREATE PROFILE``."""
 
@@ -556,6 +528,58 @@ class ProfileWritten(TypedDict):
     languages: NotRequired[list[str]]
     users: NotRequired[list[str]]
     deliveries: NotRequired[list[DeliveryWritten]]
+
+
+class Rule(TypedDict):
+    """A notification rule."""
+
+    captured: int
+    missed: int
+    completeness: float | None
+    utility: float | None
+    name: str
+    profiles: list[str]
+    origin: str
+    sources: list[str]
+    policy: str
+    fingerprint: str
+    counting: str
+    deliveries: int
+    muted: SuspensionShown | None
+
+
+SourceListed = TypedDict(
+    "SourceListed",
+    {
+        "source": str,
+        "url": str,
+        "paused": SuspensionShown | None,
+        "rate_per_day": float,
+        "rate_range_per_day": tuple[float, float],
+        "policies": dict[str, PolicyUsed],
+        "intervals": dict[str, tuple[str, str | None]],
+        "host_free": str | None,
+        "fresh_until": str | None,
+        "next_probe": ComingProbe | None,
+        "blocked_by": str | None,
+        "earliest": str | None,
+        "rules": list[str],
+        "postponed": dict[str, int],
+        "unmet_intervals": int,
+        "price_item_hours": float | None,
+        "week": list[float],
+        "off": ModelOff | None,
+        "first_contact": str | None,
+        "last_probe": str | None,
+        "last_outcome": str | None,
+        "last_detail": str | None,
+        "failures": int,
+        "items_seen": int,
+        "items_lost_estimated": float,
+        "class": str,
+        "domain": str,
+    },
+)
 
 
 SourceWritten = TypedDict(
@@ -575,6 +599,15 @@ SourceWritten = TypedDict(
         "robots": NotRequired[Literal["OBEY", "IGNORE"] | None],
     },
 )
+
+
+class SuspensionMade(TypedDict):
+    """What was done."""
+
+    said: str
+    changed: bool
+    notifications: int
+    suspension: SuspensionShown | None
 
 
 class ChangesMade(TypedDict):
@@ -604,6 +637,21 @@ class DomainWritten(TypedDict):
     classes: list[ClassWritten]
 
 
+class ProfileListed(TypedDict):
+    """A profile with the sum of the results of its rules."""
+
+    captured: int
+    missed: int
+    completeness: float | None
+    utility: float | None
+    name: str
+    origin: str
+    domains: list[str]
+    users: list[str]
+    rules: list[Rule]
+    muted: SuspensionShown | None
+
+
 class DeclarationWritten(TypedDict):
     """A declaration as JSON."""
 
@@ -626,5 +674,6 @@ class ProfileShown(TypedDict):
     domains: list[str]
     users: list[str]
     rules: list[Rule]
+    muted: SuspensionShown | None
     text: str
     declared: DeclarationWritten

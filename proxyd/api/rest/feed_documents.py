@@ -33,6 +33,7 @@ class Entry:
     rule: str
     source: str
     late: bool
+    muted: bool
     content: str
 
     @property
@@ -76,6 +77,7 @@ def entry(stored: StoredNotification) -> Entry:
         rule=for_xml(stored.rule),
         source=for_xml(stored.source_id),
         late=stored.late,
+        muted=stored.muted,
         content=_content(stored, items),
     )
 
@@ -103,6 +105,8 @@ def _atom_entry(parent: ElementTree.Element, each: Entry) -> None:
     if each.link is not None:
         _element(parent, "link", rel="alternate", href=each.link)
     _element(parent, "category", term=each.rule)
+    if each.muted:
+        _element(parent, "category", term="muted")
     _element(parent, "content", each.content, type="html")
 
 
@@ -132,15 +136,15 @@ def _json_item(each: Entry) -> dict[str, Any]:
         "content_html": each.content,
         "date_published": each.published,
         "date_modified": each.updated,
-        "tags": [each.rule],
-        "_proxyd": {"rule": each.rule, "source": each.source, "late": each.late},
+        "tags": [each.rule, "muted"] if each.muted else [each.rule],
+        "_proxyd": {"rule": each.rule, "source": each.source, "late": each.late, "muted": each.muted},
     }
 
 
 def _content(stored: StoredNotification, items: Sequence[Mapping[str, Any]]) -> str:
     """Return the rows as HTML."""
-    late = ", late" if stored.late else ""
-    head = f"<p>{_escaped(stored.rule)} on {_escaped(stored.source_id)}{late} ({_escaped(stored.notification_id)})</p>"
+    marks = (", late" if stored.late else "") + (", muted" if stored.muted else "")
+    head = f"<p>{_escaped(stored.rule)} on {_escaped(stored.source_id)}{marks} ({_escaped(stored.notification_id)})</p>"
     shown = "".join(_row(item) for item in items[:_MOST_ROWS])
     more = f"<p>and {len(items) - _MOST_ROWS} more</p>" if len(items) > _MOST_ROWS else ""
     return head + shown + more

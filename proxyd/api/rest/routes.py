@@ -22,6 +22,7 @@ from proxyd.api.rest.problems import Handler, problems
 from proxyd.api.rest.profile_feeds import feed_endpoints
 from proxyd.api.rest.profile_handlers import profile_endpoints
 from proxyd.api.rest.streams import Streams, StreamSettings
+from proxyd.api.rest.suspension_handlers import suspension_endpoints
 from proxyd.api.web import Dashboard
 from proxyd.queries import Queries
 
@@ -76,6 +77,7 @@ def endpoints(queries: Queries, listings: Listings, streams: Streams) -> Sequenc
         *HealthHandlers(lambda: queries.vitals.readiness(), lambda: queries.vitals.metrics()).endpoints(),
         *feed_endpoints(queries),
         *profile_endpoints(queries, listings),
+        *suspension_endpoints(queries),
         listing("/api/v1/plan", listings.plans.plan, wire.Items[wire.ComingProbe], wire.PlanWindow),
         listing("/api/v1/advice", listings.plans.advice, wire.AdviceShown),
         listing("/api/v1/report", listings.plans.report, wire.ReportShown, wire.Days),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
@@ -169,9 +170,17 @@ def event_of(stored: StoredNotification) -> bytes:
     >>> event_of(StoredNotification(7, "n", "r", "s", 0.0, 0.0, False, b'{"a": 1}'))
     b'id: 7\nevent: notification\ndata: {"a": 1}\n\n'
     """
-    lines = stored.body.splitlines() or [b""]
+    lines = _marked(stored).splitlines() or [b""]
     data = b"".join(b"data: " + line + b"\n" for line in lines)
     return b"id: %d\nevent: notification\n%s\n" % (stored.position, data)
+
+
+def _marked(stored: StoredNotification) -> bytes:
+    """Return a notification's body, with ``muted`` among its data if it was made while its rule was."""
+    if not stored.muted:
+        return stored.body
+    body = json.loads(stored.body)
+    return json.dumps(body | {"data": body["data"] | {"muted": True}}, ensure_ascii=False).encode()
 
 
 def _listener(request: web.Request, response: web.StreamResponse, which: Callable[[], Wanted]) -> _Listener:

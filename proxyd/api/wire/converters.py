@@ -10,6 +10,7 @@ from proxyd.api import wire
 from proxyd.core.language import rule_counting
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration, Domain, NotificationRule, PageClass, Profile
+from proxyd.core.model.suspension import Suspension
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.answers.advice import Advice, RuleOutlook
 from proxyd.core.rules.answers.explanation import Explanation
@@ -59,6 +60,17 @@ def planned_probe(planned: PlannedProbe) -> wire.ComingProbe:
         rule=probe.rule,
         rate_per_day=round(probe.rate_per_day, 6),
     )
+
+
+def suspension(known: Suspension) -> wire.SuspensionShown:
+    """Return a suspension."""
+    times = {"since": iso_time(known.since_s), "until": time_or_none(known.until_s)}
+    return _model_of(known, wire.SuspensionShown, subject=known.subject.value, **times)
+
+
+def suspension_or_none(known: Suspension | None) -> wire.SuspensionShown | None:
+    """Return a suspension, if there is one."""
+    return None if known is None else suspension(known)
 
 
 def probe_made(made: MadeProbe) -> wire.ProbeMade:
@@ -191,6 +203,7 @@ def _state(found: Explanation) -> dict[str, Any]:
     return {
         "source": found.source_id,
         "url": found.url,
+        "paused": suspension_or_none(found.paused),
         "rate_per_day": round(found.rate_per_day, 6),
         "rate_range_per_day": tuple(round(rate, 6) for rate in found.rate_range_per_day),
         "policies": {
@@ -226,7 +239,10 @@ def _summary(found: Explanation) -> list[str]:
     low, high = found.rate_range_per_day
     between = f"80 % sure: {_amount(low, 2)} to {_amount(high, 2)}"
     rate = f"{_amount(found.rate_per_day, 3)} items a day ({known}; {between})"
-    lines = [f"{found.source_id}  {found.url}", f"rate: {rate}"]
+    lines = [f"{found.source_id}  {found.url}"]
+    if found.paused is not None:
+        lines.append(f"paused {found.paused.told}; `proxyd resume` has it probed again")
+    lines.append(f"rate: {rate}")
     lines += [f"rule {rule}: {name} ({why})" for rule, (name, why) in sorted(found.policies.items())]
     if state.last_outcome is None:
         lines.append("last probe: none yet")
@@ -305,20 +321,23 @@ def _origin_lines(found: Explanation) -> list[str]:
     return lines
 
 
-def profile(declared: Profile, origin: str, rules: list[wire.Rule], counts: CaptureCounts) -> dict[str, Any]:
-    """Return the members of a profile: its origin, its rules, and their results."""
+def profile(
+    declared: Profile, origin: str, rules: list[wire.Rule], counts: CaptureCounts, muted: Suspension | None
+) -> dict[str, Any]:
+    """Return the members of a profile: its origin, its rules, their results, and whether it is muted."""
     return {
         "name": declared.name,
         "origin": origin,
         "domains": list(declared.domains),
         "users": list(declared.users),
         "rules": rules,
+        "muted": suspension_or_none(muted),
         **_achieved(counts),
     }
 
 
-def rule(declared: NotificationRule, origin: str, counts: CaptureCounts) -> wire.Rule:
-    """Return a rule and its results."""
+def rule(declared: NotificationRule, origin: str, counts: CaptureCounts, muted: Suspension | None) -> wire.Rule:
+    """Return a rule, its results, and what mutes it."""
     return _model_of(
         declared,
         wire.Rule,
@@ -326,6 +345,7 @@ def rule(declared: NotificationRule, origin: str, counts: CaptureCounts) -> wire
         sources=list(declared.source_ids),
         policy=declared.policy.name.value,
         counting=rule_counting(declared),
+        muted=suspension_or_none(muted),
         deliveries=len(declared.deliveries),
         **_achieved(counts),
     )
@@ -366,6 +386,7 @@ def notification_members(stored: StoredNotification) -> dict[str, Any]:
         "event": iso_time(stored.event_s),
         "created": iso_time(stored.created_s),
         "late": stored.late,
+        "muted": stored.muted,
         "body": json.loads(stored.body),
         "deliveries": [_delivery(each) for each in stored.deliveries],
     }

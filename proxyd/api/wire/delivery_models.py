@@ -31,6 +31,7 @@ class NotificationListed(WireModel):
     event: Time
     created: Time
     late: bool
+    muted: bool = Field(description="made while its rule was muted")
     body: dict[str, Any]
     deliveries: list[DeliveryState]
 

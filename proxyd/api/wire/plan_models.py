@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from proxyd.api.wire.base_models import Count, Share, Time, WireModel
+from proxyd.api.wire.suspension_models import SuspensionShown
 
 
 class ComingProbe(WireModel):
@@ -43,6 +44,7 @@ class SourceShown(WireModel):
 
     source: str
     url: str
+    paused: SuspensionShown | None
     rate_per_day: float
     rate_range_per_day: tuple[float, float] = Field(description="the rate lies in this range with 80 % probability")
     policies: dict[str, PolicyUsed]

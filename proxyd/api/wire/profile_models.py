@@ -9,6 +9,7 @@ from pydantic import Field
 from proxyd.api.wire.base_models import Count, Share, WireModel
 from proxyd.api.wire.plan_models import RuleOutlookShown
 from proxyd.api.wire.statement_models import DeclarationWritten
+from proxyd.api.wire.suspension_models import SuspensionShown
 
 
 class Achieved(WireModel):
@@ -31,6 +32,7 @@ class Rule(Achieved):
     fingerprint: str
     counting: str = Field(description="what its counters count; a word of it changes with each of them")
     deliveries: Count
+    muted: SuspensionShown | None = Field(description="what mutes it: itself, or one of its profiles")
 
 
 class ProfileListed(Achieved):
@@ -41,6 +43,7 @@ class ProfileListed(Achieved):
     domains: list[str]
     users: list[str]
     rules: list[Rule]
+    muted: SuspensionShown | None
 
 
 class ProfileShown(ProfileListed):

@@ -1,0 +1,101 @@
+"""Handlers and endpoints that pause sources and mute rules and profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiohttp import web
+
+from proxyd.api import wire
+from proxyd.api.auth import BEARER
+from proxyd.api.rest.endpoint import Endpoint, listing, read_body
+from proxyd.api.rest.problems import BadRequestError
+from proxyd.api.wire import converters as payloads
+from proxyd.core.model.field_values import parse_iso
+from proxyd.core.model.suspension import Subject
+from proxyd.queries import Queries, SuspensionChange
+
+
+class SuspensionHandlers:
+    """Handlers that pause, resume, mute and unmute."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._suspensions = queries.suspensions
+        self._clock = queries.clock
+
+    async def list_suspensions(self) -> wire.Items[wire.SuspensionShown]:
+        """List the paused sources, and the muted rules and profiles."""
+        return wire.Items[wire.SuspensionShown](items=[payloads.suspension(each) for each in self._suspensions.all()])
+
+    async def pause(self, request: web.Request) -> wire.SuspensionMade:
+        """Pause a source: it is not probed, and pushes of its hub are not read, until it is resumed."""
+        asked = await read_body(request, wire.SourceNamed)
+        return _made(await self._suspensions.pause(asked.source, asker(request)))
+
+    async def resume(self, request: web.Request) -> wire.SuspensionMade:
+        """Probe a paused source again."""
+        return _made(await self._suspensions.resume((await read_body(request, wire.SourceNamed)).source))
+
+    async def mute(self, request: web.Request) -> wire.SuspensionMade:
+        """Keep back the notifications of a rule, or of every rule of a profile.
+
+        At the end each receiver gets one digest of what it missed, for each rule.
+        """
+        asked = await read_body(request, wire.MuteWanted)
+        until_s = self._until_s(asked)
+        return _made(await self._suspensions.mute(asked.name, asker(request), subject=_subject(asked), until_s=until_s))
+
+    async def unmute(self, request: web.Request) -> wire.SuspensionMade:
+        """Send what a muted rule or profile kept back, as one digest for each rule and receiver, or drop it."""
+        asked = await read_body(request, wire.UnmuteWanted)
+        return _made(await self._suspensions.unmute(asked.name, subject=_subject(asked), drop=asked.drop))
+
+    def _until_s(self, asked: wire.MuteWanted) -> float | None:
+        if asked.until is not None and asked.for_s is not None:
+            raise BadRequestError("give until or for_s, not both")
+        if asked.for_s is not None:
+            return self._clock.time_s() + asked.for_s
+        if asked.until is None:
+            return None
+        until_s = parse_iso(asked.until)
+        if until_s is None:
+            raise BadRequestError("until is not a valid time; write it like 2026-01-31T07:00:00Z")
+        return until_s
+
+
+def asker(request: web.Request) -> str:
+    """Return who sent a request; one over the Unix socket has no token."""
+    token = request.get(BEARER)
+    return "the command line" if token is None else f"token {token.name}"
+
+
+def suspension_endpoints(queries: Queries) -> Sequence[Endpoint]:
+    """Return the endpoints of suspensions."""
+    handlers = SuspensionHandlers(queries)
+    refused = (404, 409, 413, 422, 503)
+    return (
+        listing("/api/v1/suspensions", handlers.list_suspensions, wire.Items[wire.SuspensionShown]),
+        *(
+            Endpoint("POST", f"/api/v1/{name}", "write", handler, wire.SuspensionMade, body=body, raises=refused,
+                     is_keyed=True)
+            for name, handler, body in (
+                ("pause", handlers.pause, wire.SourceNamed),
+                ("resume", handlers.resume, wire.SourceNamed),
+                ("mute", handlers.mute, wire.MuteWanted),
+                ("unmute", handlers.unmute, wire.UnmuteWanted),
+            )
+        ),
+    )  # fmt: skip
+
+
+def _subject(asked: wire.MuteNamed) -> Subject | None:
+    return None if asked.subject is None else Subject(asked.subject)
+
+
+def _made(change: SuspensionChange) -> wire.SuspensionMade:
+    return wire.SuspensionMade(
+        said=change.said,
+        changed=change.is_new,
+        notifications=change.notifications,
+        suspension=payloads.suspension_or_none(change.suspension),
+    )

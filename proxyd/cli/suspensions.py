@@ -1,0 +1,119 @@
+"""Verbs that pause sources, and mute rules and profiles."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Literal
+
+from proxyd.cli.answers import ask, print_answer
+from proxyd.terminal.verbs import ASKING, argument, duration, flag, one_of, verb
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+    from proxyd.client.types import SuspensionMade, SuspensionShown
+
+_SOURCE = argument("source", "name of the source")
+_MUTED = (
+    argument("name", "name of the rule or profile"),
+    one_of(
+        flag("--rule", "it is a rule; needed only if a profile has the same name"),
+        flag("--profile", "it is a profile; needed only if a rule has the same name"),
+        required=False,
+    ),
+)
+
+
+@verb("pause", "proxyd pause python", takes=[_SOURCE, *ASKING])
+def pause(options: argparse.Namespace) -> int:
+    """Stop probing a source until it is resumed."""
+    return _print(options, ask(options, lambda client: client.pause(options.source)))
+
+
+@verb("resume", "proxyd resume python", takes=[_SOURCE, *ASKING])
+def resume(options: argparse.Namespace) -> int:
+    """Probe a paused source again."""
+    return _print(options, ask(options, lambda client: client.resume(options.source)))
+
+
+def until(text: str, now_s: float | None = None, zone: tzinfo | None = None) -> str:
+    """Return the ISO 8601 time that a text such as 07:00 means: the next one, in the zone of this machine.
+
+    Other texts are ISO 8601, also in that zone if they name none.
+
+    >>> from zoneinfo import ZoneInfo
+    >>> until("07:00", 1774719000.0, ZoneInfo("Europe/Berlin"))  # half past six; the clocks change at night
+    '2026-03-29T05:00:00+00:00'
+    """
+    from datetime import UTC, datetime, time, timedelta
+
+    from proxyd.clock import SystemClock
+
+    now = datetime.fromtimestamp(SystemClock().wall_s() if now_s is None else now_s, UTC).astimezone(zone)
+    try:
+        if len(text) <= 5:
+            today = datetime.combine(now.date(), time.fromisoformat(text.zfill(5)))
+            passed = today <= now.replace(tzinfo=None)
+            meant = today + timedelta(days=1) if passed else today
+        else:
+            meant = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; write it like 07:00 or 2026-01-31T07:00") from None
+    if meant.tzinfo is None:
+        meant = meant.astimezone() if zone is None else meant.replace(tzinfo=zone)
+    return meant.astimezone(UTC).isoformat()
+
+
+@verb(
+    "mute",
+    "proxyd mute stable --until 07:00",
+    "proxyd mute Watch --for 8h",
+    takes=[
+        *_MUTED,
+        one_of(
+            argument("--until", "until the next 07:00 here, or an ISO 8601 time", type=until, metavar="TIME"),
+            argument("--for", "for a while, such as 30m, 8h or 2d", type=duration, dest="for_s", metavar="TIME"),
+            required=False,
+        ),
+        *ASKING,
+    ],
+)
+def mute(options: argparse.Namespace) -> int:
+    """Keep back the notifications of a rule, or of every rule of a profile."""
+    o = options
+    return _print(o, ask(o, lambda client: client.mute(o.name, subject=_subject(o), until=o.until, for_s=o.for_s)))
+
+
+@verb(
+    "unmute",
+    "proxyd unmute stable",
+    "proxyd unmute Watch --drop",
+    takes=[*_MUTED, flag("--drop", "never send what was kept back"), *ASKING],
+)
+def unmute(options: argparse.Namespace) -> int:
+    """Send what a muted rule or profile kept back as digests, or drop it."""
+    o = options
+    return _print(o, ask(o, lambda client: client.unmute(o.name, subject=_subject(o), drop=o.drop)))
+
+
+def _subject(options: argparse.Namespace) -> Literal["rule", "profile"] | None:
+    if options.rule:
+        return "rule"
+    return "profile" if options.profile else None
+
+
+def _print(options: argparse.Namespace, made: SuspensionMade) -> int:
+    return print_answer(options, made, [made["said"]])
+
+
+def muted_until(muted: SuspensionShown | None, name: str) -> str:
+    """Return how long something is muted, and by which profile, for a table.
+
+    >>> profile = {"subject": "profile", "name": "P", "since": "", "until": None, "by": "me"}
+    >>> muted_until(profile, "r"), muted_until(profile, "P"), muted_until(None, "r")
+    ('until unmuted (profile P)', 'until unmuted', '')
+    """
+    if muted is None:
+        return ""
+    by = "" if muted["name"] == name else f" (profile {muted['name']})"
+    return f"until {muted['until'] or 'unmuted'}{by}"
