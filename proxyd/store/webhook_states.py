@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, and_, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, insert, or_, select, update
 
 from proxyd.core.model.delivery import SecretRef, WebhookDelivery, WebhookForm
 from proxyd.core.model.profile import NotificationRule
@@ -24,7 +24,7 @@ _TO_KEY = and_(t.outbox.c.kind == "webhook", *(t.outbox.c[name] == bindparam(f"o
 _RELEASE = update(t.outbox).where(_TO_KEY, t.outbox.c.state == "held").values(state="pending")
 _GIVE_UP = (
     update(t.outbox)
-    .where(_TO_KEY, t.outbox.c.state.in_(("held", "gathering", "muted")))
+    .where(_TO_KEY, or_(*(t.outbox.c.state == state for state in ("held", "gathering", "muted"))))
     .values(state="dead", done_s=bindparam("at_s"), last_error="its webhook was removed before it had accepted a ping")
 )
 

@@ -231,6 +231,17 @@ async def test_what_was_held_for_a_webhook_that_is_declared_no_more_is_given_up(
     assert "was removed before" in found.deliveries[0].last_error
 
 
+async def test_two_unanswered_webhooks_may_be_removed_at_once(store: SqlStore) -> None:
+    other = WEBHOOK.replace("/hook", "/other")
+    await store.declarations.accept(
+        [], declaration(source("a"), rule("r", clauses=f"{WEBHOOK} {other}")).rules.values(), 1.0
+    )
+    webhooks = [each.webhook for each in await store.webhooks.unconfirmed()]
+    await put(store, notification("1", *webhooks))
+    await store.declarations.accept([], [], 2.0)
+    assert len(await store.history.dead_letters(before=None, limit=9)) == len(webhooks) == 2
+
+
 async def test_a_digest_for_a_webhook_that_has_not_answered_is_held_too(store: SqlStore) -> None:
     each_hour = f"{hook()} SET DIGEST EVERY 1 HOUR"
     await store.declarations.accept([], declaration(source("a"), rule("r", clauses=each_hour)).rules.values(), 1.0)
