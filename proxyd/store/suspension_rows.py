@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
 
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, muted_rules
@@ -25,7 +25,8 @@ _NO_RULE = "its rule was removed while it was muted"
 def _moved(before: Sequence[str], **values: Any) -> Any:
     """Return a statement that changes the deliveries of a lane that are in some states."""
     o = t.outbox.c
-    return update(t.outbox).where(o.lane == bindparam("of_lane"), o.state.in_(before)).values(**values)
+    is_before = or_(*(o.state == state for state in before))  # not IN, which takes no list of parameters
+    return update(t.outbox).where(o.lane == bindparam("of_lane"), is_before).values(**values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,196 @@
+"""What every store keeps of suspensions: itself, and the deliveries that a muted rule keeps back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from proxyd.core.model.delivery import Delivery, LogDelivery, MailDelivery, SecretRef, WebhookDelivery
+from proxyd.core.model.profile import Declaration
+from proxyd.core.model.suspension import Key, Subject, Suspension
+from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.state import Notification
+from proxyd.ports import Gathered, WebhookState
+from proxyd.queries import Wanted
+from proxyd.store import SqlStore
+from proxyd.store.retention import expire
+from tests.fleets import WEBHOOK, declaration, rule, source
+
+LOG, MAIL = LogDelivery("one"), MailDelivery("a@example.org")
+ONE, TWO = LOG.endpoint, MAIL.endpoint
+DECLARED = declaration(source("a"), rule("r"), rule("other"))
+MUTE = Suspension(Subject.RULE, "r", 5.0, "me")
+
+
+def notification(name: str, *deliveries: Delivery, rule_name: str = "r", created_s: float = 2.0) -> Notification:
+    return Notification(name, rule_name, "a", 1.0, created_s, False, name.encode(), deliveries or (LOG,))
+
+
+async def put(store: SqlStore, *sent: Notification) -> None:
+    await store.record_results(RuleResults(notifications=sent))
+
+
+async def suspend(store: SqlStore, *wanted: Suspension, now_s: float = 5.0, declared: Declaration = DECLARED) -> int:
+    def edit(_known: dict[Key, Suspension]) -> Iterable[Suspension]:
+        return wanted
+
+    return (await store.suspensions.change(edit, declared, now_s)).released
+
+
+def joined(gathered: Gathered) -> bytes:
+    return b"+".join(gathered.bodies)
+
+
+async def sent(store: SqlStore, now_s: float) -> list[tuple[str, bytes]]:
+    """Make the digests that are due, deliver everything that is due, and return endpoints and bodies."""
+    await store.make_digests(now_s, joined)
+    found = []
+    while due := await store.due_deliveries(now_s, hold_s=600.0, limit=9):
+        for each in due:
+            await store.delivered(each, now_s)
+            found.append((each.endpoint, each.body))
+    return found
+
+
+async def states(store: SqlStore) -> dict[str, list[str]]:
+    listed = await store.history.find_notifications(Wanted(), before=None, limit=99)
+    return {each.notification_id: [one.state for one in each.deliveries] for each in listed}
+
+
+async def test_suspensions_are_stored_until_their_time_or_their_subject_is_over(store: SqlStore) -> None:
+    paused = Suspension(Subject.SOURCE, "a", 5.0, "me")
+    short = Suspension(Subject.PROFILE, "P", 5.0, "token x", until_s=60.0)
+    unknown = Suspension(Subject.RULE, "gone", 5.0, "me")
+    await suspend(store, paused, short, unknown, MUTE)
+    assert await store.suspensions.load() == [short, MUTE, paused]
+    assert store.suspensions.muted == {"r", "other"}
+    found = await store.suspensions.change(lambda known: known.values(), declaration(source("a"), rule("other")), 60.0)
+    assert found.suspensions == {paused.key: paused}
+    assert store.suspensions.muted == frozenset()
+
+
+async def test_what_a_muted_rule_kept_comes_as_one_digest_for_each_receiver(store: SqlStore) -> None:
+    await suspend(store, MUTE)
+    await put(store, notification("1", LOG, MAIL), notification("x", rule_name="other"), notification("2", LOG, MAIL))
+    assert await sent(store, 10.0) == [(ONE, b"x")]
+    assert await states(store) == {"1": ["muted", "muted"], "2": ["muted", "muted"], "x": ["delivered"]}
+    listed = await store.history.find_notifications(Wanted(), before=None, limit=9)
+    assert [each.muted for each in listed] == [True, False, True]
+    assert await suspend(store, now_s=20.0) == 2
+    await put(store, notification("3", LOG, MAIL, created_s=20.0))
+    assert await store.due_deliveries(20.0, hold_s=600.0, limit=9) == []  # the digest comes first
+    assert await sent(store, 20.0) == [
+        (ONE, b"1+2"),
+        (TWO, b"1+2"),
+        (ONE, b"3"),
+        (TWO, b"3"),
+    ]
+    assert {state for each in (await states(store)).values() for state in each} == {"delivered"}
+    assert await suspend(store, now_s=30.0) == 0
+
+
+async def test_what_was_not_sent_before_goes_on_as_it_was(store: SqlStore) -> None:
+    await put(store, notification("tried"), notification("queued"))
+    attempted = (await store.due_deliveries(3.0, hold_s=600.0, limit=9))[0]
+    await store.failed(attempted, 3.0, next_s=4.0, error="503")
+    under_way = (await store.due_deliveries(4.0, hold_s=600.0, limit=9))[0]
+    await suspend(store, MUTE)
+    await put(store, notification("new"))
+    await store.failed(under_way, 6.0, next_s=7.0, error="503")
+    assert await sent(store, 1000.0) == []
+    assert await states(store) == {"tried": ["stopped"], "queued": ["stopped"], "new": ["muted"]}
+    await suspend(store, now_s=1000.0)
+    assert await sent(store, 1000.0) == [(ONE, b"tried"), (ONE, b"queued"), (ONE, b"new")]
+
+
+async def test_an_answer_that_comes_after_the_mute_counts(store: SqlStore) -> None:
+    await put(store, notification("1"))
+    under_way = (await store.due_deliveries(3.0, hold_s=600.0, limit=9))[0]
+    await suspend(store, MUTE)
+    await store.delivered(under_way, 6.0)
+    assert await suspend(store, now_s=7.0) == 0
+    assert await sent(store, 7.0) == []
+
+
+async def test_what_is_dropped_is_never_sent_unless_it_is_asked_for(store: SqlStore) -> None:
+    await put(store, notification("before"))
+    under_way = (await store.due_deliveries(3.0, hold_s=600.0, limit=9))[0]
+    await suspend(store, MUTE)
+    await put(store, notification("1"), notification("2"))
+    found = await store.suspensions.change(lambda _: (), DECLARED, 9.0, dropped={"r"})
+    assert found.released == 3
+    await store.failed(under_way, 9.5, next_s=9.5, error="503")
+    assert await sent(store, 10.0) == []
+    assert await states(store) == {"before": ["dropped"], "1": ["dropped"], "2": ["dropped"]}
+    assert await store.replay("1", 11.0) == 1
+    assert await sent(store, 11.0) == [(ONE, b"1")]
+
+
+async def test_a_digest_rule_gets_no_digest_while_it_is_muted(store: SqlStore) -> None:
+    digest = declaration(
+        source("a"), rule("r", clauses="SET DELIVERY LOG 'one' SET DIGEST EVERY 1 HOUR AT MOST 7 ITEMS")
+    )
+    await store.declarations.accept([], digest.rules.values(), 1.0)
+    await put(store, notification("1", created_s=10.0))
+    await suspend(store, MUTE, declared=digest)
+    await put(store, notification("2", created_s=20.0), notification("3", created_s=4000.0))
+    assert await store.next_digest_s() is None
+    assert await sent(store, 9000.0) == []
+    await suspend(store, declared=digest, now_s=9000.0)
+    assert await sent(store, 9000.0) == [(ONE, b"1+2+3")]
+
+
+async def test_a_digest_made_before_the_mute_waits_whole(store: SqlStore) -> None:
+    digest = declaration(source("a"), rule("r", clauses="SET DELIVERY LOG 'one' SET DIGEST EVERY 1 HOUR"))
+    await store.declarations.accept([], digest.rules.values(), 1.0)
+    await put(store, notification("1", created_s=10.0), notification("2", created_s=20.0))
+    await store.make_digests(3600.0, joined)
+    await suspend(store, MUTE, declared=digest)
+    assert await sent(store, 4000.0) == []
+    await suspend(store, declared=digest, now_s=5000.0)
+    assert await sent(store, 5000.0) == [(ONE, b"1+2")]
+    assert {state for each in (await states(store)).values() for state in each} == {"delivered"}
+
+
+async def test_what_a_removed_rule_kept_is_given_up_and_can_be_replayed(store: SqlStore) -> None:
+    await suspend(store, MUTE)
+    await put(store, notification("1"))
+    await suspend(store, MUTE, declared=declaration(source("a"), rule("other")), now_s=9.0)
+    (letter,) = await store.history.dead_letters(before=None, limit=9)
+    assert (letter.notification_id, letter.last_error) == ("1", "its rule was removed while it was muted")
+    assert await store.replay(None, 10.0) == 1
+    assert await sent(store, 10.0) == [(ONE, b"1")]
+
+
+async def test_a_webhook_that_has_not_answered_is_pinged_before_the_digest(store: SqlStore) -> None:
+    declared = declaration(source("a"), rule("r", clauses=WEBHOOK))
+    await store.declarations.accept([], declared.rules.values(), 1.0)
+    webhook = WebhookDelivery("https://receiver.example/hook", SecretRef("env", "SECRET_A"))
+    await put(store, notification("1", webhook))
+    await suspend(store, MUTE, declared=declared)
+    await put(store, notification("2", webhook))
+    await suspend(store, declared=declared, now_s=9.0)
+    assert await sent(store, 9.0) == []
+    await store.webhooks.answered(webhook, WebhookState.CONFIRMED, 10.0, "")
+    assert await sent(store, 10.0) == [("https://receiver.example/hook", b"1+2")]
+
+
+async def test_what_is_kept_does_not_expire(store: SqlStore) -> None:
+    await suspend(store, MUTE)
+    await put(store, notification("1"), notification("2"))
+    assert await expire(store.writer, 1e6, retention_s=10.0) == 0
+    await suspend(store, now_s=1e6)
+    assert await sent(store, 1e6) == [(ONE, b"1+2")]
+
+
+@pytest.mark.parametrize("drop", [False, True])
+async def test_only_the_rules_of_the_profile_are_released(store: SqlStore, *, drop: bool) -> None:
+    profile = Suspension(Subject.PROFILE, "P", 5.0, "me")
+    await suspend(store, profile, MUTE)
+    await put(store, notification("1"), notification("2", rule_name="other"))
+    dropped = DECLARED.rules if drop else ()
+    found = await store.suspensions.change(lambda _: [MUTE], DECLARED, 9.0, dropped=frozenset(dropped))
+    assert found.released == 1
+    assert await sent(store, 9.0) == ([] if drop else [(ONE, b"2")])
+    assert (await states(store))["1"] == ["muted"]
