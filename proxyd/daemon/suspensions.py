@@ -155,8 +155,9 @@ class Suspensions:
         """Store the edited suspensions, follow them, and return how many notifications may go, or were dropped."""
         now_s = self._clock.time_s()
         found: Suspended = await self._store.change(edit, declaration, now_s, dropped=frozenset(dropped))
-        for key in self._known.keys() - found.suspensions.keys():
-            log.info("no longer suspended", subject=key[0].value, name=key[1])
+        if edit is _unchanged:
+            for key in self._known.keys() - found.suspensions.keys():
+                log.info("a suspension has ended", subject=key[0].value, name=key[1])
         self._known = found.suspensions
         self._decider.pause(paused_sources(self._known), now_s)
         if found.released:

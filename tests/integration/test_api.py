@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from yarl import URL
@@ -26,7 +28,7 @@ from proxyd.core.rules.state import SourceState
 from proxyd.errors import ConfigError
 from tests.fakes import no_queries
 from tests.fleets import DOMAIN, changed, item, rule, source
-from tests.integration.api_world import T0, Running, running_api
+from tests.integration.api_world import T0, Running, running_api, told
 from tests.observations import observed
 
 TEXT = """CREATE PROFILE "Q" AS (DOMAIN "D", LANGUAGE "SQL", USER "v");
@@ -91,7 +93,10 @@ async def test_a_profile_is_declared_listed_and_dropped(running: Running) -> Non
     async with running.client.post("/api/v1/profiles?dry_run=true", data=TEXT, headers=headers) as answer:
         found = await answer.json()
         cost = found.pop("cost")
-        assert (answer.status, found) == (200, {"added": ["q"], "removed": [], "restarted": [], "dry_run": True})
+        assert (answer.status, found) == (
+            200,
+            {"added": ["q"], "removed": [], "restarted": [], "counters": {}, "dry_run": True},
+        )
         assert cost["sources_added"] == cost["sources_removed"] == 0
     assert set(running.control.declarations.declaration.rules) == {"r"}
     async with running.client.post("/api/v1/profiles", data=TEXT, headers=headers) as answer:
@@ -344,7 +349,7 @@ async def test_a_request_with_a_key_is_done_once_and_answered_alike(running: Run
     for _ in range(2):
         async with running.client.post("/api/v1/profiles", data=TEXT, headers=headers) as answer:
             answers.append((answer.status, await answer.json(), answer.headers.get("Idempotent-Replayed")))
-    made = {"added": ["q"], "removed": [], "restarted": [], "dry_run": False, "cost": None}
+    made = {"added": ["q"], "removed": [], "restarted": [], "counters": {}, "dry_run": False, "cost": None}
     assert answers == [(201, made, None), (201, made, "true")]
     async with running.client.post("/api/v1/profiles", data=TEXT + "\n", headers=headers) as answer:
         assert answer.status == 422
@@ -495,3 +500,47 @@ async def test_a_refusal_is_not_kept_for_a_key(running: Running) -> None:
         file.write_text(DOMAIN, encoding="utf-8")
     async with running.client.post("/api/v1/reload", headers=headers) as answer:
         assert answer.status == 200
+
+
+async def test_what_is_suspended_is_listed_with_who_did_it(running: Running) -> None:
+    token = await running.token("write")
+
+    async def post(command: str, body: dict[str, object]) -> tuple[int, Any]:
+        async with running.client.post(f"/api/v1/{command}", json=body, headers=token) as answer:
+            return answer.status, await answer.json()
+
+    assert (await post("pause", {"source": "s"}))[0] == 200
+    status, made = await post("mute", {"name": "P", "for_s": 60.0})
+    shown = {
+        "subject": "profile",
+        "name": "P",
+        "since": iso_time(T0),
+        "until": iso_time(T0 + 60),
+        "by": "token write None",
+    }
+    assert (status, made["suspension"], made["changed"]) == (200, shown, True)
+    async with running.client.get("/api/v1/suspensions", headers=token) as answer:
+        listed = (await answer.json())["items"]
+    assert [(each["subject"], each["name"]) for each in listed] == [("source", "s"), ("profile", "P")]
+    async with running.client.get("/api/v1/rules/r", headers=token) as answer:
+        assert (await answer.json())["muted"] == shown
+    assert (await post("mute", {"name": "r", "for_s": 60.0, "until": "2031-01-01"}))[0] == 400
+    assert (await post("mute", {"name": "r", "until": "soon"}))[1]["detail"].startswith("until is not a valid time")
+    assert (await post("mute", {"name": "r", "until": "1999-01-01"}))[0] == 409
+    assert (await post("mute", {"name": "nobody"}))[0] == 404
+    assert (await post("unmute", {"name": "P", "subject": "source"}))[0] == 422
+
+
+async def test_streams_and_feeds_mark_what_was_made_while_muted(running: Running) -> None:
+    token = await running.token("read")
+    await running.control.queries.suspensions.mute("r", "token x")
+    await running.tell(told("n1"))
+    async with running.client.get("/api/v1/stream?last_event_id=0", headers=token) as answer:
+        while not (line := await answer.content.readline()).startswith(b"data: "):
+            pass
+        assert json.loads(line.removeprefix(b"data: "))["data"]["muted"] is True
+    async with running.client.get("/api/v1/profiles/P/feed.json", headers=token) as answer:
+        (entry,) = (await answer.json(content_type=None))["items"]
+    assert (entry["tags"], entry["_proxyd"]["muted"]) == (["r", "muted"], True)
+    async with running.client.get("/api/v1/profiles/P/feed.atom", headers=token) as answer:
+        assert b'<category term="muted" />' in await answer.read()

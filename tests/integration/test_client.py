@@ -68,6 +68,11 @@ CALLS: dict[str, tuple[str, Call]] = {
     "test_deliveries": ("test_deliveries", lambda c: c.test_deliveries("r", idempotency_key="5")),
     "list_webhooks": ("webhooks", lambda c: c.webhooks()),
     "make_token": ("create_token", lambda c: c.create_token("made", "read", expires_s=60.0)),
+    "pause": ("pause", lambda c: c.pause("s", idempotency_key="6")),
+    "mute": ("mute", lambda c: c.mute("r", for_s=60.0, idempotency_key="7")),
+    "list_suspensions": ("suspensions", lambda c: c.suspensions()),
+    "resume": ("resume", lambda c: c.resume("s", idempotency_key="8")),
+    "unmute": ("unmute", lambda c: c.unmute("r", subject="rule", drop=True, idempotency_key="9")),
     "list_tokens": ("tokens", lambda c: c.tokens()),
     "drop_token": ("drop_token", lambda c: c.drop_token("made")),
 }

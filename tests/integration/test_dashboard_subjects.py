@@ -339,3 +339,67 @@ async def test_hostile_names_stay_text_in_pictures(browser: Browser) -> None:
         assert "<script>alert" not in page
         assert "\u202e" not in page
         assert "\u0007" not in page
+
+
+# -- paused and muted
+
+
+def _said(page: str) -> str:
+    """Return the texts of a page without its markup."""
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", page)).split())
+
+
+async def test_a_source_is_paused_and_resumed_by_a_button(browser: Browser) -> None:
+    await browser.sign_in("write")
+    assert "Pause" in (await browser.get("/sources/s"))[1]
+    answer, _ = await browser.post("/sources/s/pause")
+    assert (answer.status, answer.headers["Location"]) == (303, "/sources/s")
+    page = _said((await browser.get("/sources/s"))[1])
+    assert "Source s is paused: it is not probed until it is resumed." in page
+    assert "by token write None : it is not probed. Resume" in page
+    assert "; it is paused" in page
+    assert "paused" in (await browser.get("/sources"))[1]
+    await browser.post("/sources/s/resume")
+    page = _said((await browser.get("/sources/s"))[1])
+    assert "Source s is probed again." in page
+    assert "not probed" not in page
+
+
+@pytest.mark.parametrize(("path", "listed"), [("/rules/r", "/rules"), ("/profiles/P", "/profiles")])
+async def test_a_rule_or_a_profile_is_muted_and_unmuted_by_a_button(browser: Browser, path: str, listed: str) -> None:
+    await browser.sign_in("write")
+    assert "muted" not in (await browser.get(listed))[1]
+    answer, _ = await browser.post(f"{path}/mute", {"for": "8 hours"})
+    assert (answer.status, answer.headers["Location"]) == (303, path)
+    page = _said((await browser.get(path))[1])
+    assert "Muted since" in page
+    assert "notifications are made and kept, not sent. Drop what was kept Unmute" in page
+    assert '<span class="state warn">muted</span>' in (await browser.get(listed))[1]
+    await browser.api.tell(told("n1"))
+    assert '<span class="state warn">muted</span>' in (await browser.get("/notifications"))[1]
+    assert "made while muted" in (await browser.get("/notifications/n1"))[1]
+    await browser.post(f"{path}/unmute", {"drop": "1"})
+    page = _said((await browser.get(path))[1])
+    assert "is no longer muted; 0 kept notifications are dropped." in page
+    answer, body = await browser.post(f"{path}/mute", {"for": "ever"})
+    assert (answer.status, "choose one of the times" in body) == (400, True)
+
+
+async def test_a_rule_that_its_profile_mutes_says_so(browser: Browser) -> None:
+    await browser.sign_in("write")
+    await browser.post("/profiles/P/mute", {"for": "until I unmute it"})
+    page = _said((await browser.get("/rules/r"))[1])
+    assert "until it is unmuted, with profile P : notifications are made and kept, not sent. Mute it for" in page
+    assert "muted with profile P" in _said((await browser.get("/rules"))[1])
+
+
+async def test_who_may_only_read_sees_what_is_suspended_without_buttons(browser: Browser) -> None:
+    await browser.api.control.queries.suspensions.pause("s", "token x")
+    await browser.api.control.queries.suspensions.mute("r", "token x")
+    await browser.sign_in("read")
+    source_page, rule_page = (await browser.get("/sources/s"))[1], (await browser.get("/rules/r"))[1]
+    assert "by <bdi>token x</bdi>: it is not probed" in source_page
+    assert "Resume" not in source_page
+    assert "Muted since" in rule_page
+    assert "Unmute" not in rule_page
+    assert (await browser.post("/sources/s/resume"))[0].status == 403

@@ -271,6 +271,8 @@ def test_what_check_finds_is_json(tmp_path: Path, capsys: pytest.CaptureFixture[
         "errors": [],
         "warnings": [],
         "restarting": [],
+        "counters": {},
+        "meanings": {},
         "files": 1,
         "profiles": 0,
         "rules": 0,
@@ -307,3 +309,48 @@ async def test_top_goes_on_where_a_daemon_comes_back(shell: Shell) -> None:
             view._parts = [replace(part, due_s=0.0) for part in view._parts]
             await view.retry()
             assert view.seen == before
+
+
+async def test_a_source_is_paused_and_resumed(shell: Shell) -> None:
+    assert await shell("pause", "s") == (0, "source s is paused: it is not probed until it is resumed\n", "")
+    code, out, _ = await shell("pause", "s")
+    assert (code, out.startswith("source s was already paused, since 2001-")) == (0, True)
+    lines = (await shell("explain", "s"))[1].splitlines()
+    assert lines[1].endswith("by token admin None; `proxyd resume` has it probed again")
+    assert "next probe: none planned for now (it is paused)" in lines
+    (row,) = (line for line in (await shell("sources"))[1].splitlines() if line.startswith("s "))
+    assert "it is paused" in row
+    assert (await shell.json("resume", "s"))["said"] == "source s is probed again"
+    assert await shell("resume", "s") == (0, "source s is not paused\n", "")
+    code, _, err = await shell("pause", "a/bc")
+    assert (code, err) == (1, "proxyd: there is no source 'a/bc'. Did you mean a/b c?\n")
+
+
+async def test_a_rule_and_a_profile_are_muted_and_unmuted(shell: Shell) -> None:
+    assert (await shell("mute", "r", "--for", "8h"))[1].startswith("rule r is muted until 2001-09-09T09:46:40.000Z; ")
+    assert (await shell("mute", "P"))[1].startswith("profile P is muted until it is unmuted; ")
+    assert (await shell("rules"))[1].splitlines()[1].endswith("until unmuted (profile P)")
+    assert (await shell("profile", "list"))[1].splitlines()[1].endswith("until unmuted")
+    await shell.running.tell(told("n1"))
+    listed = await shell.json("notifications")
+    assert [each["muted"] for each in listed] == [True]
+    assert "  muted  " in (await shell("notifications"))[1]
+    assert "made while its rule was muted" in (await shell("notifications", "show", "n1"))[1]
+    assert (await shell("unmute", "P", "--profile"))[0] == 0
+    made = await shell.json("unmute", "r", "--rule", "--drop")
+    assert (made["changed"], made["notifications"], made["suspension"]) == (True, 0, None)
+    assert await shell("unmute", "r") == (0, "rule r is not muted\n", "")
+    code, _, err = await shell("mute", "r", "--until", "2001-01-01T00:00Z")
+    assert (code, err) == (1, "proxyd: 2001-01-01T00:00:00.000Z has passed; give a later time\n")
+    assert "until 2031-01-01T00:00:00.000Z" in (await shell("mute", "r", "--until", "2031-01-01T00:00Z"))[1]
+    code, _, err = await shell("mute", "qq")
+    assert (code, err.startswith("proxyd: there is no rule or profile 'qq'")) == (1, True)
+
+
+@pytest.mark.parametrize("wrong", [["--until", "soon"], ["--until", "25:00"], ["--until", "07:00", "--for", "1h"]])
+async def test_a_time_that_is_none_is_refused_before_anything_is_asked(
+    shell: Shell, wrong: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        await shell("mute", "r", *wrong)
+    assert "error: argument --" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from proxyd.api.rest.endpoint import read_query
 from proxyd.api.rest.problems import EXPECTED, BadRequestError, answer_to
 from proxyd.api.rest.profile_handlers import etag_of
 from proxyd.api.web.gate import SIGNED, read_form
-from proxyd.api.web.page_texts import part
+from proxyd.api.web.page_texts import profile_page
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.errors import ChangedError
@@ -108,7 +108,7 @@ class Editor:
         request[SIGNED].session.notes.append("Saved.")
         now = set(self._profiles.declaration.profiles)
         shown = {form["name"]} & now or now - before
-        raise web.HTTPSeeOther(_place(shown.pop()) if len(shown) == 1 else URL("/profiles"))
+        raise web.HTTPSeeOther(URL(profile_page(shown.pop()) if len(shown) == 1 else "/profiles", encoded=True))
 
     async def drop(self, request: web.Request) -> web.StreamResponse:
         """Remove a profile and its rules in no other profile, if it has not changed since it was opened."""
@@ -163,11 +163,6 @@ def _unchanged_since(form: dict[str, str]) -> OnlyIf | None:
 
 def _is_as_opened(text: str, form: dict[str, str]) -> bool:
     return hmac.compare_digest(etag_of(text).encode(), form["tag"].encode())
-
-
-def _place(name: str) -> URL:
-    """Return the address of a profile; a profile called "new" needs a slash after its name."""
-    return URL(f"/profiles/{part(name)}{'/' if name == 'new' else ''}", encoded=True)
 
 
 async def _form(request: web.Request) -> dict[str, str]:

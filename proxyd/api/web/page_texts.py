@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from urllib.parse import quote
 
 from markupsafe import Markup
@@ -10,6 +11,14 @@ from markupsafe import Markup
 from proxyd.safe_text import visible
 
 _DAY_S = 86400.0
+MUTE_S: Mapping[str, float | None] = {
+    "until I unmute it": None,
+    "1 hour": 3600.0,
+    "8 hours": 8 * 3600.0,
+    "1 day": 86400.0,
+    "1 week": 7 * 86400.0,
+}
+"""For how many seconds the dashboard mutes, by what it offers."""
 _UNITS = ((_DAY_S, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
@@ -104,3 +113,12 @@ def percent(share: float | None) -> str:
         return "—"
     shown_share = min(share * 100.0, 99.9) if share < 1.0 else share * 100.0
     return f"{shown_share:.3g} %"
+
+
+def profile_page(name: str) -> str:
+    """Return the address of a profile; one called "new" needs a slash after its name.
+
+    >>> profile_page("new"), profile_page("a/b")
+    ('/profiles/new/', '/profiles/a%2Fb')
+    """
+    return f"/profiles/{part(name)}{'/' if name == 'new' else ''}"

@@ -11,7 +11,9 @@ from yarl import URL
 from proxyd.api import wire
 from proxyd.api.listings import Listings
 from proxyd.api.rest.endpoint import read_query
+from proxyd.api.rest.problems import BadRequestError
 from proxyd.api.rest.profile_handlers import refused_reload
+from proxyd.api.rest.suspension_handlers import asker
 from proxyd.api.web.charts.line_charts import (
     Chart,
     Frame,
@@ -24,14 +26,15 @@ from proxyd.api.web.charts.line_charts import (
     round_times,
     week_picture,
 )
-from proxyd.api.web.gate import SIGNED
-from proxyd.api.web.page_texts import duration, number, part, percent
+from proxyd.api.web.gate import SIGNED, read_form
+from proxyd.api.web.page_texts import MUTE_S, duration, number, part, percent, profile_page
 from proxyd.api.web.rendering import Renderer
 from proxyd.api.wire import converters as payloads
 from proxyd.core.model.field_values import parse_iso
+from proxyd.core.model.suspension import Subject
 from proxyd.core.rules.programs.message_program import heading
 from proxyd.metrics import SHARES
-from proxyd.queries import Queries
+from proxyd.queries import Queries, SuspensionChange
 
 _MOST_COMING = 200
 _MOST_DEAD = 20
@@ -119,7 +122,9 @@ class Actions:
 
     def __init__(self, queries: Queries) -> None:
         self._profiles = queries.profiles
+        self._suspensions = queries.suspensions
         self._deliveries = queries.deliveries
+        self._clock = queries.clock
 
     async def replay(self, request: web.Request) -> web.StreamResponse:
         """Send a notification again."""
@@ -141,6 +146,53 @@ class Actions:
             return refused_reload(errors)
         request[SIGNED].session.notes.append("Reloaded: the profile files have no errors and are now in use.")
         raise web.HTTPSeeOther("/plan")
+
+    async def pause(self, request: web.Request) -> web.StreamResponse:
+        """Pause a source."""
+        name = request.match_info["name"]
+        return _told(request, await self._suspensions.pause(name, asker(request)), f"/sources/{part(name)}")
+
+    async def resume(self, request: web.Request) -> web.StreamResponse:
+        """Probe a paused source again."""
+        name = request.match_info["name"]
+        return _told(request, await self._suspensions.resume(name), f"/sources/{part(name)}")
+
+    async def mute_rule(self, request: web.Request) -> web.StreamResponse:
+        """Mute a rule, for the time chosen."""
+        return await self._mute(request, Subject.RULE, f"/rules/{part(request.match_info['name'])}")
+
+    async def unmute_rule(self, request: web.Request) -> web.StreamResponse:
+        """Send what a muted rule kept back, or drop it."""
+        return await self._unmute(request, Subject.RULE, f"/rules/{part(request.match_info['name'])}")
+
+    async def mute_profile(self, request: web.Request) -> web.StreamResponse:
+        """Mute a profile, for the time chosen."""
+        return await self._mute(request, Subject.PROFILE, profile_page(request.match_info["name"]))
+
+    async def unmute_profile(self, request: web.Request) -> web.StreamResponse:
+        """Send what the rules of a muted profile kept back, or drop it."""
+        return await self._unmute(request, Subject.PROFILE, profile_page(request.match_info["name"]))
+
+    async def _mute(self, request: web.Request, subject: Subject, page: str) -> web.StreamResponse:
+        chosen = (await read_form(request)).get("for", "")
+        if chosen not in MUTE_S:
+            raise BadRequestError("choose one of the times that the form offers")
+        lasts_s = MUTE_S[chosen]
+        until_s = None if lasts_s is None else self._clock.time_s() + lasts_s
+        name = request.match_info["name"]
+        change = await self._suspensions.mute(name, asker(request), subject=subject, until_s=until_s)
+        return _told(request, change, page)
+
+    async def _unmute(self, request: web.Request, subject: Subject, page: str) -> web.StreamResponse:
+        drop = "drop" in await read_form(request)
+        change = await self._suspensions.unmute(request.match_info["name"], subject=subject, drop=drop)
+        return _told(request, change, page)
+
+
+def _told(request: web.Request, change: SuspensionChange, page: str) -> web.StreamResponse:
+    """Redirect to a page that says what was done."""
+    request[SIGNED].session.notes.append(f"{change.said[:1].upper()}{change.said[1:]}.")
+    raise web.HTTPSeeOther(URL(page, encoded=True))
 
 
 def _without_blanks(request: web.Request) -> None:

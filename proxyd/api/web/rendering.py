@@ -68,6 +68,7 @@ class Renderer:
         }
         self._templates.globals |= {
             "version": __version__,
+            "mute_times": list(text.MUTE_S),
             "static": {name: f"/static/{name}?v={file.tag}" for name, file in files.items()},
         }
 
