@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import pytest
 from proxyd.cli.main import main
 from proxyd.cli.top import TopView
 from proxyd.client import Client
+from proxyd.clock import SystemClock
+from proxyd.core.model.field_values import iso_time
 from tests.canned import Canned, answering
 from tests.fleets import rule
 from tests.integration.api_world import Running, running_api, told
@@ -354,3 +357,20 @@ async def test_a_time_that_is_none_is_refused_before_anything_is_asked(
     with pytest.raises(SystemExit):
         await shell("mute", "r", *wrong)
     assert "error: argument --" in capsys.readouterr().err
+
+
+async def test_a_rule_is_muted_for_a_night_as_the_how_to_says(shell: Shell, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "how-to.md").read_text(encoding="utf-8")
+    section = text.split("\n## Mute a rule for a night\n")[1].split("\n## ")[0]
+    (command,) = re.findall(r"^```sh\n(.*?)\n```$", section, re.MULTILINE | re.DOTALL)
+    program, *arguments = command.split()
+    (tmp_path / "new.profile").write_text(rule(arguments[1]), encoding="utf-8")
+    assert (await shell("profile", "declare", str(tmp_path / "new.profile")))[0] == 0
+    before_s = SystemClock().wall_s()
+    code, out, _ = await shell(*arguments)
+    assert (program, code, out.startswith("rule headlines is muted until ")) == ("proxyd", 0, True)
+    (muted,) = shell.running.control.queries.suspensions.all()
+    assert muted.until_s is not None
+    assert 0.0 < muted.until_s - before_s < 25.1 * 3600.0
+    assert datetime.fromtimestamp(muted.until_s, UTC).astimezone().strftime("%H:%M:%S") == "07:00:00"
+    assert f"until {iso_time(muted.until_s)}" in (await shell("rules"))[1]
