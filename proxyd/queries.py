@@ -128,7 +128,7 @@ class Suspending(Protocol):
         """
 
     async def unmute(self, name: str, *, subject: Subject | None = None, drop: bool = False) -> SuspensionChange:
-        """Send what was kept back as one digest for each rule and receiver, or drop it; raises as ``mute`` does."""
+        """Send what was kept back as one digest for each receiver, or drop it; raises as ``mute`` does."""
 
 
 # -- the plan, and its results

@@ -24,7 +24,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    for now, before in (("muted", "gathering"), ("stopped", "pending"), ("dropped", "dead")):
+    for now, before in (("muted", "gathering"), ("released", "gathering"), ("stopped", "pending"), ("dropped", "dead")):
         op.execute(f"UPDATE outbox SET state = '{before}' WHERE state = '{now}'")
     for table in ("streams", "rules"):
         with op.batch_alter_table(table) as batch:

@@ -187,7 +187,7 @@ class Client:
         drop: bool = False,
         idempotency_key: str | None = None,
     ) -> types.SuspensionMade:
-        """Send what was kept back, as one digest for each rule and receiver, or drop it."""
+        """Send what was kept back, as one digest for each receiver, or drop it."""
         return await self._suspend("unmute", {"name": name, "subject": subject, "drop": drop}, idempotency_key)
 
     async def _suspend(self, command: str, body: Mapping[str, object], key: str | None) -> types.SuspensionMade:

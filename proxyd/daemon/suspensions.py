@@ -136,7 +136,7 @@ class Suspensions:
         if still := self._by_profile(key):
             return SuspensionChange(f"{said} itself{still}", None)
         kept = f"{count} kept notification{'s' * (count != 1)}"
-        became = "dropped" if drop else "sent, as one digest for each rule and receiver"
+        became = "dropped" if drop else "sent, as one digest for each receiver"
         return SuspensionChange(f"{said}; {kept} {'are' if count != 1 else 'is'} {became}", None, notifications=count)
 
     # -- how

@@ -137,4 +137,5 @@ def _forget_future(connection: Connection, now_s: float) -> None:
     connection.execute(update(t.rules).where(rules.accepted_s > now_s).values(accepted_s=now_s))
     waiting = o.state.in_(("pending", "held", "stopped"))
     connection.execute(update(t.outbox).where(waiting, o.next_s > now_s + _LONGEST_WAIT_S).values(next_s=now_s))
+    connection.execute(update(t.outbox).where(o.state == "released", o.next_s > now_s).values(next_s=now_s))
     connection.execute(update(t.outbox).where(waiting, o.first_attempt_s > now_s).values(first_attempt_s=now_s))

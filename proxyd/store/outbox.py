@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    FromClause,
     Select,
     and_,
     bindparam,
@@ -31,21 +29,11 @@ from proxyd.ports import DueDelivery, Gathered
 from proxyd.store import rows
 from proxyd.store import tables as t
 from proxyd.store.databases.connections import StoreReader
-from proxyd.store.webhook_states import SqlWebhooks, held, state_of
+from proxyd.store.digest_rows import SqlDigests
+from proxyd.store.webhook_states import SqlWebhooks
 from proxyd.store.writer import Writer, drained
 
-WAITING = ("pending", "held", "gathering", "gathered", "muted", "stopped")
-_MOST_GATHERED = 10_000  # notifications in a digest; the rest make another digest
-_JOIN_DIGEST = (
-    update(t.outbox)
-    .where(t.outbox.c.position == bindparam("member"), t.outbox.c.state == "gathering")
-    .values(state="gathered", digest_id=bindparam("of_digest"), digest=None)
-)
-_LEAD_DIGEST = (
-    update(t.outbox)
-    .where(t.outbox.c.position == bindparam("member"), t.outbox.c.state == "gathering")
-    .values(state=bindparam("now"), digest_id=bindparam("of_digest"), digest=bindparam("text"))
-)
+WAITING = ("pending", "held", "gathering", "gathered", "released", "muted", "stopped")
 
 
 class OutboxDepth(NamedTuple):
@@ -76,6 +64,7 @@ class SqlOutbox:
         self._read = read
         self._read_for_people = read_for_people
         self.webhooks = SqlWebhooks(writer, read)
+        self._digests = SqlDigests(writer, read)
         self._accepted: deque[tuple[DueDelivery, float, dict[str, Any]]] = deque()
 
     async def due_deliveries(
@@ -83,34 +72,13 @@ class SqlOutbox:
     ) -> list[DueDelivery]:
         """Return what may be sent now, oldest first, at most one delivery for each free lane (rule and endpoint).
 
-        A failing notification holds back the later ones of its lane until ``hold_s`` after its first attempt, and those
-        that a digest is about to be made of hold back all later ones.
+        A failing notification holds back the later ones of its lane until ``hold_s`` after its first attempt. So does a
+        digest in each lane that it gathers, and what a mute has released until its digest is made.
         """
-        earlier, gathering = t.outbox.alias("earlier"), t.outbox.alias("gathering")
-        held: ColumnElement[bool] = (
-            select(earlier.c.position)
-            .where(
-                earlier.c.lane == t.outbox.c.lane,
-                earlier.c.state == "pending",
-                earlier.c.position < t.outbox.c.position,
-                or_(earlier.c.first_attempt_s.is_(None), earlier.c.first_attempt_s + hold_s > now_s),
-            )
-            .exists()
-        )
-        joins: ColumnElement[bool] = (
-            select(gathering.c.position)
-            .where(
-                gathering.c.lane == t.outbox.c.lane,
-                gathering.c.state == "gathering",
-                gathering.c.position < t.outbox.c.position,
-                gathering.c.next_s <= now_s,
-            )
-            .exists()
-        )
         o = t.outbox.c
         first = (
             select(func.min(o.position).label("position"))
-            .where(_open(busy, shut), o.next_s <= now_s, ~held, ~joins)
+            .where(_open(busy, shut), o.next_s <= now_s, ~_held_back(now_s, hold_s))
             .group_by(o.lane)
             .order_by("position")
             .limit(limit)
@@ -210,50 +178,12 @@ class SqlOutbox:
     # -- digests
 
     async def next_digest_s(self) -> float | None:
-        """Return when the next period with gathered notifications ends, or ``None`` if there are none."""
-        query = select(func.min(t.outbox.c.next_s)).where(t.outbox.c.state == "gathering")
-        found: float | None = (await self._read(query))[0][0]
-        return found
+        """Return when the next digest is due, or ``None`` if there is nothing to gather."""
+        return await self._digests.next_s()
 
     async def make_digests(self, now_s: float, compose: Callable[[Gathered], bytes]) -> None:
-        """Make a digest of the notifications of each period that is over; each is one delivery with the composed body.
-
-        One transaction fixes a digest's contents and its body; later notifications make another digest.
-        """
-        o = t.outbox.c
-        query = select(o.lane).where(o.state == "gathering", o.next_s <= now_s).distinct()
-        for row in await self._read(query):
-            await self._make_digests_of(row.lane, now_s, compose)
-
-    async def _make_digests_of(self, lane: str, now_s: float, compose: Callable[[Gathered], bytes]) -> None:
-        o, n = t.outbox.c, t.notifications.c
-        query = (
-            select(o.position, o.next_s, o.most_items, n.notification_id, n.rule, n.body)
-            .join(t.notifications, n.notification_id == o.notification_id)
-            .where(o.lane == lane, o.state == "gathering", o.next_s <= now_s)
-            .order_by(o.next_s, o.position)
-            .limit(_MOST_GATHERED)
-        )
-        while found := await self._read(query):
-            for _, period in groupby(found, key=lambda row: row.next_s):
-                await self._make_digest(lane, list(period), compose)
-
-    async def _make_digest(self, lane: str, members: Sequence[Any], compose: Callable[[Gathered], bytes]) -> None:
-        digest_id = "dgs_" + hashlib.sha256(f"{lane}\0{members[0].notification_id}".encode()).hexdigest()[:32]
-        last = members[-1]
-        ids, bodies = tuple(row.notification_id for row in members), tuple(row.body for row in members)
-        gathered = Gathered(digest_id, last.rule, ids, bodies, last.most_items, last.next_s)
-        text = await asyncio.to_thread(compose, gathered)
-
-        def write(connection: Connection) -> None:
-            first, *others = [{"member": row.position, "of_digest": digest_id} for row in members]
-            leader = connection.execute(select(t.outbox).where(t.outbox.c.position == first["member"])).one()
-            now = state_of(leader._asdict(), held(connection))
-            connection.execute(_LEAD_DIGEST, first | {"text": text, "now": now})
-            if others:
-                connection.execute(_JOIN_DIGEST, others)
-
-        await self._writer.submit(write)
+        """Make the digests that are due; each is one delivery with the composed body."""
+        await self._digests.make(now_s, compose)
 
     # -- endpoints
 
@@ -293,6 +223,24 @@ def forget_changed_endpoints(connection: Connection, rules: Iterable[Notificatio
         for each in rule.deliveries
     }
     _enable(connection, {row.lane for row in stored if (row.lane, row.declared) not in declared})
+
+
+def _held_back(now_s: float, hold_s: float) -> ColumnElement[bool]:
+    """Return whether something earlier in a delivery's lane must go first."""
+    earlier, leader = t.outbox.alias("earlier"), t.outbox.alias("leader")
+
+    def is_first(of: FromClause) -> ColumnElement[bool]:
+        return and_(of.c.state == "pending", or_(of.c.first_attempt_s.is_(None), of.c.first_attempt_s + hold_s > now_s))
+
+    def found(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+        before = and_(earlier.c.lane == t.outbox.c.lane, earlier.c.position < t.outbox.c.position)
+        return select(earlier.c.position).where(before, *conditions).exists()
+
+    of_digest = and_(leader.c.digest_id == earlier.c.digest_id, leader.c.digest.is_not(None))
+    its_leader = select(leader.c.position).where(of_digest, is_first(leader)).exists()
+    return or_(
+        found(is_first(earlier)), found(earlier.c.state == "released"), found(earlier.c.state == "gathered", its_leader)
+    )
 
 
 def _open(busy: Collection[str], shut: Collection[str]) -> ColumnElement[bool]:
@@ -342,7 +290,7 @@ def _update_members(connection: Connection, delivery: DueDelivery, **values: Any
     """Update the other deliveries of a digest; its first stands for it."""
     if delivery.is_digest:
         of_digest = and_(t.outbox.c.digest_id == delivery.notification_id, t.outbox.c.position != delivery.position)
-        connection.execute(update(t.outbox).where(t.outbox.c.lane == delivery.lane, of_digest).values(**values))
+        connection.execute(update(t.outbox).where(of_digest).values(**values))
 
 
 def _attempt(delivery: DueDelivery, now_s: float, duration_s: float, result: str, detail: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, func, insert, or_, select, update
 
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import Key, Subject, Suspension, lasting, muted_rules
@@ -18,7 +18,7 @@ from proxyd.store.statements import execute_many
 from proxyd.store.writer import Writer
 
 _KEPT = ("muted", "stopped")
-_SENDING = ("pending", "held", "gathering")
+_SENDING = ("pending", "held", "gathering", "released")
 _NO_RULE = "its rule was removed while it was muted"
 
 
@@ -97,19 +97,29 @@ def _settle(
     if muted:
         lanes = [{"of_lane": lane} for lane in _lanes(connection, _SENDING) if rule_of(lane) in muted]
         execute_many(connection, _moved(("pending",), state="stopped"), lanes)
-        execute_many(connection, _moved(("held", "gathering"), state="muted"), lanes)
+        execute_many(connection, _moved(("held", "gathering", "released"), state="muted"), lanes)
     kept = {lane: count for lane, count in _lanes(connection, _KEPT).items() if rule_of(lane) not in muted}
-    lost = [{"of_lane": lane} for lane in kept if rule_of(lane) not in declared]
-    execute_many(connection, _moved((*_KEPT, "gathered"), state="dead", done_s=now_s, last_error=_NO_RULE), lost)
-    ended = [{"of_lane": lane} for lane in kept if rule_of(lane) in dropped]
-    execute_many(connection, _moved((*_KEPT, "gathered"), state="dropped", done_s=now_s), ended)
+    lost = {lane for lane in kept if rule_of(lane) not in declared}
+    _end(connection, lost, now_s, state="dead", last_error=_NO_RULE)
+    _end(connection, {lane for lane in kept.keys() - lost if rule_of(lane) in dropped}, now_s, state="dropped")
     free = [{"of_lane": lane} for lane in kept]
     execute_many(connection, _moved(("stopped",), state="pending"), free)
-    execute_many(connection, _moved(("muted",), state="gathering", next_s=now_s), free)
+    execute_many(connection, _moved(("muted",), state="released", next_s=now_s), free)
     most: dict[str, int] = defaultdict(int)
     for lane, count in kept.items():
         most[rule_of(lane)] = max(most[rule_of(lane)], count)
     return sum(most.values())
+
+
+def _end(connection: Connection, lanes: Collection[str], now_s: float, **values: Any) -> None:
+    """End the kept deliveries of some lanes, and those that are gathered in the digests among them."""
+    of_lanes = [{"of_lane": lane} for lane in sorted(lanes)]
+    execute_many(connection, _moved(_KEPT, done_s=now_s, **values), of_lanes)
+    o, leader = t.outbox.c, t.outbox.alias("leader")
+    is_ended = and_(leader.c.lane == bindparam("of_lane"), leader.c.digest.is_not(None), leader.c.done_s == now_s)
+    ended = select(leader.c.digest_id).where(is_ended, leader.c.state == values["state"])
+    follow = update(t.outbox).where(o.state == "gathered", o.digest_id.in_(ended)).values(done_s=now_s, **values)
+    execute_many(connection, follow, of_lanes)
 
 
 def _lanes(connection: Connection, states: Iterable[str]) -> dict[str, int]:

@@ -253,7 +253,7 @@ outbox = Table(
     Column("secret_kind", String, nullable=False),
     Column("secret_name", String, nullable=False),
     Column("lane", Text, nullable=False),
-    # gathering (for a digest), gathered (in one), pending, held, muted, stopped, delivered, dropped or dead
+    # gathering or released (for a digest), gathered (in one), pending, held, muted, stopped, delivered, dropped or dead
     Column("state", String, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("first_attempt_s", Float),

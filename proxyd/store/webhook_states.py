@@ -24,7 +24,7 @@ _TO_KEY = and_(t.outbox.c.kind == "webhook", *(t.outbox.c[name] == bindparam(f"o
 _RELEASE = update(t.outbox).where(_TO_KEY, t.outbox.c.state == "held").values(state="pending")
 _GIVE_UP = (
     update(t.outbox)
-    .where(_TO_KEY, or_(*(t.outbox.c.state == state for state in ("held", "gathering", "muted"))))
+    .where(_TO_KEY, or_(*(t.outbox.c.state == state for state in ("held", "gathering", "muted", "released"))))
     .values(state="dead", done_s=bindparam("at_s"), last_error="its webhook was removed before it had accepted a ping")
 )
 

@@ -194,3 +194,64 @@ async def test_only_the_rules_of_the_profile_are_released(store: SqlStore, *, dr
     assert found.released == 1
     assert await sent(store, 9.0) == ([] if drop else [(ONE, b"2")])
     assert (await states(store))["1"] == ["muted"]
+
+
+ALL = Suspension(Subject.PROFILE, "P", 5.0, "me")
+
+
+async def test_a_receiver_of_several_rules_gets_one_digest_that_holds_back_what_is_newer(store: SqlStore) -> None:
+    await suspend(store, ALL)
+    await put(store, notification("1"), notification("2", rule_name="other"), notification("3", LOG, MAIL))
+    await suspend(store, now_s=20.0)
+    await put(store, notification("4", rule_name="other", created_s=20.0))
+    gathered: list[Gathered] = []
+
+    def kept(each: Gathered) -> bytes:
+        gathered.append(each)
+        return joined(each)
+
+    await store.make_digests(20.0, kept)
+    assert sorted((each.rule, each.ids) for each in gathered) == [("r", ("3",)), ("r, other", ("1", "2", "3"))]
+    first, second = await store.due_deliveries(20.0, hold_s=600.0, limit=9)
+    assert [(each.endpoint, each.body) for each in (first, second)] == [(ONE, b"1+2+3"), (TWO, b"3")]
+    await store.failed(first, 21.0, next_s=30.0, error="503")
+    assert [each.body for each in await store.due_deliveries(500.0, hold_s=600.0, limit=9, busy={second.lane})] == [
+        b"1+2+3"
+    ]
+    assert [each.body for each in await store.due_deliveries(622.0, hold_s=600.0, limit=9)] == [b"1+2+3", b"3", b"4"]
+    again = (await store.due_deliveries(500.0, hold_s=600.0, limit=9))[0]
+    await store.delivered(again, 500.0)
+    assert await sent(store, 500.0) == [(TWO, b"3"), (ONE, b"4")]
+    assert {state for each in (await states(store)).values() for state in each} == {"delivered"}
+
+
+async def test_a_digest_of_several_rules_is_given_up_dropped_and_replayed_whole(store: SqlStore) -> None:
+    await suspend(store, ALL)
+    await put(store, notification("1"), notification("2", rule_name="other"))
+    await suspend(store, now_s=20.0)
+    await store.make_digests(20.0, joined)
+    await suspend(store, MUTE, now_s=21.0)
+    assert await states(store) == {"1": ["stopped"], "2": ["gathered"]}
+    await store.suspensions.change(lambda _: (), DECLARED, 22.0, dropped={"r"})
+    assert await states(store) == {"1": ["dropped"], "2": ["dropped"]}
+    assert await store.replay("2", 23.0) == 1
+    (delivery,) = await store.due_deliveries(23.0, hold_s=600.0, limit=9)
+    await store.failed(delivery, 23.0, next_s=None, error="410", disables=True)
+    assert await states(store) == {"1": ["dead"], "2": ["dead"]}
+    await suspend(store, ALL, now_s=30.0)
+    await put(store, notification("3"), notification("4", rule_name="other"))
+    await suspend(store, now_s=31.0)
+    assert await sent(store, 31.0) == [(ONE, b"3"), (ONE, b"4")]  # the first is refused: its receiver wants no more
+
+
+async def test_what_was_released_is_kept_again_if_it_is_muted_before_its_digest(store: SqlStore) -> None:
+    await suspend(store, MUTE)
+    await put(store, notification("1"))
+    await suspend(store, now_s=20.0)
+    assert await store.next_digest_s() == 20.0
+    await suspend(store, MUTE, now_s=21.0)
+    await put(store, notification("2"))
+    assert await store.next_digest_s() is None
+    await suspend(store, now_s=30.0)
+    await store.declarations.accept([], DECLARED.rules.values(), 25.0)  # the clock was set back
+    assert await sent(store, 25.0) == [(ONE, b"1+2")]

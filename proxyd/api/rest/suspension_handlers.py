@@ -39,14 +39,14 @@ class SuspensionHandlers:
     async def mute(self, request: web.Request) -> wire.SuspensionMade:
         """Keep back the notifications of a rule, or of every rule of a profile.
 
-        At the end each receiver gets one digest of what it missed, for each rule.
+        At the end each receiver gets one digest of what it missed.
         """
         asked = await read_body(request, wire.MuteWanted)
         until_s = self._until_s(asked)
         return _made(await self._suspensions.mute(asked.name, asker(request), subject=_subject(asked), until_s=until_s))
 
     async def unmute(self, request: web.Request) -> wire.SuspensionMade:
-        """Send what a muted rule or profile kept back, as one digest for each rule and receiver, or drop it."""
+        """Send what a muted rule or profile kept back, as one digest for each receiver, or drop it."""
         asked = await read_body(request, wire.UnmuteWanted)
         return _made(await self._suspensions.unmute(asked.name, subject=_subject(asked), drop=asked.drop))
 

@@ -1,0 +1,105 @@
+"""Digests: of what a rule gathered in a period, and of what a receiver missed while rules were muted."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, select, update
+
+from proxyd.ports import Gathered
+from proxyd.store import tables as t
+from proxyd.store.databases.connections import StoreReader
+from proxyd.store.webhook_states import held, state_of
+from proxyd.store.writer import Writer
+
+_MOST_GATHERED = 10_000  # notifications in a digest; the rest make another digest
+_WAY = ("kind", "endpoint", "form", "secret_kind", "secret_name")
+_MEMBER = (t.outbox.c.position == bindparam("member"), t.outbox.c.state == bindparam("was"))
+_JOIN_DIGEST = update(t.outbox).where(*_MEMBER).values(state="gathered", digest_id=bindparam("of_digest"), digest=None)
+_LEAD_DIGEST = (
+    update(t.outbox)
+    .where(*_MEMBER)
+    .values(state=bindparam("now"), digest_id=bindparam("of_digest"), digest=bindparam("text"))
+)
+
+
+class SqlDigests:
+    """Makes digests: each is one delivery, the first of those that it gathers, with the composed body.
+
+    One transaction fixes a digest's contents and its body; later notifications make another digest.
+    """
+
+    def __init__(self, writer: Writer, read: StoreReader) -> None:
+        self._writer = writer
+        self._read = read
+
+    async def next_s(self) -> float | None:
+        """Return when the next digest is due, or ``None`` if there is nothing to gather."""
+        o, found = t.outbox.c, []
+        for state in ("gathering", "released"):
+            found += [(await self._read(select(func.min(o.next_s)).where(o.state == state)))[0][0]]
+        return min((each for each in found if each is not None), default=None)
+
+    async def make(self, now_s: float, compose: Callable[[Gathered], bytes]) -> None:
+        """Make the digests of each period that is over, by lane, and of what mutes released, by receiver."""
+        o = t.outbox.c
+        query = select(o.lane).where(o.state == "gathering", o.next_s <= now_s).distinct()
+        for row in await self._read(query):
+            await self._make_of([row.lane], "gathering", now_s, compose)
+        for lanes in await self._receivers():
+            await self._make_of(lanes, "released", now_s, compose)
+
+    async def _receivers(self) -> list[list[str]]:
+        """Return the lanes with released deliveries, by receiver; one that wants no more of a rule is by itself."""
+        o, e = t.outbox.c, t.endpoints.c
+        query = select(o.lane, *(o[name] for name in _WAY), e.lane.label("disabled")).distinct()
+        lanes: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for lane, *way, disabled in await self._read(
+            query.outerjoin(t.endpoints, e.lane == o.lane).where(o.state == "released").order_by(o.lane)
+        ):
+            lanes[*way, disabled or ""].append(lane)
+        return list(lanes.values())
+
+    async def _make_of(
+        self, lanes: Sequence[str], state: str, now_s: float, compose: Callable[[Gathered], bytes]
+    ) -> None:
+        o, n = t.outbox.c, t.notifications.c
+        query = (
+            select(o.position, o.lane, o.next_s, o.most_items, n.notification_id, n.rule, n.body)
+            .join(t.notifications, n.notification_id == o.notification_id)
+            .where(o.lane.in_(lanes), o.state == state, o.next_s <= now_s)
+            .order_by(o.next_s, o.position)
+            .limit(_MOST_GATHERED)
+        )
+        while found := await self._read(query):
+            for _, period in groupby(found, key=lambda row: row.next_s):
+                await self._make_digest(state, list(period), compose)
+
+    async def _make_digest(self, state: str, members: Sequence[Any], compose: Callable[[Gathered], bytes]) -> None:
+        gathered = _gathered(members)
+        text = await asyncio.to_thread(compose, gathered)
+
+        def write(connection: Connection) -> None:
+            rows = [{"member": row.position, "was": state, "of_digest": gathered.digest_id} for row in members]
+            leader = connection.execute(select(t.outbox).where(t.outbox.c.position == members[0].position)).one()
+            now = state_of(leader._asdict(), held(connection))
+            connection.execute(_LEAD_DIGEST, rows[0] | {"text": text, "now": now})
+            if rows[1:]:
+                connection.execute(_JOIN_DIGEST, rows[1:])
+
+        await self._writer.submit(write)
+
+
+def _gathered(members: Sequence[Any]) -> Gathered:
+    """Return the contents of a digest; that of several rules names all of them, and has room for what each may have."""
+    first, last = members[0], members[-1]
+    digest_id = "dgs_" + hashlib.sha256(f"{first.lane}\0{first.notification_id}".encode()).hexdigest()[:32]
+    most = {row.rule: row.most_items for row in members}
+    room = None if None in most.values() else sum(most.values())
+    ids, bodies = tuple(row.notification_id for row in members), tuple(row.body for row in members)
+    return Gathered(digest_id, ", ".join(most), ids, bodies, room, last.next_s)
