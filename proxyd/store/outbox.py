@@ -232,6 +232,10 @@ def _held_back(now_s: float, hold_s: float) -> ColumnElement[bool]:
     def is_first(of: FromClause) -> ColumnElement[bool]:
         return and_(of.c.state == "pending", or_(of.c.first_attempt_s.is_(None), of.c.first_attempt_s + hold_s > now_s))
 
+    def is_any(state: str) -> ColumnElement[bool]:
+        some = t.outbox.alias(f"some_{state}")  # asked once: there are seldom any
+        return select(some.c.position).where(some.c.state == state).exists()
+
     def found(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
         before = and_(earlier.c.lane == t.outbox.c.lane, earlier.c.position < t.outbox.c.position)
         return select(earlier.c.position).where(before, *conditions).exists()
@@ -239,7 +243,9 @@ def _held_back(now_s: float, hold_s: float) -> ColumnElement[bool]:
     of_digest = and_(leader.c.digest_id == earlier.c.digest_id, leader.c.digest.is_not(None))
     its_leader = select(leader.c.position).where(of_digest, is_first(leader)).exists()
     return or_(
-        found(is_first(earlier)), found(earlier.c.state == "released"), found(earlier.c.state == "gathered", its_leader)
+        found(is_first(earlier)),
+        and_(is_any("released"), found(earlier.c.state == "released")),
+        and_(is_any("gathered"), found(earlier.c.state == "gathered", its_leader)),
     )
 
 
