@@ -277,6 +277,7 @@ class Declarations:
             self._decider.restore(states, streams, subscriptions, joint, weeks, changed)
         await self.suspensions.follow(declaration)
         declared = await self._store.declarations.declare_sources(declaration.sources, now_s)
+        requeried = _requeried(self.declaration, declaration)
         backlog = self._decider.declare(declaration, accepted, now_s, declared)
         self._files, self._api = list(files), dict(api)
         self._parsed = {each.source: each for each in checked.parsed}
@@ -285,6 +286,7 @@ class Declarations:
         self._declared_in = {(kind_of_statement(s), s.name.value): file for file, s in self._expanded}
         await self._store.forget_streams(changes.removed)  # an observation may have been committed after ``accept``
         await self._recall.rows_of_queries()
+        await self._recall.requeried(requeried, now_s)
         for entry in backlog:
             await self._recall.replay(entry, now_s)
         self._metrics.sources.set(len(declaration.sources))
@@ -321,6 +323,12 @@ def _changes(running: Declaration, wanted: Declaration) -> DeclarationChanges:
         tuple(sorted(before.keys() - after.keys())),
         {name: counters for name, counters in restarted.items() if counters},
     )
+
+
+def _requeried(running: Declaration, wanted: Declaration) -> frozenset[str]:
+    """Return the rules whose query is edited."""
+    both = running.rules.keys() & wanted.rules.keys()
+    return frozenset(name for name in both if running.rules[name].query != wanted.rules[name].query)
 
 
 class _Folder:

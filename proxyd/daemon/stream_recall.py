@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import structlog
 
@@ -35,6 +35,12 @@ class StreamRecall:
         """Restore the streams' events since they last fired, and their windows."""
         for program, stream in self._decider.to_recall():
             self._decider.recall(stream, await self._events_of(program, stream, now_s), now_s)
+
+    async def requeried(self, rules: Collection[str], now_s: float) -> None:
+        """Let the events that streams hold have what the edited queries of these rules read."""
+        for program, stream in self._decider.waiting_of(rules) if rules else ():
+            events = await self._events_of(program, stream, now_s)
+            self._decider.refill(stream.rule, stream.source_id, events)
 
     async def rows_of_queries(self) -> None:
         """Tell joint intervals what their queries' sources showed last, and delete those that are no longer awaited."""

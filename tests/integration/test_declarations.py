@@ -175,6 +175,21 @@ async def test_an_edit_starts_only_the_counters_again_that_count_something_else(
     assert again.known.streams["r", "s"].count == counts[0] + 1
 
 
+async def test_an_edited_query_reads_what_waits_since_before_the_edit(world: World) -> None:
+    declarations, found = world.fresh()
+    await declarations.start()
+    await see(world.store, found, at_s=T0 + 10)
+    await see(world.store, found, "a", "b", at_s=T0 + 20)
+    edited = rule("r", when="COUNT(*) % 3 = 0", query="SELECT title, pubDate FROM RSS")
+    (world.folder / "a.profile").write_text(DOMAIN + source("s") + edited)
+    assert await declarations.reload() == ()
+    await see(world.store, found, "c", at_s=T0 + 40)
+    (sent,) = await world.store.history.find_notifications(Wanted(), before=None, limit=9)
+    rows = json.loads(sent.body)["data"]["items"]
+    assert {row["channel.item.title"] for row in rows} == {"a", "b", "c"}
+    assert all(row["channel.item.pubDate"] for row in rows)
+
+
 async def test_what_was_sent_before_an_edit_is_not_sent_again(world: World) -> None:
     def write(sources: str) -> None:
         text = rule("r", start='NOW - "1 DAY"', clauses=f"FROM SOURCES {sources}")

@@ -6,7 +6,7 @@ explanations come out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from types import MappingProxyType
@@ -45,7 +45,16 @@ from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.payload import fired_notices, joint_notices, notifications
 from proxyd.core.rules.stages.source_state import next_state
 from proxyd.core.rules.stages.stored import NO_CONTEXT, StoredContext, StoreQuery, store_query
-from proxyd.core.rules.stages.streams import NO_ADVANCE, Advance, Backlog, advance, advance_rules, counts, recalled
+from proxyd.core.rules.stages.streams import (
+    NO_ADVANCE,
+    Advance,
+    Backlog,
+    advance,
+    advance_rules,
+    counts,
+    recalled,
+    refilled,
+)
 from proxyd.core.rules.state import SourceState, StoredEvent, StreamState
 from proxyd.core.rules.subscriptions import Hubs, Subscription
 
@@ -171,6 +180,19 @@ class Decider:
             if counts(program, each, self.known.compiled.declared_s(source_id))
         ]
         self.known.streams[stream.rule, stream.source_id] = recalled(program, stream, found, now_s)
+
+    def waiting_of(self, rules: Collection[str]) -> list[tuple[RuleProgram, StreamState]]:
+        """Return the streams of some rules that hold events since they last fired, each with its rule."""
+        programs = self.known.compiled.programs
+        streams = self.known.streams.values()
+        return [(programs[each.rule], each) for each in streams if each.rule in rules and each.pending]
+
+    def refill(self, rule: str, source_id: str, stored: Mapping[str, Sequence[StoredEvent]]) -> None:
+        """Let the events that a stream holds have what its rule's query reads now."""
+        program, stream = self.known.compiled.programs.get(rule), self.known.streams.get((rule, source_id))
+        if program is not None and stream is not None:
+            found = (each.event(name) for name, events in stored.items() for each in events)
+            self.known.streams[rule, source_id] = refilled(program, stream, found)
 
     # -- probes
 

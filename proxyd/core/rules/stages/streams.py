@@ -177,6 +177,16 @@ def recalled(program: RuleProgram, stream: StreamState, found: Iterable[UpdateEv
     return replace(stream, pending=pending, windows=tally.windows)
 
 
+def refilled(program: RuleProgram, stream: StreamState, found: Iterable[UpdateEvent]) -> StreamState:
+    """Return a stream whose events since it last fired hold what the rule's query reads now, after an edit.
+
+    Events that are not ``found`` stay as they are.
+    """
+    stored = {(event.source_id, event.seq): event for event in found}
+    pending = (_remembered(program, stored.get((event.source_id, event.seq), event)) for event in stream.pending)
+    return replace(stream, pending=bounded(tuple(pending)))
+
+
 def _passes(program: RuleProgram, event: UpdateEvent, meter: Meter) -> bool:
     with suppress(Exception):
         return program.trigger.passes(event, meter)
