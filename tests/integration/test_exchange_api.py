@@ -66,7 +66,7 @@ async def test_a_repeated_import_adds_what_is_new_and_says_what_it_cannot_read(r
 async def test_a_long_list_is_declared_whole_though_no_text_may_be_so_long(running: Running) -> None:
     addresses = "\n".join(f"https://example.org/{'x' * 900}/{number}" for number in range(1200))
     headers = await running.token("write") | {"Content-Type": "text/plain"}
-    async with running.client.post("/api/v1/import", data=addresses, headers=headers) as answer:
+    async with running.client.post("/api/v1/import", data=BytesIO(addresses.encode()), headers=headers) as answer:
         assert answer.status == 201, await answer.text()
     assert len(running.control.declarations.declaration.rules["Imported: new items"].source_ids) == 1200
 
