@@ -472,6 +472,7 @@ class ImportMade(TypedDict):
     added: list[str]
     removed: list[str]
     restarted: list[str]
+    counters: dict[str, list[str]]
     dry_run: NotRequired[bool]
     cost: NotRequired[CostShown | None]
     sources_added: int
