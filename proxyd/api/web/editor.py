@@ -23,14 +23,8 @@ from proxyd.errors import ChangedError
 from proxyd.queries import DeclarationChanges, OnlyIf, Queries
 
 _API = "api"
-_NEW = """CREATE DOMAIN "Releases" AS
-CLASS::RELEASE(channel.item.title:String, channel.item.link:URL, channel.item.pubDate:Timestamp);
-CREATE SOURCE "python" OF RELEASE AT 'https://github.com/python/cpython/releases.atom' EXPECT 2 PER WEEK;
-CREATE PROFILE "Watch" AS (DOMAIN "Releases", USER "me");
-INSERT NOTIFICATION "stable" INTO "Watch"
-SET QUERY "SELECT title, link FROM RELEASE"
-SET TRIGGER "ON INSERT TO RELEASE WHERE title NOT REGEXP '(a|b|rc)[0-9]+$'"
-START NOW END NEVER SET UTILITY STRICT;
+_NEW = """WATCH 'https://github.com/python/cpython/releases.atom' AS "stable" INTO "Watch"
+  WHERE title NOT REGEXP '(a|b|rc)[0-9]+$';
 """
 
 
