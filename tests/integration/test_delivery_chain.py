@@ -8,13 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
+from proxyd.core.language import SourceText, check
 from proxyd.core.model.chronon import ChrononGrid
-from proxyd.core.model.delivery import MailDelivery
+from proxyd.core.model.delivery import Delivery, MailDelivery, SecretRef, WebhookDelivery
 from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.state import Notification
 from proxyd.metrics import Metrics
 from proxyd.notify import Dispatcher, DispatcherSettings
-from proxyd.ports import Message
+from proxyd.ports import Message, WebhookState
 from proxyd.store import open_store
 from tests.fakes import FakeClock
 from tests.fleets import declaration, rule, source
@@ -35,16 +36,16 @@ class Inbox:
         return "taken"
 
 
-def notification(number: int) -> Notification:
+def notification(number: int, *deliveries: Delivery) -> Notification:
     data = {"id": f"ntf_{number}", "rule": "r", "items": [{"title": str(number)}]}
     body = json.dumps({"type": "proxyd.notification", "timestamp": "2026-03-01T12:00:00.000Z", "data": data})
-    return Notification(f"ntf_{number}", "r", "s", T0, T0, False, body.encode(), (MailDelivery("a@example.org"),))
+    return Notification(f"ntf_{number}", "r", "s", T0, T0, False, body.encode(), deliveries)
 
 
 async def test_what_was_gathered_before_a_restart_arrives_once_when_the_hour_is_over(tmp_path: Path) -> None:
     clauses = "SET DELIVERY MAIL 'a@example.org' SET DIGEST EVERY 1 HOUR AT MOST 2 ITEMS"
     rules = declaration(source("a"), rule("r", clauses=clauses)).rules.values()
-    sent = tuple(notification(number) for number in range(3))
+    sent = tuple(notification(number, MailDelivery("a@example.org")) for number in range(3))
     async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
         await store.declarations.accept([], rules, T0)
         await store.record_results(
@@ -71,3 +72,30 @@ async def test_what_was_gathered_before_a_restart_arrives_once_when_the_hour_is_
     assert [each["id"] for each in data["notifications"]] == ["ntf_0", "ntf_1"]
     assert data["left_out"] == {"notifications": 1, "items": 1}
     assert [attempt.result for attempt in attempts] == ["accepted"]
+
+
+async def test_each_receiver_gets_the_version_of_the_payload_that_its_rule_asks_for(tmp_path: Path) -> None:
+    told = "WEBHOOK 'https://{}.example/' SECRET ENV 'SECRET_A'"
+    text = (
+        f"WATCH 'https://example.org/feed' AS \"r\" TELL {told.format('two')}, {told.format('one')} PAYLOAD 1;"
+        'CREATE PROFILE "P"; INSERT NOTIFICATION "long" INTO "P" SET QUERY "SELECT title FROM FEED"'
+        f' SET TRIGGER "ON INSERT TO FEED" SET DELIVERY {told.format("old")};'
+    )
+    checked = check([SourceText("t", text)])
+    assert checked.declaration is not None
+    rules = checked.declaration.rules
+    deliveries = [*rules["r"].deliveries, *rules["long"].deliveries]
+    secret = SecretRef("env", "SECRET_A")
+    assert [each.payload for each in deliveries if isinstance(each, WebhookDelivery)] == [2, 1, 0]
+    assert deliveries[2] == WebhookDelivery("https://old.example/", secret)
+    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+        await store.declarations.accept([], rules.values(), T0)
+        await store.record_results(RuleResults(notifications=(notification(1, *deliveries),)))
+        for each in await store.webhooks.unconfirmed():
+            await store.webhooks.answered(each.webhook, WebhookState.CONFIRMED, T0, "204")
+        due = await store.due_deliveries(T0, hold_s=600.0, limit=10, busy=set(), shut={})
+    assert {each.endpoint: each.payload for each in due} == {
+        "https://two.example/": 2,
+        "https://one.example/": 1,
+        "https://old.example/": 1,
+    }

@@ -222,6 +222,17 @@ async def test_the_github_form_is_signed_as_its_receivers_verify_it() -> None:
     assert headers["Content-Type"] == "application/json"
 
 
+async def test_version_2_of_the_payload_is_what_is_signed() -> None:
+    receiver = Receiver()
+    async with receiving(receiver) as url, channel() as hook:
+        ways = Channels({"webhook": WebhookMessages(hook)})
+        now_s = SystemClock().time_s()
+        await ways.deliver(Message("ntf_1", "a", url, NOTIFICATION, now_s, payload=2, secret=WHSEC))
+    ((headers, body),) = receiver.seen
+    message = Webhook(WHSEC).verify(body, headers)
+    assert (message["version"], message["data"]["title"], message["data"]["items"]) == (2, "Ž", [{"t": "Ž", "n": 0.1}])
+
+
 async def test_a_cloudevent_holds_the_same_data_and_is_signed_and_the_same_on_every_attempt() -> None:
     seen = await sent_in(WebhookForm.CLOUDEVENTS, WHSEC, times=2)
     headers, body = seen[0]
