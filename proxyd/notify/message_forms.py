@@ -13,9 +13,10 @@ from urllib.parse import quote
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.rules.programs.message_program import MOST_TOLD, heading, notifications_of, title_of
 from proxyd.ports import Gathered
-from proxyd.safe_text import is_web, one_line, visible
+from proxyd.safe_text import is_web, one_line
 
 MOST_ITEMS = 1000
+_MOST_SUBJECT = 150
 _MOST_VALUE = 2000
 
 
@@ -133,7 +134,7 @@ def _with_items(data: dict[str, Any], most: int) -> dict[str, Any]:
 
 def subject(rule: str, body: bytes) -> str:
     """Return a subject line for people: the first finding, or the rule if there is none."""
-    return heading(json.loads(body)["data"], rule)
+    return one_line(heading(json.loads(body)["data"], rule, most=_MOST_SUBJECT))
 
 
 def chat_text(body: bytes) -> tuple[str, str]:
@@ -142,7 +143,7 @@ def chat_text(body: bytes) -> tuple[str, str]:
     told = notifications_of(data)
     is_set = all(each.get("message", {}).get("is_set") for each in told)
     lines = [line for each in told for line in _lines(each)]
-    return "" if is_set and lines else str(data.get("rule", "")), "\n".join([*lines, *_left_out(data)])
+    return "" if is_set and lines else _in_line(str(data.get("rule", ""))), "\n".join([*lines, *_left_out(data)])
 
 
 def plain_text(rule: str, body: bytes) -> str:
@@ -167,11 +168,16 @@ def sent_at(body: bytes) -> datetime:
 
 
 def _lines(data: Mapping[str, Any]) -> list[str]:
-    """Return the texts of a notification's rows, as they were recorded."""
+    """Return the texts of a notification's rows; those that were recorded without texts have their titles."""
     items = data.get("items", ())
-    rows = data["message"]["rows"] if "message" in data else [title_of(item) for item in items[:MOST_TOLD]]
+    rows = data["message"]["rows"] if "message" in data else [_in_line(title_of(item)) for item in items[:MOST_TOLD]]
     rest = len(items) - len(rows)
-    return [*rows, *([f"and {rest} more"] if rest > 0 else [])] or [str(data.get("rule", ""))]
+    texts = ["\n".join(one_line(line, _MOST_VALUE) for line in row.split("\n")) for row in rows]
+    return [*texts, *([f"and {rest} more"] if rest > 0 else [])] or [_in_line(str(data.get("rule", "")))]
+
+
+def _in_line(text: str) -> str:
+    return one_line(text, _MOST_VALUE)
 
 
 def _left_out(data: Mapping[str, Any]) -> list[str]:
@@ -185,11 +191,11 @@ def _told_items(data: Mapping[str, Any]) -> Iterator[tuple[str, str, list[tuple[
     """Yield each row's text, its link, which may be empty, and its other columns that fit."""
     changes = data.get("changes", ())
     for n, (line, item) in enumerate(zip(_lines(data), data.get("items", ()), strict=False)):
-        shown = {name: _shown(value) for name, value in _with_short_names(item).items() if value is not None}
+        shown = {name: _in_line(_shown(value)) for name, value in _with_short_names(item).items() if value is not None}
         link = next((shown[name] for name in ("link", "url") if is_web(shown.get(name, ""))), "")
         changed = _with_short_names(changes[n]) if n < len(changes) else {}
         others = [
-            (one_line(name), one_line(text, _MOST_VALUE))
+            (one_line(name), text)
             for name, text in shown.items()
             if text not in line and text != link and name not in changed
         ]
@@ -199,7 +205,7 @@ def _told_items(data: Mapping[str, Any]) -> Iterator[tuple[str, str, list[tuple[
 def _rows(data: Mapping[str, Any]) -> str:
     texts = []
     for line, _, others in _told_items(data):
-        texts.append("".join(f"{each}\n" for each in [visible(line), *(f"{n}: {v}" for n, v in others)]))
+        texts.append("".join(f"{each}\n" for each in [line, *(f"{n}: {v}" for n, v in others)]))
     told = len(texts)
     return "\n".join([*texts, *(f"{line}\n" for line in _lines(data)[told:])])
 
@@ -208,11 +214,11 @@ def _html_rows(data: Mapping[str, Any]) -> str:
     parts, told = [], 0
     for line, link, others in _told_items(data):
         told += 1
-        words = escape(visible(line.replace(f" {link}", "") if link else line)).replace("\n", "<br>")
+        words = escape(line.replace(f" {link}", "") if link else line).replace("\n", "<br>")
         shown = f'<a href="{escape(link)}">{words}</a>' if link else words
         fields = "".join(f"<br>{escape(name)}: {escape(text)}" for name, text in others)
         parts.append(f"<p><strong>{shown}</strong>{fields}</p>")
-    return "".join(parts) + "".join(f"<p>{escape(visible(line))}</p>" for line in _lines(data)[told:])
+    return "".join(parts) + "".join(f"<p>{escape(line)}</p>" for line in _lines(data)[told:])
 
 
 def _facts(rule: str, data: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -225,7 +231,7 @@ def _facts(rule: str, data: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Late", "yes" if data.get("late") else None),
         ("Partial", "yes" if data.get("partial") else None),
     ]
-    return [(name, one_line(str(value), _MOST_VALUE)) for name, value in facts if value is not None]
+    return [(name, _in_line(str(value))) for name, value in facts if value is not None]
 
 
 def _origin(rule: str, data: Mapping[str, Any]) -> str:

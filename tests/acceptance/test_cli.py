@@ -133,7 +133,7 @@ async def test_what_the_running_daemon_plans_and_why(tmp_path: Path) -> None:
         low, high = answer["rate_range_per_day"]
         assert low < answer["rate_per_day"] < high
         assert answer["policies"]["each"]["policy"] == "INDEX"
-        assert "rule each: INDEX (AUTO, and the rule sets no life" in explained.out
+        assert "rule each: INDEX (AUTO: a probe is made when it is worth its price)" in explained.out
         assert json.loads(advice.out)["budget_per_hour"] > 0
         assert (shown.code, shown.out.startswith("The budget allows ")) == (0, True)
         assert (unknown.code, unknown.out) == (1, "")
@@ -246,7 +246,7 @@ async def test_rules_are_listed_with_what_they_captured(tmp_path: Path) -> None:
         await w.daemon.metric_reaches('proxyd_intervals_total{fate="captured"}', 1)
         table, machine = await asyncio.gather(w.daemon.cli("rules"), w.daemon.cli("rules", "--json"))
     assert table.out.splitlines() == [
-        "rule  profiles       captured  missed  completeness  utility",
+        "rule  profiles       captured  missed  completeness  utility  muted",
         "each  second, watch         1       0         1.000    1.000",
         "rare  watch                 0       0             -        -",
     ]
@@ -274,10 +274,14 @@ async def test_notifications_are_listed_replayed_and_tried_out(tmp_path: Path) -
         listed = json.loads(as_json.out)
         assert [found["body"]["data"]["items"][0]["channel.item.guid"] for found in listed] == guids[:0:-1]
         newest = listed[0]
-        assert {"id", "position", "rule", "source", "event", "created", "late", "body", "deliveries"} == newest.keys()
+        assert newest.keys() == {
+            *("id", "position", "rule", "source", "event", "created", "late", "muted", "body", "deliveries")
+        }
         assert newest["deliveries"][0]["state"] == "delivered"
         sent = next(a for a in w.receiver.arrivals["each"] if a.webhook_id == newest["id"])
+        told = newest["body"]["data"].pop("message")
         assert json.loads(sent.body) == newest["body"]
+        assert newest["body"]["data"]["items"][0]["channel.item.guid"] in told["title"]
         assert json.loads(of_none.out) == []
         assert newest["id"] in as_table.out
         assert (missing.code, "'ntf_none'" in missing.err) == (1, True)

@@ -97,7 +97,7 @@ async def test_a_window_that_passes_is_told_as_partial_and_supplemented_once(tmp
             'INSERT NOTIFICATION "watch" INTO "Trading" SET QUERY "SELECT symbol FROM QUOTE" '
             'SET TRIGGER "ON INSERT TO QUOTE" START NOW END NEVER SET UTILITY STRICT SET POLICY INDEX;'
         )  # nobody asks a page for the first rule once its window is over
-        declare(w, quotes, life="SET LIFE WINDOW(2 SECONDS) SET POLICY INDEX", also=also)
+        declare(w, quotes, life="SET LIFE WINDOW(2 SECONDS) SET POLICY INDEX SET EMPTY DELIVER", also=also)
         await w.daemon.start()
         await w.daemon.knows("news")
         quotes.failing = True

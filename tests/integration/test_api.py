@@ -407,8 +407,9 @@ async def test_rules_and_domains_are_listed(running: Running) -> None:
     async with running.client.get("/api/v1/rules/r", headers=headers) as answer:
         assert await answer.json() == found
     async with running.client.get("/api/v1/domains", headers=headers) as answer:
-        (domain,) = (await answer.json())["items"]
+        domain, built_in = (await answer.json())["items"]
         assert domain["name"] == "D"
+        assert (built_in["name"], [each["name"] for each in built_in["classes"]]) == ("built-in", ["FEED", "PAGE"])
         assert {"RSS"} == {each["name"] for each in domain["classes"]}
 
 

@@ -163,11 +163,11 @@ async def test_a_fault_in_a_query_has_its_line_and_column_there(running: Running
 
 async def test_a_clause_that_is_missing_is_a_fault_of_its_rule(running: Running) -> None:
     declared = copy.deepcopy(DECLARED)
-    del declared["notifications"][0]["utility"]
+    del declared["notifications"][0]["trigger"]
     _, problem = await post(running, declared)
     (fault,) = problem["errors"]
     assert fault["pointer"].startswith("/notifications/0")
-    assert "SET UTILITY" in fault["detail"]
+    assert "SET TRIGGER" in fault["detail"]
 
 
 @pytest.mark.parametrize("body", [{}, {"rules": []}, [], "x", {"drop": [{"kind": "USER", "name": "u"}]}])

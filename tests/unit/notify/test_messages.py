@@ -73,7 +73,7 @@ def test_a_text_shows_where_when_and_every_row() -> None:
     event = {"kind": "insert", "time": "2026-03-01T11:59:00.000Z", "seen": "2026-03-01T12:00:00.000Z"}
     assert plain_text("R", body("ntf_1", "a", "b\nc", event=event, late=True)) == (
         "a\nn: 1.5\n"
-        "\nb\nc\nn: 1.5\n"
+        "\nb c\nn: 1.5\n"
         "\nRule: R\nSource: s\nAddress: https://s.example/\n"
         "Event: insert at 2026-03-01T11:59:00.000Z, seen at 2026-03-01T12:00:00.000Z\nLate: yes\n"
         "\n-- \nntf_1\n"

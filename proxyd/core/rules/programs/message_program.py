@@ -12,10 +12,8 @@ from proxyd.core.model.item import EventKind, Value
 from proxyd.core.model.profile import MessageName, NotificationRule, PageClass
 from proxyd.core.model.text_blocks import diff_blocks
 from proxyd.core.rules.programs.query_program import ResultRow
-from proxyd.safe_text import one_line
 
 MOST_TOLD = 200
-MOST_HEADING = 150
 _MOST_TEXT = 2000
 _MOST_TITLE = 300
 _MOST_INLINE = 80  # a longer value that changed is told as a difference
@@ -144,16 +142,19 @@ def notifications_of(data: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return found
 
 
-def heading(data: Mapping[str, Any], rule: str = "") -> str:
-    """Return a line for people about a notification or a digest: its first row, and how many more there are."""
+def heading(data: Mapping[str, Any], rule: str = "", *, most: int = _MOST_TITLE) -> str:
+    """Return a line for people about a notification or a digest: its first row, and how many more there are.
+
+    It may hold control characters from outside, but no line ends.
+    """
     told = notifications_of(data)
     count = sum(len(each.get("items", ())) for each in told)
     more = f" and {count - 1} more" if count > 1 else ""
     first = next((each for each in told if each.get("items")), None)
-    if first is None:
-        return one_line(str(data.get("rule", rule)), MOST_HEADING)
-    words = first["message"]["title"] if "message" in first else title_of(first["items"][0])
-    return one_line(words or str(data.get("rule", rule)), MOST_HEADING - len(more)) + more
+    words = ""
+    if first is not None:
+        words = first["message"]["title"] if "message" in first else title_of(first["items"][0])
+    return " ".join((words or str(data.get("rule", rule))).split())[: most - len(more)] + more
 
 
 def title_of(row: Mapping[str, Value]) -> str:

@@ -102,9 +102,9 @@ async def test_the_feed_and_the_dashboard_name_only_what_matches() -> None:
 
 async def test_a_message_has_the_words_of_its_rule_in_every_form() -> None:
     found = await one(f"{WISH} MESSAGE '{{{{!}}}} {{title}} at {{source}} by {{rule}} {{author}}'")
-    words = "{!} a cve at example.org/feed by cves "
+    words = "{!} a cve at example.org/feed by cves"
     assert chat_text(found.body) == ("", words)
-    assert subject("cves", found.body) == words.strip()
+    assert subject("cves", found.body) == words
     assert json.loads(payload(found.body, 2))["data"]["text"] == words
     assert plain_text("cves", found.body).startswith(words)
     assert "{!} a cve at example.org/feed" in html_text("cves", found.body)
