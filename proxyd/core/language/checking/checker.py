@@ -134,9 +134,13 @@ class _Checker:
 
 
 def _another_name(statement: Statement) -> str:
-    """Return how to name the rule of a WATCH that is called by its address."""
-    by_address = isinstance(statement, InsertNotification) and [each.span for each in statement.sources]
-    return '; give this WATCH a name of its own: AS "name"' if by_address == [statement.name.span] else ""
+    """Return what to do about a WATCH whose rule or source is called by its address."""
+    match statement:
+        case InsertNotification(name=name, sources=(source,)) if source.span == name.span:
+            return '; give this WATCH a name of its own: AS "name"'
+        case CreateSource(name=name, url=url) if url.span == name.span:
+            return "; to read an address in two ways, declare one of the sources with CREATE SOURCE"
+    return ""
 
 
 def check_parsed(texts: Sequence[Parsed], settings: CheckSettings | None = None) -> Checked:
