@@ -74,3 +74,11 @@ def test_a_long_list_is_cut_into_texts_that_may_be_sent() -> None:
     assert len(texts) > 1
     assert max(len(text.encode()) for text in texts) <= 100_000
     assert len(declared(*texts).sources) == 3000
+
+
+def test_a_list_that_is_too_long_for_one_import_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxyd.core.language.source_lists._MOST_LISTED", 2)
+    lines = b"https://example.org/a\nhttps://example.org/b\nhttps://example.org/a\n"
+    assert len(read_listing(lines, "list.txt").feeds) == 2
+    with pytest.raises(ListingError, match=r"list\.txt lists more than 2 addresses; import it in parts"):
+        read_listing(lines + b"https://example.org/c\n", "list.txt")

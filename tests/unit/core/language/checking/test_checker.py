@@ -280,3 +280,39 @@ def test_an_address_that_a_rule_names_twice_is_warned_of_and_delivered_to_once()
     assert [one.message for one in checked.warnings][-1:] == ["this address is listed twice; only the first is used"]
     (delivery,) = checked.declaration.rules["Watch"].deliveries
     assert delivery == WebhookDelivery("https://r.example/hook", SecretRef("env", "SECRET_A"))
+
+
+def test_a_profile_has_one_language() -> None:
+    twice = FEEDS.replace('LANGUAGE "SQL"', 'LANGUAGE "SQL", LANGUAGE "SQL"')
+    assert messages(twice) == ["LANGUAGE is given twice"]
+
+
+def test_a_pattern_has_a_length_limit() -> None:
+    assert messages(FEEDS + rule(condition=f"title REGEXP '{'a' * 1000}'")) == []
+    too_long = messages(FEEDS + rule(condition=f"title REGEXP '{'a' * 1001}'"))
+    assert too_long == ["a pattern may have 1000 characters at most"]
+
+
+def test_a_number_of_seconds_can_be_subtracted_from_a_time_but_no_time_from_a_number() -> None:
+    assert messages(FEEDS + rule(condition="pubDate - 60 > '2026-01-01T00:00:00Z'")) == []
+    assert messages(FEEDS + rule(condition="60 - pubDate > 0")) == ["- cannot combine a time and a number"]
+
+
+def test_an_address_that_cannot_be_taken_apart_is_refused() -> None:
+    (message,) = messages(FEEDS.replace("https://www.python.org/feed", "http://[::1/feed"))
+    assert message.startswith("'http://[::1/feed' is not an address: expected an address such as ")
+
+
+def test_websub_without_a_public_url_is_allowed_with_a_warning() -> None:
+    text = FEEDS.replace("feed';", "feed' WEBSUB ON;")
+    unreachable = check([SourceText("a", text)], CheckSettings(can_subscribe=False))
+    assert unreachable.errors == ()
+    warned = [each.message for each in unreachable.warnings if "WEBSUB" in each.message]
+    assert warned == ["WEBSUB ON has no effect while the setting public_url is empty"]
+    assert not any("WEBSUB" in each.message for each in check([SourceText("a", text)]).warnings)
+
+
+def test_old_of_an_unknown_class_is_reported_once_for_the_class() -> None:
+    text = rule(condition="TRUE").replace("ON INSERT TO RSS WHEN TRUE", "ON UPDATE TO RSSS WHEN OLD.title = 'a'")
+    (message,) = messages(FEEDS + text)
+    assert message.startswith("there is no class")

@@ -177,3 +177,14 @@ def test_every_rule_of_the_grammar_has_a_meaning_and_none_is_left_over() -> None
     helpers = {name for name in written if name.startswith("__")}
     unnamed = {"source_option", "clause", "time", "utility", "life", "secret", "aggregate_core"}
     assert written - inlined - helpers - unnamed == set(EXPRESSION_RULES) | set(STATEMENT_RULES)
+
+
+@pytest.mark.parametrize("written", ['""""', '""a.""'])
+def test_a_path_with_an_empty_name_says_which_quotes_hold_text(written: str) -> None:
+    (error,) = parse(rule(condition=f"{written} = 1")).errors
+    assert error.message == "SET TRIGGER: a name cannot be empty: use single quotes for text"
+
+
+def test_an_empty_name_of_a_statement_is_refused() -> None:
+    (error,) = parse('CREATE DOMAIN "" AS CLASS::A(channel.item.title:String)').errors
+    assert error.message == "a name cannot be empty"
