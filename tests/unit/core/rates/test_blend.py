@@ -55,3 +55,11 @@ def test_overflowed_windows_do_not_pull_the_weights_down() -> None:
         known = blend.seen(known, evidence)
     assert 0.8 < sum(blend.weights) < 1.3
     assert 5.0 < blend.rate_per_s(known, 200 * DAY_S) * DAY_S < 12.0
+
+
+def test_an_unchanged_page_teaches_what_a_window_without_items_does() -> None:
+    blend, first = Blend(), ItemCount(0.0, DAY_S, 2)
+    known = blend.seen(NO_EVIDENCE, first)
+    unchanged = blend.seen(known, ChangedBit(DAY_S, 3 * DAY_S, changed=False))
+    assert unchanged == blend.seen(known, ItemCount(DAY_S, 3 * DAY_S, 0))
+    assert blend.rate_per_s(unchanged, 3 * DAY_S) < blend.rate_per_s(known, DAY_S)

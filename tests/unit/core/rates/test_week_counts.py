@@ -85,3 +85,22 @@ def test_the_dispersion_of_poisson_items_is_one_and_of_batches_their_size() -> N
         at_s = MONDAY_S + day * DAY_S
         batches = batches.seen(ItemTimes(at_s, at_s + DAY_S, (at_s + 60.0,) * 5))
     assert dispersion([batches], MONDAY_S + 4 * WEEK_S) == pytest.approx(5.0, abs=0.3)
+
+
+def test_sources_beyond_the_sample_are_given_the_shape_that_fits_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    night = np.roll(office(0.5), 12)
+    weeks = [hourly(office(0.5) if number % 2 else night, 5, number) for number in range(12)]
+    whole = fleet_shapes(weeks, MONDAY_S + 5 * WEEK_S).of_source
+    monkeypatch.setattr("proxyd.core.rates.week_counts._SAMPLE", 6)
+    monkeypatch.setattr("proxyd.core.rates.week_counts._RUN", 4)
+    found = fleet_shapes(weeks, MONDAY_S + 5 * WEEK_S).of_source
+    assert len(set(found[::2])) == len(set(found[1::2])) == 1
+    assert found[0] != found[1]
+    assert whole[0] != whole[1]
+
+
+def test_no_sources_share_one_even_week() -> None:
+    found = fleet_shapes([], MONDAY_S)
+    assert found.shapes.tolist() == [[1.0] * HOURS]
+    assert found.of_source.tolist() == []
+    assert found.evened(np.zeros(0, dtype=bool)) is found
