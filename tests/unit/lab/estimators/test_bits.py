@@ -102,3 +102,10 @@ def test_impossible_bits_are_refused(changed: int, probes: int, gap_s: float) ->
 def test_each_gap_needs_its_bit(gaps: list[float]) -> None:
     with pytest.raises(ValueError, match="needs its bit"):
         irregular_rate(gaps, [True, False])
+
+
+@pytest.mark.parametrize("changes", [1, 2, 3])
+def test_changes_in_gaps_too_short_to_matter_count_as_items_of_the_quiet_time(changes: int) -> None:
+    gaps = [1e-12 * (1 + k / 3) for k in range(changes)]
+    rate = irregular_rate([*gaps, 70_000.0], [True] * changes + [False])
+    assert rate == pytest.approx(changes / 105_000.0, rel=1e-9)  # half an unchanged gap more removes the bias

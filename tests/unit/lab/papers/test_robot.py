@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from proxyd.lab.algorithms.robot_frequencies import GammaAccess
 from proxyd.lab.papers.figure import Figure
-from proxyd.lab.papers.robot_paper import PAPER_EXAMPLE, figures, paper_ratio
+from proxyd.lab.papers.robot_paper import PAPER_EXAMPLE, figures, paper_ratio, simulate_robot
 
 
 @pytest.fixture(scope="module")
@@ -58,3 +59,9 @@ def test_orders_rank_as_the_theory_has_it(found: dict[str, Figure]) -> None:
 
 def test_simulated_costs_agree_with_the_formulas(found: dict[str, Figure]) -> None:
     assert np.abs(column(found["robot-simulated"], "difference")).max() < 0.05
+
+
+def test_a_page_accessed_once_counts_as_out_of_date() -> None:
+    order = np.array([0, 0, 1, 0])
+    stale = simulate_robot(np.array([1e-9, 1e-9]), GammaAccess(1.0), order, np.random.default_rng(1))
+    assert stale.tolist() == [0.0, 1.0]

@@ -208,3 +208,11 @@ def test_counting_anew_gains_more_for_more_probes(found: dict[str, Figure]) -> N
 def test_the_same_generator_gives_the_same_figures(found: dict[str, Figure]) -> None:
     again = next(sup.figures(rng=generator(), quick=True))
     assert again == found["sup-1a-window"]
+
+
+def test_all_interpretations_differ_from_the_headline_in_one_thing_each() -> None:
+    base, *others = sup_wic.settings(quick=False)
+    assert sup_wic.settings(quick=True) == (base,) == (sup_wic.BASE,)
+    assert len(set(others)) == len(others) > 8
+    for other in others:
+        assert (other.week != base.week) + (other.exponent != base.exponent) + (other.life != base.life) == 1
