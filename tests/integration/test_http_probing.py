@@ -21,6 +21,7 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest, V
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
 from proxyd.net import Guard, HostTokens, SessionLimits, make_session
 from proxyd.probing import Fetcher, FetchLimits, FetchRequest, HttpProber, ParsedDocument, parse_document
+from proxyd.probing.document_texts import MOST_ITEMS
 from proxyd.probing.probe_failures import ParserFailedError
 from tests.fakes import FakeClock, settle
 
@@ -526,3 +527,11 @@ async def test_a_session_keeps_no_cookies_and_ignores_the_environments_proxies(m
                 assert response.status == 200
         assert all("Cookie" not in request.headers for request in origin.requests)
     assert SessionLimits().connect_timeout_s == 10.0
+
+
+async def test_items_that_are_left_out_are_said_to_be() -> None:
+    items = b"".join(b"<item><guid>%d</guid></item>" % number for number in range(MOST_ITEMS + 1))
+    outcome = await probe_once(answering(body=b"<rss version='2.0'><channel>%b</channel></rss>" % items))
+    assert outcome.kind is OutcomeKind.CHANGED
+    assert len(outcome.items) == MOST_ITEMS
+    assert outcome.detail == "rss20, 10000 items; more were left out"

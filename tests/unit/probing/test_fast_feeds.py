@@ -219,6 +219,10 @@ def rss(inside: str, head: str = "", root: str = 'version="2.0"') -> str:
     return f"{head}<rss {root}><channel><title>t</title><item><guid>1</guid>{inside}</item></channel></rss>"
 
 
+def atom(inside: str) -> str:
+    return f'<feed xmlns="http://www.w3.org/2005/Atom"><title>t</title><entry><id>1</id>{inside}</entry></feed>'
+
+
 DECLINED = {
     "a doctype": rss("", "<!DOCTYPE rss>"),
     "an entity": rss("<title>&a;</title>", '<!DOCTYPE rss [<!ENTITY a "b">]>'),
@@ -245,6 +249,24 @@ DECLINED = {
         "<x:creator>a</x:creator>",
         root=f'version="2.0" {_DC.replace("xmlns:dc", "xmlns:x")} {_ATOM.replace("xmlns:atom", "xmlns:dc")}',
     ),
+    "two titles of the feed": rss("").replace("<item>", "<title>u</title><item>"),
+    "an address in an attribute of another name": rss('<link url="https://a.example/"/>'),
+    "attributes of an element without any": rss("<ttl/>").replace("<item>", '<ttl unit="h">60</ttl><item>'),
+    "a link to nothing": rss('<atom:link href="" rel="self"/>', root=f'version="2.0" {_ATOM}'),
+    "a description after a summary": rss("")
+    .replace("<rss", f"<rss {_ITUNES}")
+    .replace("<item>", "<itunes:summary>s</itunes:summary><description>d</description><item>"),
+    "two summaries": rss("")
+    .replace("<rss", f"<rss {_ITUNES}")
+    .replace("<item>", "<itunes:summary>s</itunes:summary>" * 2 + "<item>"),
+    "an author with two names": atom("<author><name>a</name><name>b</name></author>"),
+    "an author after one of whom less is known": atom(
+        "<author><name>a</name></author><author><email>b@example.org</email></author>"
+    ),
+    "an enclosure with an address of another name": rss('<enclosure href="https://a.example/1"/>'),
+    "a namespace that is two words": rss("", root='version="2.0" xmlns:x="a b"'),
+    "a prefix that changes its namespace": rss('<x:b xmlns:x="urn:2"/>', root='version="2.0" xmlns:x="urn:1"'),
+    "an image before the channel": rss("").replace("<channel>", "<image><url>u</url></image><channel>"),
     "an end that is missing": rss("")[:-6],
     "something after the end": rss("") + "<p/>",
     "no feed": "<html><body/></html>",
@@ -256,6 +278,22 @@ DECLINED = {
 @pytest.mark.parametrize("name", DECLINED)
 def test_what_is_subtle_is_declined(name: str) -> None:
     assert parse_clean_feed(DECLINED[name].encode(), None, URL) is None
+
+
+@pytest.mark.parametrize(
+    ("inside", "root", "categories"),
+    [
+        ('<media:category>art</media:category><media:category scheme="urn:s">b</media:category>', _MEDIA, "art,b"),
+        ("<itunes:keywords>a,, b,</itunes:keywords>", _ITUNES, "a,b"),
+        ('<category xmlns="">art</category>', "", "art"),
+    ],
+)
+def test_categories_of_other_vocabularies_are_read_and_equal(inside: str, root: str, categories: str) -> None:
+    body = rss(inside, root=f'version="2.0" {root}').encode()
+    fast = parse_clean_feed(body, None, URL)
+    assert fast is not None
+    assert fast == parse_any_feed(body, None, URL)
+    assert fast.items[0].fields["channel.item.category"] == categories
 
 
 @pytest.mark.parametrize("content_type", ["text/xml; charset=koi8-r", "text/xml; charset=us-ascii", "a/b; charset"])

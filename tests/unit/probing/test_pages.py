@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import gzip
 import pickle
 
 import pytest
 
 from proxyd.core.model.item import Item
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
+from proxyd.errors import ProbeError
 from proxyd.probing import ParsedFeed, ParsedPage, parse_document, parse_page
 from proxyd.probing.document_parser import LONGEST_PAGE
 from proxyd.probing.document_texts import LONGEST_FIELD, LONGEST_ID, MOST_ITEMS
 from proxyd.probing.feeds.sitemaps import parse_sitemap
-from proxyd.probing.probe_failures import SelectorError, UnreadableDocumentError
+from proxyd.probing.parser_pool import _answer
+from proxyd.probing.probe_failures import NotAFeedError, SelectorError, UnreadableDocumentError
 
 URL = "https://example.org/"
 FEED = b"<rss version='2.0'><channel><item><guid>1</guid></item></channel></rss>"
@@ -102,3 +105,46 @@ def test_errors_cross_to_another_process(body: bytes, page_class: PageClass, kin
 def test_pages_and_their_classes_cross_to_another_process() -> None:
     page = parse_page(b'[{"id": 1}]', None, URL, ROWS)
     assert pickle.loads(pickle.dumps((page, ROWS))) == (page, ROWS)
+
+
+@pytest.mark.parametrize(
+    "call", ["match(@.id, 7)", "search(@.id, '[b')", "search(@.id, '(a{1000}){1000}')", "match(@.number, '1')"]
+)
+def test_a_pattern_that_is_none_and_a_value_that_is_no_text_match_nothing(call: str) -> None:
+    rows = Extraction(Reader.JSON, f"$[?{call} || @.id == 'kept']")
+    body = b'[{"id": "a", "number": 1}, {"id": "kept"}]'
+    found = parse_page(body, None, URL, PageClass("ROW", "D", ROWS.fields, rows, ("Id",)))
+    assert [item.fields["id"] for item in found.items] == ["kept"]
+
+
+def test_compressed_json_that_is_not_declared_is_named() -> None:
+    with pytest.raises(UnreadableDocumentError, match="gzip data that the server does not declare as such"):
+        parse_page(gzip.compress(b"[1]"), None, URL, ROWS)
+
+
+def test_xml_that_only_looks_like_a_sitemap_is_refused() -> None:
+    with pytest.raises(NotAFeedError, match="the sitemap cannot be read"):
+        parse_sitemap(b"<places><url><loc>/a</loc></url></places>", None, URL)
+
+
+def test_true_is_not_a_number_and_null_is_not_a_value() -> None:
+    fields = [Field(name, FieldType.DECIMAL, Extraction(Reader.JSON, f"$.{name}")) for name in ("a", "b", "c")]
+    page = parse_page(b'{"a": true, "b": null, "c": 1.5}', None, URL, PageClass("C", "D", tuple(fields)))
+    assert page.items[0].fields == {"a": None, "b": None, "c": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("raised", "message"),
+    [
+        (UnreadableDocumentError("the page is empty"), "the page is empty"),
+        (MemoryError(), "the document needs more than 256 MiB to be parsed"),
+        (ZeroDivisionError("division by zero"), "the parser raised ZeroDivisionError: division by zero"),
+    ],
+)
+def test_whatever_a_parser_raises_becomes_its_answer(raised: Exception, message: str) -> None:
+    def parse(*_: object) -> ParsedPage:
+        raise raised
+
+    answer = _answer(parse, (b"", None, URL, None))
+    assert isinstance(answer, ProbeError)
+    assert str(answer) == message
