@@ -25,10 +25,12 @@ from proxyd.core.model.schedule import Probe, Reason
 from proxyd.core.rates.model_fit import ModelFit
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.state import SourceState
-from proxyd.errors import ConfigError
+from proxyd.errors import ConfigError, StoreError
+from proxyd.ports import Message, WebhookState
+from proxyd.store import SqlStore
 from tests.fakes import no_queries
 from tests.fleets import DOMAIN, changed, item, rule, source
-from tests.integration.api_world import T0, Running, running_api, told
+from tests.integration.api_world import T0, RefusingChannel, Running, running_api, told
 from tests.observations import observed
 
 TEXT = """CREATE PROFILE "Q" AS (DOMAIN "D", LANGUAGE "SQL", USER "v");
@@ -545,3 +547,39 @@ async def test_streams_and_feeds_mark_what_was_made_while_muted(running: Running
     assert (entry["tags"], entry["_proxyd"]["muted"]) == (["r", "muted"], True)
     async with running.client.get("/api/v1/profiles/P/feed.atom", headers=token) as answer:
         assert b'<category term="muted" />' in await answer.read()
+
+
+async def test_a_receiver_that_takes_the_test_message_gets_notifications_again(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, deliveries = running.control.resources.store, running.control.queries.deliveries
+    (webhook,) = running.control.declarations.declaration.rules["r"].deliveries
+    await running.tell(replace(told("n1"), deliveries=(webhook,)))
+    (waiting,) = await store.webhooks.unconfirmed()
+    await store.webhooks.answered(waiting.webhook, WebhookState.CONFIRMED, T0, "204")
+    (due,) = await store.due_deliveries(T0, hold_s=600.0, limit=9)
+    await store.failed(due, T0, next_s=None, error="status 410", disables=True)
+    assert [(each.endpoint, each.refused) for each in await deliveries.webhooks()] == [(webhook.endpoint, ("r",))]
+
+    async def accept(_channel: RefusingChannel, message: Message) -> str:
+        assert json.loads(message.body)["data"] == {"rule": "r"}
+        assert (message.endpoint, message.form, message.secret) == (webhook.endpoint, "STANDARD", b"x")
+        return "status 200"
+
+    monkeypatch.setattr(RefusingChannel, "deliver", accept)
+    assert [each.error for each in await deliveries.test_deliveries("r")] == [None]
+    (shown,) = await deliveries.webhooks()
+    assert (shown.state, shown.detail, shown.refused) == ("confirmed", "status 200", ())
+
+
+async def test_a_daemon_whose_store_cannot_write_is_not_ready(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_store: SqlStore) -> None:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(SqlStore, "ping", fail)
+    async with running.client.get("/readyz") as answer:
+        assert answer.status == 503
+        checks = (await answer.json())["checks"]
+        assert (checks["writer"], checks["migrations"]) == (False, True)

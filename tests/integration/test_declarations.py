@@ -19,12 +19,12 @@ from proxyd.core.model.item import EventKind
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.stages.stored import StoredContext, StoreQuery
 from proxyd.daemon import Declarations
-from proxyd.errors import ConflictError, ProfileError
+from proxyd.errors import ConflictError, NotFoundError, ProfileError
 from proxyd.metrics import Metrics
 from proxyd.queries import OnlyIf, Wanted
 from proxyd.store import SqlStore, open_store
 from tests.fakes import FakeClock
-from tests.fleets import DOMAIN, changed, decider, declaration, item, rule, source
+from tests.fleets import DOMAIN, WEBHOOK, changed, decider, declaration, item, rule, source
 
 T0 = 1_000_000_000.0
 
@@ -247,3 +247,59 @@ async def test_a_directory_that_may_not_be_read_any_more_is_not_an_empty_one(
 
 def _refuse(folder: Path, *_: object) -> Iterator[Path]:
     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+
+
+async def test_files_with_errors_at_the_start_leave_the_last_good_ones_running(world: World) -> None:
+    first, _ = world.fresh()
+    await first.start()
+    await first.declare(profile("Sent"))
+    (world.folder / "a.profile").write_text("CREATE PROFIL")
+    second, found = world.fresh()
+    with structlog.testing.capture_logs() as logged:
+        await second.start()
+    assert set(second.declaration.profiles) == {"P", "Sent"}
+    assert found.known.compiled.programs.keys() == {"r"}
+    assert [each["event"] for each in logged if each["log_level"] == "error"] == [
+        "profiles have errors; running on the last good declaration"
+    ]
+
+
+async def test_a_profile_that_nobody_declared_cannot_be_dropped(world: World) -> None:
+    declarations, _ = world.fresh()
+    await declarations.start()
+    await declarations.declare(profile("Mine"))
+    with pytest.raises(NotFoundError, match=r"there is no profile 'Min'\. Did you mean Mine\?"):
+        await declarations.drop_profile("Min")
+    await declarations.drop_profile("Mine")
+    assert set(declarations.declaration.profiles) == {"P"}
+
+
+async def test_a_webhook_without_its_secret_is_warned_of_once_declared(world: World) -> None:
+    (world.folder / "a.profile").write_text(DOMAIN + source("s") + rule("r", clauses=WEBHOOK))
+    declarations = Declarations(
+        world.folder,
+        world.store,
+        decider(declaration(), now_s=T0),
+        world.clock,
+        CheckSettings(),
+        Metrics(),
+        lambda _: None,
+    )
+    with structlog.testing.capture_logs() as logged:
+        await declarations.start()
+    (warning,) = [each for each in logged if each["event"] == "a webhook's secret is not set"]
+    assert (warning["rule"], warning["secret"]) == ("r", "SECRET_A")
+
+
+@pytest.mark.parametrize("when", ["COUNT(*) ACROSS SOURCES = 2", "COUNT(*) OVER 24 HOURS >= 2"])
+async def test_what_a_rule_counted_before_a_restart_is_in_the_notification_after_it(world: World, when: str) -> None:
+    (world.folder / "a.profile").write_text(DOMAIN + source("s") + rule("r", when=when))
+    first, found = world.fresh()
+    await first.start()
+    await see(world.store, found, at_s=T0 + 10)
+    await see(world.store, found, "x", at_s=T0 + 20)
+    second, again = world.fresh()
+    await second.start()
+    await see(world.store, again, "x", "y", at_s=T0 + 30)
+    (sent,) = await world.store.history.find_notifications(Wanted(), before=None, limit=9)
+    assert [each["channel.item.title"] for each in json.loads(sent.body)["data"]["items"]] == ["x", "y"]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from sqlalchemy import Connection, text
 
 from proxyd.config import Settings, load
@@ -20,6 +21,7 @@ from proxyd.metrics import Metrics
 from proxyd.store import SqlStore, open_store
 from proxyd.store.databases.sqlite import sqlite_connections
 from tests.fakes import FakeClock
+from tests.fleets import Drive, changed, decider, declaration, item, rule, source
 
 
 def settings(**chosen: Any) -> Settings:
@@ -172,3 +174,26 @@ async def test_sqlite_is_opened_the_way_that_loses_nothing(tmp_path: Path) -> No
 
 def _pragma(name: str, connection: Connection) -> object:
     return connection.execute(text(f"PRAGMA {name}")).scalar()
+
+
+async def test_what_is_past_its_retention_is_deleted_and_counted_in_the_log(store: SqlStore) -> None:
+    drive = Drive(decider(declaration(source("s"), rule("r")), now_s=1e9))
+    for at_s, name in ((1e9, "first"), (1e9 + 60.0, "second")):
+        await store.record(await drive.see(changed("s", [item(name, at_s)], at_s)))
+    keeping = Housekeeping(store, FakeClock(1e9 + 300 * 86400.0), Metrics(), settings())
+    with structlog.testing.capture_logs() as logged:
+        await keeping._in_turn(keeping._expire)()
+        await keeping._in_turn(keeping._expire)()
+    first, second = (each["rows"] for each in logged if each["event"] == "expired")
+    assert first > 0
+    assert second == 0
+
+
+async def test_a_nightly_copy_is_noted_and_clears_away_what_was_broken_off(store: SqlStore, tmp_path: Path) -> None:
+    folder, metrics = tmp_path / "backups", Metrics()
+    folder.mkdir()
+    (folder / "proxyd-19990101T000000Z.part").write_text("half")
+    keeping = Housekeeping(store, FakeClock(1e9), metrics, settings(backup=folder))
+    await keeping._in_turn(keeping._copy)()
+    assert [path.name for path in folder.iterdir()] == ["proxyd-20010909T014640Z.db"]
+    assert metrics.registry.get_sample_value("proxyd_last_backup_timestamp_seconds") == 1e9

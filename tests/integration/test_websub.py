@@ -10,11 +10,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from email.utils import formatdate
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs
 
 import aiohttp
 import numpy as np
 import pytest
+import structlog
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer, unused_port
 
@@ -31,6 +33,7 @@ from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.rules.subscriptions import Subscription, SubscriptionStatus
 from proxyd.daemon import PushParts
+from proxyd.daemon.pushes import is_signed
 from proxyd.net import Guard, HostTokens, make_session
 from proxyd.probing import HubClient
 from proxyd.probing.document_parser import ParsedDocument, parse_document
@@ -359,3 +362,54 @@ async def test_a_push_that_is_too_long_is_refused(subscribed: World) -> None:
     form, body = subscribed.hub.asked[-1], io.BytesIO(b"x" * (5 << 20))
     async with aiohttp.ClientSession() as session, session.post(form["hub.callback"], data=body) as answer:
         assert answer.status == 413
+
+
+async def test_a_hub_that_does_not_let_go_is_named_and_the_source_is_forgotten(
+    subscribed: World, tmp_path: Path
+) -> None:
+    subscribed.hub.status = 500
+    (tmp_path / "profiles" / "a.profile").write_text(DOMAIN + source("other") + rule("r"))
+    assert await subscribed.control.declarations.reload() == ()
+    with structlog.testing.capture_logs() as logged:
+        await subscribed.look()
+        await subscribed.look()
+    (warning,) = [each for each in logged if each["event"] == "a hub does not let go"]
+    assert (warning["source"], warning["detail"]) == ("s", "the hub answers 500")
+    assert await subscribed.store.subscriptions.load() == {}
+
+
+async def test_a_second_push_of_a_source_is_sent_away_while_the_first_is_read(
+    subscribed: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, go = asyncio.Event(), asyncio.Event()
+    parse = InlineParser.parse
+
+    async def waiting(*given: Any) -> ParsedDocument:
+        reading.set()
+        await go.wait()
+        return await parse(*given)
+
+    monkeypatch.setattr(InlineParser, "parse", waiting)
+    subscribed.clock.jump(100.0)
+    first = asyncio.create_task(subscribed.hub.push("first", _gmt(T0 + 95)))
+    await reading.wait()
+    assert await subscribed.hub.push("second", _gmt(T0 + 96)) == 503
+    go.set()
+    assert await first == 202
+    assert len(await subscribed.notified()) == 1
+
+
+async def test_a_push_to_a_source_that_was_never_probed_is_ignored(subscribed: World) -> None:
+    states = subscribed.control.decider.known.states
+    states["s"] = replace(states["s"], first_contact_s=None)  # type: ignore[index]
+    assert await subscribed.hub.push("new", _gmt(T0)) == 202
+    assert await subscribed.notified() == []
+    assert subscribed.control.metrics.registry.get_sample_value("proxyd_pushes_total", {"result": "ignored"}) == 1
+
+
+@pytest.mark.parametrize("signature", [None, "", "md5=00", "sha256", "sha256=\u00e9"])
+def test_a_signature_of_another_kind_is_none(signature: str | None) -> None:
+    assert not is_signed(b"x", signature, "secret")
+    right = hmac.new(b"secret", b"x", "sha256").hexdigest()
+    assert is_signed(b"x", f"SHA256={right.upper()} ", "secret")
+    assert not is_signed(b"x", f"sha256={right}", "")

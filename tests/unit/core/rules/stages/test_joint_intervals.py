@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from proxyd.cluster import LocalTransport
 from proxyd.core.language import CheckSettings, SourceText, check
 from proxyd.core.model.budget import Budget
 from proxyd.core.model.chronon import ChrononGrid
@@ -16,8 +18,11 @@ from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
+from proxyd.daemon import ProbeLoop
+from proxyd.metrics import Metrics
 from proxyd.store import open_store
-from tests.fleets import Drive, changed, item, unchanged
+from tests.fakes import FakeClock, settle
+from tests.fleets import Drive, PoissonOrigin, changed, item, unchanged
 
 T0 = 1_000_000_000.0
 NOW = int(T0 // 10)
@@ -137,3 +142,16 @@ async def test_a_page_that_no_probe_saw_in_time_was_missed_unseen() -> None:
     results = drive.decider.give_up(interval, known, T0 + 2 * 86400.0)
     assert results is not None
     assert [(each.source_id, each.captured, each.seen) for each in results.intervals] == [("acme", False, False)]
+
+
+async def test_the_loop_ends_an_interval_that_no_probe_captured_in_time() -> None:
+    drive, clock = await reported(), FakeClock(T0 + 2 * 86400.0)
+    transport = LocalTransport(PoissonOrigin({"news": [], "acme": [], "beta": []}, clock.time_s))
+    loop = ProbeLoop(drive.decider, transport, drive.memory, clock, Metrics())
+    running = asyncio.create_task(loop.run())
+    await settle()
+    (given_up,) = drive.memory.fired
+    assert [(each.source_id, each.captured) for each in given_up.intervals] == [("acme", False)]
+    assert not drive.decider.captures.is_overdue(clock.time_s())
+    await asyncio.gather(loop.drain(0.0), clock.advance(10.0))
+    await running

@@ -1,0 +1,125 @@
+"""Probes that no machine made, outcomes that come from an earlier process, and what the loop counts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from proxyd.cluster import LocalTransport
+from proxyd.core.model.outcome import ProbeOutcome, ProbeRequest
+from proxyd.core.rules.decider import Decider
+from proxyd.daemon import ProbeLoop
+from proxyd.daemon.notifying import DistantNotifier
+from proxyd.errors import ClusterError
+from proxyd.metrics import Metrics
+from proxyd.ports import TakeStray, Transport, Unmade
+from tests.fakes import FakeClock, settle
+from tests.fleets import PoissonOrigin, RecordingMemory, changed, decider, declaration, item, rule, source
+
+T0 = 1_000_000_000.0
+
+
+class Nobody:
+    """A transport that no machine serves: each probe ends as ``why`` says."""
+
+    def __init__(self, why: Unmade) -> None:
+        self._why = why
+        self.is_up = True
+        self.asked: list[str] = []
+
+    @asynccontextmanager
+    async def probe(self, request: ProbeRequest) -> AsyncIterator[ProbeOutcome | Unmade]:
+        self.asked.append(request.source_id)
+        yield self._why
+
+    async def run(self, take_stray: TakeStray) -> None:
+        """Carry nothing."""
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+
+def sample(metrics: Metrics, name: str) -> float | None:
+    return metrics.registry.get_sample_value(name)
+
+
+def every(seconds: int) -> Decider:
+    """Return a decider that probes its one source so often."""
+    uniform = rule("r", clauses=f"SET POLICY UNIFORM({seconds} SECONDS)")
+    return decider(declaration(source("s"), uniform), now_s=T0, settings={"source_spacing_s": 10.0})
+
+
+async def ran(found: Decider, transport: Transport, clock: FakeClock, metrics: Metrics, seconds: float) -> None:
+    """Run a loop for that time."""
+    loop = ProbeLoop(found, transport, RecordingMemory(), clock, metrics)
+    task = asyncio.create_task(loop.run())
+    await settle()
+    await clock.advance(seconds)
+    await asyncio.gather(loop.drain(0.0), clock.advance(10.0))
+    await task
+
+
+@pytest.mark.parametrize(
+    ("why", "counted", "other"),
+    [
+        (Unmade.NOT_BEGUN, "proxyd_dropped_probes_total", "proxyd_lost_probes_total"),
+        (Unmade.LOST, "proxyd_lost_probes_total", "proxyd_dropped_probes_total"),
+    ],
+)
+async def test_a_probe_that_no_machine_made_is_counted_and_planned_again(why: Unmade, counted: str, other: str) -> None:
+    metrics, transport = Metrics(), Nobody(why)
+    await ran(every(100), transport, FakeClock(T0), metrics, 500.0)
+    assert len(transport.asked) > 1
+    assert sample(metrics, counted) == len(transport.asked)
+    assert sample(metrics, other) == 0
+
+
+async def test_the_share_of_the_budget_is_that_of_the_last_hour() -> None:
+    clock, metrics, found = FakeClock(T0), Metrics(), every(100)
+    loop = ProbeLoop(found, LocalTransport(PoissonOrigin({"s": []}, clock.time_s)), RecordingMemory(), clock, metrics)
+    task = asyncio.create_task(loop.run())
+    await settle()
+    await clock.advance(4000.0)
+    assert sample(metrics, "proxyd_budget_used_ratio") == pytest.approx(0.01, rel=0.1)
+    found.declare(declaration(source("s")), {}, clock.time_s())  # no rule needs a probe from now on
+    await clock.advance(1800.0)
+    assert sample(metrics, "proxyd_budget_used_ratio") == pytest.approx(0.005, rel=0.1)
+    await clock.advance(1900.0)
+    assert sample(metrics, "proxyd_budget_used_ratio") == 0.0
+    await asyncio.gather(loop.drain(0.0), clock.advance(10.0))
+    await task
+
+
+async def test_an_outcome_of_an_earlier_process_is_recorded_unless_a_later_one_was() -> None:
+    found, memory = every(100), RecordingMemory()
+    loop = ProbeLoop(found, Nobody(Unmade.LOST), memory, FakeClock(T0 + 100.0), Metrics())
+    assert await loop.take_in(changed("s", [item("a", T0 - 5.0)], T0 + 50.0))
+    request = found.request("s", T0 + 100.0)
+    assert request is not None
+    await loop.take_stray(changed("s", [], T0 + 40.0), reading=request.reading)
+    await loop.take_stray(changed("gone", [], T0 + 60.0), reading=request.reading)
+    assert len(memory.observations) == 1
+    await loop.take_stray(changed("s", [item("b", T0 + 55.0)], T0 + 60.0), reading=request.reading)
+    assert [event.item.item_id for event in memory.observations[1].found.events] == ["b"]
+
+
+async def test_a_notifier_that_cannot_be_told_is_told_of_the_next_delivery() -> None:
+    told: list[str] = []
+
+    async def ring() -> None:
+        told.append("new deliveries")
+        if len(told) == 1:
+            raise ClusterError("nobody listens")
+
+    notifier = DistantNotifier(ring, FakeClock())
+    task = asyncio.create_task(notifier.run())
+    for wake in (notifier.wake, notifier.wake_pings):
+        await settle()
+        wake()
+    await settle()
+    assert len(told) == 2
+    await notifier.drain(0.0)
+    await task
