@@ -248,3 +248,19 @@ async def test_the_factory_alone_never_connects_but_loses_the_reason_for_several
         with pytest.raises(aiohttp.ClientConnectorError, match="refused: loopback") as caught:
             await session.get("http://two.example:9/")
     assert refusal_in(caught.value) is None
+
+
+def test_a_url_without_a_host_is_refused() -> None:
+    with pytest.raises(BlockedAddressError, match="a URL without a host is refused"):
+        Guard().check_url(URL("http:///feed"))
+
+
+async def test_closing_the_resolver_closes_the_one_inside() -> None:
+    closed = []
+
+    class Closing(FixedResolver):
+        async def close(self) -> None:
+            closed.append(self.addresses)
+
+    await GuardedResolver(Guard(), Closing("8.8.8.8")).close()
+    assert closed == [("8.8.8.8",)]

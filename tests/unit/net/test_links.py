@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxyd.net import absolute, read_links
+from proxyd.net.http_values import http_date_s
 
 BASE = "https://a.example/x/feed"
 
@@ -46,3 +47,7 @@ def test_a_fragment_is_no_part_of_an_address() -> None:
     assert absolute("#top", BASE) == BASE
     assert absolute("//b.example/y#z", BASE) == "https://b.example/y"
     assert absolute("http://" + "a" * 5000, BASE) is None
+
+
+def test_a_date_that_no_calendar_has_is_none() -> None:
+    assert http_date_s("Sun, 06 Nov 99999999999 08:49:37 GMT") is None
