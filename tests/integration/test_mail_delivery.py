@@ -258,3 +258,11 @@ async def test_a_server_in_the_clear_is_not_spoken_to_where_tls_is_wanted_from_t
     assert caught.value.retryable
     assert sink.mails == []
     assert wire.sent.startswith(b"\x16")
+
+
+async def test_a_mail_server_that_is_silent_is_asked_again_later() -> None:
+    async with serving(Sink()) as port:
+        silent = MailChannel(MailSettings("127.0.0.1", port, "none", "proxyd@example.org", 0.0))
+        with pytest.raises(DeliveryError, match="the mail server did not answer within 0 s") as caught:
+            await silent.deliver(message())
+    assert caught.value.retryable

@@ -21,7 +21,7 @@ from proxyd.core.model.delivery import WebhookForm
 from proxyd.errors import DeliveryError
 from proxyd.net import Guard, HostTokens, make_session
 from proxyd.notify import Channels, WebhookMessages
-from proxyd.notify.channels.webhook import EndpointGoneError, WebhookChannel
+from proxyd.notify.channels.webhook import EndpointGoneError, WebhookChannel, signing_keys
 from proxyd.ports import Message
 from tests.fakes import FakeClock
 
@@ -257,3 +257,28 @@ async def test_while_a_secret_changes_receivers_of_either_value_can_verify(separ
     assert len(headers["webhook-signature"].split(" ")) == 2
     for secret in (WHSEC, other):
         assert Webhook(secret).verify(body, headers) == json.loads(NOTIFICATION)
+
+
+@pytest.mark.parametrize(
+    ("secret", "message"),
+    [
+        ("whsec_é", "the webhook's secret is not base64 after whsec_; correct it and restart"),
+        ("whsec_", "the webhook's secret is empty; set it and restart"),
+        ("", "the webhook's secret is empty; set it and restart"),
+    ],
+)
+def test_a_secret_that_cannot_sign_is_not_shown_and_not_tried_again(secret: str, message: str) -> None:
+    with pytest.raises(DeliveryError) as caught:
+        signing_keys(secret)
+    assert (caught.value.message, caught.value.retryable, caught.value.__cause__) == (message, False, None)
+
+
+def test_a_secret_that_is_not_text_is_one_key() -> None:
+    assert signing_keys(b"\xff, \xfe") == [b"\xff, \xfe"]
+
+
+async def test_a_webhook_without_a_secret_is_not_sent() -> None:
+    async with channel() as hook:
+        with pytest.raises(DeliveryError, match="the webhook has no secret; give it one with SECRET") as caught:
+            await WebhookMessages(hook).deliver(Message("msg_1", "r", "http://127.0.0.1:9/", BODY, 1e9, "webhook"))
+    assert not caught.value.retryable

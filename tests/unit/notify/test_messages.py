@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxyd.notify.message_forms import digest, plain_text, subject
+from proxyd.notify.message_forms import cloudevent, digest, plain_text, subject
 from proxyd.ports import Gathered
 
 
@@ -85,3 +85,8 @@ def test_the_text_of_a_digest_says_what_it_leaves_out() -> None:
     text = plain_text("R", digest(gathered))
     assert text.startswith("a\nn: 1.5\n")
     assert "Left out: 1 items, 1 whole notifications." in text
+
+
+def test_an_event_of_no_single_source_has_no_subject() -> None:
+    assert "subject" not in json.loads(cloudevent("1", "R", body("1", "a", source=None)))
+    assert json.loads(cloudevent("1", "R", body("1", "a")))["subject"] == "s"
