@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from sqlite3 import OperationalError
@@ -20,7 +23,7 @@ from proxyd.errors import ConflictError, NotFoundError, StoreError
 from proxyd.queries import Wanted
 from proxyd.store import SqlStore, back_up, copy_database, open_store, owner_lock, restore, vacuum
 from proxyd.store.databases.backups import check_file
-from proxyd.store.databases.sqlite import copy_file
+from proxyd.store.databases.sqlite import copy_file, sync
 from tests.contract.test_store import ENDPOINT
 from tests.observations import observed
 from tests.servers import PostgresServer
@@ -273,3 +276,31 @@ async def test_a_vacuumed_database_holds_what_it_held(database: str | Path) -> N
         await store.upkeep.vacuum()
     await vacuum(database)
     assert await names(database) == ["kept"]
+
+
+async def test_a_backup_into_no_folder_or_of_no_database_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no such folder; create it first"):
+        await back_up(tmp_path / "p.db", tmp_path / "nowhere" / "copy.db")
+    with pytest.raises(NotFoundError, match="no such database; check the setting database"):
+        await back_up(tmp_path / "p.db", tmp_path / "copy.db")
+    assert not (tmp_path / "copy.db").exists()
+
+
+def test_a_database_of_another_program_is_no_backup(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "other.db")) as connection:
+        connection.execute("CREATE TABLE places (name TEXT)")
+    with pytest.raises(StoreError, match=r"other\.db is not a database of proxyd"):
+        check_file(tmp_path / "other.db")
+
+
+def test_a_file_system_that_cannot_sync_folders_is_enough_but_not_one_that_loses_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_handle: int) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    (tmp_path / "p.db").touch()
+    sync(tmp_path)
+    with pytest.raises(OSError, match="Invalid argument"):
+        sync(tmp_path / "p.db")
