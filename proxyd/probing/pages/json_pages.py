@@ -112,8 +112,6 @@ def _selected_rows(document: Json, each: Extraction) -> list[Json]:
 
 def _has_room(query: JSONPathQuery, document: Json) -> bool:
     """Return whether the list of rows exists: a page may have no rows today."""
-    if not query.segments:
-        return False
     parent = JSONPathQuery(env=query.env, segments=query.segments[:-1])
     return any(isinstance(node.value, list | dict) and _holds_rows(node.value) for node in parent.finditer(document))
 

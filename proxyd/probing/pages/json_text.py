@@ -7,7 +7,7 @@ import math
 import re
 from typing import TypeAlias
 
-from proxyd.probing.charsets import GZIP, DocumentKind, decoded
+from proxyd.probing.charsets import DocumentKind, decoded
 from proxyd.probing.document_kinds import is_web_page
 from proxyd.probing.probe_failures import UnreadableDocumentError
 
@@ -46,8 +46,6 @@ def load_json(body: bytes, content_type: str | None = None) -> Json:
 
 
 def _not_json(body: bytes, error: json.JSONDecodeError) -> UnreadableDocumentError:
-    if body.startswith(GZIP):
-        return UnreadableDocumentError("this is gzip data that the server does not declare as such")
     if body.lstrip().startswith(b"<") and is_web_page(body):
         return UnreadableDocumentError("this is a web page, not JSON")
     if body.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<"):
