@@ -19,7 +19,8 @@ from proxyd.core.model.item import EventKind
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.stages.stored import StoredContext, StoreQuery
 from proxyd.daemon import Declarations
-from proxyd.errors import ConflictError, NotFoundError, ProfileError
+from proxyd.daemon.plan_queries import PlanQueries
+from proxyd.errors import BusyError, ConflictError, NotFoundError, ProfileError
 from proxyd.metrics import Metrics
 from proxyd.queries import OnlyIf, Wanted
 from proxyd.store import SqlStore, open_store
@@ -303,3 +304,29 @@ async def test_what_a_rule_counted_before_a_restart_is_in_the_notification_after
     await see(world.store, again, "x", "y", at_s=T0 + 30)
     (sent,) = await world.store.history.find_notifications(Wanted(), before=None, limit=9)
     assert [each["channel.item.title"] for each in json.loads(sent.body)["data"]["items"]] == ["x", "y"]
+
+
+async def test_until_the_declarations_are_read_the_daemon_says_that_it_starts(world: World) -> None:
+    declarations, found = world.fresh()
+    plans = PlanQueries(found, declarations, world.store, world.clock)
+    with pytest.raises(BusyError, match="the daemon is starting; try again in a few seconds"):
+        await plans.intervals("r", days=1.0, limit=9)
+    await declarations.start()
+    assert await plans.intervals("r", days=1.0, limit=9) == []
+    with pytest.raises(NotFoundError, match="there is no rule 'q'"):
+        await plans.intervals("q", days=1.0, limit=9)
+
+
+async def test_a_query_over_the_past_reads_what_was_stored(world: World) -> None:
+    (world.folder / "a.profile").write_text(DOMAIN + source("s") + rule("r", query="SELECT title FROM RSS OVER 7 DAYS"))
+    declarations, found = world.fresh()
+    await declarations.start()
+    await see(world.store, found, at_s=T0 + 10)
+    await see(world.store, found, "x", at_s=T0 + 20)
+    outcome = changed("s", [item("x", T0 + 19), item("y", T0 + 29)], T0 + 30)
+    needed = found.needed(outcome)
+    assert needed is not None
+    observation = found.observe(outcome, await world.store.known("s", needed))
+    assert observation is not None
+    (sent,) = observation.rules.notifications
+    assert sorted(each["channel.item.title"] for each in json.loads(sent.body)["data"]["items"]) == ["x", "y"]

@@ -19,6 +19,7 @@ from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.daemon import ProbeLoop
+from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.metrics import Metrics
 from proxyd.store import open_store
 from tests.fakes import FakeClock, settle
@@ -155,3 +156,26 @@ async def test_the_loop_ends_an_interval_that_no_probe_captured_in_time() -> Non
     assert not drive.decider.captures.is_overdue(clock.time_s())
     await asyncio.gather(loop.drain(0.0), clock.advance(10.0))
     await running
+
+
+async def test_an_open_interval_sees_after_a_restart_what_its_pages_showed_and_is_deleted_with_its_rule(
+    tmp_path: Path,
+) -> None:
+    drive = await reported()
+    async with open_store(tmp_path / "p.db", ChrononGrid(10.0)) as store, store.writer.running():
+        for observation in drive.memory.observations:
+            await store.record(observation)
+        again = decider()
+        known = drive.decider.known
+        again.restore(dict(known.states), dict(known.streams), {}, await store.load_joint_intervals())
+        again.declare(declared(), {"r": T0}, T0 + 400)
+        recall = StreamRecall(again, store)
+        await recall.rows_of_queries()
+        seen = await Drive(again).see(unchanged("acme", T0 + 415))
+        assert b'"items":[{"channel.item.title":"acme","last":1.5}]' in seen.rules.notifications[0].body
+        assert len(await store.load_joint_intervals()) == 1  # what was seen is not recorded yet
+        later = decider()
+        later.restore(dict(known.states), dict(known.streams), {}, await store.load_joint_intervals())
+        later.declare(replace(declared(), rules={}), {}, T0 + 430)
+        await StreamRecall(later, store).rows_of_queries()
+        assert await store.load_joint_intervals() == []
