@@ -112,7 +112,9 @@ def print_text(text: str) -> None:
 
 
 def first_row(body: Mapping[str, Any]) -> str:
-    """Return the first row of a rule's result in a few words."""
+    """Return what a notification says of its first row, in a few words."""
+    if title := body["data"].get("message", {}).get("title"):
+        return visible_line(title, _SHOWN)
     values = [str(value) for row in body["data"].get("items", ())[:1] for value in row.values() if value is not None]
     return visible_line(", ".join(value[: _SHOWN + 1] for value in values), _SHOWN)
 
