@@ -11,9 +11,11 @@ from xml.etree import ElementTree
 
 from lxml import etree
 
+from proxyd.core.language.checking.classes import BUILT_IN
 from proxyd.core.language.printing.printer import format_parsed
 from proxyd.core.language.printing.quoting import quote_name, quote_text
 from proxyd.core.language.reading.parser import MAX_SENT_BYTES, parse
+from proxyd.core.language.watches import DEFAULT_PROFILE
 from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration
 from proxyd.errors import ListingError
 
@@ -29,9 +31,18 @@ SET TRIGGER {trigger} START NOW END NEVER SET UTILITY STRICT;
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How listed sources are read, and what one rule reports of them all; ``field`` is searched for a word."""
+    """How listed sources are read, and what one rule reports of them all.
+
+    Parameters
+    ----------
+    name, older
+        The class that an import declares, which hides no built-in one, and the one that imports declared before.
+    field
+        What is searched for a word.
+    """
 
     name: str
+    older: str
     fields: str
     event: str
     selected: str
@@ -56,7 +67,9 @@ class _Kind:
 _MOST_LISTED = 100_000
 _MOST_SHOWN = 20  # invalid addresses that are named
 _LONGEST_FOLDER = 100
+_TAKEN = frozenset({BUILT_IN.name, DEFAULT_PROFILE})
 _FEEDS = _Kind(
+    "ARTICLE",
     "FEED",
     "(channel.item.title:String, channel.item.link:URL, channel.item.pubDate:Timestamp)",
     "INSERT",
@@ -64,7 +77,7 @@ _FEEDS = _Kind(
     "new items",
     "title",
 )
-_PAGES = _Kind("PAGE", "", "UPDATE", "DIFF(OLD.text, NEW.text) AS difference", "changes", "text")
+_PAGES = _Kind("WEBPAGE", "PAGE", "", "UPDATE", "DIFF(OLD.text, NEW.text) AS difference", "changes", "text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,32 +165,36 @@ def merge_listing(
     --------
     >>> merged = merge_listing(SourceList((Listed("A", "http://a.example/"),)), EMPTY_DECLARATION, "Mine")
     >>> merged.new, merged.statements[-1]
-    (1, '\nCREATE SOURCE "a" OF "Mine".FEED AT \'http://a.example/\';\n')
+    (1, '\nCREATE SOURCE "a" OF "Mine".ARTICLE AT \'http://a.example/\';\n')
     """
     kind, names = _PAGES if pages else _FEEDS, _Names(declared.sources)
     there = {source.url for source in declared.sources.values()}
     new = [feed for feed in listed.feeds if feed.url not in there]
     statements: list[str] = []
-    profiles: dict[str, str] = {}
+    classes: dict[str, str] = {}
     for feed in new:
-        if feed.folder not in profiles:
-            profile, is_new = _profile(feed.folder or name, kind, declared)
-            if is_new and profile not in profiles.values():
+        if feed.folder not in classes:
+            profile, known_class = _profile(feed.folder or name, kind, declared)
+            page_class = f"{quote_name(profile)}.{known_class or kind.name}"
+            if known_class is None and page_class not in classes.values():
                 statements.append("\n" * bool(statements) + kind.preamble(profile, match))
-            profiles[feed.folder] = profile
-        of = f"{quote_name(profiles[feed.folder])}.{kind.name}"
+            classes[feed.folder] = page_class
+        of = classes[feed.folder]
         statements.append(f"\nCREATE SOURCE {quote_name(names.of(feed))} OF {of} AT {quote_text(feed.url)};\n")
     return Merged(tuple(statements), len(new), len(listed.feeds) - len(new))
 
 
-def _profile(wanted: str, kind: _Kind, declared: Declaration) -> tuple[str, bool]:
-    """Return the profile (and domain) of a folder, and whether it is new; that of an earlier import is used again."""
-    for name in (wanted, f"{wanted} ({kind.name.lower()}s)"):
+def _profile(wanted: str, kind: _Kind, declared: Declaration) -> tuple[str, str | None]:
+    """Return the profile (and domain) of a folder, and its class if it is that of an earlier import."""
+    for name in (wanted, f"{wanted} ({kind.older.lower()}s)"):
         domain = declared.domains.get(name)
-        if domain is not None and kind.name in domain.classes:
-            return name, False
-        if domain is None and name not in declared.profiles and kind.rule(name) not in declared.rules:
-            return name, True
+        if domain is not None and kind.rule(name) in declared.rules:
+            for page_class in (kind.name, kind.older):
+                if page_class in domain.classes:
+                    return name, page_class
+        is_free = domain is None and name not in _TAKEN and name not in declared.profiles
+        if is_free and kind.rule(name) not in declared.rules:
+            return name, None
     raise ListingError(f"{wanted!r} is the name of another domain, profile or rule; rename the folder or give a --name")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 from proxyd.core.language.checking.classes import BUILT_IN
 from proxyd.core.language.nodes import (
@@ -26,7 +26,7 @@ from proxyd.core.model.profile import Anchor, PageClass, Trigger, Utility, Utili
 from proxyd.errors import ConfigError
 
 DEFAULT_PROFILE = "default"
-DEFAULT_CLASS = "FEED"
+DEFAULT_CLASS = ClassName("FEED", BUILT_IN.name)
 
 
 def expand(texts: Sequence[Parsed]) -> list[Parsed]:
@@ -45,14 +45,14 @@ class _Expansion:
     def __init__(self, texts: Sequence[Parsed]) -> None:
         self._texts = texts
         declared = [each for parsed in texts for each in parsed.statements]
+        self._classes = dict(_classes(declared))
         self._profiles = {each.name.value for each in declared if isinstance(each, CreateProfile)}
         self._profiles |= {
             broken.name or "" for parsed in texts for broken in parsed.broken if broken.kind is StatementKind.PROFILE
         }
-        self._sources = {
-            _key(each.url, each.page_class): each.name for each in declared if isinstance(each, CreateSource)
-        }
-        self._events = dict(_events(declared))
+        sources = [each for each in declared if isinstance(each, CreateSource)]
+        self._sources = {self._reading(each.url, each.page_class): each.name for each in sources}
+        self._taken = {each.name.value for each in sources}
 
     def texts(self) -> list[Parsed]:
         return [replace(parsed, statements=tuple(self._expanded(parsed.statements))) for parsed in self._texts]
@@ -65,21 +65,37 @@ class _Expansion:
                 yield each
 
     def _meant_by(self, watch: Watch) -> Iterator[Statement]:
-        page_class = watch.page_class or ClassName(DEFAULT_CLASS, span=watch.url.span)
+        page_class = watch.page_class or replace(DEFAULT_CLASS, span=watch.url.span)
         profile = watch.profile or Located(DEFAULT_PROFILE, watch.url.span)
         if profile.value not in self._profiles:
             self._profiles.add(profile.value)
             yield CreateProfile(profile, span=watch.span)
-        source = self._sources.get(_key(watch.url, page_class))
+        reading = self._reading(watch.url, page_class)
+        source = self._sources.get(reading)
         if source is None:
-            source = self._sources[_key(watch.url, page_class)] = watch.address
+            source = self._sources[reading] = self._source_name(watch, page_class)
             yield CreateSource(source, page_class, watch.url, span=watch.span)
         yield self._rule(watch, profile, source, page_class)
+
+    def _reading(self, url: Located[str], page_class: ClassName) -> tuple[str, str, str]:
+        """Return an address and how it is read: the domain and the name of its class."""
+        name = page_class.name.casefold()
+        known = self._classes.get(name)
+        return url.value, page_class.domain or (known.domain if known else ""), name
+
+    def _source_name(self, watch: Watch, page_class: ClassName) -> Located[str]:
+        """Return the address without its scheme; more of it where another source is called so."""
+        address = watch.address
+        names = (address.value, f"{address.value} ({page_class.name})", watch.url.value)
+        name = next((each for each in names if each not in self._taken), address.value)
+        self._taken.add(name)
+        return replace(address, value=name)
 
     def _rule(
         self, watch: Watch, profile: Located[str], source: Located[str], page_class: ClassName
     ) -> InsertNotification:
-        event = watch.event or self._events.get(page_class.name.casefold(), EventKind.INSERT)
+        known = self._classes.get(page_class.name.casefold())
+        event = watch.event or (known.news if known else EventKind.INSERT)
         return InsertNotification(
             watch.name,
             profiles=(profile,),
@@ -131,19 +147,24 @@ def _delivery(delivery: Delivery) -> Delivery:
     return delivery
 
 
-def _key(url: Located[str], page_class: ClassName) -> tuple[str, str]:
-    return url.value, page_class.name.casefold()
+@dataclass(frozen=True, slots=True)
+class _Class:
+    """The domain of a class, and the event which says that there is something new: an item, or another value."""
+
+    domain: str
+    news: EventKind
 
 
-def _events(statements: Iterable[Statement]) -> Iterator[tuple[str, EventKind]]:
-    """Yield which event says that there is something new, by class: an item, or another value of a page."""
-    yield from ((name.casefold(), _event(found)) for name, found in BUILT_IN.classes.items())
+def _classes(statements: Iterable[Statement]) -> Iterator[tuple[str, _Class]]:
+    """Yield the classes by name, in lower case; a declared one comes after the built-in one that it hides."""
+    yield from ((name.casefold(), _Class(BUILT_IN.name, _news(found))) for name, found in BUILT_IN.classes.items())
     for statement in statements:
         if isinstance(statement, CreateDomain):
-            yield from ((each.name.value.casefold(), _event(each)) for each in statement.classes)
+            domain = statement.name.value
+            yield from ((each.name.value.casefold(), _Class(domain, _news(each))) for each in statement.classes)
 
 
-def _event(page_class: PageClass | ClassDeclaration) -> EventKind:
+def _news(page_class: PageClass | ClassDeclaration) -> EventKind:
     if page_class.each is not None:
         return EventKind.INSERT
     paths = (each.path if isinstance(each.path, str) else each.path.value for each in page_class.fields)

@@ -68,7 +68,7 @@ def test_a_list_of_pages_tells_what_changes_on_them(tmp_path: Path, capsys: pyte
     out = tmp_path / "pages.profile"
     assert main(["import", listed, "--pages", "--name", "Watched", "--out", str(out)]) == 0
     text = out.read_text(encoding="utf-8")
-    assert """OF "Watched".PAGE AT 'https://example.org/a'""" in text
+    assert """OF "Watched".WEBPAGE AT 'https://example.org/a'""" in text
     assert "ON UPDATE TO PAGE" in text
     assert 'NOTIFICATION "Watched: changes"' in text
     assert main(["check", str(out)]) == 0
@@ -135,7 +135,7 @@ def test_an_import_is_repeated_and_adds_only_what_is_new(tmp_path: Path, capsys:
     assert text.startswith(f"-- mine\n{first}")
     assert text.removeprefix(f"-- mine\n{first}").split("\n") == [
         "",
-        """CREATE SOURCE "same-3" OF "News".FEED AT 'https://example.org/new';""",
+        """CREATE SOURCE "same-3" OF "News".ARTICLE AT 'https://example.org/new';""",
         "",
     ]
     assert main(["check", str(tmp_path)]) == 0
