@@ -12,22 +12,23 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
 from proxyd.core.model.profile import PageClass
 from proxyd.probing import ProbeTrace
 
+_MOST_TRIED = 3
+
 
 async def discover(settings: Settings, url: str) -> tuple[ProbeOutcome, PageClass]:
     """Return the outcome of probing an address, and the built-in class that reads it.
 
-    A web page that links to feeds leads to the first of them, whose address is the outcome's ``source_id``; one that
-    links to none is read as a page. The outcome's ``linked_feeds`` are the page's.
+    A web page leads to the first feed that it links to and that can be read, whose address is the outcome's
+    ``source_id``; without one it is read as a page. The outcome's ``linked_feeds`` are the page's.
     """
     feed, page = BUILT_IN.classes["FEED"], BUILT_IN.classes["PAGE"]
     async with open_network(settings, SystemClock()) as network:
         found = await network.prober.probe(ProbeRequest(url, url), ProbeTrace())
         if found.kind is not OutcomeKind.NOT_A_FEED:
             return found, feed
-        for link in found.linked_feeds[:1]:
+        for link in found.linked_feeds[:_MOST_TRIED]:
             linked = await network.prober.probe(ProbeRequest(link, link), ProbeTrace())
             if linked.kind.is_success:
                 return replace(linked, linked_feeds=found.linked_feeds), feed
-        return await network.prober.probe(
-            ProbeRequest(url, url, page_class=page, obeys_robots=True), ProbeTrace()
-        ), page
+        read = await network.prober.probe(ProbeRequest(url, url, page_class=page, obeys_robots=True), ProbeTrace())
+        return replace(read, linked_feeds=found.linked_feeds), page

@@ -14,7 +14,7 @@ from proxyd.terminal.verbs import ASKING, argument, flag, verb
 
 if TYPE_CHECKING:
     from proxyd.config import Settings
-    from proxyd.core.language import Parsed, SourceText, Watch
+    from proxyd.core.language import Parsed, SourceText, Statement, Watch
     from proxyd.core.model.outcome import ProbeOutcome
     from proxyd.core.model.profile import PageClass
 
@@ -45,6 +45,7 @@ _LINE = 160
 async def add(options: argparse.Namespace) -> int:
     """Watch an address."""
     from proxyd.app.discovery import discover
+    from proxyd.config.profile_files import write_text
 
     if not is_web(options.address):
         raise ConfigError([f"{options.address!r} is not an address; it starts with https:// or http://"])
@@ -52,16 +53,16 @@ async def add(options: argparse.Namespace) -> int:
     outcome, page_class = await discover(settings, options.address)
     if not outcome.kind.is_success:
         raise NotFoundError(f"{options.address} cannot be watched: {outcome.detail}")
-    wish = _wish(options, outcome.source_id, page_class)
-    text, old = await _known(options, wish)
-    watch = _edited(old, wish)
-    samples = _samples(settings, watch, outcome)
+    text, old = await _known(options, outcome.source_id)
+    watch = _wished(options, outcome.source_id, page_class.name, old)
+    texts = _texts(options.file, text, old, watch)
+    samples = _samples(texts, settings, watch, outcome)
     if not options.json:
         _print_found(options.address, outcome, page_class, samples)
         print(visible(_written(watch)))
     where = "nothing was changed"
     if not options.dry_run and options.file is not None:
-        _write(options.file, _with(text, old, watch, settings))
+        write_text(options.file, texts[0].text)
         where = f"written to {options.file}"
     elif not options.dry_run:
         where = await _declare(options, watch)
@@ -85,40 +86,38 @@ async def add(options: argparse.Namespace) -> int:
 # -- the statement
 
 
-def _wish(options: argparse.Namespace, url: str, page_class: PageClass) -> Watch:
-    """Return the WATCH of the arguments; raises ``ConfigError``, ``ProfileError``."""
-    from proxyd.core.language import Watch, parse
-    from proxyd.core.language.printing.quoting import quote_name, quote_text
+def _wished(options: argparse.Namespace, url: str, found: str, old: Watch | None) -> Watch:
+    """Return the WATCH of the arguments, as an edit of the one before; raises ``ConfigError``, ``ProfileError``.
+
+    ``found`` is the built-in class that reads the address.
+    """
+    from proxyd.core.language import Watch, edited, parse
+    from proxyd.core.language.printing.quoting import format_contains, quote_name, quote_text
 
     parts = [f"WATCH {quote_text(url)}"]
-    if page_class.name != "FEED":
-        parts.append(f"OF {page_class.name}")
+    if found != "FEED" and old is None:
+        parts.append(f"OF {found}")
     if options.name is not None:
         parts.append(f"AS {quote_name(options.name)}")
     if options.match:
-        field = "text" if page_class.name == "PAGE" else "title"
-        parts.append("WHERE " + " OR ".join(f"{field} ILIKE {_pattern(text)}" for text in options.match))
+        field = _searched(old.page_class.name if old and old.page_class else "FEED" if old else found, options.match)
+        parts.append("WHERE " + " OR ".join(format_contains(field, words) for words in options.match))
     parts += [f"TELL {_delivery(to, options.secret)}" for to in options.to or ()]
     parsed = parse(" ".join(parts), "the arguments")
     if parsed.errors:
         raise ProfileError(parsed.errors)
-    (watch,) = parsed.statements
-    assert isinstance(watch, Watch)
-    return watch
+    (watch,) = (each for each in parsed.statements if isinstance(each, Watch))
+    return watch if old is None else edited(old, watch)
 
 
-def _pattern(text: str) -> str:
-    """Return a pattern for texts that hold this one.
-
-    >>> _pattern("rc"), _pattern("50%")
-    ("'%rc%'", "'%50!%%' ESCAPE '!'")
-    """
-    from proxyd.core.language.printing.quoting import quote_text
-
-    if not set(text) & set("%_"):
-        return quote_text(f"%{text}%")
-    escaped = "".join(f"!{char}" if char in "%_!" else char for char in text)
-    return f"{quote_text(f'%{escaped}%')} ESCAPE '!'"
+def _searched(page_class: str, words: Sequence[str]) -> str:
+    """Return the field that --match searches; raises ``ConfigError``."""
+    if not all(each.strip() for each in words):
+        raise ConfigError(["--match takes a text that is not empty"])
+    field = {"FEED": "title", "PAGE": "text"}.get(page_class.upper())
+    if field is None:
+        raise ConfigError([f"--match does not know the fields of {page_class}; write the WHERE into the profile"])
+    return field
 
 
 def _delivery(to: str, secret: str | None) -> str:
@@ -138,12 +137,6 @@ def _delivery(to: str, secret: str | None) -> str:
     return f"WEBHOOK {quote_text(to)} SECRET ENV {quote_text(secret)}"
 
 
-def _edited(old: Watch | None, wish: Watch) -> Watch:
-    from proxyd.core.language import edited
-
-    return wish if old is None else edited(old, wish)
-
-
 def _written(watch: Watch) -> str:
     from proxyd.core.language import format_statements
 
@@ -153,19 +146,28 @@ def _written(watch: Watch) -> str:
 # -- what is there
 
 
-def _samples(settings: Settings, watch: Watch, outcome: ProbeOutcome) -> list[str]:
-    """Return the messages that the items there now would give; none for the text of a page, which has to change."""
+def _samples(texts: Sequence[SourceText], settings: Settings, watch: Watch, outcome: ProbeOutcome) -> list[str]:
+    """Return the messages that the items there now would give; none for what has to change first.
+
+    Raises
+    ------
+    ProfileError
+        The texts have errors.
+    """
     from proxyd.app.check_settings import check_settings
-    from proxyd.core.language import SourceText, check
+    from proxyd.core.language import BUILT_IN, check
     from proxyd.core.model.item import EventKind
     from proxyd.core.rules.answers.samples import sample
     from proxyd.core.rules.programs.rule_program import compile_rule
 
-    checked = check([SourceText("the arguments", _written(watch))], check_settings(settings))
+    is_own = watch.page_class is not None and watch.page_class.name.upper() not in BUILT_IN.classes
+    if is_own and len(texts) == 1 and texts[0].file == "the arguments":
+        return []  # the daemon knows its class
+    checked = check(texts, check_settings(settings))
     if checked.declaration is None:
         raise ProfileError(checked.errors)
-    (rule,) = checked.declaration.rules.values()
-    if rule.trigger.kind is not EventKind.INSERT:
+    rule = checked.declaration.rules[watch.name.value]
+    if is_own or rule.trigger.kind is not EventKind.INSERT:
         return []
     program = compile_rule(rule, checked.declaration, accepted_s=outcome.finished_s, chronon_s=settings.chronon)
     return sample(program, outcome.items, watch.address.value, outcome.finished_s)
@@ -177,6 +179,7 @@ def _print_found(address: str, outcome: ProbeOutcome, page_class: PageClass, sam
         text = str(item.fields.get("text") or "")
         lines = [f"a page without a feed: you are told when its text changes ({len(text)} characters now)"]
         lines += [f"  {visible_line(line, _LINE)}" for line in text.splitlines()[:_SHOWN]]
+        lines += [f"it links to a feed that cannot be read: {link}" for link in outcome.linked_feeds]
         return print_lines(lines)
     if outcome.source_id != address:
         print_lines([f"the page links to the feed {outcome.source_id}"])
@@ -193,32 +196,42 @@ def _print_found(address: str, outcome: ProbeOutcome, page_class: PageClass, sam
 # -- what is watched already
 
 
-async def _known(options: argparse.Namespace, wish: Watch) -> tuple[SourceText, Watch | None]:
+async def _known(options: argparse.Namespace, url: str) -> tuple[SourceText, Watch | None]:
     """Return the text that an edit belongs to, and the WATCH of this address in it."""
-    from proxyd.config.profile_files import read_text
-    from proxyd.core.language import SourceText, find_watch, parse
+    from proxyd.config.profile_files import read_directory, read_text
+    from proxyd.core.language import SourceText, find_watch
 
-    name = wish.rule_name.value if wish.rule_name else None
     if options.file is None:
-        texts = [] if options.dry_run else await _declared(options)
-        statements = [statement for each in texts for statement in parse(each).statements]
-        return SourceText("", ""), find_watch(statements, wish.url.value, name)
+        return SourceText("", ""), None if options.dry_run else find_watch(await _declared(options), url, options.name)
     if options.file.suffix != ".profile":
         raise ConfigError([f"{options.file}: profiles are files that end with .profile"])
     text = read_text(options.file) if options.file.exists() else SourceText(str(options.file), "")
-    return text, find_watch(_sound(text).statements, wish.url.value, name)
+    old = find_watch(_sound(text).statements, url, options.name)
+    for other in read_directory(options.file.parent) if old is None else ():
+        if find_watch(_statements(other), url, options.name) is not None:
+            raise ConfigError([f"{url} is watched in {other.file}: give --file {other.file}, or another --name"])
+    return text, old
 
 
-async def _declared(options: argparse.Namespace) -> list[str]:
-    """Return the texts of the profiles that were declared to the daemon."""
+def _statements(text: SourceText) -> Sequence[Statement]:
+    """Return the statements of a text that can be read."""
+    from proxyd.core.language import parse
+
+    return parse(text.text, text.file).statements
+
+
+async def _declared(options: argparse.Namespace) -> list[Statement]:
+    """Return the statements of the rules that were declared to the daemon."""
+    from proxyd.core.language import SourceText
+
     try:
         async with client_of(options) as client:
-            profiles = await client.profiles()
-            return [
-                (await client.profile(each["name"])).profile["text"] for each in profiles if each["origin"] == "api"
-            ]
+            own = {rule["name"] for rule in await client.rules() if rule["origin"] == "api"}
+            profiles = [await client.profile(each["name"]) for each in await client.profiles()]
     except UnreachableError as error:
         raise UnreachableError(f"{error}, or write the WATCH into a file with --file") from error
+    statements = (each for read in profiles for each in _statements(SourceText("", read.profile["text"])))
+    return [each for each in statements if each.name.value in own]
 
 
 async def _declare(options: argparse.Namespace, watch: Watch) -> str:
@@ -237,42 +250,25 @@ def _sound(text: SourceText) -> Parsed:
     return parsed
 
 
-def _with(text: SourceText, old: Watch | None, watch: Watch, settings: Settings) -> str:
-    """Return a file's text with a WATCH in its place or at its end, checked with the other files of its folder."""
-    from proxyd.app.check_settings import check_settings
+def _texts(file: Path | None, text: SourceText, old: Watch | None, watch: Watch) -> list[SourceText]:
+    """Return the file's text with a WATCH in its place or at its end, and the others of its folder."""
     from proxyd.config.profile_files import read_directory
-    from proxyd.core.language import SourceText, check
+    from proxyd.core.language import SourceText
 
+    if file is None:
+        return [SourceText("the arguments", _written(watch))]
     if old is None:
         gap = "\n" if text.text and not text.text.endswith("\n\n") else ""
-        ends = ";\n" if _ends_open(text) else ""
-        new = f"{text.text}{ends}{gap}{_written(watch)}\n"
+        new = f"{text.text}{';' if _ends_open(text) else ''}{gap}{_written(watch)}\n"
     else:
         rest = text.text[old.span.stop :]
-        new = (
-            text.text[: old.span.start]
-            + _written(watch).removesuffix(";" if rest.lstrip().startswith(";") else "")
-            + rest
-        )
-    path = Path(text.file)
-    others = [each for each in read_directory(path.parent or Path()) if Path(each.file) != path]
-    checked = check([*others, SourceText(text.file, new)], check_settings(settings))
-    if checked.errors:
-        raise ProfileError(checked.errors)
-    return new
+        end = ";" if rest.lstrip().startswith(";") else ""
+        new = text.text[: old.span.start] + _written(watch).removesuffix(end) + rest
+    others = [each for each in read_directory(file.parent) if Path(each.file) != file]
+    return [SourceText(text.file, new), *others]
 
 
 def _ends_open(text: SourceText) -> bool:
     """Whether the last statement of a text has no ``;``."""
     statements = _sound(text).statements
     return bool(statements) and ";" not in text.text[statements[-1].span.stop :]
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace a file as a whole."""
-    try:
-        new = path.with_name(f".{path.name}.new")
-        new.write_text(text, encoding="utf-8")
-        new.replace(path)
-    except OSError as error:
-        raise ConfigError([f"{path} cannot be written ({error.strerror})"]) from error

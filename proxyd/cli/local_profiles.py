@@ -214,6 +214,7 @@ def _texts(paths: list[Path]) -> list[SourceText]:
 )
 def import_feeds(options: argparse.Namespace) -> int:
     """Make profiles of an OPML file or a list of addresses, and leave alone what is declared already."""
+    from proxyd.config.profile_files import write_text
     from proxyd.core.language import format_parsed, merge_listing, parse, read_listing
 
     settings = settings_of(options)
@@ -233,7 +234,7 @@ def import_feeds(options: argparse.Namespace) -> int:
     if merged.new and out is not None:
         others = [each for each in files if Path(each.file) != out]
         _declared([*others, replace(parsed.source, text=text)], settings)
-        _write(out, text)
+        write_text(out, text)
     elif out is None:
         print_text(text)
     _tell_of_import(merged, listed.unreadable, out)
@@ -282,13 +283,3 @@ def export(options: argparse.Namespace) -> int:
         raise ProfileError(checked.errors)
     print(opml({for_xml(source.source_id): source.url for source in checked.declaration.sources.values()}))
     return 0
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a whole file at once: the daemon may be reading its folder."""
-    made = path.with_name(f".{path.name}.new")
-    try:
-        made.write_text(text, encoding="utf-8")
-        made.replace(path)
-    except OSError as error:
-        raise ConfigError([f"{path} cannot be written ({error.strerror})"]) from error

@@ -57,11 +57,11 @@ def until(text: str, now_s: float | None = None, zone: tzinfo | None = None) -> 
             meant = today + timedelta(days=1) if passed else today
         else:
             meant = datetime.fromisoformat(text)
-    except ValueError:
+        if meant.tzinfo is None:
+            meant = meant.astimezone() if zone is None else meant.replace(tzinfo=zone)
+        return meant.astimezone(UTC).isoformat()
+    except (ValueError, OverflowError):
         raise argparse.ArgumentTypeError(f"{text!r} is not a time; write it like 07:00 or 2026-01-31T07:00") from None
-    if meant.tzinfo is None:
-        meant = meant.astimezone() if zone is None else meant.replace(tzinfo=zone)
-    return meant.astimezone(UTC).isoformat()
 
 
 @verb(

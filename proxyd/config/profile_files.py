@@ -1,7 +1,9 @@
-"""Reads profile files."""
+"""Reads and writes profile files."""
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 from proxyd.core.language import SourceText
@@ -24,6 +26,29 @@ def read_directory(folder: Path) -> list[SourceText]:
         return [read_text(path) for path in sorted(each for each in folder.iterdir() if each.match("*.profile"))]
     except OSError as error:
         raise ConfigError([f"profiles: {folder} cannot be read ({error.strerror or error})"]) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a profile as a whole, because the daemon may be reading its folder; who may read it stays, and a link.
+
+    Raises
+    ------
+    ConfigError
+        It cannot be written.
+    """
+    target = path.resolve()
+    new = target.with_name(f".{target.name}.new")
+    try:
+        is_there = target.exists()
+        mode = 0o600 if is_there else 0o666
+        new.unlink(missing_ok=True)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+            file.write(text)
+        if is_there:
+            shutil.copymode(target, new)
+        new.replace(target)
+    except OSError as error:
+        raise ConfigError([f"{path} cannot be written ({error.strerror})"]) from error
 
 
 def read_text(path: Path) -> SourceText:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -18,6 +19,9 @@ from proxyd.safe_text import is_web, one_line
 MOST_ITEMS = 1000
 _MOST_SUBJECT = 150
 _MOST_VALUE = 2000
+_WORDED = frozenset(
+    {"title", "heading", "headline", "name", "subject", "link", "url"}
+)  # columns that a row's text may be
 
 
 def event_type(body: bytes) -> str:
@@ -197,7 +201,7 @@ def _told_items(data: Mapping[str, Any]) -> Iterator[tuple[str, str, list[tuple[
         others = [
             (one_line(name), text)
             for name, text in shown.items()
-            if text not in line and text != link and name not in changed
+            if not (name.lower() in _WORDED and text in line) and text != link and name not in changed
         ]
         yield line, link, others
 
@@ -214,11 +218,27 @@ def _html_rows(data: Mapping[str, Any]) -> str:
     parts, told = [], 0
     for line, link, others in _told_items(data):
         told += 1
-        words = escape(line.replace(f" {link}", "") if link else line).replace("\n", "<br>")
-        shown = f'<a href="{escape(link)}">{words}</a>' if link else words
+        words = _linked(line, link, is_set=bool(data.get("message", {}).get("is_set")))
+        shown = words.replace("\n", "<br>")
         fields = "".join(f"<br>{escape(name)}: {escape(text)}" for name, text in others)
         parts.append(f"<p><strong>{shown}</strong>{fields}</p>")
     return "".join(parts) + "".join(f"<p>{escape(line)}</p>" for line in _lines(data)[told:])
+
+
+def _linked(text: str, link: str, *, is_set: bool) -> str:
+    """Return a row's text as HTML: its link where the rule's own wording has it, otherwise under the first line."""
+    if not link:
+        return escape(text)
+    written = re.search(re.escape(link) + r"(?![\w/?#&=%-])", text) if is_set else None
+    if written is not None:
+        return escape(text[: written.start()]) + _anchor(link, link) + escape(text[written.end() :])
+    first, end, rest = text.partition("\n")
+    words = first if is_set else first.removesuffix(f" {link}")
+    return _anchor(link, words) + end + escape(rest)
+
+
+def _anchor(link: str, words: str) -> str:
+    return f'<a href="{escape(link)}">{escape(words)}</a>'
 
 
 def _facts(rule: str, data: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -115,7 +115,7 @@ def test_a_file_whose_last_statement_is_open_takes_one_more(origin: str, file: P
     [
         (["example.org/feed"], "'example.org/feed' is not an address; it starts with https:// or http://"),
         (["{}/gone"], "{}/gone cannot be watched: status 404"),
-        (["{}/feed", "--to", "https://hook.example/"], "name the variable that holds its secret"),
+        (["{}/feed", "--to", "https://hook.example/", "--dry-run"], "name the variable that holds its secret"),
         (["{}/feed", "--to", "nobody", "--dry-run"], "'nobody' is not a mail address"),
         (["{}/feed", "--file", "news.txt"], "news.txt: profiles are files that end with .profile"),
         (["{}/feed"], "or write the WATCH into a file with --file"),
@@ -152,3 +152,46 @@ def test_a_dry_run_changes_nothing_and_json_says_it_all(origin: str, capsys: pyt
         "statement": f"WATCH '{origin}/feed' TELL WEBHOOK 'https://hook.example/' SECRET ENV 'SECRET_A';",
         "done": "nothing was changed",
     }
+
+
+def test_a_private_file_stays_private_and_a_link_stays_a_link(origin: str, file: Path) -> None:
+    kept = file.with_name("kept.txt")
+    kept.write_text("WATCH 'https://b.example/feed';\n", encoding="utf-8")
+    kept.chmod(0o600)
+    file.symlink_to(kept)
+    assert main(["add", f"{origin}/feed", "--file", str(file)]) == 0
+    assert file.is_symlink()
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert len(watches(kept)) == 2
+
+
+def test_a_feed_that_cannot_be_read_is_not_the_end(
+    origin: str, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(PAGES, "/two", BLOG.replace(b'href="/feed"', b'href="/gone"').replace(b"/comments", b"/feed"))
+    monkeypatch.setitem(PAGES, "/dead", BLOG.replace(b"/feed", b"/gone").replace(b"/comments", b"/away"))
+    assert main(["add", f"{origin}/two", "--file", str(file)]) == 0
+    assert f"the page links to the feed {origin}/feed" in capsys.readouterr().out
+    assert main(["add", f"{origin}/dead", "--file", str(file)]) == 0
+    assert f"it links to a feed that cannot be read: {origin}/gone" in capsys.readouterr().out
+
+
+def test_the_watch_of_a_class_of_ones_own_is_edited_with_its_file(
+    origin: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declared = f"CREATE DOMAIN \"D\" AS CLASS::NEWS(channel.item.title:String);\nWATCH '{origin}/feed' OF NEWS;\n"
+    file.write_text(declared, encoding="utf-8")
+    assert main(["add", f"{origin}/feed", "--to", "me@example.org", "--file", str(file)]) == 0
+    assert f"WATCH '{origin}/feed' OF NEWS TELL MAIL 'me@example.org';" in file.read_text(encoding="utf-8")
+    assert main(["add", f"{origin}/feed", "--match", "x", "--file", str(file)]) == 1
+    assert "--match does not know the fields of NEWS; write the WHERE into the profile" in capsys.readouterr().err
+
+
+def test_an_address_that_another_file_watches_is_edited_there(
+    origin: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(f"WATCH '{origin}/feed';\n", encoding="utf-8")
+    other = file.with_name("other.profile")
+    assert main(["add", f"{origin}/feed", "--file", str(other)]) == 1
+    assert f"is watched in {file}: give --file {file}, or another --name" in capsys.readouterr().err
+    assert not other.exists()

@@ -13,7 +13,7 @@ from lxml import etree
 
 from proxyd.core.language.checking.classes import BUILT_IN
 from proxyd.core.language.printing.printer import format_parsed
-from proxyd.core.language.printing.quoting import quote_name, quote_text
+from proxyd.core.language.printing.quoting import format_contains, quote_name, quote_text
 from proxyd.core.language.reading.parser import MAX_SENT_BYTES, parse
 from proxyd.core.language.watches import DEFAULT_PROFILE
 from proxyd.core.model.profile import EMPTY_DECLARATION, Declaration
@@ -56,7 +56,8 @@ class _Kind:
     def preamble(self, listing: str, match: str | None) -> str:
         """Return the statements other than the sources, in canonical layout."""
         domain, rule = quote_name(listing), quote_name(self.rule(listing))
-        trigger = quote_name(f"ON {self.event} TO {self.name}{_containing(self.field, match)}")
+        where = f" WHERE {format_contains(self.field, match)}" if match else ""
+        trigger = quote_name(f"ON {self.event} TO {self.name}{where}")
         told = _RULE.format(domain=domain, rule=rule, selected=self.selected, name=self.name, trigger=trigger)
         parsed = parse(f"CREATE DOMAIN {domain} AS CLASS::{self.name}{self.fields};\n{told}")
         if parsed.errors:
@@ -196,19 +197,6 @@ def _profile(wanted: str, kind: _Kind, declared: Declaration) -> tuple[str, str 
         if is_free and kind.rule(name) not in declared.rules:
             return name, None
     raise ListingError(f"{wanted!r} is the name of another domain, profile or rule; rename the folder or give a --name")
-
-
-def _containing(field: str, word: str | None) -> str:
-    """Return the WHERE that finds a word in a field, whatever its case; nothing without a word.
-
-    >>> _containing("title", "100%")
-    " WHERE title ILIKE '%100!%%' ESCAPE '!'"
-    """
-    if not word:
-        return ""
-    escaped = re.sub("([%_!])", r"!\1", word)
-    escape = " ESCAPE '!'" if escaped != word else ""
-    return f" WHERE {field} ILIKE {quote_text(f'%{escaped}%')}{escape}"
 
 
 def opml(sources: Mapping[str, str]) -> str:

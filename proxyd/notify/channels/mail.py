@@ -100,7 +100,7 @@ def compose(message: Message, sender: str) -> EmailMessage:
     mail = EmailMessage(policy=SMTP)
     mail["From"] = sender
     mail["To"] = message.endpoint
-    mail["Subject"] = subject(message.rule, message.body)
+    mail["Subject"] = subject(message.rule, message.body).replace("=?", "= ?")  # else it is decoded, with line ends
     mail["Date"] = sent_at(message.body)
     mail["Message-ID"] = f"<{message.message_id}@{sender.rpartition('@')[2].strip('<> ')}>"
     mail["Auto-Submitted"] = "auto-generated"

@@ -69,7 +69,7 @@ def test_a_list_of_pages_tells_what_changes_on_them(tmp_path: Path, capsys: pyte
     assert main(["import", listed, "--pages", "--name", "Watched", "--out", str(out)]) == 0
     text = out.read_text(encoding="utf-8")
     assert """OF "Watched".WEBPAGE AT 'https://example.org/a'""" in text
-    assert "ON UPDATE TO PAGE" in text
+    assert "ON UPDATE TO WEBPAGE" in text
     assert 'NOTIFICATION "Watched: changes"' in text
     assert main(["check", str(out)]) == 0
 

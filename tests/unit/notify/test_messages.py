@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from proxyd.notify.channels.mail import compose
 from proxyd.notify.message_forms import cloudevent, digest, plain_text, subject
-from proxyd.ports import Gathered
+from proxyd.ports import Gathered, Message
 
 
 def body(name: str, *titles: str | None, **data: Any) -> bytes:
@@ -63,6 +64,14 @@ def test_a_digest_counts_what_it_leaves_out(most: int, kept: list[list[str]], le
 )
 def test_the_subject_names_the_first_item(message: bytes, line: str) -> None:
     assert subject("R", message) == line
+
+
+@pytest.mark.parametrize("told", ["=?utf-8?q?a=0D=0ABcc:_x@y?=", "a =?utf-8?b?DQpCY2M6IHhAeQ==?= b"])
+def test_an_encoded_title_adds_no_header(told: str) -> None:
+    mail = compose(Message("n", "r", "a@example.org", body("1", told), 0.0, "mail"), "me@example.org")
+    head = mail.as_bytes().partition(b"\r\n\r\n")[0]
+    assert [line for line in head.splitlines() if line.lower().startswith(b"bcc")] == []
+    assert mail["Subject"] == told.replace("=?", "= ?")
 
 
 def test_a_long_subject_is_cut() -> None:

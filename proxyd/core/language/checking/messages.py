@@ -23,11 +23,11 @@ def check_message(message: Located[str], query: Select, scope: Scope, reporter: 
         at = found.end()
         if found[0] in ("{{", "}}"):
             parts.append(found[0][0])
-        elif found[1] is None:
+        elif found[1] is None or not found[1].strip():
             reporter.error(f"{found[0]} in SET MESSAGE stands alone: write {{field}}, or {found[0] * 2}", message.span)
         elif (value := _value(found[1].strip(), query, scope, message, reporter)) is not None:
             parts.append(value)
-    if len(parts) > 2 * _MOST_PLACES:
+    if sum(not isinstance(part, str) for part in parts) > _MOST_PLACES:
         reporter.error(f"SET MESSAGE may hold {_MOST_PLACES} values at most", message.span)
     return MessageTemplate(tuple(part for part in [*parts, message.value[at:]] if part != ""))
 
@@ -36,11 +36,11 @@ def _value(
     name: str, query: Select, scope: Scope, message: Located[str], reporter: Reporter
 ) -> MessageName | Expression | None:
     """Return what a name in braces stands for: rule or source, a column of the query, or a field."""
-    if name.lower() in {each.value for each in MessageName}:
-        return MessageName(name.lower())
     for column in query.columns:
         if _is_called(name, column.alias, column.expression):
             return column.expression
+    if name.lower() in {each.value for each in MessageName}:
+        return MessageName(name.lower())
     if query.group_by or query.distinct or any(has_aggregate(column.expression) for column in query.columns):
         shown = ", ".join(_shown(column.alias, column.expression) for column in query.columns)
         reporter.error(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 
 from proxyd.core.model.expression import Duration, Unit
@@ -36,3 +37,14 @@ def format_duration(duration: Duration) -> str:
     if duration.unit is Unit.CHRONONS:
         return amount
     return f"{amount} {duration.unit.value}{'' if duration.amount == 1 else 'S'}"
+
+
+def format_contains(field: str, words: str) -> str:
+    """Return the condition that a field holds these words, whatever their case.
+
+    >>> format_contains("title", "rc"), format_contains("title", "100%")
+    ("title ILIKE '%rc%'", "title ILIKE '%100!%%' ESCAPE '!'")
+    """
+    escaped = re.sub("([%_!])", r"!\1", words)
+    escape = " ESCAPE '!'" if escaped != words else ""
+    return f"{field} ILIKE {quote_text(f'%{escaped}%')}{escape}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from proxyd.core.model.item import EventKind, Item, UpdateEvent
 from proxyd.core.rules.programs.expression_compiler import Row
-from proxyd.core.rules.programs.message_program import told
+from proxyd.core.rules.programs.message_program import word_rows
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
 
@@ -26,5 +26,5 @@ def sample(program: RuleProgram, items: Sequence[Item], source_id: str, now_s: f
         event = UpdateEvent(source_id, number, EventKind.INSERT, item, time_s, now_s, item.published_s is not None)
         if program.trigger.passes(event, meter):
             rows = program.query.run([[Row.of(event, meter=meter)]])
-            texts += told(program.message, rows, rule=program.rule.name, source=source_id).rows
+            texts += word_rows(program.message, rows, rule=program.rule.name, source=source_id).rows
     return texts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,7 @@ class MessagePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Wording:
     """The texts of a notification: ``title`` is of its first row; there are no more than ``MOST_TOLD`` ``rows``."""
 
     title: str
@@ -51,27 +51,30 @@ class Told:
 
 def message_plan(rule: NotificationRule, classes: Sequence[PageClass]) -> MessagePlan:
     """Return what a checked rule needs for its messages; ``classes`` are those of its query."""
-    if rule.message is None:
-        return _default_plan(rule, classes)
     expressions: list[Expression] = []
-    parts: list[str | MessageName | int] = []
-    for part in rule.message.parts:
-        if isinstance(part, Expression):
-            parts.append(len(expressions))
-            expressions.append(part)
-        else:
-            parts.append(part)
-    return MessagePlan(tuple(parts), tuple(expressions))
+
+    def position(expression: Expression) -> int:
+        expressions.append(expression)
+        return len(expressions) - 1
+
+    parts = None
+    if rule.message is not None:
+        parts = tuple(position(part) if isinstance(part, Expression) else part for part in rule.message.parts)
+    changed = tuple((name, position(Column(path, "OLD"))) for name, path in _updated(rule, classes))
+    return MessagePlan(parts, tuple(expressions), changed)
 
 
-def _default_plan(rule: NotificationRule, classes: Sequence[PageClass]) -> MessagePlan:
+def _updated(rule: NotificationRule, classes: Sequence[PageClass]) -> Iterator[tuple[str, str]]:
+    """Yield the columns that show the present value of a field that was updated, and the field's path."""
     query = rule.query
     if rule.trigger.kind is not EventKind.UPDATE or not _is_plain(query):
-        return MessagePlan(None, ())
-    columns = query.columns or tuple(OutputColumn(Column(field.path)) for field in classes[0].fields)
-    plain = {each.alias or field.path: field.path for each in columns if (field := _new_field(each.expression))}
-    expressions = tuple(Column(path, "OLD") for path in plain.values())
-    return MessagePlan(None, expressions, tuple((name, n) for n, name in enumerate(plain)))
+        return
+    for column in query.columns or [OutputColumn(Column(field.path)) for field in classes[0].fields]:
+        match column.expression:
+            case Column(path, None):
+                yield column.alias or path, path
+            case Column(path, "NEW"):
+                yield column.alias or f"NEW.{path}", path
 
 
 def _is_plain(query: Select) -> bool:
@@ -81,19 +84,17 @@ def _is_plain(query: Select) -> bool:
     return not any(has_aggregate(column.expression) for column in query.columns)
 
 
-def _new_field(expression: Expression) -> Column | None:
-    """Return the field whose present value a column shows, if it shows one."""
-    return expression if isinstance(expression, Column) and expression.qualifier is None else None
-
-
-def told(plan: MessagePlan, rows: Sequence[ResultRow], *, rule: str, source: str) -> Told:
+def word_rows(plan: MessagePlan, rows: Sequence[ResultRow], *, rule: str, source: str) -> Wording:
     """Return the texts of rows, in order."""
     changes = tuple(_changes(plan, row) for row in rows) if plan.changed else ()
+    usual = [_usual_words(row.columns, changes[n] if changes else {}, source) for n, row in enumerate(rows[:MOST_TOLD])]
+    texts = [text or rule for _, text in usual]
+    title = usual[0][0] if usual else ""
     if plan.parts is not None:
-        texts = [_filled(plan.parts, row, rule, source) for row in rows[:MOST_TOLD]]
-        return Told(texts[0][:_MOST_TITLE] if texts else rule, tuple(texts), changes)
-    pairs = [_told(row.columns, changes[n] if changes else {}, source) for n, row in enumerate(rows[:MOST_TOLD])]
-    return Told(pairs[0][0][:_MOST_TITLE] if pairs else rule, tuple(text for _, text in pairs), changes)
+        own = [_filled(plan.parts, row, rule, source).strip() for row in rows[:MOST_TOLD]]
+        texts = [words or text for words, text in zip(own, texts, strict=True)]
+        title = texts[0] if texts else ""
+    return Wording((title or rule)[:_MOST_TITLE], tuple(texts), changes)
 
 
 def _filled(parts: Sequence[str | MessageName | int], row: ResultRow, rule: str, source: str) -> str:
@@ -123,7 +124,7 @@ def _is_short(text: str) -> bool:
     return len(text) <= _MOST_INLINE and "\n" not in text
 
 
-def _told(row: Mapping[str, Value], changes: Mapping[str, Any], source: str) -> tuple[str, str]:
+def _usual_words(row: Mapping[str, Value], changes: Mapping[str, Any], source: str) -> tuple[str, str]:
     """Return the title and the text of a row in the default wording."""
     head = title_of(row) if not changes else _named(row, _TITLES, changes)
     values = [f"{_short(name)}: {_text(c['from'])} → {_text(c['to'])}" for name, c in changes.items() if "to" in c]

@@ -12,7 +12,7 @@ from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.item import UpdateEvent
 from proxyd.core.rules.programs.expression_compiler import Row
-from proxyd.core.rules.programs.message_program import told
+from proxyd.core.rules.programs.message_program import word_rows
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.query_program import ResultRow
 from proxyd.core.rules.programs.rule_program import RuleProgram
@@ -101,7 +101,7 @@ def notice(firing: Firing, history: History, *, url: str, created_s: float, grid
     rows = _rows(firing.program, firing.events, history, ())
     if _is_silent(firing.program, rows):
         return None
-    data |= {"late": not record.captured} | _told(firing.program, rows, event.source_id)
+    data |= {"late": not record.captured} | _worded(firing.program, rows, event.source_id)
     identity = firing.program.notification_id(event)
     return _notification(firing.program, event, identity, data, made_s=event.seen_s, created_s=created_s)
 
@@ -123,7 +123,7 @@ def joint_notice(announced: Announcement, *, grid: ChrononGrid) -> Notification 
         "partial": bool(interval.wanted),
         "pages": [{"source": p.source_id, "captured": p.captured, "seen": iso_time(p.seen_s)} for p in obtained],
         "missing": list(interval.wanted),
-        **_told(program, rows, interval.event.source_id),
+        **_worded(program, rows, interval.event.source_id),
     }
     identity = interval.interval_id
     if is_told:
@@ -147,9 +147,9 @@ def _head(
     }
 
 
-def _told(program: RuleProgram, rows: Sequence[ResultRow], source_id: str) -> dict[str, Any]:
+def _worded(program: RuleProgram, rows: Sequence[ResultRow], source_id: str) -> dict[str, Any]:
     """Return the rows of a notification, and the texts that tell people of them."""
-    said = told(program.message, rows, rule=program.rule.name, source=source_id)
+    said = word_rows(program.message, rows, rule=program.rule.name, source=source_id)
     message = {"title": said.title, "rows": list(said.rows), "is_set": program.rule.message is not None}
     changes = {"changes": list(said.changes)} if said.changes else {}
     return {"items": [row.columns for row in rows], "message": message, **changes}

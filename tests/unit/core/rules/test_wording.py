@@ -143,10 +143,38 @@ async def test_an_update_of_a_long_text_shows_the_difference() -> None:
     assert data["message"]["rows"] == ["example.org/q changed\n- Closed today.\n+ Open today."]
 
 
+async def test_a_message_that_comes_out_empty_is_worded_as_usual() -> None:
+    found = await one(f"{WISH} MESSAGE '{{author}}'")
+    assert chat_text(found.body) == ("", "a cve https://example.org/a-cve")
+    assert subject("cves", found.body) == "a cve https://example.org/a-cve"
+
+
+async def test_html_links_the_address_where_the_rule_has_put_it() -> None:
+    found = await one(f"{WISH} MESSAGE 'Read {{link}}/comments or {{link}}. {{title}}'")
+    link = '<a href="https://example.org/a-cve">https://example.org/a-cve</a>'
+    assert f"Read https://example.org/a-cve/comments or {link}. a cve<" in html_text("cves", found.body)
+
+
+async def test_a_value_that_occurs_in_the_title_is_told_all_the_same() -> None:
+    data = {"rule": "r", "items": [{"title": "Python 3.12", "stars": 3}], "id": "ntf_1", "timestamp": ""}
+    assert plain_text("r", json.dumps({"data": data}).encode()).startswith("Python 3.12\nstars: 3\n")
+
+
+async def test_a_column_can_have_the_name_of_a_place() -> None:
+    text = (
+        'CREATE PROFILE "P"; CREATE SOURCE "example.org/feed" OF FEED AT \'https://example.org/feed\';'
+        'INSERT NOTIFICATION "n" INTO "P" SET QUERY "SELECT title AS source FROM FEED"'
+        " SET TRIGGER \"ON INSERT TO FEED\" SET MESSAGE '{source} by {rule}{{}}{{}}';"
+    )
+    (found,) = await news(text, "one")
+    assert subject("n", found.body) == "one by n{}{}"
+
+
 async def test_a_message_can_name_the_old_value() -> None:
     wish = "QUOTE MESSAGE '{name}: {OLD.last} is now {NEW.last}{note}';"
     data = await updated(wish, {"name": "Tea", "last": 2}, {"name": "Tea", "last": 3})
     assert heading(data) == "Tea: 2 is now 3"
+    assert data["changes"] == [{"last": {"from": 2, "to": 3}}]
 
 
 @pytest.mark.parametrize(
@@ -155,6 +183,7 @@ async def test_a_message_can_name_the_old_value() -> None:
         ("{titel}", "FEED has no field titel. Did you mean title?"),
         ("{OLD.title}", "ON INSERT has no OLD"),
         ("{title", "{ in SET MESSAGE stands alone: write {field}, or {{"),
+        ("{}", "{} in SET MESSAGE stands alone: write {field}, or {}{}"),
         ("a } b", "} in SET MESSAGE stands alone: write {field}, or }}"),
         ("{title}" * 51, "SET MESSAGE may hold 50 values at most"),
     ],
