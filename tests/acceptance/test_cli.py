@@ -343,3 +343,19 @@ def run_proxyd(*arguments: str, cwd: Path) -> str:
     command = [str(Path(sys.executable).with_name("proxyd")), *arguments]
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True, timeout=60)
     return done.stdout
+
+
+async def test_an_address_is_added_to_the_daemon_and_edited_by_adding_it_again(tmp_path: Path) -> None:
+    async with world(tmp_path) as w:
+        w.origin.feed("feed").add(2)
+        w.daemon.declare("WATCH 'https://example.org/another';")  # in the same profile, by a file
+        await w.daemon.start()
+        url = w.origin.url("feed")
+        added = await w.daemon.cli("add", url, "--to", "me@example.org")
+        edited = await w.daemon.cli("add", url, "--match", "Nr.", "--json")
+        shown = await w.daemon.cli("profile", "show", "default")
+    assert added.out.endswith("declared to the daemon\n")
+    assert json.loads(edited.out)["done"] == "declared to the daemon, in place of the one before"
+    assert len(json.loads(edited.out)["messages"]) == 2
+    watch = next(line for line in shown.out.split(";") if url in line)
+    assert watch.split() == f"WATCH '{url}' WHERE title ILIKE '%Nr.%' TELL MAIL 'me@example.org'".split()
