@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,9 @@ from proxyd.config import (
     parse_duration,
     socket_address,
 )
+from proxyd.config.profile_files import read_text
 from proxyd.core.model.delivery import SecretRef
-from proxyd.errors import ConfigError
+from proxyd.errors import ConfigError, ProfileError, suggest
 
 
 def problems(**environ: str) -> tuple[str, ...]:
@@ -273,3 +275,36 @@ def test_the_settings_file_may_name_servers_and_the_user_of_the_database(tmp_pat
     named = 'database = "postgresql://me@db.example:5432/p"\nnats = ["nats://a.example:4222", "tls://[::1]:4222"]\n'
     file.write_text(named, encoding="utf-8")
     assert load(file, environ={}).nats == ["nats://a.example:4222", "tls://[::1]:4222"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("MAIL_FROM", "nobody", "'nobody' is not an address such as proxyd@example.org"),
+        ("BUDGET_ZONE", "Europe/Nowhere", "'Europe/Nowhere' is not a time zone such as Europe/Berlin"),
+        ("PLAN_EVERY", "0s", "must be longer than 0"),
+        ("ENDPOINT_RATE", "0/min", "'0/min' is not a budget such as 30/min, 1/s or 600/h"),
+    ],
+)
+def test_a_value_that_means_nothing_is_named_with_what_would(key: str, value: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        load(environ={f"PROXYD_{key}": value})
+
+
+def test_a_settings_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "proxyd.toml"
+    file.write_text("budget = ", encoding="utf-8")
+    with pytest.raises(ConfigError, match=re.escape(str(file))):
+        load(file)
+
+
+def test_a_profile_that_is_not_utf_8_is_named_with_the_place(tmp_path: Path) -> None:
+    file = tmp_path / "a.profile"
+    file.write_bytes(b"-- first\n-- \xff\n")
+    with pytest.raises(ProfileError, match=r"a\.profile:2:4: not UTF-8; save the file as UTF-8"):
+        read_text(file)
+
+
+def test_of_very_many_names_none_is_suggested() -> None:
+    assert suggest("nam1", ["name1"]) == "name1"
+    assert suggest("nam1", [f"name{number}" for number in range(2001)]) is None

@@ -1,0 +1,47 @@
+"""What the hook judges that hears of every connection; Python traces no code in hooks, so it is called by hand too."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from proxyd.net import Guard, guarded
+from proxyd.net.guard import RefusedConnectionError
+from proxyd.net.guarded_calls import _judge
+
+PUBLIC, PRIVATE = ("93.184.216.34", 443), ("10.0.0.1", 443)
+
+
+def guard() -> Guard:
+    return Guard((), frozenset({443}))
+
+
+def test_only_connections_inside_are_judged() -> None:
+    _judge("socket.connect", (None, PRIVATE))
+    with guarded(guard()) as refused:
+        _judge("open", (PRIVATE,))
+        _judge("socket.connect", (None, PUBLIC))
+    assert refused == []
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        (PRIVATE, "10.0.0.1"),
+        (("localhost", 443), "a connection by name, or to a local socket, is refused"),
+        ("/run/proxyd.sock", "a connection by name, or to a local socket, is refused"),
+        ((), "a connection by name, or to a local socket, is refused"),
+    ],
+)
+def test_what_the_guard_refuses_is_refused_and_kept(target: object, said: str) -> None:
+    with guarded(guard()) as refused, pytest.raises(RefusedConnectionError):
+        _judge("socket.connect", (None, target))
+    assert len(refused) == 1
+    assert said in refused[0]
+
+
+def test_a_real_connection_is_heard_of() -> None:
+    with guarded(guard()) as refused, socket.socket() as opened, pytest.raises(RefusedConnectionError):
+        opened.connect(("127.0.0.1", 9))
+    assert len(refused) == 1
