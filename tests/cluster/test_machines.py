@@ -121,7 +121,7 @@ async def test_a_prober_killed_while_it_holds_batches(tmp_path: Path, postgresql
         victim = machines.machines[1]
 
         async def kill() -> None:
-            origin.delay_s = LEASE_S / 2.0
+            origin.delay_s = LEASE_S  # what it is killed in lasts longer than killing it
             await victim.metric_reaches("proxyd_prober_hosts", HOSTS // 4)
             await victim.kill()
             origin.delay_s = SLOW_S
