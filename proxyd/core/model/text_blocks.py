@@ -44,10 +44,10 @@ def blocks_of(text: str) -> list[str]:
     return [block for block in text.split(BLOCK_GAP) if block]
 
 
-def diff_blocks(old: str, new: str) -> tuple[BlockChange, ...]:
+def diff_blocks(old: str, new: str, *, most: int = MOST_BLOCKS) -> tuple[BlockChange, ...]:
     r"""Return the changes from one text of a page to another, in page order.
 
-    If more than ``MOST_BLOCKS`` blocks lie between the first and the last change, they count as one change.
+    If more than ``most`` blocks lie between the first and the last change, they count as one change.
 
     >>> print(*diff_blocks("Prices\n\nTea 3\n\nBye", "Prices\n\nTea 4\n\nNew: cake\n\nBye"), sep="\n")
     - Tea 3
@@ -58,7 +58,7 @@ def diff_blocks(old: str, new: str) -> tuple[BlockChange, ...]:
     start = _common(before, after)
     stop = _common(before[start:][::-1], after[start:][::-1])
     before, after = before[start : len(before) - stop], after[start : len(after) - stop]
-    if len(before) + len(after) > MOST_BLOCKS:
+    if len(before) + len(after) > most:
         return (_change(before, after),)
     codes = SequenceMatcher(None, before, after).get_opcodes()
     return tuple(_change(before[i:j], after[k:m]) for code, i, j, k, m in codes if code != "equal")

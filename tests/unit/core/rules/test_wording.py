@@ -143,6 +143,16 @@ async def test_an_update_of_a_long_text_shows_the_difference() -> None:
     assert data["message"]["rows"] == ["example.org/q changed\n- Closed today.\n+ Open today."]
 
 
+async def test_a_text_that_changed_in_very_many_places_changed_as_a_whole() -> None:
+    """Comparing it on the event loop would take seconds."""
+    before, after = ("\n\n".join(f"{n} {word}\n\nkept" for n in range(60)) for word in ("old", "new"))
+    data = await updated("QUOTE;", {"note": before}, {"note": after})
+    (changes,) = data["changes"]
+    assert changes["note"]["difference"].startswith("- 0 old\n- kept\n- 1 old\n")
+    fewer = await updated("QUOTE;", {"note": before[:200]}, {"note": after[:200]})
+    assert fewer["changes"][0]["note"]["difference"].startswith("- 0 old\n+ 0 new\n- 1 old\n+ 1 new\n")
+
+
 async def test_a_message_that_comes_out_empty_is_worded_as_usual() -> None:
     found = await one(f"{WISH} MESSAGE '{{author}}'")
     assert chat_text(found.body) == ("", "a cve https://example.org/a-cve")
@@ -183,7 +193,7 @@ async def test_a_message_can_name_the_old_value() -> None:
         ("{titel}", "FEED has no field titel. Did you mean title?"),
         ("{OLD.title}", "ON INSERT has no OLD"),
         ("{title", "{ in SET MESSAGE stands alone: write {field}, or {{"),
-        ("{}", "{} in SET MESSAGE stands alone: write {field}, or {}{}"),
+        ("{}", "{} in SET MESSAGE stands alone: write {field}, or {{}}"),
         ("a } b", "} in SET MESSAGE stands alone: write {field}, or }}"),
         ("{title}" * 51, "SET MESSAGE may hold 50 values at most"),
     ],
