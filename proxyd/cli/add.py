@@ -180,7 +180,8 @@ def _print_found(address: str, outcome: ProbeOutcome, page_class: PageClass, sam
         lines = [f"a page without a feed: you are told when its text changes ({len(text)} characters now)"]
         lines += [f"  {visible_line(line, _LINE)}" for line in text.splitlines()[:_SHOWN]]
         lines += [f"it links to a feed that cannot be read: {link}" for link in outcome.linked_feeds]
-        return print_lines(lines)
+        print_lines(lines)
+        return
     if outcome.source_id != address:
         print_lines([f"the page links to the feed {outcome.source_id}"])
         print_lines(f"  another one: {link}" for link in outcome.linked_feeds[1:])
@@ -190,7 +191,6 @@ def _print_found(address: str, outcome: ProbeOutcome, page_class: PageClass, sam
         print_lines([f"  and {len(samples) - _SHOWN} more"])
     if not samples:
         print_lines(["  none"])
-    return None
 
 
 # -- what is watched already

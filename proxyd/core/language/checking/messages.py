@@ -24,7 +24,8 @@ def check_message(message: Located[str], query: Select, scope: Scope, reporter: 
         if found[0] in ("{{", "}}"):
             parts.append(found[0][0])
         elif found[1] is None or not found[1].strip():
-            reporter.error(f"{found[0]} in SET MESSAGE stands alone: write {{field}}, or {found[0] * 2}", message.span)
+            doubled = "".join(char * 2 for char in found[0])
+            reporter.error(f"{found[0]} in SET MESSAGE stands alone: write {{field}}, or {doubled}", message.span)
         elif (value := _value(found[1].strip(), query, scope, message, reporter)) is not None:
             parts.append(value)
     if sum(not isinstance(part, str) for part in parts) > _MOST_PLACES:
