@@ -34,7 +34,7 @@ imports: setup
 
 # Everything but what is marked long: the same examples every time, on virtual time or on daemons that wait for nothing.
 unit: setup
-	$(BIN)/pytest --numprocesses 3 --dist worksteal -m "not long"
+	$(BIN)/pytest --numprocesses 4 --dist worksteal -m "not long"
 
 # Everything: many new examples, every process executed, and alone, one after the other, what is measured by the clock.
 test-all: lint types imports
