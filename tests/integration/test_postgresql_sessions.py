@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from proxyd.errors import StoreUnreachableError
 from proxyd.store.databases import postgresql as module
+from proxyd.store.databases.connections import upgrade
 from proxyd.store.databases.opening import open_connections, owned_connections
 from proxyd.store.databases.postgresql import PostgresUpkeep
 from tests.servers import PostgresServer
@@ -40,6 +41,21 @@ async def test_a_session_that_holds_locks_while_others_copy_is_not_ended(postgre
         assert await connections.writer.call(lambda c: shown(c, *TIMEOUTS)) == ["0", "0"]
     async with open_connections(address, lease_s=30.0) as connections:
         assert await connections.writer.call(lambda c: shown(c, *TIMEOUTS)) == ["30s", "30s"]
+
+
+@pytest.mark.parametrize(("lease_s", "kept"), [(30.0, ["1min"]), (0.0, ["0"])], ids=["leased", "kept"])
+async def test_a_migration_may_pause_for_longer_than_a_lease(
+    postgresql: PostgresServer, lease_s: float, kept: list[str]
+) -> None:
+    async with open_connections(postgresql.create(), lease_s=lease_s) as connections:
+
+        def migrated(connection: Connection) -> str:
+            upgrade(connection)
+            return shown(connection, TIMEOUTS[1])[0]
+
+        before = await connections.writer.call(lambda c: shown(c, *TIMEOUTS))
+        assert await connections.writer.call(migrated) in kept
+        assert await connections.writer.call(lambda c: shown(c, *TIMEOUTS)) == before
 
 
 async def test_both_sides_of_every_session_notice_when_the_other_machine_is_gone(

@@ -17,7 +17,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import URL, Connection, Select, func, select
+from sqlalchemy import URL, Connection, Select, func, select, true
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from proxyd.errors import StoreError
@@ -25,6 +25,7 @@ from proxyd.errors import StoreError
 T = TypeVar("T")
 log = structlog.get_logger("store")
 LOCKS = 0x70727864  # the class of proxyd's advisory locks in PostgreSQL
+_IDLE = "idle_in_transaction_session_timeout"  # a busy machine may pause a migration for longer than a lease
 _MIGRATION = 1  # the numbers after it belong to the roles
 _REMEDIES = {
     sqlite3.SQLITE_BUSY: "end the other program that holds it, then start proxyd again",
@@ -108,6 +109,8 @@ async def migrate(writer: Connections, revision: str = "head") -> None:
 def upgrade(connection: Connection, revision: str = "head") -> None:
     """Migrate the tables to ``revision`` in the current transaction; raises as ``migrate`` does."""
     if connection.dialect.name == "postgresql":
+        if connection.scalar(select(func.current_setting(_IDLE))) != "0":
+            connection.execute(select(func.set_config(_IDLE, "60s", true())))
         connection.execute(select(func.pg_advisory_xact_lock(LOCKS, _MIGRATION)))
     before = _revision(connection)
     try:
