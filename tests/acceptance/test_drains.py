@@ -26,7 +26,13 @@ async def publish(w: World, stop: asyncio.Event) -> None:
         stopping.cancel()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGTERM, id="SIGTERM"),
+        pytest.param(signal.SIGINT, id="SIGINT", marks=pytest.mark.long),
+    ],
+)
 async def test_a_stop_under_load_drains_in_time_and_tells_everything_once(
     tmp_path: Path, number: signal.Signals
 ) -> None:

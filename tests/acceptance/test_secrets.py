@@ -159,8 +159,11 @@ async def asked(w: World) -> str:
 
 @pytest.mark.parametrize(
     ("log_format", "is_proxied"),
-    [("json", False), ("console", False), ("json", True)],
-    ids=["json", "console", "proxy"],
+    [
+        pytest.param("json", False, id="json"),
+        pytest.param("console", False, id="console", marks=pytest.mark.long),
+        pytest.param("json", True, id="proxy"),
+    ],
 )
 async def test_no_secret_is_written_whatever_fails(
     log_format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_proxied: bool
