@@ -7,13 +7,13 @@ import pytest
 
 from proxyd.core.model.item import Item
 from proxyd.core.model.profile import Extraction, Field, FieldType, PageClass, Reader
-from proxyd.errors import ProbeError
+from proxyd.errors import ProxydError
 from proxyd.probing import ParsedFeed, ParsedPage, parse_document, parse_page
 from proxyd.probing.document_parser import LONGEST_PAGE
 from proxyd.probing.document_texts import LONGEST_FIELD, LONGEST_ID, MOST_ITEMS
 from proxyd.probing.feeds.sitemaps import parse_sitemap
-from proxyd.probing.parser_pool import _answer
 from proxyd.probing.probe_failures import NotAFeedError, SelectorError, UnreadableDocumentError
+from proxyd.worker_pool import answered
 
 URL = "https://example.org/"
 FEED = b"<rss version='2.0'><channel><item><guid>1</guid></item></channel></rss>"
@@ -137,7 +137,7 @@ def test_true_is_not_a_number_and_null_is_not_a_value() -> None:
     ("raised", "message"),
     [
         (UnreadableDocumentError("the page is empty"), "the page is empty"),
-        (MemoryError(), "the document needs more than 256 MiB to be parsed"),
+        (MemoryError(), "the parser needs more than 256 MiB for it"),
         (ZeroDivisionError("division by zero"), "the parser raised ZeroDivisionError: division by zero"),
     ],
 )
@@ -145,6 +145,6 @@ def test_whatever_a_parser_raises_becomes_its_answer(raised: Exception, message:
     def parse(*_: object) -> ParsedPage:
         raise raised
 
-    answer = _answer(parse, (b"", None, URL, None))
-    assert isinstance(answer, ProbeError)
+    answer = answered(parse, (b"", None, URL, None), "the parser", 256 << 20)
+    assert isinstance(answer, ProxydError)
     assert str(answer) == message

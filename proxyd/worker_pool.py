@@ -1,0 +1,236 @@
+"""Worker processes that run one function; one that hangs or dies is replaced without affecting the others.
+
+Each worker has a process and a pipe of its own, driven by one thread. ``ProcessPoolExecutor`` cannot end a single
+worker, so one job that hangs would break every other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import resource
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from proxyd.errors import ProxydError, WorkerFailedError
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.context import BaseContext
+    from multiprocessing.process import BaseProcess
+    from types import TracebackType
+    from typing import Self
+
+R = TypeVar("R")
+_START_S = 30.0  # a worker imports its modules before the time of its first job starts
+_PRELOADED = ["proxyd.probing.document_parser"]  # others import their modules at their first start
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLimits:
+    """What the workers of a pool may use.
+
+    Parameters
+    ----------
+    timeout_s
+        Longest time for one job, from when a worker starts it.
+    memory_bytes
+        Data in one worker.
+    jobs
+        Number of jobs after which a worker is replaced.
+    tries
+        How often a job is started if its worker dies.
+    """
+
+    timeout_s: float = 10.0
+    memory_bytes: int = 256 << 20
+    jobs: int = 1000
+    tries: int = 2
+
+
+class WorkerPool(Generic[R]):
+    """Runs a function in separate processes, which are started when they are needed.
+
+    Use it with ``async with``; leaving ends every worker at once, even a busy one.
+
+    Parameters
+    ----------
+    function
+        At a module's top level, so that another process can import it.
+    name
+        What users know a worker as, for reasons: ``the parser``.
+    """
+
+    def __init__(self, function: Callable[..., R], name: str, *, workers: int, limits: WorkerLimits) -> None:
+        context = _context()
+        self._workers = [_Worker(context, function, name, limits) for _ in range(workers)]
+        self._idle: SimpleQueue[_Worker] = SimpleQueue()
+        for worker in self._workers:
+            self._idle.put(worker)
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix=name.rpartition(" ")[2])
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def run(self, *job: object) -> R:
+        """Return what the function returns for a job, or raise the ``ProxydError`` that it raises.
+
+        Raises
+        ------
+        WorkerFailedError
+            It took too long, its process died, it needed too much memory or it raised an unexpected error.
+        """
+        return cast("R", await asyncio.get_running_loop().run_in_executor(self._threads, self._run, job))
+
+    async def close(self) -> None:
+        """End every worker; running jobs fail."""
+        for worker in self._workers:
+            worker.close()
+        await asyncio.get_running_loop().run_in_executor(None, self._join)
+
+    def _join(self) -> None:
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        for worker in self._workers:
+            worker.end()
+
+    def _run(self, job: tuple[object, ...]) -> object:
+        """Run one job on an idle worker; there is one for each thread."""
+        worker = self._idle.get()
+        try:
+            return worker.run(job)
+        finally:
+            self._idle.put(worker)
+
+
+class _Worker:
+    """One process at a time, started on demand; used by one thread at a time, closed from any."""
+
+    def __init__(self, context: BaseContext, function: Callable[..., object], name: str, limits: WorkerLimits) -> None:
+        self._context = context
+        self._function = function
+        self._name = name
+        self._limits = limits
+        self._process: BaseProcess | None = None
+        self._pipe: Connection[Any, Any] | None = None
+        self._jobs = 0
+        self._closed = False
+
+    def run(self, job: tuple[object, ...]) -> object:
+        """Return the function's result; if the process dies, try again with a new one as often as is allowed."""
+        for _ in range(self._limits.tries):
+            try:
+                return self._run_once(job)
+            except (EOFError, OSError) as error:
+                self.end()
+                cause = error
+        raise WorkerFailedError(f"{self._name} died") from cause
+
+    def close(self) -> None:
+        """End the process; the thread that waits for it then sees the end of its pipe."""
+        self._closed = True
+        process = self._process
+        if process is not None:
+            with suppress(ValueError):  # its thread has just collected it
+                process.kill()
+
+    def _run_once(self, job: tuple[object, ...]) -> object:
+        pipe = self._ready_pipe()
+        pipe.send(job)
+        if not pipe.poll(self._limits.timeout_s):
+            self.end()
+            raise WorkerFailedError(f"{self._name} took longer than {self._limits.timeout_s:g} s")
+        answer = pipe.recv()
+        self._jobs += 1
+        if self._jobs >= self._limits.jobs:
+            self.end()
+        if isinstance(answer, ProxydError):
+            raise answer
+        return answer
+
+    def _ready_pipe(self) -> Connection[Any, Any]:
+        if self._pipe is not None:
+            return self._pipe
+        if self._closed:
+            raise WorkerFailedError(f"{self._name} is shut down")
+        self._pipe = pipe = self._start()
+        if not pipe.poll(_START_S):
+            raise EOFError
+        pipe.recv()
+        return pipe
+
+    def _start(self) -> Connection[Any, Any]:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(  # type: ignore[attr-defined]  # every concrete context has it
+            target=_serve,
+            args=(theirs, self._function, self._name, self._limits.memory_bytes),
+            name=f"proxyd-{self._name.rpartition(' ')[2]}",
+            daemon=True,
+        )
+        process.start()
+        theirs.close()
+        self._process, self._jobs = process, 0
+        if self._closed:  # closed during the start
+            process.kill()
+        return ours
+
+    def end(self) -> None:
+        """End the process and collect it; call it only from the thread that uses the worker."""
+        pipe, process = self._pipe, self._process
+        self._pipe = self._process = None
+        if pipe is not None:
+            pipe.close()
+        if process is not None:
+            process.kill()
+            process.join()
+            process.close()
+
+
+def _context() -> BaseContext:
+    """Return forkserver, if available, with the workers' modules preloaded: new workers start in milliseconds."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    return context
+
+
+def _serve(pipe: Connection[Any, Any], function: Callable[..., object], name: str, memory_bytes: int) -> None:
+    """Answer jobs until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the daemon decides when to end, not the terminal
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    with suppress(EOFError, OSError):
+        pipe.send("ready")
+        while True:
+            answer = answered(function, pipe.recv(), name, memory_bytes)
+            try:
+                pipe.send(answer)
+            except MemoryError:
+                pipe.send(_too_much(name, memory_bytes))
+
+
+def answered(
+    function: Callable[..., object], job: tuple[object, ...], name: str, memory_bytes: int
+) -> object | ProxydError:
+    """Return a function's result, or why it has none."""
+    try:
+        return function(*job)
+    except ProxydError as error:
+        return error
+    except MemoryError:
+        return _too_much(name, memory_bytes)
+    except Exception as error:  # noqa: BLE001 - hostile input breaks libraries: told as a reason
+        return WorkerFailedError(f"{name} raised {type(error).__name__}: {error}"[:300])
+
+
+def _too_much(name: str, memory_bytes: int) -> WorkerFailedError:
+    return WorkerFailedError(f"{name} needs more than {memory_bytes >> 20} MiB for it")
