@@ -232,6 +232,14 @@ class EvaluationError(ProxydError):
     """The expressions of a rule exceed a limit."""
 
 
+class WorkLimitError(EvaluationError):
+    """A rule needs more work than is allowed for one observation."""
+
+
+class WorkerFailedError(ProxydError):
+    """A worker process did not finish a job: it took too long, died, or raised an unexpected error."""
+
+
 class DeliveryError(ProxydError):
     """The receiver did not accept the notification."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxyd.core.rules.programs.like_patterns import like_matcher, regex_matcher
+from proxyd.core.rules.programs.like_patterns import like_matcher, regex_of
+from proxyd.core.rules.programs.meter import UNMETERED
 from tests.examples import examples
 
 # the Kelvin sign and the long s are lower-case k and s to a comparison that ignores case
@@ -19,6 +20,6 @@ def test_a_pattern_matches_what_its_regular_expression_matches(
     pattern: str, text: str, escape: str | None, ignores_case: bool
 ) -> None:
     matches = like_matcher(pattern, escape=escape, ignores_case=ignores_case)
-    expected = regex_matcher(pattern, escape=escape, ignores_case=ignores_case)
+    expected = regex_of(pattern, escape=escape, ignores_case=ignores_case)
     for each in (text, pattern, text + pattern, pattern.replace("%", text), pattern.swapcase()):
-        assert matches(each) == expected(each), each
+        assert matches(each, UNMETERED) == expected.matches(each, UNMETERED), each

@@ -6,12 +6,16 @@ comparing 14 kB by character takes seconds, and the result is unreadable.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import Enum
+from itertools import accumulate
 
 BLOCK_GAP = "\n\n"
 MOST_BLOCKS = 2_000
+MOST_COMPARED = 200_000
+"""Comparisons of blocks in one difference; what is left over then counts as changed."""
 
 
 class ChangeKind(Enum):
@@ -44,32 +48,85 @@ def blocks_of(text: str) -> list[str]:
     return [block for block in text.split(BLOCK_GAP) if block]
 
 
-def diff_blocks(old: str, new: str, *, most: int = MOST_BLOCKS) -> tuple[BlockChange, ...]:
+def _free(_steps: int) -> None:
+    pass
+
+
+def diff_blocks(
+    old: str,
+    new: str,
+    *,
+    most: int = MOST_BLOCKS,
+    most_compared: int = MOST_COMPARED,
+    spend: Callable[[int], None] = _free,
+) -> tuple[BlockChange, ...]:
     r"""Return the changes from one text of a page to another, in page order.
 
-    If more than ``most`` blocks lie between the first and the last change, they count as one change.
+    Where more than ``most`` blocks lie between the first and the last change, or after ``most_compared`` comparisons,
+    blocks count as one change. ``spend`` is called with the number of comparisons that come next; it may raise.
 
     >>> print(*diff_blocks("Prices\n\nTea 3\n\nBye", "Prices\n\nTea 4\n\nNew: cake\n\nBye"), sep="\n")
     - Tea 3
     + Tea 4
     + New: cake
     """
+    spend(1 + (len(old) + len(new) >> 6))
     before, after = blocks_of(old), blocks_of(new)
     start = _common(before, after)
     stop = _common(before[start:][::-1], after[start:][::-1])
     before, after = before[start : len(before) - stop], after[start : len(after) - stop]
+    if not before and not after:
+        return ()
     if len(before) + len(after) > most:
         return (_change(before, after),)
-    codes = SequenceMatcher(None, before, after).get_opcodes()
-    return tuple(_change(before[i:j], after[k:m]) for code, i, j, k, m in codes if code != "equal")
+    spend(len(before) + len(after))
+    return tuple(_changes(before, after, sorted(_equal_runs(before, after, most_compared, spend))))
 
 
-def _common(before: list[str], after: list[str]) -> int:
+def _equal_runs(
+    before: Sequence[str], after: Sequence[str], most_compared: int, spend: Callable[[int], None]
+) -> Iterator[tuple[int, int, int]]:
+    """Yield the runs of equal blocks as difflib finds them: places in both texts, and length.
+
+    The longest run is sought in every part between those found before. How many pairs a search looks at is known
+    before it starts, so the work is counted and bounded.
+    """
+    matcher = SequenceMatcher(None, before, after)
+    pairs = [0, *accumulate(1 + len(matcher.b2j.get(block, ())) for block in before)]
+    waiting = [(0, len(before), 0, len(after))]
+    while waiting:
+        low, high, other_low, other_high = waiting.pop()
+        most_compared -= pairs[high] - pairs[low]
+        if most_compared < 0:
+            return
+        spend(pairs[high] - pairs[low])
+        place, other, length = matcher.find_longest_match(low, high, other_low, other_high)
+        if not length:
+            continue
+        yield place, other, length
+        if low < place and other_low < other:
+            waiting.append((low, place, other_low, other))
+        if place + length < high and other + length < other_high:
+            waiting.append((place + length, high, other + length, other_high))
+
+
+def _changes(
+    before: Sequence[str], after: Sequence[str], runs: Sequence[tuple[int, int, int]]
+) -> Iterator[BlockChange]:
+    """Yield what lies between runs of equal blocks."""
+    at = other_at = 0
+    for place, other, length in (*runs, (len(before), len(after), 0)):
+        if at < place or other_at < other:
+            yield _change(before[at:place], after[other_at:other])
+        at, other_at = place + length, other + length
+
+
+def _common(before: Sequence[str], after: Sequence[str]) -> int:
     """Return how many blocks the two lists share at the start."""
     pairs = zip(before, after, strict=False)
     return next((index for index, (one, other) in enumerate(pairs) if one != other), min(len(before), len(after)))
 
 
-def _change(before: list[str], after: list[str]) -> BlockChange:
+def _change(before: Sequence[str], after: Sequence[str]) -> BlockChange:
     kind = ChangeKind.ADDED if not before else ChangeKind.REMOVED if not after else ChangeKind.CHANGED
     return BlockChange(kind, tuple(before), tuple(after))

@@ -28,6 +28,7 @@ from proxyd.core.model.expression import (
     TextSpan,
     Unary,
 )
+from proxyd.core.model.patterns import re2_options
 from proxyd.core.model.profile import FieldType
 
 MAX_PATTERN = 1000
@@ -314,10 +315,8 @@ class ExpressionChecker:
 
 def pattern_problem(pattern: str) -> str | None:
     """Return why re2 rejects a regular expression, or ``None``."""
-    options = re2.Options()
-    options.log_errors = False
     try:
-        re2.compile(pattern, options)
+        re2.compile(pattern, re2_options())
     except re2.error as error:
         reason = error.args[0] if error.args else ""
         return reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)

@@ -25,6 +25,6 @@ def sample(program: RuleProgram, items: Sequence[Item], source_id: str, now_s: f
         time_s = now_s if item.published_s is None else item.published_s
         event = UpdateEvent(source_id, number, EventKind.INSERT, item, time_s, now_s, item.published_s is not None)
         if program.trigger.passes(event, meter):
-            rows = program.query.run([[Row.of(event, meter=meter)]])
-            texts += word_rows(program.message, rows, rule=program.rule.name, source=source_id).rows
+            rows = program.query.run([[Row.of(event, meter=meter)]], meter)
+            texts += word_rows(program.message, rows, meter, rule=program.rule.name, source=source_id).rows
     return texts

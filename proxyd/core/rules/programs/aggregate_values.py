@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from math import isfinite
 
 from proxyd.core.model.expression import Aggregate
 from proxyd.core.model.field_values import is_less
 from proxyd.core.model.item import Value
+from proxyd.core.rules.programs.meter import UNMETERED, Meter
 
 MOST_DISTINCT = 10_000
 MOST_IN_WINDOW = 10_000
+_STEPS_PER_VALUE, _COPIED_PER_STEP = 4, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,11 @@ class Total:
             seen=seen,
         )
 
+    @property
+    def steps(self) -> int:
+        """Work of adding a value, in steps."""
+        return _STEPS_PER_VALUE + (len(self.seen) // _COPIED_PER_STEP if self.seen else 0)
+
     def value(self, function: str) -> Value:
         """Return COUNT, SUM, MIN, MAX or AVG; without values all but COUNT are null."""
         if function == "COUNT":
@@ -89,6 +97,11 @@ class Window:
     length_s: float
     values: tuple[tuple[float, Value], ...] = field(default=())
 
+    @property
+    def steps(self) -> int:
+        """Work of adding a value, in steps."""
+        return 1 + len(self.values) // 4
+
     def add(self, time_s: float, value: Value) -> Window:
         """Return the window at ``time_s`` with a new value; null is not added."""
         kept = [each for each in self.values if each[0] > time_s - self.length_s]
@@ -97,9 +110,16 @@ class Window:
         return replace(self, values=tuple(kept[-MOST_IN_WINDOW:]))
 
 
-def aggregate_of(aggregate: Aggregate, values: Sequence[Value]) -> Value:
-    """Return an aggregate of values that passed its FILTER; for ``COUNT(*)`` any values but null will do."""
-    total = Total.of(aggregate)
+def aggregate_of(aggregate: Aggregate, values: Sequence[Value], meter: Meter = UNMETERED) -> Value:
+    """Return an aggregate of values that passed its FILTER; for ``COUNT(*)`` any values but null will do.
+
+    Raises ``EvaluationError``.
+    """
+    meter.spend(_STEPS_PER_VALUE * len(values))
+    meter.weigh(2 * sum(len(value) for value in values if isinstance(value, str)))
+    if aggregate.distinct:
+        values = list(islice(dict.fromkeys(value for value in values if value is not None), MOST_DISTINCT))
+    total = Total()
     for value in values:
         total = total.add(value)
     return total.value(aggregate.function)

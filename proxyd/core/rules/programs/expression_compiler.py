@@ -10,8 +10,6 @@ from math import isfinite
 from types import MappingProxyType
 from typing import TypeAlias
 
-import re2
-
 from proxyd.core.model.expression import (
     Aggregate,
     Between,
@@ -25,13 +23,15 @@ from proxyd.core.model.expression import (
     Like,
     Literal,
     Unary,
+    children,
 )
 from proxyd.core.model.field_values import coerce, is_equal, is_less, parse_iso
 from proxyd.core.model.item import EventKind, UpdateEvent, Value
 from proxyd.core.model.profile import FieldType, PageClass
-from proxyd.core.rules.programs.like_patterns import like_matcher
+from proxyd.core.rules.programs.like_patterns import like_matcher, like_read
 from proxyd.core.rules.programs.meter import UNMETERED, Meter, check_length
-from proxyd.core.rules.programs.scalar_functions import FUNCTIONS
+from proxyd.core.rules.programs.regular_expressions import Regex, search_read
+from proxyd.core.rules.programs.scalar_functions import FUNCTIONS, diff
 
 NO_FIELDS: Mapping[str, Value] = MappingProxyType({})
 _NO_TABLES: Mapping[str, Mapping[str, Value]] = MappingProxyType({})
@@ -52,7 +52,7 @@ class Row:
     tables
         The fields of several classes, by class name or alias.
     meter
-        Limits the texts that expressions make of them.
+        Counts and limits the work that expressions do.
     """
 
     fields: Mapping[str, Value]
@@ -107,12 +107,21 @@ class Compiler:
         self.paths: set[str] = set()
         self.old_paths: set[str] = set()
 
-    @singledispatchmethod
     def compile(self, expression: Expression) -> Closure:
-        """Return a closure from a row to the expression's value."""
+        """Return a closure from a row to the expression's value; it counts each of its operators as evaluated."""
+        closure, steps = self._closure(expression), _size(expression)
+
+        def counted(row: Row) -> Value:
+            row.meter.spend(steps)
+            return closure(row)
+
+        return counted
+
+    @singledispatchmethod
+    def _closure(self, expression: Expression) -> Closure:
         raise TypeError(f"{type(expression).__name__} is not an expression")
 
-    @compile.register
+    @_closure.register
     def _constant(self, node: Literal) -> Closure:
         return self._literal(node.value)
 
@@ -120,18 +129,19 @@ class Compiler:
         plain: Value = float(value) if isinstance(value, Decimal) else value
         return lambda row: plain
 
-    @compile.register
+    @_closure.register
     def _column(self, node: Column) -> Closure:
-        path, field_type, name = node.path.lower(), self.type_of(node), node.qualifier
+        path, name = node.path.lower(), node.qualifier
+        read = partial(_read, path=path, field_type=self.type_of(node))
         if name == "OLD":
             self.old_paths.add(path)
-            return lambda row: coerce(row.old.get(path), field_type, path=path)
+            return lambda row: read(row, row.old)
         self.paths.add(path)
         if name == "NEW":
-            return lambda row: coerce(row.new.get(path), field_type, path=path)
+            return lambda row: read(row, row.new)
         if name in self._table_types:
-            return lambda row: coerce(row.tables[name].get(path), field_type, path=path)
-        return lambda row: coerce(row.fields.get(path), field_type, path=path)
+            return lambda row: read(row, row.tables[name])
+        return lambda row: read(row, row.fields)
 
     def type_of(self, node: Column) -> FieldType:
         """Return the declared type of a field."""
@@ -139,34 +149,57 @@ class Compiler:
         types = self._event_types if is_event else self._table_types.get(node.qualifier or "", self._own_types)
         return types.get(node.path.lower(), FieldType.STRING)
 
-    @compile.register
+    @_closure.register
     def _aggregate(self, aggregate: Aggregate) -> Closure:
         if aggregate not in self.aggregates:
             self.aggregates.append(aggregate)
         index = self.aggregates.index(aggregate)
         return lambda row: row.aggregates[index]
 
-    @compile.register
+    @_closure.register
     def _unary(self, node: Unary) -> Closure:
-        operand = self.compile(node.operand)
+        operand = self._closure(node.operand)
         if node.operator.upper() == "NOT":
             return lambda row: _not(operand(row))
         return lambda row: _negative(operand(row))
 
-    @compile.register
+    @_closure.register
     def _binary(self, node: Binary) -> Closure:
         operator = node.operator.upper()
-        if operator == "REGEXP" and isinstance(node.right, Literal):
-            return _regexp(self.compile(node.left), str(node.right.value))
+        if operator == "REGEXP":
+            return self._regexp(node)
         left, right = self._operands(node.left, node.right)
         if operator == "AND":
             return lambda row: _and(left(row), lambda: right(row))
         if operator == "OR":
             return lambda row: _not(_and(_not(left(row)), lambda: _not(right(row))))
         if operator == "||":
-            return lambda row: row.meter.made(_null_or(_joined, left(row), right(row)))
+            return lambda row: _made(row, _null_or(_joined, left(row), right(row)))
         function = _BINARY[operator]
-        return lambda row: _null_or(function, left(row), right(row))
+        if operator in _ARITHMETIC:
+            return lambda row: _null_or(function, left(row), right(row))
+
+        def compare(row: Row) -> Value:
+            one, other = left(row), right(row)
+            row.meter.compare(one, other)
+            return _null_or(function, one, other)
+
+        return compare
+
+    def _regexp(self, node: Binary) -> Closure:
+        operand, pattern = self._closure(node.left), self._closure(node.right)
+        written = node.right.value if isinstance(node.right, Literal) else None
+        fixed = None if written is None else Regex(str(written))
+
+        def regexp(row: Row) -> Value:
+            text, sought = operand(row), pattern(row)
+            if text is None or sought is None:
+                return None
+            if fixed is not None:
+                return fixed.matches(str(text), row.meter)
+            return search_read(str(sought), str(text), row.meter)
+
+        return regexp
 
     def _operands(self, *nodes: Expression) -> list[Closure]:
         """Compile the operands of a comparison; a text compared with a Timestamp is read as ISO 8601."""
@@ -174,31 +207,34 @@ class Compiler:
         return [
             self._literal(parse_iso(n.value))
             if timestamps and isinstance(n, Literal) and isinstance(n.value, str)
-            else self.compile(n)
+            else self._closure(n)
             for n in nodes
         ]
 
-    @compile.register
+    @_closure.register
     def _like(self, node: Like) -> Closure:
-        operand, pattern = self.compile(node.operand), self.compile(node.pattern)
-        match_like = partial(like_matcher, escape=node.escape, ignores_case=node.ignores_case)
+        operand, pattern = self._closure(node.operand), self._closure(node.pattern)
+        escape, ignores_case = node.escape, node.ignores_case
         written = node.pattern.value if isinstance(node.pattern, Literal) else None
-        fixed = match_like(written) if isinstance(written, str) else None
+        fixed = like_matcher(written, escape=escape, ignores_case=ignores_case) if isinstance(written, str) else None
 
         def like(row: Row) -> Value:
             text, like_text = operand(row), pattern(row)
             if text is None or like_text is None:
                 return None
-            return (fixed or match_like(str(like_text)))(str(text)) != node.negated
+            if fixed is not None:
+                return fixed(str(text), row.meter) != node.negated
+            found = like_read(str(like_text), str(text), row.meter, escape=escape, ignores_case=ignores_case)
+            return found != node.negated
 
         return like
 
-    @compile.register
+    @_closure.register
     def _case(self, node: Case) -> Closure:
-        results = [self.compile(each) for each in node.results]
-        otherwise = _unknown if node.otherwise is None else self.compile(node.otherwise)
+        results = [self._closure(each) for each in node.results]
+        otherwise = _unknown if node.otherwise is None else self._closure(node.otherwise)
         if node.operand is None:
-            tests = [self.compile(each) for each in node.conditions]
+            tests = [self._closure(each) for each in node.conditions]
             pairs = list(zip(tests, results, strict=True))
             return lambda row: next((result for test, result in pairs if is_true(test(row))), otherwise)(row)
         operand, *values = self._operands(node.operand, *node.conditions)
@@ -207,36 +243,77 @@ class Compiler:
         def simple_case(row: Row) -> Value:
             value = operand(row)
             found = (result for each, result in pairs if is_true(_null_or(is_equal, value, each(row))))
+            _weigh(row, value, len(pairs))
             return next(found, otherwise)(row)
 
         return simple_case
 
-    @compile.register
+    @_closure.register
     def _in(self, node: InList) -> Closure:
         operand, *options = self._operands(node.operand, *node.options)
-        return lambda row: _negate_if(node.negated, _in(operand(row), [option(row) for option in options]))
 
-    @compile.register
+        def is_in(row: Row) -> Value:
+            value = operand(row)
+            _weigh(row, value, len(options))
+            return _negate_if(node.negated, _in(value, [option(row) for option in options]))
+
+        return is_in
+
+    @_closure.register
     def _between(self, node: Between) -> Closure:
         operand, low, high = self._operands(node.operand, node.low, node.high)
 
         def between(row: Row) -> Value:
             value = operand(row)
+            _weigh(row, value, 2)
             inside = _and(_null_or(_BINARY[">="], value, low(row)), lambda: _null_or(_BINARY["<="], value, high(row)))
             return _negate_if(node.negated, inside)
 
         return between
 
-    @compile.register
+    @_closure.register
     def _is_null(self, node: IsNull) -> Closure:
-        operand, negated = self.compile(node.operand), node.negated
+        operand, negated = self._closure(node.operand), node.negated
         return lambda row: (operand(row) is None) != negated
 
-    @compile.register
+    @_closure.register
     def _call(self, node: Call) -> Closure:
-        function = FUNCTIONS[node.function.upper()]
-        arguments = [self.compile(argument) for argument in node.arguments]
-        return lambda row: row.meter.made(function(*(argument(row) for argument in arguments)))
+        arguments = [self._closure(argument) for argument in node.arguments]
+        name = node.function.upper()
+        if name == "DIFF":
+            old, new = arguments
+            return lambda row: _made(row, diff(old(row), new(row), row.meter))
+        function = FUNCTIONS[name]
+
+        def call(row: Row) -> Value:
+            values = [argument(row) for argument in arguments]
+            row.meter.scan(sum(len(value) for value in values if isinstance(value, str)))
+            return _made(row, function(*values))
+
+        return call
+
+
+def _size(expression: Expression) -> int:
+    return 1 + sum(_size(each) for each in children(expression))
+
+
+def _read(row: Row, fields: Mapping[str, Value], *, path: str, field_type: FieldType) -> Value:
+    value = fields.get(path)
+    if isinstance(value, str) and field_type is not FieldType.STRING:
+        row.meter.scan(len(value))
+    return coerce(value, field_type, path=path)
+
+
+def _made(row: Row, value: Value) -> Value:
+    if isinstance(value, str):
+        row.meter.scan(len(value))
+    return row.meter.made(value)
+
+
+def _weigh(row: Row, value: Value, times: int) -> None:
+    """Count the comparisons of a value with so many others."""
+    if isinstance(value, str):
+        row.meter.weigh(len(value) * times)
 
 
 def _types(page_class: PageClass) -> dict[str, FieldType]:
@@ -336,16 +413,5 @@ _BINARY: Mapping[str, Callable[[Value, Value], Value]] = {
     ">": lambda a, b: is_less(b, a),
     "<=": lambda a, b: not is_less(b, a),
     ">=": lambda a, b: not is_less(a, b),
-    "REGEXP": lambda a, b: re2.search(str(b), str(a)) is not None,
     **{op: partial(_arithmetic, op) for op in _ARITHMETIC},
 }
-
-
-def _regexp(operand: Closure, pattern: str) -> Closure:
-    compiled = re2.compile(pattern)
-
-    def regexp(row: Row) -> Value:
-        value = operand(row)
-        return None if value is None else compiled.search(str(value)) is not None
-
-    return regexp

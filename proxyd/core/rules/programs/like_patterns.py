@@ -3,38 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 import re2
 
+from proxyd.core.rules.programs.meter import Meter
+from proxyd.core.rules.programs.regular_expressions import Regex, check_read
 
-def like_matcher(pattern: str, *, escape: str | None, ignores_case: bool = False) -> Callable[[str], bool]:
+Matcher: TypeAlias = Callable[[str, Meter], bool]
+"""Tells whether a text matches, and counts the work; raises ``EvaluationError``."""
+
+
+def like_matcher(pattern: str, *, escape: str | None, ignores_case: bool = False) -> Matcher:
     r"""Return a function that tells whether a whole text matches; ILIKE ignores case.
 
     A pattern without ``_`` needs no regular expression, unless an ILIKE has characters beyond ASCII to compare.
 
+    >>> from proxyd.core.rules.programs.meter import UNMETERED
     >>> matches = like_matcher("a!%%", escape="!")
-    >>> matches("a%\0\n"), matches("ab")
+    >>> matches("a%\0\n", UNMETERED), matches("ab", UNMETERED)
     (True, False)
     """
     texts = _texts_between(pattern, escape)
     if texts is not None and not ignores_case:
         return _text_matcher(texts)
-    by_regex = regex_matcher(pattern, escape=escape, ignores_case=ignores_case)
+    by_regex = regex_of(pattern, escape=escape, ignores_case=ignores_case)
     if texts is None or not pattern.isascii():
-        return by_regex
+        return by_regex.matches
     folded = _text_matcher([text.lower() for text in texts])
-    return lambda text: folded(text.lower()) if text.isascii() else by_regex(text)
+    return lambda text, meter: folded(text.lower(), meter) if text.isascii() else by_regex.matches(text, meter)
 
 
-def regex_matcher(pattern: str, *, escape: str | None, ignores_case: bool = False) -> Callable[[str], bool]:
-    """Return what :func:`like_matcher` does, as a regular expression."""
+def like_read(pattern: str, text: str, meter: Meter, *, escape: str | None, ignores_case: bool) -> bool:
+    """Return whether a text matches a pattern that was read from a source; raises ``EvaluationError``."""
+    check_read(pattern)
+    meter.spend(len(pattern))
+    return like_matcher(pattern, escape=escape, ignores_case=ignores_case)(text, meter)
+
+
+def regex_of(pattern: str, *, escape: str | None, ignores_case: bool = False) -> Regex:
+    """Return the regular expression that matches what a pattern matches."""
     wild = {"%": ".*", "_": "."}
     parts = [wild[char] if is_wild else re2.escape(char) for char, is_wild in _characters(pattern, escape)]
-    options = re2.Options()
-    options.dot_nl = True
-    options.case_sensitive = not ignores_case
-    compiled = re2.compile("".join(parts), options)
-    return lambda text: compiled.fullmatch(text) is not None
+    return Regex("".join(parts), is_whole=True, ignores_case=ignores_case)
 
 
 def _characters(pattern: str, escape: str | None) -> Iterator[tuple[str, bool]]:
@@ -49,34 +60,37 @@ def _characters(pattern: str, escape: str | None) -> Iterator[tuple[str, bool]]:
 
 def _texts_between(pattern: str, escape: str | None) -> list[str] | None:
     """Return the texts before, between and after the ``%`` of a pattern, or ``None`` if it has a ``_``."""
-    texts = [""]
+    texts: list[list[str]] = [[]]
     for char, is_wild in _characters(pattern, escape):
         if not is_wild:
-            texts[-1] += char
+            texts[-1].append(char)
         elif char == "%":
-            texts.append("")
+            texts.append([])
         else:
             return None
-    return texts
+    return ["".join(each) for each in texts]
 
 
-def _text_matcher(texts: Sequence[str]) -> Callable[[str], bool]:
+def _text_matcher(texts: Sequence[str]) -> Matcher:
     """Return a function that tells whether a text begins and ends as given, with the other texts between in order."""
     if len(texts) == 1:
-        return lambda text: text == texts[0]
+        return lambda text, meter: text == texts[0]
     first, *between, last = texts
     shortest = len(first) + len(last)
     needed = [each for each in between if each]
 
-    def matches(text: str) -> bool:
+    def matches(text: str, meter: Meter) -> bool:
         if len(text) < shortest or not text.startswith(first) or not text.endswith(last):
             return False
+        meter.scan(len(text))
         at, stop = len(first), len(text) - len(last)
-        for each in needed:
+        for number, each in enumerate(needed, 1):
             found = text.find(each, at, stop)
             if found < 0:
                 return False
             at = found + len(each)
+            if number % 16 == 0:
+                meter.spend(1)
         return True
 
     return matches

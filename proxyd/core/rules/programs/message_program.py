@@ -11,12 +11,15 @@ from proxyd.core.model.expression import Column, Expression, OutputColumn, Selec
 from proxyd.core.model.item import EventKind, Value
 from proxyd.core.model.profile import MessageName, NotificationRule, PageClass
 from proxyd.core.model.text_blocks import diff_blocks
+from proxyd.core.rules.programs.meter import UNMETERED, Meter
 from proxyd.core.rules.programs.query_program import ResultRow
 
 MOST_TOLD = 200
 _MOST_TEXT = 2000
 _MOST_TITLE = 300
 _MOST_COMPARED, _COMPARED_BLOCKS = 50, 200  # rows, and blocks of a text, that are compared; the rest changed as a whole
+_PAIRS = 20_000  # of blocks that are compared in one text
+_STEPS_PER_TEXT = 40
 _MOST_INLINE = 80  # a longer value that changed is told as a difference
 _TITLES = ("title", "heading", "headline", "name", "subject")
 _LINKS = ("link", "url")
@@ -85,9 +88,12 @@ def _is_plain(query: Select) -> bool:
     return not any(has_aggregate(column.expression) for column in query.columns)
 
 
-def word_rows(plan: MessagePlan, rows: Sequence[ResultRow], *, rule: str, source: str) -> Wording:
-    """Return the texts of rows, in order."""
-    changes = tuple(_changes(plan, row, n) for n, row in enumerate(rows)) if plan.changed else ()
+def word_rows(
+    plan: MessagePlan, rows: Sequence[ResultRow], meter: Meter = UNMETERED, *, rule: str, source: str
+) -> Wording:
+    """Return the texts of rows, in order; raises ``EvaluationError``."""
+    changes = tuple(_changes(plan, row, n, meter) for n, row in enumerate(rows)) if plan.changed else ()
+    meter.spend(_STEPS_PER_TEXT * min(len(rows), MOST_TOLD))
     usual = [_usual_words(row.columns, changes[n] if changes else {}, source) for n, row in enumerate(rows[:MOST_TOLD])]
     texts = [text or rule for _, text in usual]
     title = usual[0][0] if usual else ""
@@ -107,16 +113,18 @@ def _filled(parts: Sequence[str | MessageName | int], row: ResultRow, rule: str,
     return _cut("".join(texts))
 
 
-def _changes(plan: MessagePlan, row: ResultRow, number: int) -> dict[str, Any]:
+def _changes(plan: MessagePlan, row: ResultRow, number: int, meter: Meter) -> dict[str, Any]:
     """Return the changed columns of a row: ``from`` and ``to``, or the difference of longer texts."""
     most = _COMPARED_BLOCKS if number < _MOST_COMPARED else 0
     found: dict[str, Any] = {}
     for name, position in plan.changed:
         old, new = row.hidden[position], row.columns[name]
+        meter.compare(old, new)
         if old == new:
             continue
         if isinstance(old, str) and isinstance(new, str) and not (_is_short(old) and _is_short(new)):
-            found[name] = {"difference": _cut("\n".join(map(str, diff_blocks(old, new, most=most))))}
+            blocks = diff_blocks(old, new, most=most, most_compared=_PAIRS, spend=meter.spend)
+            found[name] = {"difference": _cut("\n".join(map(str, blocks)))}
         else:
             found[name] = {"from": old, "to": new}
     return found

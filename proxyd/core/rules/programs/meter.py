@@ -1,36 +1,88 @@
-"""Limits on the texts that a rule's expressions make."""
+"""The limits on what a rule does for one observation: steps, and characters of the texts that it makes.
+
+A step is roughly the evaluation of one operator, a quarter of a microsecond; work on texts counts by their length.
+Steps and characters depend only on the rule and on what it reads, so the same rule fails on every machine.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import inf
 
 from proxyd.core.model.item import Value
-from proxyd.errors import EvaluationError
+from proxyd.errors import EvaluationError, WorkLimitError
 
 MOST_CHARACTERS = 1_000_000
 """Length of a text that an expression makes longer than those it is made of."""
-MOST_MADE = 50_000_000
-"""Characters of all texts that the expressions of a rule make while one observation is taken in."""
+_SCANNED, _COMPARED = 6, 10  # a step reads 2**6 characters, or compares 2**10
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a rule may do for one observation: number of steps, and characters of all texts together that it makes."""
+
+    steps: float
+    characters: float
+
+
+WORK_LIMITS = Limits(20_000_000, 50_000_000)
+"""A rule that needs more fails."""
+QUICK_LIMITS = Limits(30_000, 500_000)
+"""A rule that needs more must not run on the event loop: it could take over 20 ms."""
 
 
 class Meter:
-    """Counts the characters of the texts that expressions make."""
+    """Counts the work that a rule does for one observation, and ends what takes too much."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_characters", "_limits", "_steps")
 
-    def __init__(self, most: float = MOST_MADE) -> None:
-        self._left = most
+    def __init__(self, limits: Limits = WORK_LIMITS) -> None:
+        self._limits = limits
+        self._steps = limits.steps
+        self._characters = limits.characters
+
+    @property
+    def steps(self) -> float:
+        """Number of steps so far."""
+        return self._limits.steps - self._steps
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether a limit was exceeded."""
+        return self._steps < 0 or self._characters < 0
+
+    def spend(self, steps: int) -> None:
+        """Count steps that are about to be taken; raises ``WorkLimitError`` once there are too many."""
+        self._steps -= steps
+        if self._steps < 0:
+            raise WorkLimitError(f"it takes more than {self._limits.steps:,.0f} steps for what one probe found")
+
+    def scan(self, characters: int) -> None:
+        """Count the reading of a text of that length; raises ``WorkLimitError``."""
+        if characters >> _SCANNED:
+            self.spend(characters >> _SCANNED)
+
+    def compare(self, left: Value, right: Value) -> None:
+        """Count a comparison of two values; raises ``WorkLimitError``."""
+        if isinstance(left, str) and isinstance(right, str):
+            self.weigh(min(len(left), len(right)))
+
+    def weigh(self, characters: int) -> None:
+        """Count the comparing or copying of that many characters; raises ``WorkLimitError``."""
+        if characters >> _COMPARED:
+            self.spend(characters >> _COMPARED)
 
     def made(self, value: Value) -> Value:
-        """Return a value that an expression made; raise ``EvaluationError`` once all texts together are too long."""
+        """Return a value that an expression made; raises ``WorkLimitError`` once all texts together are too long."""
         if isinstance(value, str):
-            self._left -= len(value)
-            if self._left < 0:
-                raise EvaluationError(f"its expressions make texts of more than {MOST_MADE} characters in all")
+            self._characters -= len(value)
+            if self._characters < 0:
+                most = self._limits.characters
+                raise WorkLimitError(f"it makes texts of more than {most:,.0f} characters in all for one probe")
         return value
 
 
-UNMETERED = Meter(inf)
+UNMETERED = Meter(Limits(inf, inf))
 
 
 def check_length(length: int, *parts: str) -> None:

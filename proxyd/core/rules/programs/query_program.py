@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import log2
+from operator import itemgetter
 
 from proxyd.core.model.expression import (
     Aggregate,
@@ -24,9 +26,11 @@ from proxyd.core.model.item import Value
 from proxyd.core.model.profile import FieldType, PageClass
 from proxyd.core.rules.programs.aggregate_values import aggregate_of
 from proxyd.core.rules.programs.expression_compiler import NO_FIELDS, Closure, Compiler, Row, is_true
+from proxyd.core.rules.programs.meter import UNMETERED, Meter
 
 MAX_ROWS = 1000
 MOST_EXAMINED = 100_000  # rows, or combinations of rows, that one run examines
+_STEPS_PER_ROW, _STEPS_PER_PAIR = 2, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +76,10 @@ class _Aggregated:
     argument: Closure | None
     where: Closure | None
 
-    def of(self, rows: Sequence[Row]) -> Value:
+    def of(self, rows: Sequence[Row], meter: Meter) -> Value:
         kept = [row for row in rows if self.where is None or is_true(self.where(row))]
         argument = self.argument
-        return aggregate_of(self.aggregate, [True if argument is None else argument(row) for row in kept])
+        return aggregate_of(self.aggregate, [True if argument is None else argument(row) for row in kept], meter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,41 +107,47 @@ class QueryProgram:
     paths: frozenset[str]
     old_paths: frozenset[str]
 
-    def run(self, tables: Sequence[Sequence[Row]]) -> list[ResultRow]:
+    def run(self, tables: Sequence[Sequence[Row]], meter: Meter = UNMETERED) -> list[ResultRow]:
         """Return the result over the rows of each table, at most ``MAX_ROWS`` rows; times are in ISO 8601.
 
-        Only the first ``MOST_EXAMINED`` combinations of rows are examined.
+        Only the first ``MOST_EXAMINED`` combinations of rows are examined. Raises ``EvaluationError``.
         """
-        examined = islice(self._joined(tables), MOST_EXAMINED)
+        examined = islice(self._joined(tables, meter), MOST_EXAMINED)
         kept = [row for row in examined if self.where is None or is_true(self.where(row))]
         if self.aggregates or self.groups:
-            kept = [row for row in self._grouped(kept) if self.having is None or is_true(self.having(row))]
+            kept = [row for row in self._grouped(kept, meter) if self.having is None or is_true(self.having(row))]
         for order in reversed(self.order):
-            kept.sort(key=lambda row, o=order: _sort_key(o, row), reverse=order.descending)  # type: ignore[misc]
-        result = [self._project(row) for row in kept]
+            kept = _sorted(kept, order, meter)
+        most = MAX_ROWS if self.limit is None else min(self.limit, MAX_ROWS)
         if self.distinct:
-            result = list({tuple(row.columns.items()): row for row in result}.values())
-        return result[: MAX_ROWS if self.limit is None else min(self.limit, MAX_ROWS)]
+            result = [self._project(row) for row in kept]
+            meter.weigh(sum(_length(row.columns.values()) for row in result))
+            return list({tuple(row.columns.items()): row for row in result}.values())[:most]
+        return [self._project(row) for row in kept[:most]]
 
-    def _joined(self, tables: Sequence[Sequence[Row]]) -> Iterator[Row]:
+    def _joined(self, tables: Sequence[Sequence[Row]], meter: Meter) -> Iterator[Row]:
         if len(tables) == 1:
+            meter.spend(_STEPS_PER_ROW * len(tables[0]))
             return iter(tables[0])
         first = self.tables[0].name
         rows: Iterator[Row] = (replace(row, fields=NO_FIELDS, tables={first: row.fields}) for row in tables[0])
         for table, found in zip(self.tables[1:], tables[1:], strict=True):
-            rows = _join(rows, table, found)
+            rows = _join(rows, table, found, meter)
         return rows
 
-    def _grouped(self, rows: Sequence[Row]) -> list[Row]:
+    def _grouped(self, rows: Sequence[Row], meter: Meter) -> list[Row]:
         """Return one row for each group, with its aggregates; without GROUP BY, no rows at all form one group."""
         grouped: dict[tuple[Value, ...], list[Row]] = defaultdict(list)
         for row in rows:
-            grouped[tuple(group(row) for group in self.groups)].append(row)
+            key = tuple(group(row) for group in self.groups)
+            meter.weigh(_length(key))
+            grouped[key].append(row)
         if not self.groups and not grouped:
             nothing = Row(NO_FIELDS, tables={table.name: NO_FIELDS for table in self.tables})
-            return [replace(nothing, aggregates=[each.of([]) for each in self.aggregates])]
+            nothing = replace(nothing, meter=meter)
+            return [replace(nothing, aggregates=[each.of([], meter) for each in self.aggregates])]
         return [
-            replace(members[0], aggregates=[each.of(members) for each in self.aggregates])
+            replace(members[0], aggregates=[each.of(members, meter) for each in self.aggregates])
             for members in grouped.values()
         ]
 
@@ -146,13 +156,20 @@ class QueryProgram:
         return ResultRow(shown, tuple(_show(each, each.value(row)) for each in self.hidden))
 
 
-def _join(rows: Iterator[Row], table: Table, found: Sequence[Row]) -> Iterator[Row]:
+def _length(values: Iterable[Value]) -> int:
+    return sum(len(value) for value in values if isinstance(value, str))
+
+
+def _join(rows: Iterator[Row], table: Table, found: Sequence[Row], meter: Meter) -> Iterator[Row]:
     """Yield each row joined with the matching rows of one more table; looks them up if the table has a key."""
+    meter.spend(_STEPS_PER_PAIR * len(found))
     index = _index(table, found)
     for row in rows:
         others = found if table.other_key is None else index.get(table.other_key(row), ())
         has_match = False
+        meter.spend(_STEPS_PER_PAIR)
         for other in others:
+            meter.spend(_STEPS_PER_PAIR)
             joined = replace(row, tables={**row.tables, table.name: other.fields})
             if table.on is None or is_true(table.on(joined)):
                 has_match = True
@@ -298,6 +315,15 @@ def _is_time(compiler: Compiler, expression: Expression) -> bool:
 
 def _show(output: _Output, value: Value) -> Value:
     return iso_time(value) if output.is_time and isinstance(value, int | float) else value
+
+
+def _sorted(rows: Sequence[Row], order: _Order, meter: Meter) -> list[Row]:
+    keyed = [(_sort_key(order, row), row) for row in rows]
+    comparisons = round(log2(len(keyed) + 1))
+    meter.spend(len(keyed) * comparisons)
+    meter.weigh(sum(len(key[-1]) for key, _ in keyed) * comparisons)
+    keyed.sort(key=itemgetter(0), reverse=order.descending)
+    return [row for _, row in keyed]
 
 
 def _sort_key(order: _Order, row: Row) -> tuple[bool, bool, float, str]:

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from proxyd.core.model.item import Value
 from proxyd.core.model.text_blocks import diff_blocks
-from proxyd.core.rules.programs.meter import check_length
+from proxyd.core.rules.programs.meter import Meter, check_length
 
 
 def _strict(function: Callable[..., Value]) -> Callable[..., Value]:
@@ -88,5 +88,12 @@ FUNCTIONS: Mapping[str, Callable[..., Value]] = {
     "WEEKDAY": _part("weekday"),
     "HOUR": _part("hour"),
     "MINUTE": _part("minute"),
-    "DIFF": _strict(lambda old, new: "\n".join(map(str, diff_blocks(str(old), str(new))))),
 }
+"""Functions whose work grows with the length of their texts; ``diff`` stands apart."""
+
+
+def diff(old: Value, new: Value, meter: Meter) -> Value:
+    """Return the changes between two texts, as lines with their signs; raises ``EvaluationError``."""
+    if old is None or new is None:
+        return None
+    return "\n".join(map(str, diff_blocks(str(old), str(new), spend=meter.spend)))

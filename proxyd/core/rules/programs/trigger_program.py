@@ -96,6 +96,9 @@ class TriggerProgram:
         """Return the tally with one more event; raises ``EvaluationError``."""
         row = Row.of(event, meter=meter)
         values = [each.taken(row) for each in self.counters]
+        meter.spend(sum(each.steps for each in (*tally.totals, *tally.windows) if each is not None))
+        for total, value in zip(tally.totals, values, strict=True):
+            meter.compare(value, total.most)
         return Tally(
             tuple(total.add(value) for total, value in zip(tally.totals, values, strict=True)),
             tuple(
@@ -112,17 +115,17 @@ class TriggerProgram:
         if self.condition is None:
             return True
         values = [
-            _value(counter, across if is_across else own, index)
+            _value(counter, across if is_across else own, index, meter)
             for index, (counter, is_across) in enumerate(zip(self.counters, self.across, strict=True))
         ]
         return is_true(self.condition(replace(Row.of(event, meter=meter), aggregates=values[1:])))
 
 
-def _value(counter: Counter, tally: Tally, index: int) -> Value:
+def _value(counter: Counter, tally: Tally, index: int, meter: Meter) -> Value:
     window = tally.windows[index]
     if window is None:
         return tally.totals[index].value(counter.aggregate.function)
-    return aggregate_of(counter.aggregate, [value for _, value in window.values])
+    return aggregate_of(counter.aggregate, [value for _, value in window.values], meter)
 
 
 def compile_trigger(trigger: Trigger, page_class: PageClass, chronon_s: float) -> TriggerProgram:

@@ -14,7 +14,7 @@ from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.trigger_program import Tally
 from proxyd.core.rules.stages.context import SourceContext
 from proxyd.core.rules.state import MAX_PENDING, MAX_PENDING_CHARACTERS, IntervalRecord, StoredEvent, StreamState
-from proxyd.errors import EvaluationError
+from proxyd.errors import EvaluationError, WorkLimitError
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +142,9 @@ def advance(
             taken = _take(program, stream, event, meter)
             taken_across = None if across is None else _take(program, across, event, meter)
             fires = program.trigger.fires(event, _tally(taken), _tally(taken_across or taken), meter)
+        except WorkLimitError as error:
+            failures.append(RuleFailure.of(program, event.source_id, error))
+            break  # all others would fail too
         except Exception as error:  # noqa: BLE001 - whatever happens fails this rule alone
             failures.append(RuleFailure.of(program, event.source_id, error))
             continue

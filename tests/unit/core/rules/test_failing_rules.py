@@ -8,7 +8,7 @@ import pytest
 
 from proxyd.core.model.item import Value
 from proxyd.core.rules.observation import RuleResults
-from proxyd.core.rules.programs.meter import MOST_CHARACTERS, Meter
+from proxyd.core.rules.programs.meter import MOST_CHARACTERS, Limits, Meter
 from proxyd.core.rules.programs.scalar_functions import FUNCTIONS
 from proxyd.errors import EvaluationError
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source
@@ -131,7 +131,7 @@ def test_a_long_field_may_be_kept_or_shortened(function: str, arguments: tuple[V
 
 
 def test_a_meter_counts_texts_alone() -> None:
-    meter = Meter(3)
+    meter = Meter(Limits(0, 3))
     assert [meter.made(value) for value in (10, None, True, "abc")] == [10, None, True, "abc"]
     with pytest.raises(EvaluationError):
         meter.made("d")

@@ -1,0 +1,15 @@
+"""The options of regular expressions: those of re2, which take linear time."""
+
+from __future__ import annotations
+
+import re2
+
+_MEMORY_BYTES = 1 << 20  # with more, a hostile pattern takes far longer: re2 fills all of it with states
+
+
+def re2_options() -> re2.Options:
+    """Return options for a pattern of bounded size, with no messages to the terminal."""
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MEMORY_BYTES
+    return options
