@@ -92,7 +92,8 @@ def _equal_runs(
     before it starts, so the work is counted and bounded.
     """
     matcher = SequenceMatcher(None, before, after)
-    pairs = [0, *accumulate(1 + len(matcher.b2j.get(block, ())) for block in before)]
+    places = matcher.b2j  # type: ignore[attr-defined]  # a public attribute that the stubs leave out
+    pairs = [0, *accumulate(1 + len(places.get(block, ())) for block in before)]
     waiting = [(0, len(before), 0, len(after))]
     while waiting:
         low, high, other_low, other_high = waiting.pop()
