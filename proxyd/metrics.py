@@ -76,6 +76,9 @@ class Metrics:
         self.lost_items = Counter(
             "proxyd_items_lost_estimated", "Items estimated to have left an overflowed feed unseen.", registry=r
         )
+        self.rule_workers = Counter(
+            "proxyd_slow_rules", "Rules that were too slow for the event loop and ran in a worker process.", registry=r
+        )
         self.unfit_values = Counter(
             "proxyd_unfit_values", "Field values that did not fit their declared type and read as null.", registry=r
         )

@@ -18,7 +18,13 @@ from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.observation import Observation, RuleResults
+from proxyd.core.rules.stages.rule_tasks import run_all
 from proxyd.core.rules.stages.stored import NO_CONTEXT, HistoryQuery, StoredContext, StoreQuery
+from proxyd.core.rules.state import StoredEvent, StreamState
+from proxyd.daemon.rule_evaluation import RuleEvaluation
+from proxyd.daemon.stream_recall import StreamRecall
+from proxyd.metrics import Metrics
+from proxyd.store import SqlStore
 
 DOMAIN = """CREATE DOMAIN "D" AS CLASS::RSS(channel.item.title:String, channel.item.link:URL,
 channel.item.pubDate:Timestamp);
@@ -124,6 +130,16 @@ class RecordingMemory:
                 del known[event.item.item_id]
             else:
                 known[event.item.item_id] = event.item
+
+
+def stream_recall(found: Decider, store: SqlStore) -> StreamRecall:
+    """Return what reads stored events for the streams of a decider."""
+    return StreamRecall(found, store, RuleEvaluation(Metrics()))
+
+
+def recall(found: Decider, stream: StreamState, stored: Mapping[str, Sequence[StoredEvent]], now_s: float) -> None:
+    """Restore a stream at once."""
+    found.known.keep_streams(run_all([found.recall(stream, stored, now_s)]))
 
 
 class Drive:

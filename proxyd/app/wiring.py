@@ -46,6 +46,8 @@ from proxyd.daemon import (
     ProbeLoop,
     Pushes,
     PushParts,
+    RuleEvaluation,
+    StreamRecall,
     Supervisor,
 )
 from proxyd.errors import ConfigError, NotFoundError, ProfileError
@@ -165,12 +167,18 @@ def build(
     """Return a daemon over ``parts``; it delivers in this process unless another notifier is given."""
     metrics = metrics or Metrics()
     decider = Decider(decider_settings(settings), parts.rng)
+    evaluation = RuleEvaluation(metrics)
     declarations = Declarations(
-        settings.profiles, parts.store, decider, parts.clock, check_settings(settings), metrics, parts.secrets.resolve
+        settings.profiles,
+        StreamRecall(decider, parts.store, evaluation),
+        parts.clock,
+        check_settings(settings),
+        metrics,
+        parts.secrets.resolve,
     )
     suspensions = declarations.suspensions
     notifying = notifying or make_notifier(settings, parts, metrics)
-    probes = ProbeLoop(decider, parts.transport, parts.store, parts.clock, metrics, parts.tracer)
+    probes = ProbeLoop(decider, parts.transport, parts.store, parts.clock, metrics, evaluation, parts.tracer)
     pushes = Pushes(decider, probes, parts.store, parts.clock, metrics, parts.pushes)
     planning = Planning(decider, parts.clock, metrics, every_s=settings.plan_every)
     news = Signal()
@@ -182,7 +190,7 @@ def build(
     daemon = Daemon(
         declarations,
         parts.store,
-        Loops(probes, pushes, notifying, planning, suspensions, parts.transport),
+        Loops(probes, pushes, notifying, planning, suspensions, parts.transport, evaluation),
         parts.clock,
         metrics,
         settings,

@@ -8,6 +8,8 @@ from proxyd.daemon.plan_loop import Planning
 from proxyd.daemon.plan_queries import PlanQueries
 from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.daemon.pushes import Pushes, PushParts
+from proxyd.daemon.rule_evaluation import RuleEvaluation
+from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.daemon.supervision import Supervisor
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.daemon.vitals import DaemonVitals
@@ -26,6 +28,8 @@ __all__ = [
     "ProbeLoop",
     "PushParts",
     "Pushes",
+    "RuleEvaluation",
+    "StreamRecall",
     "Supervisor",
     "Suspensions",
 ]

@@ -14,6 +14,7 @@ from proxyd.daemon.notifying import Notifying
 from proxyd.daemon.plan_loop import Planning
 from proxyd.daemon.probe_loop import ProbeLoop
 from proxyd.daemon.pushes import Pushes
+from proxyd.daemon.rule_evaluation import RuleEvaluation
 from proxyd.daemon.supervision import Supervisor
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.metrics import ROLES, Metrics
@@ -34,6 +35,7 @@ class Loops:
     planning: Planning
     suspensions: Suspensions
     transport: Transport
+    evaluation: RuleEvaluation
 
 
 class Daemon:
@@ -74,7 +76,7 @@ class Daemon:
 
     async def run(self) -> None:
         """Run until ``stop``."""
-        async with asyncio.TaskGroup() as tasks:
+        async with self._loops.evaluation, asyncio.TaskGroup() as tasks:
             tasks.create_task(self._store.writer.run(), name="writer")
             await self._declarations.start()
             async with asyncio.TaskGroup() as running:  # everything that writes; the writer outlives it

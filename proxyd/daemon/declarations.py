@@ -43,7 +43,6 @@ from proxyd.core.model.delivery import WebhookDelivery
 from proxyd.core.model.profile import Declaration
 from proxyd.core.rates.siblings import MOST_CHANGES
 from proxyd.core.rules.answers.trial import PlanCost, Trial
-from proxyd.core.rules.decider import Decider
 from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.daemon.suspensions import Suspensions
 from proxyd.errors import (
@@ -59,7 +58,7 @@ from proxyd.metrics import Metrics
 from proxyd.ports import Clock, ResolveSecret
 from proxyd.queries import DeclarationChanges, OnlyIf
 from proxyd.signals import Signal
-from proxyd.store import SqlStore, StoredText
+from proxyd.store import StoredText
 
 log = structlog.get_logger("profiles")
 _API_TEXT = "api"
@@ -72,19 +71,18 @@ class Declarations:
     def __init__(
         self,
         folder: Path,
-        store: SqlStore,
-        decider: Decider,
+        recall: StreamRecall,
         clock: Clock,
         settings: CheckSettings,
         metrics: Metrics,
         secrets: ResolveSecret,
     ) -> None:
         self._folder = _Folder(folder)
-        self._store = store
-        self._decider = decider
+        self._store = store = recall.store
+        self._decider = decider = recall.decider
         self._known = decider.known
-        self._recall = StreamRecall(decider, store)
-        self.news = self._recall.news
+        self._recall = recall
+        self.news = recall.news
         self._clock = clock
         self._settings = settings
         self._metrics = metrics

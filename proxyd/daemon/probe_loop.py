@@ -18,7 +18,8 @@ from proxyd.core.planning.queue.probe_slots import OverloadLimiter, PlannedProbe
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.observation import Observation, RuleResults
 from proxyd.core.rules.stages.calibration import Calibration
-from proxyd.core.rules.stages.stored import NO_CONTEXT
+from proxyd.core.rules.stages.stored import NO_CONTEXT, StoredContext
+from proxyd.daemon.rule_evaluation import RuleEvaluation
 from proxyd.daemon.stream_recall import log_failures
 from proxyd.metrics import Metrics
 from proxyd.ports import Clock, Memory, Transport, Unmade
@@ -70,9 +71,11 @@ class ProbeLoop:
         memory: Memory,
         clock: Clock,
         metrics: Metrics,
+        evaluation: RuleEvaluation | None = None,
         tracer: Tracer = NO_TRACES,
     ) -> None:
         self._decider = decider
+        self._evaluation = evaluation or RuleEvaluation(metrics)
         self._planner = decider.planner
         self._captures = decider.captures
         self._known = decider.known
@@ -241,19 +244,36 @@ class ProbeLoop:
     async def _observe(self, outcome: ProbeOutcome, reading: str | None, probe: Probe | None) -> bool:
         needed = self._decider.needed(outcome)
         known = await self._memory.known(outcome.source_id, needed) if needed is not None else NO_CONTEXT
-        observation = self._decider.observe(outcome, known, reading=reading, probe=probe)
+        observation = await self._decided(outcome, known, reading, probe)
         if observation is not None:
             await self._commit(self._memory.record(observation), observation.rules, items=len(observation.found.events))
             self._count(observation)
         self._decider.finished(outcome, observation)
         return observation is not None
 
+    async def _decided(
+        self, outcome: ProbeOutcome, known: StoredContext, reading: str | None, probe: Probe | None
+    ) -> Observation | None:
+        """Return what an outcome changes; it is decided again if a declaration changed while rules were evaluated."""
+        while (prepared := self._decider.prepare(outcome, known, reading=reading)) is not None:
+            async with self._evaluation.turn(prepared.tasks):
+                if not self._decider.is_current(prepared):
+                    continue
+                steps = await self._evaluation.run(prepared.tasks)
+                if self._decider.is_current(prepared):
+                    observation, joint = self._decider.conclude(prepared, steps, probe=probe)
+                    break
+        else:
+            return None
+        return observation.told(await self._evaluation.run(joint))
+
     async def _end_overdue(self, now_s: float) -> None:
         """End the overdue intervals, even if some of their sources were not obtained."""
         for interval, needed in self._captures.overdue(now_s):
             known = await self._memory.known(interval.event.source_id, needed) if needed.histories else NO_CONTEXT
-            results = self._decider.give_up(interval, known, now_s)
-            if results is not None:
+            given_up = self._decider.give_up(interval, known, now_s)
+            if given_up is not None:
+                results = given_up[0].told(await self._evaluation.run(given_up[1]))
                 await self._commit(self._memory.record_results(results), results)
                 self._count_results(results)
         self._ending = None

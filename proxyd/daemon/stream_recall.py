@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import structlog
 
 from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.stages.streams import Backlog, RuleFailure
 from proxyd.core.rules.state import MAX_PENDING, StoredEvent, StreamState
+from proxyd.daemon.rule_evaluation import RuleEvaluation
 from proxyd.signals import Signal
 from proxyd.store import SqlStore
 
@@ -25,28 +27,30 @@ def log_failures(failures: Iterable[RuleFailure]) -> None:
 class StreamRecall:
     """Reads stored events for streams; ``news`` is notified whenever replayed events make notifications."""
 
-    def __init__(self, decider: Decider, store: SqlStore) -> None:
-        self._decider = decider
+    def __init__(self, decider: Decider, store: SqlStore, evaluation: RuleEvaluation) -> None:
+        self.decider = decider
+        self._evaluation = evaluation
         self._captures = decider.captures
-        self._store = store
+        self.store = store
         self.news = Signal()
 
     async def pending(self, now_s: float) -> None:
         """Restore the streams' events since they last fired, and their windows."""
-        for program, stream in self._decider.to_recall():
-            self._decider.recall(stream, await self._events_of(program, stream, now_s), now_s)
+        for program, stream in self.decider.to_recall():
+            task = self.decider.recall(stream, await self._events_of(program, stream, now_s), now_s)
+            self.decider.known.keep_streams(await self._evaluation.run([task]))
 
     async def requeried(self, rules: Collection[str], now_s: float) -> None:
         """Let the events that streams hold have what the edited queries of these rules read."""
-        for program, stream in self._decider.waiting_of(rules) if rules else ():
+        for program, stream in self.decider.waiting_of(rules) if rules else ():
             events = await self._events_of(program, stream, now_s)
-            self._decider.refill(stream.rule, stream.source_id, events)
+            self.decider.refill(stream.rule, stream.source_id, events)
 
     async def rows_of_queries(self) -> None:
         """Tell joint intervals what their queries' sources showed last, and delete those that are no longer awaited."""
         for source_id in self._captures.unseen():
-            self._captures.see(source_id, await self._store.present_items(source_id))
-        await self._store.forget_joint_intervals(self._captures.take_orphans())
+            self._captures.see(source_id, await self.store.present_items(source_id))
+        await self.store.forget_joint_intervals(self._captures.take_orphans())
 
     async def _events_of(self, program: RuleProgram, stream: StreamState, now_s: float) -> dict[str, list[StoredEvent]]:
         """Return the stored events that a stream must see again, by source."""
@@ -54,14 +58,14 @@ class StreamRecall:
         if not stream.source_id:
             since_s = min(stream.fired_s, windows_s)
             return {
-                source_id: await self._store.load_events(source_id, since_s, kind=kind)
+                source_id: await self.store.load_events(source_id, since_s, kind=kind)
                 for source_id in program.event_sources
             }
         source_id = stream.source_id
-        events = await self._store.load_events_after(source_id, stream.fired_seq, kind=kind, limit=MAX_PENDING)
+        events = await self.store.load_events_after(source_id, stream.fired_seq, kind=kind, limit=MAX_PENDING)
         if program.trigger.longest_s > 0:
             known = {event.seq for event in events}
-            recent = await self._store.load_events(source_id, windows_s, kind=kind)
+            recent = await self.store.load_events(source_id, windows_s, kind=kind)
             events = sorted([*events, *(e for e in recent if e.seq not in known)], key=lambda event: event.seq)
         return {source_id: events}
 
@@ -69,9 +73,18 @@ class StreamRecall:
         """Run a source's earlier events through a new stream; events that arrive during this are left out."""
         source_id = entry.source.source_id
         kind = entry.program.rule.trigger.kind
-        events = await self._store.load_events(source_id, entry.program.start_s, kind=kind)
-        results = self._decider.backlog(entry, [each for each in events if each.seq < entry.before_seq], now_s)
-        await self._store.record_results(results)
+        events = await self.store.load_events(source_id, entry.program.start_s, kind=kind)
+        results = await self._replayed(entry, [each for each in events if each.seq < entry.before_seq], now_s)
+        await self.store.record_results(results)
         log_failures(results.failures)
         if results.notifications:
             self.news.notify()
+
+    async def _replayed(self, entry: Backlog, events: Sequence[StoredEvent], now_s: float) -> RuleResults:
+        """Return what a replay means; it is made again if its stream moved while it was evaluated."""
+        while True:
+            task = self.decider.replay(entry, events, now_s)
+            async with self._evaluation.turn([task]):
+                (step,) = await self._evaluation.run([task])
+                if self.decider.is_unmoved(task):
+                    return self.decider.replayed(step)

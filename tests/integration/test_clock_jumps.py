@@ -15,7 +15,7 @@ from proxyd.metrics import Metrics
 from proxyd.queries import Wanted
 from proxyd.store import SqlStore, open_store
 from tests.fakes import FakeClock
-from tests.fleets import DOMAIN, changed, decider, declaration, item, rule, source
+from tests.fleets import DOMAIN, changed, decider, declaration, item, rule, source, stream_recall
 
 T0 = 1_000_000_000.0
 RULES = rule("each", query="SELECT title FROM RSS ORDER BY title") + rule("third", when="COUNT(*) % 3 = 0")
@@ -26,7 +26,7 @@ async def started(folder: Path, store: SqlStore, now_s: float) -> Decider:
     """Return what a process that starts now has."""
     found = decider(declaration(), now_s=T0)
     clock = FakeClock(now_s)
-    await Declarations(folder, store, found, clock, CheckSettings(), Metrics(), lambda ref: b"s").start()
+    await Declarations(folder, stream_recall(found, store), clock, CheckSettings(), Metrics(), lambda ref: b"s").start()
     return found
 
 

@@ -25,7 +25,7 @@ from proxyd.metrics import Metrics
 from proxyd.queries import OnlyIf, Wanted
 from proxyd.store import SqlStore, open_store
 from tests.fakes import FakeClock
-from tests.fleets import DOMAIN, WEBHOOK, changed, decider, declaration, item, rule, source
+from tests.fleets import DOMAIN, WEBHOOK, changed, decider, declaration, item, rule, source, stream_recall
 
 T0 = 1_000_000_000.0
 
@@ -41,7 +41,7 @@ class World:
         """Return what a process that starts now has."""
         found = decider(declaration(), now_s=T0)
         declarations = Declarations(
-            self.folder, self.store, found, self.clock, CheckSettings(), Metrics(), lambda ref: b"s"
+            self.folder, stream_recall(found, self.store), self.clock, CheckSettings(), Metrics(), lambda ref: b"s"
         )
         declarations.news.listen(lambda: self.rung.append(self.clock.time_s()))
         return declarations, found
@@ -279,8 +279,7 @@ async def test_a_webhook_without_its_secret_is_warned_of_once_declared(world: Wo
     (world.folder / "a.profile").write_text(DOMAIN + source("s") + rule("r", clauses=WEBHOOK))
     declarations = Declarations(
         world.folder,
-        world.store,
-        decider(declaration(), now_s=T0),
+        stream_recall(decider(declaration(), now_s=T0), world.store),
         world.clock,
         CheckSettings(),
         Metrics(),

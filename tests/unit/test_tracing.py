@@ -80,7 +80,7 @@ async def probed(traced: Traced) -> Asked:
         settings={"source_spacing_s": 10.0},
     )
     origin = Asked({"s": [T0 + 15.0]}, clock.time_s)
-    loop = ProbeLoop(found, LocalTransport(origin), RecordingMemory(), clock, Metrics(), traced.tracer)
+    loop = ProbeLoop(found, LocalTransport(origin), RecordingMemory(), clock, Metrics(), tracer=traced.tracer)
     task = asyncio.create_task(loop.run())
     await settle()
     await clock.advance(100.0)
@@ -122,7 +122,12 @@ async def test_an_outcome_from_elsewhere_goes_on_with_its_trace(traced: Traced) 
     clock = FakeClock(T0)
     found = decider(declaration(source("s"), rule("r")), now_s=T0)
     loop = ProbeLoop(
-        found, LocalTransport(PoissonOrigin({}, clock.time_s)), RecordingMemory(), clock, Metrics(), traced.tracer
+        found,
+        LocalTransport(PoissonOrigin({}, clock.time_s)),
+        RecordingMemory(),
+        clock,
+        Metrics(),
+        tracer=traced.tracer,
     )
     assert await loop.take_in(replace(changed("s", [item("i", T0)], T0), trace=trace))
     (observe,) = traced.of("observe")

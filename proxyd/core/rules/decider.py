@@ -20,7 +20,8 @@ from proxyd.core.model.schedule import Probe
 from proxyd.core.model.suspension import Suspension
 from proxyd.core.planning.allocation.plan_switch import switch_plan
 from proxyd.core.planning.allocation.week_plan import WeekPlan
-from proxyd.core.planning.chunks import Chunked, run_all
+from proxyd.core.planning.chunks import Chunked
+from proxyd.core.planning.chunks import run_all as run_parts
 from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 from proxyd.core.politeness import Connectivity
@@ -31,30 +32,21 @@ from proxyd.core.rules.compiled import Compiled
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.estimates import Fleet
 from proxyd.core.rules.knowledge import Knowledge
-from proxyd.core.rules.observation import Observation, RuleResults
+from proxyd.core.rules.observation import Observation, Prepared, RuleResults
 from proxyd.core.rules.placement import SourcePlacement
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.sibling_hints import SiblingHints
 from proxyd.core.rules.snapshot import Snapshot
 from proxyd.core.rules.source_requests import moved_url, validators
 from proxyd.core.rules.stages.calibration import calibrate
-from proxyd.core.rules.stages.captures import NOTHING_CAPTURED, JointCaptures
+from proxyd.core.rules.stages.captures import Captured, JointCaptures
 from proxyd.core.rules.stages.context import SourceContext
 from proxyd.core.rules.stages.events import find_events
 from proxyd.core.rules.stages.joint_intervals import JointInterval
-from proxyd.core.rules.stages.payload import fired_notices, joint_notices, notifications
+from proxyd.core.rules.stages.rule_tasks import JointTask, RecallTask, RuleStep, RuleTask, merged, run_all
 from proxyd.core.rules.stages.source_state import next_state
 from proxyd.core.rules.stages.stored import NO_CONTEXT, StoredContext, StoreQuery, store_query
-from proxyd.core.rules.stages.streams import (
-    NO_ADVANCE,
-    Advance,
-    Backlog,
-    advance,
-    advance_rules,
-    counts,
-    recalled,
-    refilled,
-)
+from proxyd.core.rules.stages.streams import Backlog, counts, refilled
 from proxyd.core.rules.state import SourceState, StoredEvent, StreamState
 from proxyd.core.rules.subscriptions import Hubs, Subscription
 
@@ -105,7 +97,7 @@ class Decider:
         """Swap in a declaration; ``accepted`` holds each rule's NOW, ``declared`` since when each source is.
 
         Sources that stay keep what was learned; streams keep the counts that the rule still counts if its NOW is
-        unchanged. Returns the new streams whose START lies in the past of a known source; pass each to ``backlog`` to
+        unchanged. Returns the new streams whose START lies in the past of a known source; pass each to ``replay`` to
         replay that past.
         """
         known, previous = self.known, self.known.compiled
@@ -145,21 +137,25 @@ class Decider:
             if state is not None and state.first_contact_s is not None and looks_back:
                 yield Backlog(program, known.compiled.sources[source_id], state.next_seq)
 
-    def backlog(self, entry: Backlog, stored: Sequence[StoredEvent], now_s: float) -> RuleResults:
-        """Replay a source's stored events through a new stream and return what fired, for recording.
-
-        Past joint intervals are counted by their rules, but are not notified.
-        """
+    def replay(self, entry: Backlog, stored: Sequence[StoredEvent], now_s: float) -> RuleTask:
+        """Return the replay of a source's stored events through a new stream; pass its result to ``replayed``."""
         name, source_id = entry.program.rule.name, entry.source.source_id
-        grid, across = self.settings.grid, self.known.streams.get((name, ""))
-        declared_s = self.known.compiled.declared_s(source_id)
-        stream = self.known.streams[name, source_id]
-        step = advance(entry.program, stream, stored, grid, across, declared_s=declared_s)
+        return RuleTask(
+            entry.program,
+            self.known.streams[name, source_id],
+            stored,
+            self.settings.grid,
+            self.known.streams.get((name, "")),
+            url=entry.source.url,
+            declared_s=self.known.compiled.declared_s(source_id),
+            made_s=now_s,
+            is_replay=True,
+        )
+
+    def replayed(self, step: RuleStep) -> RuleResults:
+        """Keep the streams of a replay, and return what to record."""
         self.known.keep_streams(step.streams)
-        firings = () if entry.program.is_joint else step.firings
-        sent = fired_notices(firings, lambda _: {}, url=entry.source.url, created_s=now_s, grid=grid)
-        advanced = Advance(step.streams, step.intervals, failures=step.failures)
-        return RuleResults.of(advanced, NOTHING_CAPTURED, sent)
+        return RuleResults.of(step)
 
     def to_recall(self) -> list[tuple[RuleProgram, StreamState]]:
         """Return the streams that lost their events in a restart, each with its rule."""
@@ -167,10 +163,10 @@ class Decider:
         streams = self.known.streams.values()
         return [(programs[each.rule], each) for each in streams if each.count > 0 and not each.pending]
 
-    def recall(self, stream: StreamState, stored: Mapping[str, Sequence[StoredEvent]], now_s: float) -> None:
-        """Restore the part of a stream that is not stored with it, from the stored events of its sources.
+    def recall(self, stream: StreamState, stored: Mapping[str, Sequence[StoredEvent]], now_s: float) -> RecallTask:
+        """Return what restores the part of a stream that is not stored with it, from stored events of its sources.
 
-        These are the events since it last fired, and those within its windows.
+        These are the events since it last fired, and those within its windows. Pass the result to ``keep_streams``.
         """
         program = self.known.compiled.programs[stream.rule]
         found = [
@@ -179,7 +175,7 @@ class Decider:
             for each in events
             if counts(program, each, self.known.compiled.declared_s(source_id))
         ]
-        self.known.streams[stream.rule, stream.source_id] = recalled(program, stream, found, now_s)
+        return RecallTask(program, stream, found, now_s)
 
     def waiting_of(self, rules: Collection[str]) -> list[tuple[RuleProgram, StreamState]]:
         """Return the streams of some rules that hold events since they last fired, each with its rule."""
@@ -234,24 +230,67 @@ class Decider:
     ) -> Observation | None:
         """Take in an outcome and return what it changes; ``probe`` is the planned probe.
 
+        Rules run here, however long they take: ``prepare`` and ``conclude`` do the same with their work between them.
         Returns ``None`` if the source is gone, or if its present reading is not ``reading``, the one that was probed.
+        """
+        prepared = self.prepare(outcome, stored, reading=reading)
+        if prepared is None:
+            return None
+        observation, joint = self.conclude(prepared, run_all(prepared.tasks), probe=probe)
+        return observation.told(run_all(joint))
+
+    def prepare(
+        self, outcome: ProbeOutcome, stored: StoredContext = NO_CONTEXT, *, reading: str | None = None
+    ) -> Prepared | None:
+        """Return what an outcome says, and what its rules have to do; nothing changes.
+
+        Run the tasks anywhere; then pass their results to ``conclude`` if ``is_current`` still holds.
         """
         source = self.known.source(outcome.source_id, reading)
         if source is None:
             return None
-        context = self._context(source, outcome)
+        context = self.known.context(source)
         found = find_events(context, outcome, stored.items)
-        advanced = advance_rules(context, found.events)
-        judged = calibrate(context, found, advanced.intervals)
+        tasks = RuleTask.all_of(context, found.events, stored.history)
+        return Prepared(source, context.state, outcome, found, stored.history, tasks)
+
+    def is_current(self, prepared: Prepared) -> bool:
+        """Whether nothing that the tasks depend on has changed since."""
+        known, source_id = self.known, prepared.source.source_id
+        if known.compiled.sources.get(source_id) is not prepared.source:
+            return False
+        return known.state(prepared.source) == prepared.before and all(map(self.is_unmoved, prepared.tasks))
+
+    def is_unmoved(self, task: RuleTask) -> bool:
+        """Whether a task's rule and its streams are still those that it was made for."""
+        rule, source_id = task.stream.rule, task.stream.source_id
+        streams = self.known.streams
+        is_same = streams.get((rule, source_id)) is task.stream and streams.get((rule, "")) is task.across
+        return is_same and self.known.compiled.programs.get(rule) is task.program
+
+    def conclude(
+        self, prepared: Prepared, steps: Iterable[RuleStep], *, probe: Probe | None = None
+    ) -> tuple[Observation, list[JointTask]]:
+        """Take in an outcome with the results of its tasks, and return what it changes; ``probe`` is the planned one.
+
+        The notifications of the joint intervals that this ended are missing in the observation until ``told`` adds
+        them: their tasks are returned with it.
+        """
+        outcome, found, step = prepared.outcome, prepared.found, merged(steps)
+        context = self._context(prepared.source, outcome)
+        judged = calibrate(context, found, step.intervals)
         state = next_state(context, found, judged, rng=self._rng)
         week = self._learn(context, found.window.evidence, state)
         subscription = self.hubs.follow(outcome, found.events)
-        self.known.keep_streams(advanced.streams)
-        captured = self.captures.take_in(found, advanced.firings, stored.history)
+        self.known.keep_streams(step.streams)
+        captured = self.captures.take_in(found, step.firings, prepared.history)
         self._placement.ask_once(captured.sources, outcome.finished_s)
-        sent = notifications(context, advanced.firings, captured.announcements, stored.history, found.events)
-        rules = RuleResults.of(advanced, captured, sent)
-        return Observation(state, found, rules, judged.calibration, week, subscription, probe)
+        rules = RuleResults.of(step, captured)
+        observation = Observation(state, found, rules, judged.calibration, week, subscription, probe)
+        return observation, self._joint(captured)
+
+    def _joint(self, captured: Captured) -> list[JointTask]:
+        return [JointTask(each, self.settings.grid) for each in captured.announcements]
 
     def finished(self, outcome: ProbeOutcome, observation: Observation | None) -> None:
         """Let the planner continue with a source after its observation was recorded."""
@@ -290,20 +329,24 @@ class Decider:
         self.hubs.keep(subscription)
         self._placement.subscribed(subscription.source_id, now_s)
 
-    def give_up(self, interval: JointInterval, stored: StoredContext, now_s: float) -> RuleResults | None:
-        """End an overdue joint interval and return what to record, or ``None`` if it changed meanwhile."""
+    def give_up(
+        self, interval: JointInterval, stored: StoredContext, now_s: float
+    ) -> tuple[RuleResults, list[JointTask]] | None:
+        """End an overdue joint interval, or return ``None`` if it changed meanwhile.
+
+        Returns what to record, and the tasks that make the notifications, which are to be recorded with it.
+        """
         captured = self.captures.give_up(interval, stored.history, now_s)
         if captured is None:
             return None
         self._placement.ask_once(captured.sources, now_s)
-        sent = joint_notices(captured.announcements, grid=self.settings.grid)
-        return RuleResults.of(NO_ADVANCE, captured, sent)
+        return RuleResults.of(merged([]), captured), self._joint(captured)
 
     # -- the plan of the week
 
     def fleet(self, now_s: float) -> Fleet:
         """Return the present state of the sources that the plan of the week is for; the plan is made in a thread."""
-        return run_all(self.snapshot(now_s))
+        return run_parts(self.snapshot(now_s))
 
     def snapshot(self, now_s: float) -> Chunked[Fleet]:
         """Gather the fleet in parts; ``adopt`` follows up sources that change after their part."""
@@ -317,7 +360,7 @@ class Decider:
 
     def adopt(self, week: WeekPlan, now_s: float) -> None:
         """Detect by a new plan of the week from now on; sources probed while it was made are planned again."""
-        run_all(self.switch_plan(week, now_s))
+        run_parts(self.switch_plan(week, now_s))
 
     def switch_plan(self, week: WeekPlan, now_s: float) -> Chunked[None]:
         """Do the same as ``adopt``, in parts."""

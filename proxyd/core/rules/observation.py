@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from proxyd.core.model.outcome import ProbeOutcome
+from proxyd.core.model.profile import Source
 from proxyd.core.model.schedule import Probe
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.stages.calibration import Calibration
-from proxyd.core.rules.stages.captures import Captured
+from proxyd.core.rules.stages.captures import NOTHING_CAPTURED, Captured
 from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.payload import Notices
-from proxyd.core.rules.stages.streams import Advance, RuleFailure
+from proxyd.core.rules.stages.rule_tasks import RuleStep, RuleTask
+from proxyd.core.rules.stages.stored import History
+from proxyd.core.rules.stages.streams import RuleFailure
 from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StreamState
 from proxyd.core.rules.subscriptions import Subscription
 
@@ -41,20 +45,43 @@ class RuleResults:
     failures: tuple[RuleFailure, ...] = ()
 
     @classmethod
-    def of(cls, advanced: Advance, captured: Captured, sent: Notices) -> RuleResults:
+    def of(cls, step: RuleStep, captured: Captured = NOTHING_CAPTURED) -> RuleResults:
         """Return the results of a probe; the last state of a stream that moved twice counts."""
-        streams = {(each.rule, each.source_id): each for each in (*advanced.streams, *captured.streams)}
+        streams = {(each.rule, each.source_id): each for each in (*step.streams, *captured.streams)}
         return cls(
             streams=tuple(streams.values()),
-            intervals=(*advanced.intervals, *captured.records),
-            notifications=sent.notifications,
+            intervals=(*step.intervals, *captured.records),
+            notifications=step.notifications,
             joint=captured.joint,
             ended=captured.ended,
-            failures=(*advanced.failures, *sent.failures),
+            failures=step.failures,
+        )
+
+    def told(self, notices: Sequence[Notices]) -> RuleResults:
+        """Return the results with the notifications of joint intervals."""
+        return replace(
+            self,
+            notifications=(*self.notifications, *(each for notice in notices for each in notice.notifications)),
+            failures=(*self.failures, *(each for notice in notices for each in notice.failures)),
         )
 
 
 NO_RESULTS = RuleResults()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An outcome before it is taken in: what it says of the source, and what its rules have to do.
+
+    ``before`` is the state of the source that this was decided by.
+    """
+
+    source: Source
+    before: SourceState
+    outcome: ProbeOutcome
+    found: Discovery
+    history: History
+    tasks: tuple[RuleTask, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +113,10 @@ class Observation:
     week: WeekCounts | None = None
     subscription: Subscription | None = None
     probe: Probe | None = None
+
+    def told(self, notices: Sequence[Notices]) -> Observation:
+        """Return the observation with the notifications of joint intervals."""
+        return replace(self, rules=self.rules.told(notices)) if notices else self
 
     @property
     def outcome(self) -> ProbeOutcome:

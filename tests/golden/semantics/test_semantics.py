@@ -20,6 +20,7 @@ from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
+from proxyd.core.rules.stages.rule_tasks import run_all
 from proxyd.core.rules.stages.stored import NO_CONTEXT
 from proxyd.core.rules.state import Notification
 from tests.fleets import RecordingMemory
@@ -170,9 +171,10 @@ class World:
         sent: list[Notification] = []
         for interval, needed in self.decider.captures.overdue(at_s):
             known = await self.memory.known(interval.event.source_id, needed)
-            results = self.decider.give_up(interval, known, at_s)
-            assert results is not None
-            sent += results.notifications
+            given_up = self.decider.give_up(interval, known, at_s)
+            assert given_up is not None
+            results, joint = given_up
+            sent += results.told(run_all(joint)).notifications
         return sent
 
     def total(self) -> str:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import log
 
 from proxyd.core.language import counting_of
 from proxyd.core.model.expression import Column, Expression, FromClass, Select, children, conjuncts
 from proxyd.core.model.item import UpdateEvent
-from proxyd.core.model.profile import Anchor, Declaration, NotificationRule, PageClass, Source, Utility, UtilityKind
+from proxyd.core.model.profile import (
+    Anchor,
+    Declaration,
+    Domain,
+    NotificationRule,
+    PageClass,
+    Source,
+    Utility,
+    UtilityKind,
+)
 from proxyd.core.rules.programs.expression_compiler import Closure, Compiler, Row, is_true
 from proxyd.core.rules.programs.message_program import MessagePlan, message_plan
 from proxyd.core.rules.programs.query_program import QueryProgram, compile_query
@@ -62,6 +74,14 @@ class RuleProgram:
     life_s: float | None
     decay_s: float | None
     counting: str
+    chronon_s: float
+
+    def __reduce__(self) -> tuple[Callable[[bytes], RuleProgram], tuple[bytes]]:
+        """Let another process compile the rule again: closures cannot be sent."""
+        classes = (self.event_class, *(table.page_class for table in self.query.tables))
+        joined = tuple(each.sources for each in self.joined)
+        rule = replace(self.rule, source_ids=())
+        return compiled_again, (pickle.dumps((rule, classes, self.accepted_s, self.chronon_s, joined)),)
 
     def new_stream(self, source_id: str) -> StreamState:
         """Return the state of a stream that has seen no events."""
@@ -183,7 +203,21 @@ def compile_rule(
         life_s=window.in_seconds(chronon_s=chronon_s) if window else None,
         decay_s=_decay_s(rule.utility, chronon_s),
         counting=counting_of(rule.counted, [each.aggregate for each in trigger.counters]),
+        chronon_s=chronon_s,
     )
+
+
+@lru_cache(64)
+def compiled_again(sent: bytes) -> RuleProgram:
+    """Return a program that another process sent; of its sources it knows those that its query joins."""
+    rule, classes, accepted_s, chronon_s, joined = pickle.loads(sent)
+    names: dict[str, dict[str, PageClass]] = {}
+    for each in classes:
+        names.setdefault(each.domain, {})[each.name] = each
+    domains = {name: Domain(name, of_domain) for name, of_domain in names.items()}
+    program = compile_rule(rule, Declaration(domains, {}, {}, {}), accepted_s=accepted_s, chronon_s=chronon_s)
+    known = [replace(each, sources=sources) for each, sources in zip(program.joined, joined, strict=True)]
+    return replace(program, joined=tuple(known))
 
 
 def _decay_s(utility: Utility, chronon_s: float) -> float | None:

@@ -151,7 +151,7 @@ class JointCaptures:
     # -- what moves them
 
     def take_in(self, found: Discovery, firings: Sequence[Firing], history: History) -> Captured:
-        """Return what a probe captured or missed, and what its firings opened.
+        """Return what a probe captured or missed, and what its joint ``firings`` opened.
 
         The streams of the rules must already hold what the probe found.
         """
@@ -160,8 +160,8 @@ class JointCaptures:
             self.see(outcome.source_id, outcome.items)
         steps = self._probed(outcome, found.events, history)
         for firing in firings:
-            if firing.program.is_joint:
-                steps.append(self._opened(firing, outcome.finished_s, with_found(history, firing, found.events)))
+            stored = with_found(history, self._programs[firing.rule], firing, found.events)
+            steps.append(self._opened(firing, outcome.finished_s, stored))
         return self._moved(steps)
 
     def give_up(self, interval: JointInterval, history: History, now_s: float) -> Captured | None:
@@ -197,10 +197,10 @@ class JointCaptures:
         have captured it.
         """
         known = self._known
-        sources = {source_id: known.compiled.sources[source_id] for source_id in firing.program.rule.source_ids}
+        program, event, record = self._programs[firing.rule], firing.events[-1], firing.record
+        sources = {source_id: known.compiled.sources[source_id] for source_id in program.rule.source_ids}
         seen = {source_id: known.state(source).last_success_s for source_id, source in sources.items()}
         rates_per_s = {source_id: known.rate_per_s(source, now_s) for source_id, source in sources.items()}
-        program, event, record = firing.program, firing.events[-1], firing.record
         opened = self._grid.chronon_at(event.seen_s) if program.joined else record.start
         others = [
             source_id

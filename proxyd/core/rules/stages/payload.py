@@ -17,7 +17,6 @@ from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.query_program import ResultRow
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.stages.captures import Announcement
-from proxyd.core.rules.stages.context import SourceContext
 from proxyd.core.rules.stages.joint_intervals import Obtained
 from proxyd.core.rules.stages.stored import History, with_found
 from proxyd.core.rules.stages.streams import Firing, RuleFailure
@@ -32,58 +31,45 @@ class Notices:
     failures: tuple[RuleFailure, ...] = ()
 
 
-def notifications(
-    context: SourceContext,
-    firings: Sequence[Firing],
-    announcements: Sequence[Announcement],
-    history: History,
-    found: Sequence[StoredEvent],
-) -> Notices:
-    """Return the notifications of a probe: first the firings that one source decides, then joint intervals.
+@dataclass(frozen=True, slots=True)
+class NoticeTerms:
+    """The address of the source, and when notifications are made: by default when their events were seen."""
 
-    A rule's history includes the items that the probe itself found.
-    """
-    own = fired_notices(
-        [firing for firing in firings if not firing.program.is_joint],
-        lambda firing: with_found(history, firing, found),
-        url=context.source.url,
-        created_s=None,
-        grid=context.grid,
-    )
-    joint = joint_notices(announcements, grid=context.grid)
-    return Notices((*own.notifications, *joint.notifications), (*own.failures, *joint.failures))
+    url: str
+    grid: ChrononGrid
+    made_s: float | None = None
 
 
 def fired_notices(
+    program: RuleProgram,
     firings: Iterable[Firing],
-    history: Callable[[Firing], History],
-    *,
-    url: str,
-    created_s: float | None,
-    grid: ChrononGrid,
+    history: History,
+    found: Sequence[StoredEvent],
+    meter: Meter,
+    terms: NoticeTerms,
 ) -> Notices:
-    """Return the notifications of firings; by default each is made when its event was seen."""
+    """Return the notifications of a rule's firings.
+
+    A rule's history includes the items that the probe itself ``found``.
+    """
 
     def make(firing: Firing) -> Notification | None:
-        seen_s = firing.events[-1].seen_s
-        made_s = seen_s if created_s is None else created_s
-        return notice(firing, history(firing), url=url, created_s=made_s, grid=grid)
+        return _notice(program, firing, with_found(history, program, firing, found), meter, terms)
 
-    return _notices((each.program, each.events[-1].source_id, partial(make, each)) for each in firings)
+    return _notices(program, [(each.events[-1].source_id, partial(make, each)) for each in firings])
 
 
-def joint_notices(announcements: Iterable[Announcement], *, grid: ChrononGrid) -> Notices:
-    """Return the notifications of joint intervals."""
-    return _notices(
-        (each.program, each.interval.event.source_id, partial(joint_notice, each, grid=grid)) for each in announcements
-    )
+def joint_notices(announced: Announcement, meter: Meter, *, grid: ChrononGrid) -> Notices:
+    """Return the notification of a joint interval: whole, partial, or a supplement to a partial one."""
+    make = partial(_joint_notice, announced, meter, grid=grid)
+    return _notices(announced.program, [(announced.interval.event.source_id, make)])
 
 
-def _notices(made: Iterable[tuple[RuleProgram, str, Callable[[], Notification | None]]]) -> Notices:
+def _notices(program: RuleProgram, made: Iterable[tuple[str, Callable[[], Notification | None]]]) -> Notices:
     """Return the notifications; a query that fails costs only its own."""
     sent: list[Notification] = []
     failures: list[RuleFailure] = []
-    for program, source_id, make in made:
+    for source_id, make in made:
         try:
             sent.extend(each for each in [make()] if each is not None)
         except Exception as error:  # noqa: BLE001 - whatever happens fails this rule alone
@@ -91,30 +77,30 @@ def _notices(made: Iterable[tuple[RuleProgram, str, Callable[[], Notification | 
     return Notices(tuple(sent), tuple(failures))
 
 
-def notice(firing: Firing, history: History, *, url: str, created_s: float, grid: ChrononGrid) -> Notification | None:
+def _notice(
+    program: RuleProgram, firing: Firing, history: History, meter: Meter, terms: NoticeTerms
+) -> Notification | None:
     """Return the notification of a rule whose interval a single source captured or missed.
 
     Returns ``None`` if the query gives no rows and the rule does not ask for such notifications.
     """
     event, record = firing.events[-1], firing.record
-    data = _head(firing.program, event, url, record.start, record.deadline, grid)
-    rows = _rows(firing.program, firing.events, history, ())
-    if _is_silent(firing.program, rows):
+    data = _head(program, event, terms.url, record.start, record.deadline, terms.grid)
+    rows = _rows(program, firing.events, history, (), meter)
+    if _is_silent(program, rows):
         return None
-    data |= {"late": not record.captured} | _worded(firing.program, rows, event.source_id)
-    identity = firing.program.notification_id(event)
-    return _notification(firing.program, event, identity, data, made_s=event.seen_s, created_s=created_s)
+    data |= {"late": not record.captured} | _worded(program, rows, event.source_id, meter)
+    identity = program.notification_id(event)
+    made_s = event.seen_s if terms.made_s is None else terms.made_s
+    return _notification(program, event, identity, data, made_s=event.seen_s, created_s=made_s)
 
 
-def joint_notice(announced: Announcement, *, grid: ChrononGrid) -> Notification | None:
-    """Return the notification of a joint interval: whole, partial, or a supplement to a partial one.
-
-    Returns ``None`` as ``notice`` does.
-    """
+def _joint_notice(announced: Announcement, meter: Meter, *, grid: ChrononGrid) -> Notification | None:
+    """Return the notification of a joint interval, or ``None`` as ``_notice`` does."""
     program, interval, created_s = announced.program, announced.interval, announced.created_s
     obtained = interval.news()  # sources; receivers know them as "pages", a wire name
-    is_told = interval.told is not None and not _was_silent(announced)
-    rows = _rows(program, interval.events, announced.history, obtained)
+    is_told = interval.told is not None and not _was_silent(announced, meter)
+    rows = _rows(program, interval.events, announced.history, obtained, meter)
     if _is_silent(program, rows):
         return None
     data = _head(program, interval.event, announced.url, interval.opened, interval.deadline, grid)
@@ -123,7 +109,7 @@ def joint_notice(announced: Announcement, *, grid: ChrononGrid) -> Notification 
         "partial": bool(interval.wanted),
         "pages": [{"source": p.source_id, "captured": p.captured, "seen": iso_time(p.seen_s)} for p in obtained],
         "missing": list(interval.wanted),
-        **_worded(program, rows, interval.event.source_id),
+        **_worded(program, rows, interval.event.source_id, meter),
     }
     identity = interval.interval_id
     if is_told:
@@ -147,20 +133,24 @@ def _head(
     }
 
 
-def _worded(program: RuleProgram, rows: Sequence[ResultRow], source_id: str) -> dict[str, Any]:
+def _worded(program: RuleProgram, rows: Sequence[ResultRow], source_id: str, meter: Meter) -> dict[str, Any]:
     """Return the rows of a notification, and the texts that tell people of them."""
-    said = word_rows(program.message, rows, rule=program.rule.name, source=source_id)
+    said = word_rows(program.message, rows, meter, rule=program.rule.name, source=source_id)
     message = {"title": said.title, "rows": list(said.rows), "is_set": program.rule.message is not None}
     changes = {"changes": list(said.changes)} if said.changes else {}
     return {"items": [row.columns for row in rows], "message": message, **changes}
 
 
 def _rows(
-    program: RuleProgram, events: Sequence[UpdateEvent], history: History, obtained: Sequence[Obtained]
+    program: RuleProgram,
+    events: Sequence[UpdateEvent],
+    history: History,
+    obtained: Sequence[Obtained],
+    meter: Meter,
 ) -> list[ResultRow]:
     """Return the query's rows over events, over history, and over the rows of other classes' sources."""
     joined = {each.position: set(each.sources) for each in program.joined}
-    occasion, meter = events[-1], Meter()
+    occasion = events[-1]
     tables: list[list[Row]] = []
     for position in range(len(program.query.tables)):
         if position in joined:
@@ -171,16 +161,16 @@ def _rows(
         else:
             stored = history.get((program.rule.name, position), ())
             tables.append([Row.of(occasion, fields, meter) for fields in stored])
-    return program.query.run(tables)
+    return program.query.run(tables, meter)
 
 
-def _was_silent(announced: Announcement) -> bool:
+def _was_silent(announced: Announcement, meter: Meter) -> bool:
     """Whether the partial notification of an interval had no rows, and so was not sent."""
     program, interval = announced.program, announced.interval
     if program.rule.sends_empty:
         return False
     obtained = [each for each in interval.obtained if each.source_id in (interval.told or ())]
-    return not _rows(program, interval.events, announced.history, obtained)
+    return not _rows(program, interval.events, announced.history, obtained, meter)
 
 
 def _is_silent(program: RuleProgram, rows: Sequence[ResultRow]) -> bool:

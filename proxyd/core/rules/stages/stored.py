@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
@@ -14,6 +15,7 @@ from proxyd.core.rules.state import StoredEvent
 
 History = Mapping[tuple[str, int], Sequence[Mapping[str, Value]]]
 """Fields of stored items, by rule and number of the table that reads them."""
+NO_HISTORY: History = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +80,8 @@ def _histories(programs: Iterable[RuleProgram], source_id: str, now_s: float) ->
                 yield HistoryQuery(program.rule.name, position, sources, now_s - table.over_s)
 
 
-def with_found(history: History, firing: Firing, found: Sequence[StoredEvent]) -> History:
+def with_found(history: History, program: RuleProgram, firing: Firing, found: Sequence[StoredEvent]) -> History:
     """Return a rule's history including what the present probe found, up to the event that fired."""
-    program = firing.program
     now = [e.item.fields for e in found if e.kind is EventKind.INSERT and e.seq <= firing.record.seq]
     tables = program.query.tables
     return {

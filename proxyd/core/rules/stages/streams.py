@@ -9,19 +9,20 @@ from dataclasses import dataclass, replace
 from proxyd.core.model.chronon import Chronon, ChrononGrid
 from proxyd.core.model.item import EventKind, UpdateEvent
 from proxyd.core.model.profile import Source
-from proxyd.core.rules.programs.meter import Meter
+from proxyd.core.rules.programs.meter import UNMETERED, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.programs.trigger_program import Tally
-from proxyd.core.rules.stages.context import SourceContext
 from proxyd.core.rules.state import MAX_PENDING, MAX_PENDING_CHARACTERS, IntervalRecord, StoredEvent, StreamState
 from proxyd.errors import EvaluationError, WorkLimitError
+
+_STEPS_PER_EVENT, _STEPS_TO_MEASURE = 40, 8
 
 
 @dataclass(frozen=True, slots=True)
 class Firing:
     """A firing of a rule: the events since the previous firing, the last of which fired, and the interval it opened."""
 
-    program: RuleProgram
+    rule: str
     events: tuple[UpdateEvent, ...]
     record: IntervalRecord
 
@@ -58,19 +59,6 @@ class StreamStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Advance:
-    """How the events of one probe moved the streams of all rules on a source."""
-
-    streams: tuple[StreamState, ...] = ()
-    intervals: tuple[IntervalRecord, ...] = ()
-    firings: tuple[Firing, ...] = ()
-    failures: tuple[RuleFailure, ...] = ()
-
-
-NO_ADVANCE = Advance()
-
-
-@dataclass(frozen=True, slots=True)
 class Backlog:
     """A new stream whose START lies in the past of a known source.
 
@@ -80,24 +68,6 @@ class Backlog:
     program: RuleProgram
     source: Source
     before_seq: int
-
-
-def advance_rules(context: SourceContext, events: Sequence[StoredEvent]) -> Advance:
-    """Return what the events of a source mean for its rules; without events no stream moves."""
-    if not events:
-        return NO_ADVANCE
-    steps = [
-        advance(
-            program, stream, events, context.grid, context.across.get(program.rule.name), declared_s=context.declared_s
-        )
-        for program, stream in context.own_rules
-    ]
-    return Advance(
-        streams=tuple(stream for step in steps for stream in step.streams),
-        intervals=tuple(record for step in steps for record in step.intervals),
-        firings=tuple(firing for step in steps for firing in step.firings),
-        failures=tuple(failure for step in steps for failure in step.failures),
-    )
 
 
 def counted(stream: StreamState, records: Sequence[IntervalRecord]) -> StreamState:
@@ -117,6 +87,7 @@ def advance(
     found: Sequence[StoredEvent],
     grid: ChrononGrid,
     across: StreamState | None = None,
+    meter: Meter = UNMETERED,
     *,
     declared_s: float = 0.0,
 ) -> StreamStep:
@@ -125,18 +96,19 @@ def advance(
     Firings in one chronon share one interval, because the measures count updates in one chronon as one event. Seeds
     count if they are known to be younger than START; events outside [START, END) never count. Intervals that several
     sources must capture are not recorded here, because they have not ended yet. An event that does not pass WHERE does
-    not count for the rule, nor does one on which the rule's expressions fail.
+    not count for the rule, nor does one on which the rule's expressions fail; once the meter is spent, no more count.
     """
     intervals: list[IntervalRecord] = []
     firings: list[Firing] = []
     failures: list[RuleFailure] = []
-    meter = Meter()
+    overwritten: Sequence[Chronon | None] = ()
     for position, stored in enumerate(found):
         if not counts(program, stored, declared_s):
             continue
         event = stored.event(stream.source_id)
         stream = replace(stream, seen=stream.seen + 1)
         try:
+            meter.spend(_STEPS_PER_EVENT)
             if not program.trigger.passes(event, meter):
                 continue
             taken = _take(program, stream, event, meter)
@@ -151,24 +123,26 @@ def advance(
         stream, across = taken, taken_across
         if not fires:
             continue
-        record = _interval(program, event, found[position + 1 :], grid)
+        overwritten = overwritten or overwriting([grid.chronon_at(each.event_s) for each in found])
+        record = _interval(program, event, overwritten[position], grid)
         opened = not intervals or record.start != intervals[-1].start
         if opened and not program.is_joint:
             intervals.append(record)
         pending = (across or stream).pending
-        firings.append(Firing(program, pending[-1:] if program.trigger.is_mixed else pending, record))
+        firings.append(Firing(program.rule.name, pending[-1:] if program.trigger.is_mixed else pending, record))
         own = [record] if opened and not program.is_joint else []
         stream = _fired(counted(stream, own), event)
         across = None if across is None else _fired(across, event)
     return StreamStep(stream, across, tuple(intervals), tuple(firings), tuple(failures))
 
 
-def recalled(program: RuleProgram, stream: StreamState, found: Iterable[UpdateEvent], now_s: float) -> StreamState:
+def recalled(
+    program: RuleProgram, stream: StreamState, found: Iterable[UpdateEvent], now_s: float, meter: Meter = UNMETERED
+) -> StreamState:
     """Return a restored stream with the events since it last fired, and with its windows filled again.
 
     ``found`` holds the events of its sources inside the rule's period; what failed when it was first seen fails again.
     """
-    meter = Meter()
     events = [e for e in sorted(found, key=lambda e: (e.time_s, e.seq)) if _passes(program, e, meter)]
     is_across = not stream.source_id
     since = [e for e in events if (e.seen_s > stream.fired_s if is_across else e.seq > stream.fired_seq)]
@@ -202,15 +176,17 @@ def _tally(stream: StreamState) -> Tally:
 
 def _take(program: RuleProgram, stream: StreamState, event: UpdateEvent, meter: Meter) -> StreamState:
     tally = program.trigger.take(_tally(stream), event, meter)
-    pending = bounded((*stream.pending, _remembered(program, event)))
+    meter.spend(len(stream.pending) >> 4)
+    pending = bounded((*stream.pending, _remembered(program, event)), meter)
     return replace(stream, totals=tally.totals, windows=tally.windows, pending=pending)
 
 
-def bounded(pending: tuple[UpdateEvent, ...]) -> tuple[UpdateEvent, ...]:
+def bounded(pending: tuple[UpdateEvent, ...], meter: Meter = UNMETERED) -> tuple[UpdateEvent, ...]:
     """Return the newest events that a stream keeps, limited in number and in characters."""
     pending = pending[-MAX_PENDING:]
     if not pending or _characters(pending[-1]) * MAX_PENDING <= MAX_PENDING_CHARACTERS:
         return pending
+    meter.spend(_STEPS_TO_MEASURE * len(pending))
     left = MAX_PENDING_CHARACTERS
     for number, event in enumerate(reversed(pending)):
         left -= _characters(event)
@@ -254,11 +230,11 @@ def counts(program: RuleProgram, item: StoredEvent, declared_s: float = 0.0) -> 
 
 
 def _interval(
-    program: RuleProgram, event: UpdateEvent, later: Sequence[StoredEvent], grid: ChrononGrid
+    program: RuleProgram, event: UpdateEvent, overwritten: Chronon | None, grid: ChrononGrid
 ) -> IntervalRecord:
     """Return the actual interval that ``event`` opened, and whether the probe that found it came in time.
 
-    Any ``later`` event on the source overwrites it, regardless of its kind.
+    ``overwritten`` is the chronon of the next event of the source.
     """
     start = grid.chronon_at(event.time_s)
     probed = grid.chronon_at(event.seen_s)
@@ -266,8 +242,7 @@ def _interval(
     if program.life_s is not None:
         deadline = start + grid.ceil(program.life_s)
     else:
-        chronons = (grid.chronon_at(other.event_s) for other in later)
-        deadline = next((chronon - 1 for chronon in chronons if chronon > start), None)
+        deadline = None if overwritten is None else overwritten - 1
     captured = deadline is None or probed <= deadline
     delay_s = max(0.0, event.seen_s - event.time_s)
     return IntervalRecord(
@@ -282,6 +257,22 @@ def _interval(
         delay_s=delay_s,
         utility=program.utility(delay_s, captured=captured),
     )
+
+
+def overwriting(chronons: Sequence[Chronon]) -> list[Chronon | None]:
+    """Return for each event the chronon of the first one after it that lies in a later chronon.
+
+    >>> overwriting([1, 1, 3, 2])
+    [3, 3, None, None]
+    """
+    found: list[Chronon | None] = []
+    later: list[Chronon] = []  # from late to early, without those that an earlier event in a later chronon hides
+    for chronon in reversed(chronons):
+        while later and later[-1] <= chronon:
+            later.pop()
+        found.append(later[-1] if later else None)
+        later.append(chronon)
+    return found[::-1]
 
 
 def _fired(stream: StreamState, event: UpdateEvent) -> StreamState:

@@ -16,6 +16,7 @@ from proxyd.core.model.schedule import Reason
 from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
+from proxyd.core.rules.stages.rule_tasks import run_all
 from tests.fleets import Drive, changed, decider, declaration, item, rule, source, unchanged
 
 T0 = 1_000_000_000.0
@@ -63,7 +64,8 @@ async def test_a_new_rule_with_an_earlier_start_replays_what_is_stored() -> None
     early = rule("early").replace("START NOW", 'START NOW - "1 HOUR"')
     backlog = drive.decider.declare(declaration(source("a"), rule("r"), early), {"r": T0, "early": T0 + 10}, T0 + 10)
     assert [(b.program.rule.name, b.source.source_id, b.before_seq) for b in backlog] == [("early", "a", 3)]
-    step = drive.decider.backlog(backlog[0], seeded.found.events, T0 + 10)
+    (step,) = run_all([drive.decider.replay(backlog[0], seeded.found.events, T0 + 10)])
+    drive.decider.replayed(step)
     assert [n.rule for n in step.notifications] == ["early"]
     assert drive.decider.known.streams["early", "a"].count == 1
 

@@ -11,7 +11,7 @@ from proxyd.core.rules.observation import RuleResults
 from proxyd.core.rules.programs.meter import MOST_CHARACTERS, Limits, Meter
 from proxyd.core.rules.programs.scalar_functions import FUNCTIONS
 from proxyd.errors import EvaluationError
-from tests.fleets import Drive, changed, decider, declaration, item, rule, source
+from tests.fleets import Drive, changed, decider, declaration, item, recall, rule, source
 
 T0 = 1_000_000_000.0
 WIDE = "a" * 60
@@ -90,9 +90,9 @@ async def test_a_restart_meets_the_same_events_without_failing() -> None:
     await drive.see(changed("s", [], T0))
     seen = await drive.see(changed("s", [item("b", T0 + 5)], T0 + 10))
     stream = drive.decider.known.streams["bad", "s"]
-    drive.decider.recall(stream, {"s": [*seen.found.events]}, T0 + 20)
+    recall(drive.decider, stream, {"s": [*seen.found.events]}, T0 + 20)
     later = await drive.see(changed("s", [item("a", T0 + 25), item("b", T0 + 5)], T0 + 30))
-    drive.decider.recall(stream, {"s": [*seen.found.events, *later.found.events]}, T0 + 40)
+    recall(drive.decider, stream, {"s": [*seen.found.events, *later.found.events]}, T0 + 40)
     assert drive.decider.known.streams["bad", "s"].windows[1] is not None
 
 

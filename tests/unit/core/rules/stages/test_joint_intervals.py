@@ -19,11 +19,10 @@ from proxyd.core.planning.planner_settings import PlannerSettings
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.daemon import ProbeLoop
-from proxyd.daemon.stream_recall import StreamRecall
 from proxyd.metrics import Metrics
 from proxyd.store import open_store
 from tests.fakes import FakeClock, settle
-from tests.fleets import Drive, PoissonOrigin, changed, item, unchanged
+from tests.fleets import Drive, PoissonOrigin, changed, item, stream_recall, unchanged
 
 T0 = 1_000_000_000.0
 NOW = int(T0 // 10)
@@ -140,8 +139,9 @@ async def test_a_page_that_no_probe_saw_in_time_was_missed_unseen() -> None:
     drive = await reported()
     ((interval, needed),) = drive.decider.captures.overdue(T0 + 2 * 86400.0)
     known = await drive.memory.known("news", needed)
-    results = drive.decider.give_up(interval, known, T0 + 2 * 86400.0)
-    assert results is not None
+    given_up = drive.decider.give_up(interval, known, T0 + 2 * 86400.0)
+    assert given_up is not None
+    results, _ = given_up
     assert [(each.source_id, each.captured, each.seen) for each in results.intervals] == [("acme", False, False)]
 
 
@@ -169,7 +169,7 @@ async def test_an_open_interval_sees_after_a_restart_what_its_pages_showed_and_i
         known = drive.decider.known
         again.restore(dict(known.states), dict(known.streams), {}, await store.load_joint_intervals())
         again.declare(declared(), {"r": T0}, T0 + 400)
-        recall = StreamRecall(again, store)
+        recall = stream_recall(again, store)
         await recall.rows_of_queries()
         seen = await Drive(again).see(unchanged("acme", T0 + 415))
         assert b'"items":[{"channel.item.title":"acme","last":1.5}]' in seen.rules.notifications[0].body
@@ -177,5 +177,5 @@ async def test_an_open_interval_sees_after_a_restart_what_its_pages_showed_and_i
         later = decider()
         later.restore(dict(known.states), dict(known.streams), {}, await store.load_joint_intervals())
         later.declare(replace(declared(), rules={}), {}, T0 + 430)
-        await StreamRecall(later, store).rows_of_queries()
+        await stream_recall(later, store).rows_of_queries()
         assert await store.load_joint_intervals() == []

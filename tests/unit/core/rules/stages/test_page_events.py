@@ -19,7 +19,7 @@ from proxyd.core.rates.evidence import ChangedBit, ItemCount
 from proxyd.core.rules.decider import Decider
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.observation import Observation
-from tests.fleets import Drive, changed, unchanged
+from tests.fleets import Drive, changed, recall, unchanged
 
 T0 = 1_000_000_000.0
 CLASSES = """CREATE DOMAIN "D" AS
@@ -210,7 +210,7 @@ async def test_pending_updates_are_recalled_with_what_they_were_before() -> None
     )
     seen = await found.see(changed("s", [row("a", 2)], T0 + 100))
     stream = found.decider.known.streams["r", "s"]
-    found.decider.recall(replace(stream, pending=()), {"s": [seen.found.events[0]]}, T0 + 150)
+    recall(found.decider, replace(stream, pending=()), {"s": [seen.found.events[0]]}, T0 + 150)
     again = await found.see(changed("s", [row("a", 3)], T0 + 200))
     assert rows(again) == [[{"was": 1, "n": 2}, {"was": 2, "n": 3}]]
 

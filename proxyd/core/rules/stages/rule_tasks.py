@@ -1,0 +1,177 @@
+"""What rules have to do, as values: each task runs here or in another process, under a meter, and fails alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from proxyd.core.model.chronon import ChrononGrid
+from proxyd.core.model.item import UpdateEvent
+from proxyd.core.rules.programs.meter import Meter
+from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.stages.captures import Announcement
+from proxyd.core.rules.stages.context import SourceContext
+from proxyd.core.rules.stages.payload import Notices, NoticeTerms, fired_notices, joint_notices
+from proxyd.core.rules.stages.stored import NO_HISTORY, History
+from proxyd.core.rules.stages.streams import Firing, RuleFailure, advance, recalled
+from proxyd.core.rules.state import IntervalRecord, Notification, StoredEvent, StreamState
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Task(Protocol[R_co]):
+    """Work of one rule that depends on nothing but its own values."""
+
+    @property
+    def program(self) -> RuleProgram:
+        """The rule."""
+
+    def run(self, meter: Meter) -> R_co:
+        """Do it; once the meter is spent, what is left fails. Raises nothing."""
+
+    def failed(self, reason: str) -> R_co:
+        """Return the result if it could not be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleStep:
+    """What the events of one probe mean for one rule.
+
+    Parameters
+    ----------
+    streams
+        The rule's stream on the source, and its stream of all sources if it counts across them.
+    firings
+        The firings that several sources must capture; of all others the notifications are made.
+    """
+
+    streams: tuple[StreamState, ...]
+    intervals: tuple[IntervalRecord, ...] = ()
+    firings: tuple[Firing, ...] = ()
+    notifications: tuple[Notification, ...] = ()
+    failures: tuple[RuleFailure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTask:
+    """Takes the events that were ``found`` on a source into a rule's stream, and makes the notifications.
+
+    Parameters
+    ----------
+    history
+        Fields of stored items, for tables that look back.
+    made_s
+        When notifications are made; by default when their events were seen.
+    is_replay
+        The events are old: intervals that several sources must capture have ended, and are not notified.
+    """
+
+    program: RuleProgram
+    stream: StreamState
+    found: Sequence[StoredEvent]
+    grid: ChrononGrid
+    across: StreamState | None = None
+    history: History = field(default_factory=lambda: NO_HISTORY)
+    url: str = ""
+    declared_s: float = 0.0
+    made_s: float | None = None
+    is_replay: bool = False
+
+    @classmethod
+    def all_of(cls, context: SourceContext, found: Sequence[StoredEvent], history: History) -> tuple[RuleTask, ...]:
+        """Return the tasks of a source's rules; without events there are none."""
+        if not found:
+            return ()
+        return tuple(
+            cls(
+                program,
+                stream,
+                found,
+                context.grid,
+                context.across.get(program.rule.name),
+                {key: rows for key, rows in history.items() if key[0] == program.rule.name},
+                context.source.url,
+                context.declared_s,
+            )
+            for program, stream in context.own_rules
+        )
+
+    def run(self, meter: Meter) -> RuleStep:
+        """Advance the streams, and notify of the firings that this source decides."""
+        program = self.program
+        step = advance(program, self.stream, self.found, self.grid, self.across, meter, declared_s=self.declared_s)
+        if program.is_joint:
+            firings = () if self.is_replay else step.firings
+            return RuleStep(step.streams, step.intervals, firings, failures=step.failures)
+        terms = NoticeTerms(self.url, self.grid, self.made_s)
+        told = fired_notices(program, step.firings, self.history, self.found, meter, terms)
+        failures = (*step.failures, *told.failures)
+        return RuleStep(step.streams, step.intervals, (), told.notifications, failures)
+
+    def failed(self, reason: str) -> RuleStep:
+        """Return the streams as they were; the events are lost to the rule."""
+        streams = (self.stream,) if self.across is None else (self.stream, self.across)
+        return RuleStep(streams, failures=(RuleFailure(self.program.rule.name, self.stream.source_id, reason),))
+
+
+@dataclass(frozen=True, slots=True)
+class JointTask:
+    """Makes the notification of an interval that several sources had to capture."""
+
+    announced: Announcement
+    grid: ChrononGrid
+
+    @property
+    def program(self) -> RuleProgram:
+        """The rule."""
+        return self.announced.program
+
+    def run(self, meter: Meter) -> Notices:
+        """Run the query over what the sources showed."""
+        return joint_notices(self.announced, meter, grid=self.grid)
+
+    def failed(self, reason: str) -> Notices:
+        """Return no notification."""
+        failure = RuleFailure(self.program.rule.name, self.announced.interval.event.source_id, reason)
+        return Notices(failures=(failure,))
+
+
+@dataclass(frozen=True, slots=True)
+class RecallTask:
+    """Restores the part of a stream that is not stored with it, from the events of its sources."""
+
+    program: RuleProgram
+    stream: StreamState
+    found: Sequence[UpdateEvent]
+    now_s: float
+
+    def run(self, meter: Meter) -> StreamState:
+        """Take the events in again."""
+        return recalled(self.program, self.stream, self.found, self.now_s, meter)
+
+    def failed(self, reason: str) -> StreamState:
+        """Return the stream as it was stored."""
+        return self.stream
+
+
+def run_all(tasks: Iterable[Task[R_co]]) -> list[R_co]:
+    """Run tasks here, each under a meter of its own."""
+    return [task.run(Meter()) for task in tasks]
+
+
+def run_task(task: Task[R_co]) -> R_co:
+    """Run one task in a worker process."""
+    return task.run(Meter())
+
+
+def merged(steps: Iterable[RuleStep]) -> RuleStep:
+    """Return what several rules did as one step."""
+    found = list(steps)
+    return RuleStep(
+        streams=tuple(stream for each in found for stream in each.streams),
+        intervals=tuple(record for each in found for record in each.intervals),
+        firings=tuple(firing for each in found for firing in each.firings),
+        notifications=tuple(told for each in found for told in each.notifications),
+        failures=tuple(failure for each in found for failure in each.failures),
+    )

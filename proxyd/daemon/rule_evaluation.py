@@ -1,0 +1,70 @@
+"""Runs what rules have to do: at once if it is quick, otherwise in a worker process that can be ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+from proxyd.core.rules.programs.meter import QUICK_LIMITS, Meter
+from proxyd.core.rules.stages.rule_tasks import RuleTask, Task, run_task
+from proxyd.errors import WorkerFailedError
+from proxyd.metrics import Metrics
+from proxyd.worker_pool import WorkerLimits, WorkerPool
+
+R = TypeVar("R")
+_LIMITS = WorkerLimits(timeout_s=20.0, memory_bytes=1 << 30, tries=1)
+_WORKERS = 1
+
+
+class RuleEvaluation:
+    """Runs tasks without holding up the event loop; use it with ``async with``."""
+
+    def __init__(self, metrics: Metrics, *, limits: WorkerLimits = _LIMITS) -> None:
+        self._metrics = metrics
+        self._pool: WorkerPool[Any] = WorkerPool(run_task, "the rule's worker", workers=_WORKERS, limits=limits)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def __aenter__(self) -> RuleEvaluation:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._pool.close()
+
+    async def run(self, tasks: Iterable[Task[R]]) -> list[R]:
+        """Return the results of tasks, in order; raises nothing.
+
+        Other coroutines run only between tasks: after what is quick for one task, or while a worker is busy.
+        """
+        results: list[R] = []
+        steps = 0.0
+        for task in tasks:
+            meter = Meter(QUICK_LIMITS)
+            result = task.run(meter)
+            steps += meter.steps
+            if meter.is_spent:
+                result = await self._in_worker(task)
+            elif steps > QUICK_LIMITS.steps:
+                await asyncio.sleep(0)
+                steps = 0.0
+            results.append(result)
+        return results
+
+    async def _in_worker(self, task: Task[R]) -> R:
+        self._metrics.rule_workers.inc()
+        try:
+            result: R = await self._pool.run(task)
+        except WorkerFailedError as error:
+            return task.failed(str(error))
+        return result
+
+    @asynccontextmanager
+    async def turn(self, tasks: Iterable[RuleTask]) -> AsyncIterator[None]:
+        """Hold the streams that rules share among sources, from their reading to their change."""
+        shared = sorted(task.stream.rule for task in tasks if task.across is not None)
+        async with AsyncExitStack() as stack:
+            for rule in shared:
+                await stack.enter_async_context(self._turns.setdefault(rule, asyncio.Lock()))
+            yield
