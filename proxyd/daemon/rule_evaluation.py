@@ -8,6 +8,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
+import structlog
+
 from proxyd.core.rules.programs.meter import QUICK_LIMITS, Meter
 from proxyd.core.rules.stages.rule_tasks import RuleTask, Task, run_task
 from proxyd.errors import WorkerFailedError
@@ -15,6 +17,7 @@ from proxyd.metrics import Metrics
 from proxyd.worker_pool import WorkerLimits, WorkerPool
 
 R = TypeVar("R")
+log = structlog.get_logger("rules")
 _LIMITS = WorkerLimits(timeout_s=20.0, memory_bytes=1 << 30, tries=1)
 _WORKERS = 1
 
@@ -58,6 +61,9 @@ class RuleEvaluation:
             result: R = await self._pool.run(task)
         except WorkerFailedError as error:
             return task.failed(str(error))
+        except Exception as error:
+            log.exception("a rule could not be sent to a worker", rule=task.program.rule.name)
+            return task.failed(type(error).__name__)
         return result
 
     @asynccontextmanager

@@ -117,9 +117,25 @@ def aggregate_of(aggregate: Aggregate, values: Sequence[Value], meter: Meter = U
     """
     meter.spend(_STEPS_PER_VALUE * len(values))
     meter.weigh(2 * sum(len(value) for value in values if isinstance(value, str)))
+    known = [value for value in values if value is not None]
     if aggregate.distinct:
-        values = list(islice(dict.fromkeys(value for value in values if value is not None), MOST_DISTINCT))
-    total = Total()
+        known = list(islice(dict.fromkeys(known), MOST_DISTINCT))
+    if aggregate.function == "COUNT":
+        return len(known)
+    if not known:
+        return None
+    if aggregate.function in {"MIN", "MAX"}:
+        return _extreme(known, largest=aggregate.function == "MAX")
+    total: float = 0
+    for value in known:
+        total += value if isinstance(value, int | float) else 0
+    found = total if aggregate.function == "SUM" else total / len(known)
+    return found if isfinite(found) else None
+
+
+def _extreme(values: Sequence[Value], *, largest: bool) -> Value:
+    best = values[0]
     for value in values:
-        total = total.add(value)
-    return total.value(aggregate.function)
+        if is_less(best, value) if largest else is_less(value, best):
+            best = value
+    return best

@@ -30,9 +30,10 @@ from proxyd.core.model.item import EventKind, UpdateEvent, Value
 from proxyd.core.model.profile import FieldType, PageClass
 from proxyd.core.rules.programs.like_patterns import like_matcher, like_read
 from proxyd.core.rules.programs.meter import UNMETERED, Meter, check_length
-from proxyd.core.rules.programs.regular_expressions import Regex, search_read
+from proxyd.core.rules.programs.regular_expressions import Regex
 from proxyd.core.rules.programs.scalar_functions import FUNCTIONS, diff
 
+_STEPS_PER_OPERATOR = 2
 NO_FIELDS: Mapping[str, Value] = MappingProxyType({})
 _NO_TABLES: Mapping[str, Mapping[str, Value]] = MappingProxyType({})
 
@@ -170,9 +171,9 @@ class Compiler:
             return self._regexp(node)
         left, right = self._operands(node.left, node.right)
         if operator == "AND":
-            return lambda row: _and(left(row), lambda: right(row))
+            return lambda row: _and(left(row), right, row)
         if operator == "OR":
-            return lambda row: _not(_and(_not(left(row)), lambda: _not(right(row))))
+            return lambda row: _or(left(row), right, row)
         if operator == "||":
             return lambda row: _made(row, _null_or(_joined, left(row), right(row)))
         function = _BINARY[operator]
@@ -187,17 +188,13 @@ class Compiler:
         return compare
 
     def _regexp(self, node: Binary) -> Closure:
-        operand, pattern = self._closure(node.left), self._closure(node.right)
-        written = node.right.value if isinstance(node.right, Literal) else None
-        fixed = None if written is None else Regex(str(written))
+        if not isinstance(node.right, Literal):
+            raise TypeError("the pattern of REGEXP is written in the rule")
+        operand, regex = self._closure(node.left), Regex(str(node.right.value))
 
         def regexp(row: Row) -> Value:
-            text, sought = operand(row), pattern(row)
-            if text is None or sought is None:
-                return None
-            if fixed is not None:
-                return fixed.matches(str(text), row.meter)
-            return search_read(str(sought), str(text), row.meter)
+            text = operand(row)
+            return None if text is None else regex.matches(str(text), row.meter)
 
         return regexp
 
@@ -266,7 +263,8 @@ class Compiler:
         def between(row: Row) -> Value:
             value = operand(row)
             _weigh(row, value, 2)
-            inside = _and(_null_or(_BINARY[">="], value, low(row)), lambda: _null_or(_BINARY["<="], value, high(row)))
+            above = _null_or(_BINARY[">="], value, low(row))
+            inside = _and(above, lambda row: _null_or(_BINARY["<="], value, high(row)), row)
             return _negate_if(node.negated, inside)
 
         return between
@@ -294,7 +292,7 @@ class Compiler:
 
 
 def _size(expression: Expression) -> int:
-    return 1 + sum(_size(each) for each in children(expression))
+    return _STEPS_PER_OPERATOR + sum(_size(each) for each in children(expression))
 
 
 def _read(row: Row, fields: Mapping[str, Value], *, path: str, field_type: FieldType) -> Value:
@@ -341,13 +339,22 @@ def _negate_if(negated: bool, value: Value) -> Value:
     return _not(value) if negated else value
 
 
-def _and(left: Value, right: Callable[[], Value]) -> Value:
+def _and(left: Value, right: Closure, row: Row) -> Value:
     if left is not None and not left:
         return False
-    other = right()
+    other = right(row)
     if other is not None and not other:
         return False
     return None if left is None or other is None else True
+
+
+def _or(left: Value, right: Closure, row: Row) -> Value:
+    if left:
+        return True
+    other = right(row)
+    if other:
+        return True
+    return None if left is None or other is None else False
 
 
 def _null_or(function: Callable[[Value, Value], Value], left: Value, right: Value) -> Value:

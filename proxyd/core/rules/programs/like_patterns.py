@@ -10,6 +10,7 @@ import re2
 from proxyd.core.rules.programs.meter import Meter
 from proxyd.core.rules.programs.regular_expressions import Regex, check_read
 
+_STEPS_TO_COMPILE = 8
 Matcher: TypeAlias = Callable[[str, Meter], bool]
 """Tells whether a text matches, and counts the work; raises ``EvaluationError``."""
 
@@ -37,7 +38,7 @@ def like_matcher(pattern: str, *, escape: str | None, ignores_case: bool = False
 def like_read(pattern: str, text: str, meter: Meter, *, escape: str | None, ignores_case: bool) -> bool:
     """Return whether a text matches a pattern that was read from a source; raises ``EvaluationError``."""
     check_read(pattern)
-    meter.spend(len(pattern))
+    meter.spend(_STEPS_TO_COMPILE * (1 + len(pattern)))
     return like_matcher(pattern, escape=escape, ignores_case=ignores_case)(text, meter)
 
 

@@ -15,6 +15,7 @@ from proxyd.errors import EvaluationError, WorkLimitError
 MOST_CHARACTERS = 1_000_000
 """Length of a text that an expression makes longer than those it is made of."""
 _SCANNED, _COMPARED = 6, 10  # a step reads 2**6 characters, or compares 2**10
+_WORST, _USUAL = 6, 8  # a step runs 2**6 instructions of a pattern on a character
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Limits:
     characters: float
 
 
-WORK_LIMITS = Limits(20_000_000, 50_000_000)
+WORK_LIMITS = Limits(10_000_000, 50_000_000)
 """A rule that needs more fails."""
 QUICK_LIMITS = Limits(30_000, 500_000)
 """A rule that needs more must not run on the event loop: it could take over 20 ms."""
@@ -61,6 +62,15 @@ class Meter:
         """Count the reading of a text of that length; raises ``WorkLimitError``."""
         if characters >> _SCANNED:
             self.spend(characters >> _SCANNED)
+
+    def search(self, characters: int, instructions: int) -> None:
+        """Count the search of a pattern in a text; raises ``WorkLimitError``.
+
+        At worst re2 runs every instruction of the pattern on each character, but hardly ever does: the worst is counted
+        only where it would hold up the event loop.
+        """
+        rarely = _WORST if self._limits is QUICK_LIMITS else _USUAL
+        self.spend(1 + (characters * instructions >> rarely))
 
     def compare(self, left: Value, right: Value) -> None:
         """Count a comparison of two values; raises ``WorkLimitError``."""

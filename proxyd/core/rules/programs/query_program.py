@@ -30,7 +30,7 @@ from proxyd.core.rules.programs.meter import UNMETERED, Meter
 
 MAX_ROWS = 1000
 MOST_EXAMINED = 100_000  # rows, or combinations of rows, that one run examines
-_STEPS_PER_ROW, _STEPS_PER_PAIR = 2, 8
+_STEPS_PER_ROW, _STEPS_PER_PAIR, _STEPS_PER_RESULT = 4, 8, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,7 @@ class QueryProgram:
             kept = [row for row in self._grouped(kept, meter) if self.having is None or is_true(self.having(row))]
         for order in reversed(self.order):
             kept = _sorted(kept, order, meter)
+        meter.spend(_STEPS_PER_RESULT * min(len(kept), MAX_ROWS))
         most = MAX_ROWS if self.limit is None else min(self.limit, MAX_ROWS)
         if self.distinct:
             result = [self._project(row) for row in kept]

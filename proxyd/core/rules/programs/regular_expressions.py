@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import re2
 
@@ -12,8 +12,7 @@ from proxyd.errors import EvaluationError
 
 MOST_PATTERN = 1_000
 """Length of a pattern that is not written in the rule but read from a source."""
-_OTHER_STEPS = 8
-_TO_COMPILE = 500
+_OTHER_INSTRUCTIONS = 8
 
 
 class Regex:
@@ -37,12 +36,9 @@ class Regex:
         self._ignores_case = ignores_case
 
     def matches(self, text: str, meter: Meter) -> bool:
-        """Return whether a text matches; raises ``EvaluationError``.
-
-        At worst re2 runs every instruction on each character: a step counts for 64 of them.
-        """
+        """Return whether a text matches; raises ``EvaluationError``."""
         compiled = self._compiled
-        meter.spend(1 + (len(text) * (_OTHER_STEPS + compiled.programsize) >> 6))
+        meter.search(len(text), _OTHER_INSTRUCTIONS + compiled.programsize)
         return (compiled.fullmatch(text) if self._is_whole else compiled.search(text)) is not None
 
     @cached_property
@@ -54,24 +50,6 @@ class Regex:
             return re2.compile(self._pattern, options)
         except re2.error as error:
             raise EvaluationError(f"a text is not a regular expression: {error}") from None
-
-    def charge(self, meter: Meter) -> None:
-        """Compile it, and count that; raises ``EvaluationError``."""
-        meter.spend(_TO_COMPILE)
-        meter.spend(self._compiled.programsize)
-
-
-@lru_cache(16)
-def _read(pattern: str) -> Regex:
-    return Regex(pattern)
-
-
-def search_read(pattern: str, text: str, meter: Meter) -> bool:
-    """Return whether a pattern that was read from a source is found in a text; raises ``EvaluationError``."""
-    check_read(pattern)
-    regex = _read(pattern)
-    regex.charge(meter)
-    return regex.matches(text, meter)
 
 
 def check_read(pattern: str) -> None:

@@ -21,6 +21,9 @@ from proxyd.core.rules.stages.joint_intervals import Obtained
 from proxyd.core.rules.stages.stored import History, with_found
 from proxyd.core.rules.stages.streams import Firing, RuleFailure
 from proxyd.core.rules.state import Notification, StoredEvent
+from proxyd.errors import WorkLimitError
+
+_STEPS_PER_NOTICE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,9 @@ def _notices(program: RuleProgram, made: Iterable[tuple[str, Callable[[], Notifi
     for source_id, make in made:
         try:
             sent.extend(each for each in [make()] if each is not None)
+        except WorkLimitError as error:
+            failures.append(RuleFailure.of(program, source_id, error))
+            break  # all others would fail too
         except Exception as error:  # noqa: BLE001 - whatever happens fails this rule alone
             failures.append(RuleFailure.of(program, source_id, error))
     return Notices(tuple(sent), tuple(failures))
@@ -84,6 +90,7 @@ def _notice(
 
     Returns ``None`` if the query gives no rows and the rule does not ask for such notifications.
     """
+    meter.spend(_STEPS_PER_NOTICE)
     event, record = firing.events[-1], firing.record
     data = _head(program, event, terms.url, record.start, record.deadline, terms.grid)
     rows = _rows(program, firing.events, history, (), meter)

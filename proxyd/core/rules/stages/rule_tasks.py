@@ -13,7 +13,7 @@ from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.stages.captures import Announcement
 from proxyd.core.rules.stages.context import SourceContext
 from proxyd.core.rules.stages.payload import Notices, NoticeTerms, fired_notices, joint_notices
-from proxyd.core.rules.stages.stored import NO_HISTORY, History
+from proxyd.core.rules.stages.stored import History
 from proxyd.core.rules.stages.streams import Firing, RuleFailure, advance, recalled
 from proxyd.core.rules.state import IntervalRecord, Notification, StoredEvent, StreamState
 
@@ -72,7 +72,7 @@ class RuleTask:
     found: Sequence[StoredEvent]
     grid: ChrononGrid
     across: StreamState | None = None
-    history: History = field(default_factory=lambda: NO_HISTORY)
+    history: History = field(default_factory=dict)
     url: str = ""
     declared_s: float = 0.0
     made_s: float | None = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from proxyd.core.model.item import EventKind, Item, Value
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
@@ -15,7 +14,6 @@ from proxyd.core.rules.state import StoredEvent
 
 History = Mapping[tuple[str, int], Sequence[Mapping[str, Value]]]
 """Fields of stored items, by rule and number of the table that reads them."""
-NO_HISTORY: History = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from proxyd.core.rules.programs.trigger_program import Tally
 from proxyd.core.rules.state import MAX_PENDING, MAX_PENDING_CHARACTERS, IntervalRecord, StoredEvent, StreamState
 from proxyd.errors import EvaluationError, WorkLimitError
 
-_STEPS_PER_EVENT, _STEPS_TO_MEASURE = 40, 8
+_STEPS_PER_EVENT, _STEPS_TO_MEASURE = 150, 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,79 @@
+"""The work of a rule is counted in steps, and ended when it is too much: the rule fails alone."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from proxyd.core.rules.programs.meter import QUICK_LIMITS, WORK_LIMITS, Limits, Meter
+from proxyd.core.rules.programs.regular_expressions import MOST_PATTERN
+from proxyd.core.rules.stages.rule_tasks import RuleTask
+from proxyd.core.rules.stages.streams import overwriting
+from tests.fleets import Drive, changed, decider, declaration, rule, source
+from tests.hostile_rules import HOSTILE_RULES, T0, HostileRule, items, shown
+
+ONE_OPERATION = 500_000  # the most steps that are counted at once, when the last limit is passed
+
+
+@pytest.mark.parametrize("name", HOSTILE_RULES)
+@pytest.mark.parametrize("limits", [QUICK_LIMITS, WORK_LIMITS], ids=["on the loop", "in a worker"])
+def test_a_rule_ends_at_its_limit(name: str, limits: Limits) -> None:
+    meter = Meter(limits)
+    step = HOSTILE_RULES[name]().task().run(meter)
+    assert meter.is_spent
+    assert step.failures[-1].rule == "bad"
+    assert "for what one probe found" in step.failures[-1].reason or "in all for one probe" in step.failures[-1].reason
+
+
+async def test_others_go_on_beside_a_rule_that_exceeds_its_limit() -> None:
+    hostile = HOSTILE_RULES["a pattern that is a field"]()
+    sound = rule("sound", when="COUNT(*) % 200 = 0")
+    drive = Drive(decider(declaration(source("s"), hostile.text, sound), now_s=T0))
+    await drive.see(changed("s", [], T0))
+    found = (await drive.see(changed("s", list(hostile.items), T0 + 10))).rules
+    assert [each.rule for each in found.notifications] == ["sound"]
+    assert [each.rule for each in found.failures] == ["bad"]
+    assert {each.rule: each.count for each in found.streams}["sound"] == 200
+
+
+def test_what_is_usual_is_quick() -> None:
+    usual = [
+        rule("bad", where="title LIKE '%price%' AND NOT link ILIKE '%/ads/%'"),
+        rule("bad", where=r"title REGEXP '(?i)\b(release|update)[ -]v?[0-9.]+'"),
+        rule("bad", when="COUNT(*) % 10 = 0", query="SELECT title, link FROM RSS ORDER BY title LIMIT 3"),
+    ]
+    for text in usual:
+        meter = Meter(QUICK_LIMITS)
+        step = HostileRule(text, [shown(n, f"Release v{n}.0 and its new price") for n in range(30)]).task().run(meter)
+        assert (meter.is_spent, step.failures) == (False, ())
+        assert step.notifications
+
+
+def test_a_pattern_from_a_source_may_not_be_long() -> None:
+    text = rule("bad", where="title LIKE link")
+    step = HostileRule(text, items(1, "a", "%" * (MOST_PATTERN + 1))).task().run(Meter())
+    assert step.failures[0].reason == "a pattern read from a source has 1001 characters; the limit is 1000"
+    assert HostileRule(text, items(1, "a", "%" * MOST_PATTERN)).task().run(Meter()).failures == ()
+
+
+def test_the_same_work_takes_the_same_steps() -> None:
+    def steps() -> float:
+        meter = Meter()
+        HOSTILE_RULES["differences of long texts"]().task().run(meter)
+        return meter.steps
+
+    assert steps() == steps() > WORK_LIMITS.steps
+
+
+def test_a_task_does_the_same_in_another_process() -> None:
+    task = HostileRule(rule("bad", where="title LIKE 'a%'", when="COUNT(*) % 2 = 0"), items(5)).task()
+    sent: RuleTask = pickle.loads(pickle.dumps(task))
+    assert sent.run(Meter()) == task.run(Meter())
+    assert pickle.loads(pickle.dumps(sent.run(Meter()))) == task.run(Meter())
+
+
+def test_what_overwrites_each_event() -> None:
+    assert overwriting([]) == []
+    assert overwriting([5, 5, 5]) == [None, None, None]
+    assert overwriting([1, 2, 2, 4, 3]) == [2, 4, 4, None, None]
