@@ -76,6 +76,9 @@ class Metrics:
         self.lost_items = Counter(
             "proxyd_items_lost_estimated", "Items estimated to have left an overflowed feed unseen.", registry=r
         )
+        self.rules_suspended = Gauge(
+            "proxyd_rules_suspended", "Rules that are not evaluated because they failed too often.", registry=r
+        )
         self.rule_workers = Counter(
             "proxyd_slow_rules", "Rules that were too slow for the event loop and ran in a worker process.", registry=r
         )

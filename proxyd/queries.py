@@ -16,6 +16,7 @@ from proxyd.core.rules.answers.explanation import Explanation
 from proxyd.core.rules.answers.trial import PlanCost
 from proxyd.core.rules.capture_counts import CaptureCounts
 from proxyd.core.rules.estimates import Misfit
+from proxyd.core.rules.failing import FailingRule
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.metrics import Samples
 from proxyd.ports import Clock
@@ -116,8 +117,14 @@ class Suspending(Protocol):
     async def pause(self, source: str, by: str) -> SuspensionChange:
         """Probe a source no more."""
 
-    async def resume(self, source: str) -> SuspensionChange:
-        """Probe a source again."""
+    async def resume(self, name: str, *, subject: Subject | None = None) -> SuspensionChange:
+        """Probe a paused source again, or evaluate a rule again that failed too often.
+
+        Raises ``ConflictError`` if both have the name and ``subject`` does not decide.
+        """
+
+    def failing(self, rule: str) -> FailingRule | None:
+        """Return how a rule failed the last time it was evaluated, or ``None`` if it did not."""
 
     async def mute(
         self, name: str, by: str, *, subject: Subject | None = None, until_s: float | None = None

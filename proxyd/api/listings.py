@@ -59,7 +59,8 @@ class ProfileListings:
     def _rule(self, declared: NotificationRule) -> wire.Rule:
         counts = self._plans.capture_counts([declared.name])
         muted = self._suspensions.mute_of(declared.name, declared.profiles)
-        return payloads.rule(declared, self._profiles.origin(declared.file), counts, muted)
+        failing = self._suspensions.failing(declared.name)
+        return payloads.rule(declared, self._profiles.origin(declared.file), counts, muted, failing)
 
     def list_domains(self, window: wire.ListWindow) -> wire.Page[wire.DomainShown]:
         """List the domains, by name, with their page classes."""

@@ -15,7 +15,7 @@ from proxyd.safe_text import visible
 from proxyd.terminal.verbs import ASKING, Verb, argument, flag, verb
 
 if TYPE_CHECKING:
-    from proxyd.client.types import ChangesMade, CostShown, ProfileListed, Rule
+    from proxyd.client.types import ChangesMade, CostShown, ProfileListed, Rule, RuleFailing
 
 _NAME = argument("name", "name of the profile", metavar="NAME")
 
@@ -24,7 +24,7 @@ _NAME = argument("name", "name of the profile", metavar="NAME")
 def rules(options: argparse.Namespace) -> int:
     """List the rules, what they captured and what they missed."""
     found = ask(options, lambda client: client.rules())
-    head = ["rule", "profiles", "captured", "missed", "completeness", "utility", "muted"]
+    head = ["rule", "profiles", "captured", "missed", "completeness", "utility", "muted", "failing"]
     return print_list(options, found, head, _rule_row)
 
 
@@ -34,7 +34,15 @@ def _rule_row(rule: Rule) -> list[str]:
         ", ".join(sorted(rule["profiles"])),
         *_achieved(rule),
         muted_until(rule["muted"], rule["name"]),
+        _failing(rule["failing"]),
     ]
+
+
+def _failing(found: RuleFailing | None) -> str:
+    if found is None:
+        return ""
+    state = "suspended" if found["suspended"] else f"{found['failures']} in a row"
+    return f"{state}: {found['reason']} (source {found['source']})"
 
 
 def _achieved(one: Rule | ProfileListed) -> list[str]:

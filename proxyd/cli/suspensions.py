@@ -30,10 +30,23 @@ def pause(options: argparse.Namespace) -> int:
     return _print(options, ask(options, lambda client: client.pause(options.source)))
 
 
-@verb("resume", "proxyd resume python", takes=[_SOURCE, *ASKING])
+@verb(
+    "resume",
+    "proxyd resume python",
+    takes=[
+        argument("name", "name of the source or rule"),
+        one_of(
+            flag("--source", "it is a source; needed only if a rule has the same name"),
+            flag("--rule", "it is a rule; needed only if a source has the same name"),
+            required=False,
+        ),
+        *ASKING,
+    ],
+)
 def resume(options: argparse.Namespace) -> int:
-    """Probe a paused source again."""
-    return _print(options, ask(options, lambda client: client.resume(options.source)))
+    """Probe a paused source again, or evaluate a rule again that was suspended because it failed."""
+    subject: Literal["source", "rule"] | None = "source" if options.source else "rule" if options.rule else None
+    return _print(options, ask(options, lambda client: client.resume(options.name, subject=subject)))
 
 
 def until(text: str, now_s: float | None = None, zone: tzinfo | None = None) -> str:

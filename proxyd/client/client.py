@@ -162,9 +162,11 @@ class Client:
         """Pause a source: it is not probed until it is resumed."""
         return await self._suspend("pause", {"source": source}, idempotency_key)
 
-    async def resume(self, source: str, *, idempotency_key: str | None = None) -> types.SuspensionMade:
-        """Probe a paused source again."""
-        return await self._suspend("resume", {"source": source}, idempotency_key)
+    async def resume(
+        self, name: str, *, subject: Literal["source", "rule"] | None = None, idempotency_key: str | None = None
+    ) -> types.SuspensionMade:
+        """Probe a paused source again, or evaluate a suspended rule again."""
+        return await self._suspend("resume", {"name": name, "subject": subject}, idempotency_key)
 
     async def mute(
         self,

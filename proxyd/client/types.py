@@ -279,6 +279,28 @@ class ReportShown(TypedDict):
     off: list[ModelOff]
 
 
+class ResumeWanted(TypedDict):
+    """
+    A paused source, or a rule that is suspended because it failed too often.
+
+    Give `name`, or `source` for a source; `subject` is needed only if a source and a rule have the name.
+    """
+
+    name: NotRequired[str | None]
+    source: NotRequired[str | None]
+    subject: NotRequired[Literal["source", "rule"] | None]
+
+
+class RuleFailing(TypedDict):
+    """How a rule failed the last time it was evaluated."""
+
+    failures: int
+    source: str
+    reason: str
+    at: str
+    suspended: str | None
+
+
 class RuleOutlookShown(TypedDict):
     """The number of intervals of a rule that cannot be probed, by constraint."""
 
@@ -547,6 +569,7 @@ class Rule(TypedDict):
     counting: str
     deliveries: int
     muted: SuspensionShown | None
+    failing: RuleFailing | None
 
 
 SourceListed = TypedDict(

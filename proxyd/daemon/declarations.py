@@ -272,11 +272,13 @@ class Declarations:
             subscriptions, joint = await self._store.subscriptions.load(), await self._store.load_joint_intervals()
             states = {source_id: state.resumed(now_s) for source_id, state in states.items()}
             weeks, changed = await self._store.load_weeks(), await self._store.load_changes(limit=MOST_CHANGES)
-            self._decider.restore(states, streams, subscriptions, joint, weeks, changed)
+            failing = await self._store.failing.load()
+            self._decider.restore(states, streams, subscriptions, joint, weeks, changed, failing)
         await self.suspensions.follow(declaration)
         declared = await self._store.declarations.declare_sources(declaration.sources, now_s)
         requeried = _requeried(self.declaration, declaration)
         backlog = self._decider.declare(declaration, accepted, now_s, declared)
+        await self._store.failing.keep(self._known.failing.all().keys())
         self._files, self._api = list(files), dict(api)
         self._parsed = {each.source: each for each in checked.parsed}
         self._statements = _by_file(checked.parsed)

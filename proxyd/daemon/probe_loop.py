@@ -142,6 +142,7 @@ class ProbeLoop:
         for planned in chosen:
             heappush(self._heap, _Due(planned.start_s, planned.probe.source_id, planned))
             self._metrics.planned.labels(planned.probe.reason.value).inc()
+        self._metrics.rules_suspended.set(self._known.failing.suspended)
         self._count_budget(now, len(chosen))
         self._note_clock()
 
@@ -265,7 +266,8 @@ class ProbeLoop:
                     break
         else:
             return None
-        return observation.told(await self._evaluation.run(joint))
+        notices = await self._evaluation.run(joint)
+        return replace(observation, rules=self._decider.told(observation.rules, joint, notices, outcome.finished_s))
 
     async def _end_overdue(self, now_s: float) -> None:
         """End the overdue intervals, even if some of their sources were not obtained."""
@@ -273,7 +275,8 @@ class ProbeLoop:
             known = await self._memory.known(interval.event.source_id, needed) if needed.histories else NO_CONTEXT
             given_up = self._decider.give_up(interval, known, now_s)
             if given_up is not None:
-                results = given_up[0].told(await self._evaluation.run(given_up[1]))
+                results, joint = given_up
+                results = self._decider.told(results, joint, await self._evaluation.run(joint), now_s)
                 await self._commit(self._memory.record_results(results), results)
                 self._count_results(results)
         self._ending = None
@@ -330,3 +333,7 @@ class ProbeLoop:
             metrics.notifications.inc(len(results.notifications))
             self.news.notify()
         log_failures(results.failures)
+        for each in results.failing:
+            if each.suspended_s is not None:
+                facts = {"rule": each.rule, "failures": each.failures, "reason": each.reason}
+                log.error("a rule is suspended", **facts, remedy="edit it, or run `proxyd resume`")

@@ -12,6 +12,7 @@ from proxyd.core.model.field_values import iso_time
 from proxyd.core.model.profile import Declaration
 from proxyd.core.model.suspension import Key, Subject, Suspension, mute_of, paused_sources
 from proxyd.core.rules.decider import Decider
+from proxyd.core.rules.failing import FailingRule
 from proxyd.errors import BusyError, ConflictError
 from proxyd.ports import Clock
 from proxyd.queries import SuspensionChange
@@ -34,6 +35,7 @@ class Suspensions:
     def __init__(self, decider: Decider, store: SqlStore, clock: Clock) -> None:
         self._decider = decider
         self._store = store.suspensions
+        self._failing = store.failing
         self._clock = clock
         self.turn = asyncio.Lock()
         self.released = Signal()
@@ -96,14 +98,32 @@ class Suspensions:
         said = f"source {source} is paused: it is not probed until it is resumed"
         return SuspensionChange(said, suspension)
 
-    async def resume(self, source: str) -> SuspensionChange:
-        """Probe a source again."""
+    async def resume(self, name: str, *, subject: Subject | None = None) -> SuspensionChange:
+        """Probe a paused source again, or evaluate a rule again that failed too often."""
         async with self.turn:
-            key = self._source(source)
+            key = self._resumed(name, subject)
+            if key[0] is Subject.RULE:
+                return await self._resume_rule(name)
             if key not in self._known:
-                return SuspensionChange(f"source {source} is not paused", None, is_new=False)
+                return SuspensionChange(f"source {name} is not paused", None, is_new=False)
             await self._change(_without(key), self._declaration)
-        return SuspensionChange(f"source {source} is probed again", None)
+        return SuspensionChange(f"source {name} is probed again", None)
+
+    async def _resume_rule(self, name: str) -> SuspensionChange:
+        failing = self._decider.known.failing
+        if not failing.is_suspended(name):
+            muted = (
+                "; it is muted: `proxyd unmute` sends its notifications" if (Subject.RULE, name) in self._known else ""
+            )
+            return SuspensionChange(f"rule {name} is not suspended{muted}", None, is_new=False)
+        failing.resume(name)
+        await self._failing.keep(failing.all().keys())
+        said = f"rule {name} is evaluated again, on what its sources show from now on"
+        return SuspensionChange(said, None)
+
+    def failing(self, rule: str) -> FailingRule | None:
+        """Return how a rule failed the last time it was evaluated, or ``None`` if it did not."""
+        return self._decider.known.failing.of(rule)
 
     async def mute(
         self, name: str, by: str, *, subject: Subject | None = None, until_s: float | None = None
@@ -171,14 +191,26 @@ class Suspensions:
             raise no_such("source", name, self._declaration.sources)
         return Subject.SOURCE, name
 
+    def _resumed(self, name: str, subject: Subject | None) -> Key:
+        """Return the source or the rule that a name means."""
+        return self._meant(
+            name, subject, {Subject.SOURCE: self._declaration.sources, Subject.RULE: self._declaration.rules}
+        )
+
     def _muted(self, name: str, subject: Subject | None) -> Key:
-        """Return the rule or the profile that a name means; raises if it is neither, or both."""
+        """Return the rule or the profile that a name means."""
+        return self._meant(
+            name, subject, {Subject.RULE: self._declaration.rules, Subject.PROFILE: self._declaration.profiles}
+        )
+
+    def _meant(self, name: str, subject: Subject | None, both: Mapping[Subject, Mapping[str, object]]) -> Key:
+        """Return what a name means; raises if it means nothing, or both."""
         self._must_have_started()
-        both = {Subject.RULE: self._declaration.rules, Subject.PROFILE: self._declaration.profiles}
         meant = {each: known for each, known in both.items() if subject in {None, each}}
         found = [each for each, known in meant.items() if name in known]
         if len(found) > 1:
-            raise ConflictError(f"a rule and a profile are called {name!r}; say which of them you mean")
+            kinds = " and a ".join(each.value for each in found)
+            raise ConflictError(f"a {kinds} are called {name!r}; say which of them you mean")
         if not found:
             what = " or ".join(each.value for each in meant)
             raise no_such(what, name, sorted({each for known in meant.values() for each in known}))

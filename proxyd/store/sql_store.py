@@ -22,6 +22,7 @@ from proxyd.store import tables as t
 from proxyd.store.access_rows import SqlAccess
 from proxyd.store.databases.connections import StoreConnections, StoreReader
 from proxyd.store.declared_rows import SqlDeclarations
+from proxyd.store.failing_rows import SqlFailingRules, record_failing
 from proxyd.store.history import SqlHistory
 from proxyd.store.outbox import SqlOutbox
 from proxyd.store.statements import add_up, delete_named, execute_many, upsert
@@ -98,6 +99,7 @@ class SqlStore(SqlOutbox):
         self.declarations = SqlDeclarations(self.writer, self._all, self.webhooks, grid)
         self.subscriptions = SqlSubscriptions(self.writer, self._all)
         self.suspensions = SqlSuspensions(self.writer, self._all)
+        self.failing = SqlFailingRules(self.writer, self._all)
         self.access = SqlAccess(self.writer, self._all)
         self.upkeep = connections.upkeep
         self._connections = connections
@@ -227,6 +229,9 @@ class SqlStore(SqlOutbox):
         sent = [notification for each in results for notification in each.notifications]
         execute_many(connection, _UPSERT_STREAM, streams)
         execute_many(connection, _INSERT_INTERVAL, intervals)
+        failing = [one for each in results for one in each.failing]
+        if failing:
+            record_failing(connection, failing)
         if sent:
             self._record_notifications(connection, sent)
 

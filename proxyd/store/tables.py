@@ -87,6 +87,18 @@ suspensions = Table(  # paused sources, and muted rules and profiles
     Column("by", Text, nullable=False),
 )
 
+failing_rules = Table(  # rules that failed the last time they were evaluated
+    "failing_rules",
+    metadata,
+    Column("rule", String, primary_key=True),
+    Column("meaning", String, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("source_id", String, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("failed_s", Float, nullable=False),
+    Column("suspended_s", Float),
+)
+
 declared = Table(  # when each source was declared
     "declared", metadata, Column("source_id", String, primary_key=True), Column("declared_s", Float, nullable=False)
 )

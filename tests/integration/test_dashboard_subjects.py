@@ -14,6 +14,7 @@ from sqlalchemy import insert, text
 from proxyd.api.web.page_texts import part
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome
 from proxyd.core.model.schedule import Probe, Reason
+from proxyd.core.rules.stages.streams import RuleFailure
 from proxyd.store import tables
 from proxyd.store.history import intervals_of_rule
 from tests.fakes import FakeClock
@@ -363,6 +364,28 @@ async def test_a_source_is_paused_and_resumed_by_a_button(browser: Browser) -> N
     page = _said((await browser.get("/sources/s"))[1])
     assert "Source s is probed again." in page
     assert "not probed" not in page
+
+
+async def test_a_suspended_rule_says_why_and_is_resumed_by_a_button(browser: Browser) -> None:
+    await browser.sign_in("write")
+    declared = browser.api.control.declarations.declaration.rules["r"]
+    failure = RuleFailure("r", "s", "it takes <b>10</b> steps")
+    failing = browser.api.control.decider.known.failing
+    failing.failed(declared, failure, T0)
+    page = (await browser.get("/rules/r"))[1]
+    assert "It failed the last time, last" in _said(page)
+    assert "it takes &lt;b&gt;10&lt;/b&gt; steps" in page
+    assert "Evaluate it again" not in page
+    assert '<span class="state bad">failing</span>' in (await browser.get("/rules"))[1]
+    for _ in range(4):
+        failing.failed(declared, failure, T0)
+    assert "it failed 5 times in a row and is not evaluated." in _said((await browser.get("/rules/r"))[1])
+    assert '<span class="state bad">suspended</span>' in (await browser.get("/rules"))[1]
+    answer, _ = await browser.post("/rules/r/resume")
+    assert (answer.status, answer.headers["Location"]) == (303, "/rules/r")
+    page = _said((await browser.get("/rules/r"))[1])
+    assert "Rule r is evaluated again, on what its sources show from now on." in page
+    assert "It failed" not in page
 
 
 @pytest.mark.parametrize(("path", "listed"), [("/rules/r", "/rules"), ("/profiles/P", "/profiles")])

@@ -19,9 +19,10 @@ from proxyd.cli.top import TopView
 from proxyd.client import Client
 from proxyd.clock import SystemClock
 from proxyd.core.model.field_values import iso_time
+from proxyd.core.rules.stages.streams import RuleFailure
 from tests.canned import Canned, answering
 from tests.fleets import rule
-from tests.integration.api_world import Running, running_api, told
+from tests.integration.api_world import T0, Running, running_api, told
 
 TEXT = 'CREATE PROFILE "New" AS (DOMAIN "D", USER "u");\n' + rule("q").replace('"P"', '"New"')
 EVIL = "\x1b[2J\u202e\x00\r\n\u2066"
@@ -327,6 +328,22 @@ async def test_a_source_is_paused_and_resumed(shell: Shell) -> None:
     assert await shell("resume", "s") == (0, "source s is not paused\n", "")
     code, _, err = await shell("pause", "a/bc")
     assert (code, err) == (1, "proxyd: there is no source 'a/bc'. Did you mean a/b c?\n")
+
+
+async def test_rules_that_fail_are_listed_and_resumed(shell: Shell) -> None:
+    control = shell.running.control
+    failing, declared = control.decider.known.failing, control.declarations.declaration.rules["r"]
+    failing.failed(declared, RuleFailure("r", "s", "it takes too long"), T0)
+    assert (await shell("rules"))[1].splitlines()[1].endswith("1 in a row: it takes too long (source s)")
+    for _ in range(4):
+        failing.failed(declared, RuleFailure("r", "s", "it takes too long"), T0)
+    assert (await shell("rules"))[1].splitlines()[1].endswith("suspended: it takes too long (source s)")
+    (listed,) = await shell.json("rules")
+    assert (listed["failing"]["failures"], listed["failing"]["suspended"]) == (5, "2001-09-09T01:46:40.000Z")
+    said = "rule r is evaluated again, on what its sources show from now on\n"
+    assert await shell("resume", "r") == (0, said, "")
+    assert await shell("resume", "r", "--rule") == (0, "rule r is not suspended\n", "")
+    assert (await shell("resume", "r", "--source"))[0] == 1
 
 
 async def test_a_rule_and_a_profile_are_muted_and_unmuted(shell: Shell) -> None:

@@ -33,8 +33,14 @@ class SuspensionHandlers:
         return _made(await self._suspensions.pause(asked.source, asker(request)))
 
     async def resume(self, request: web.Request) -> wire.SuspensionMade:
-        """Probe a paused source again."""
-        return _made(await self._suspensions.resume((await read_body(request, wire.SourceNamed)).source))
+        """Probe a paused source again, or evaluate a rule again that was suspended because it failed too often."""
+        asked = await read_body(request, wire.ResumeWanted)
+        if (asked.name is None) == (asked.source is None):
+            raise BadRequestError("give name, or source for a source")
+        if asked.source is not None:
+            return _made(await self._suspensions.resume(asked.source, subject=Subject.SOURCE))
+        subject = None if asked.subject is None else Subject(asked.subject)
+        return _made(await self._suspensions.resume(str(asked.name), subject=subject))
 
     async def mute(self, request: web.Request) -> wire.SuspensionMade:
         """Keep back the notifications of a rule, or of every rule of a profile.
@@ -80,7 +86,7 @@ def suspension_endpoints(queries: Queries) -> Sequence[Endpoint]:
                      is_keyed=True)
             for name, handler, body in (
                 ("pause", handlers.pause, wire.SourceNamed),
-                ("resume", handlers.resume, wire.SourceNamed),
+                ("resume", handlers.resume, wire.ResumeWanted),
                 ("mute", handlers.mute, wire.MuteWanted),
                 ("unmute", handlers.unmute, wire.UnmuteWanted),
             )

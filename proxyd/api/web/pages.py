@@ -155,7 +155,14 @@ class Actions:
     async def resume(self, request: web.Request) -> web.StreamResponse:
         """Probe a paused source again."""
         name = request.match_info["name"]
-        return _told(request, await self._suspensions.resume(name), f"/sources/{part(name)}")
+        change = await self._suspensions.resume(name, subject=Subject.SOURCE)
+        return _told(request, change, f"/sources/{part(name)}")
+
+    async def resume_rule(self, request: web.Request) -> web.StreamResponse:
+        """Evaluate a suspended rule again."""
+        name = request.match_info["name"]
+        change = await self._suspensions.resume(name, subject=Subject.RULE)
+        return _told(request, change, f"/rules/{part(name)}")
 
     async def mute_rule(self, request: web.Request) -> web.StreamResponse:
         """Mute a rule, for the time chosen."""

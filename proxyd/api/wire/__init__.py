@@ -58,6 +58,8 @@ from proxyd.api.wire.query_models import Which as Which
 from proxyd.api.wire.statement_models import DeclarationWritten as DeclarationWritten
 from proxyd.api.wire.suspension_models import MuteNamed as MuteNamed
 from proxyd.api.wire.suspension_models import MuteWanted as MuteWanted
+from proxyd.api.wire.suspension_models import ResumeWanted as ResumeWanted
+from proxyd.api.wire.suspension_models import RuleFailing as RuleFailing
 from proxyd.api.wire.suspension_models import SourceNamed as SourceNamed
 from proxyd.api.wire.suspension_models import SuspensionMade as SuspensionMade
 from proxyd.api.wire.suspension_models import SuspensionShown as SuspensionShown

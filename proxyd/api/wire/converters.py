@@ -17,6 +17,7 @@ from proxyd.core.rules.answers.explanation import Explanation
 from proxyd.core.rules.answers.trial import PlanCost
 from proxyd.core.rules.capture_counts import CaptureCounts
 from proxyd.core.rules.estimates import Misfit
+from proxyd.core.rules.failing import FailingRule
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.queries import (
     DeadDelivery,
@@ -336,8 +337,22 @@ def profile(
     }
 
 
-def rule(declared: NotificationRule, origin: str, counts: CaptureCounts, muted: Suspension | None) -> wire.Rule:
-    """Return a rule, its results, and what mutes it."""
+def rule_failing(known: FailingRule | None) -> wire.RuleFailing | None:
+    """Return how a rule fails, if it does."""
+    if known is None:
+        return None
+    times = {"at": iso_time(known.failed_s), "suspended": time_or_none(known.suspended_s)}
+    return _model_of(known, wire.RuleFailing, source=known.source_id, **times)
+
+
+def rule(
+    declared: NotificationRule,
+    origin: str,
+    counts: CaptureCounts,
+    muted: Suspension | None,
+    failing: FailingRule | None,
+) -> wire.Rule:
+    """Return a rule, its results, what mutes it and how it fails."""
     return _model_of(
         declared,
         wire.Rule,
@@ -346,6 +361,7 @@ def rule(declared: NotificationRule, origin: str, counts: CaptureCounts, muted: 
         policy=declared.policy.name.value,
         counting=rule_counting(declared),
         muted=suspension_or_none(muted),
+        failing=rule_failing(failing),
         deliveries=len(declared.deliveries),
         **_achieved(counts),
     )

@@ -9,7 +9,7 @@ from pydantic import Field
 from proxyd.api.wire.base_models import Count, Share, WireModel
 from proxyd.api.wire.plan_models import RuleOutlookShown
 from proxyd.api.wire.statement_models import DeclarationWritten
-from proxyd.api.wire.suspension_models import SuspensionShown
+from proxyd.api.wire.suspension_models import RuleFailing, SuspensionShown
 
 
 class Achieved(WireModel):
@@ -33,6 +33,7 @@ class Rule(Achieved):
     counting: str = Field(description="what its counters count; a word of it changes with each of them")
     deliveries: Count
     muted: SuspensionShown | None = Field(description="what mutes it: itself, or one of its profiles")
+    failing: RuleFailing | None = Field(description="null if its last evaluation succeeded")
 
 
 class ProfileListed(Achieved):

@@ -27,6 +27,27 @@ class SourceNamed(WireModel):
     source: Text
 
 
+class ResumeWanted(WireModel):
+    """A paused source, or a rule that is suspended because it failed too often.
+
+    Give `name`, or `source` for a source; `subject` is needed only if a source and a rule have the name.
+    """
+
+    name: Text | None = None
+    source: Text | None = None
+    subject: Literal["source", "rule"] | None = None
+
+
+class RuleFailing(WireModel):
+    """How a rule failed the last time it was evaluated."""
+
+    failures: Count = Field(description="number in a row; after five the rule is suspended")
+    source: str = Field(description="the source on which it failed")
+    reason: str
+    at: Time
+    suspended: Time | None = Field(description="since when it is not evaluated; null if it still is")
+
+
 class MuteNamed(WireModel):
     """A rule or a profile; `subject` is needed only if both have the name."""
 

@@ -31,6 +31,7 @@ from proxyd.core.rules.answers.explanation import Explainer
 from proxyd.core.rules.compiled import Compiled
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.estimates import Fleet
+from proxyd.core.rules.failing import FailingRule
 from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.observation import Observation, Prepared, RuleResults
 from proxyd.core.rules.placement import SourcePlacement
@@ -43,6 +44,7 @@ from proxyd.core.rules.stages.captures import Captured, JointCaptures
 from proxyd.core.rules.stages.context import SourceContext
 from proxyd.core.rules.stages.events import find_events
 from proxyd.core.rules.stages.joint_intervals import JointInterval
+from proxyd.core.rules.stages.payload import Notices
 from proxyd.core.rules.stages.rule_tasks import JointTask, RecallTask, RuleStep, RuleTask, merged, run_all
 from proxyd.core.rules.stages.source_state import next_state
 from proxyd.core.rules.stages.stored import NO_CONTEXT, StoredContext, StoreQuery, store_query
@@ -76,6 +78,7 @@ class Decider:
         joint: Iterable[JointInterval] = (),
         weeks: Mapping[str, WeekCounts] = MappingProxyType({}),
         changes: Iterable[tuple[str, float]] = (),
+        failing: Mapping[str, FailingRule] = MappingProxyType({}),
     ) -> None:
         """Take over what a store remembers; call it before the first ``declare``.
 
@@ -83,6 +86,7 @@ class Decider:
         """
         self.known.streams.restore(streams.values())
         self.known.estimates.restore(states, weeks)
+        self.known.failing.restore(failing)
         self.captures.restore(joint)
         self.hubs.restore(subscriptions)
         self._hints.restore(changes)
@@ -102,6 +106,7 @@ class Decider:
         """
         known, previous = self.known, self.known.compiled
         known.compiled = compiled = Compiled.of(declaration, accepted, declared, chronon_s=self.settings.grid.length_s)
+        known.failing.keep(compiled.programs)
         known.streams.restore(
             compiled.programs[name].opened(stream, known.next_seq(source_id), now_s)
             for (name, source_id), stream in list(known.streams.items())
@@ -237,7 +242,7 @@ class Decider:
         if prepared is None:
             return None
         observation, joint = self.conclude(prepared, run_all(prepared.tasks), probe=probe)
-        return observation.told(run_all(joint))
+        return replace(observation, rules=self.told(observation.rules, joint, run_all(joint), outcome.finished_s))
 
     def prepare(
         self, outcome: ProbeOutcome, stored: StoredContext = NO_CONTEXT, *, reading: str | None = None
@@ -269,12 +274,12 @@ class Decider:
         return is_same and self.known.compiled.programs.get(rule) is task.program
 
     def conclude(
-        self, prepared: Prepared, steps: Iterable[RuleStep], *, probe: Probe | None = None
+        self, prepared: Prepared, steps: Sequence[RuleStep], *, probe: Probe | None = None
     ) -> tuple[Observation, list[JointTask]]:
         """Take in an outcome with the results of its tasks, and return what it changes; ``probe`` is the planned one.
 
-        The notifications of the joint intervals that this ended are missing in the observation until ``told`` adds
-        them: their tasks are returned with it.
+        The notifications of the joint intervals that this ended are missing in the observation: ``told`` adds what the
+        tasks make that are returned with it.
         """
         outcome, found, step = prepared.outcome, prepared.found, merged(steps)
         context = self._context(prepared.source, outcome)
@@ -285,12 +290,38 @@ class Decider:
         self.known.keep_streams(step.streams)
         captured = self.captures.take_in(found, step.firings, prepared.history)
         self._placement.ask_once(captured.sources, outcome.finished_s)
-        rules = RuleResults.of(step, captured)
+        rules = replace(RuleResults.of(step, captured), failing=self._count_failures(prepared, steps))
         observation = Observation(state, found, rules, judged.calibration, week, subscription, probe)
         return observation, self._joint(captured)
 
     def _joint(self, captured: Captured) -> list[JointTask]:
         return [JointTask(each, self.settings.grid) for each in captured.announcements]
+
+    def _count_failures(self, prepared: Prepared, steps: Iterable[RuleStep]) -> tuple[FailingRule, ...]:
+        """Count what failed; a rule that several sources decide has succeeded only once it is notified."""
+        now_s, found = prepared.outcome.finished_s, list[FailingRule | None]()
+        for task, step in zip(prepared.tasks, steps, strict=True):
+            if step.failures:
+                found.append(self.known.failing.failed(task.program.rule, step.failures[-1], now_s))
+            elif not task.program.is_joint:
+                found.append(self.known.failing.succeeded(task.program.rule.name))
+        return tuple(each for each in found if each is not None)
+
+    def told(
+        self, results: RuleResults, tasks: Sequence[JointTask], notices: Sequence[Notices], now_s: float
+    ) -> RuleResults:
+        """Return results with the notifications of joint intervals that the tasks made, or failed to make."""
+        failing, found = self.known.failing, list[FailingRule | None]()
+        for task, notice in zip(tasks, notices, strict=True):
+            rule = task.program.rule
+            is_bad = bool(notice.failures)
+            found.append(failing.failed(rule, notice.failures[-1], now_s) if is_bad else failing.succeeded(rule.name))
+        return replace(
+            results,
+            notifications=(*results.notifications, *(each for notice in notices for each in notice.notifications)),
+            failures=(*results.failures, *(each for notice in notices for each in notice.failures)),
+            failing=(*results.failing, *(each for each in found if each is not None)),
+        )
 
     def finished(self, outcome: ProbeOutcome, observation: Observation | None) -> None:
         """Let the planner continue with a source after its observation was recorded."""

@@ -14,6 +14,7 @@ from proxyd.core.rules.compiled import NOTHING_COMPILED, Compiled
 from proxyd.core.rules.decider_settings import DeciderSettings
 from proxyd.core.rules.demands import politeness_of
 from proxyd.core.rules.estimates import Estimates
+from proxyd.core.rules.failing import FailingRules
 from proxyd.core.rules.stages.context import SourceContext
 from proxyd.core.rules.state import SourceState, StreamState
 
@@ -27,6 +28,7 @@ class Knowledge:
         self.paused: Mapping[str, Suspension] = {}  # by source
         self.estimates = Estimates(settings.prior_mean_per_s, settings.cycle)
         self.streams = StreamTable()
+        self.failing = FailingRules()
 
     @property
     def grid(self) -> ChrononGrid:
@@ -77,8 +79,9 @@ class Knowledge:
     def context(
         self, source: Source, *, model: SourceModel | None = None, pushed_until_s: float = 0.0, is_excused: bool = False
     ) -> SourceContext:
-        """Return what the observation of a source depends on."""
-        names = self.compiled.rules_of.get(source.source_id, ())
+        """Return what the observation of a source depends on; rules that failed too often are left out."""
+        of_source = self.compiled.rules_of.get(source.source_id, ())
+        names = [name for name in of_source if not self.failing.is_suspended(name)]
         return SourceContext(
             source=source,
             page_class=self.compiled.declaration.page_class(source),

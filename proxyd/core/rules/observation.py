@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from proxyd.core.model.outcome import ProbeOutcome
 from proxyd.core.model.profile import Source
 from proxyd.core.model.schedule import Probe
 from proxyd.core.rates.week_counts import WeekCounts
+from proxyd.core.rules.failing import FailingRule
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.captures import NOTHING_CAPTURED, Captured
 from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.joint_intervals import JointInterval
-from proxyd.core.rules.stages.payload import Notices
 from proxyd.core.rules.stages.rule_tasks import RuleStep, RuleTask
 from proxyd.core.rules.stages.stored import History
 from proxyd.core.rules.stages.streams import RuleFailure
@@ -35,6 +34,8 @@ class RuleResults:
         Joint intervals that were opened or changed, and the ids of those that ended.
     failures
         Rules whose expressions failed.
+    failing
+        How rules fail now that failed, or that no longer do.
     """
 
     streams: tuple[StreamState, ...] = ()
@@ -43,6 +44,7 @@ class RuleResults:
     joint: tuple[JointInterval, ...] = ()
     ended: tuple[str, ...] = ()
     failures: tuple[RuleFailure, ...] = ()
+    failing: tuple[FailingRule, ...] = ()
 
     @classmethod
     def of(cls, step: RuleStep, captured: Captured = NOTHING_CAPTURED) -> RuleResults:
@@ -55,14 +57,6 @@ class RuleResults:
             joint=captured.joint,
             ended=captured.ended,
             failures=step.failures,
-        )
-
-    def told(self, notices: Sequence[Notices]) -> RuleResults:
-        """Return the results with the notifications of joint intervals."""
-        return replace(
-            self,
-            notifications=(*self.notifications, *(each for notice in notices for each in notice.notifications)),
-            failures=(*self.failures, *(each for notice in notices for each in notice.failures)),
         )
 
 
@@ -113,10 +107,6 @@ class Observation:
     week: WeekCounts | None = None
     subscription: Subscription | None = None
     probe: Probe | None = None
-
-    def told(self, notices: Sequence[Notices]) -> Observation:
-        """Return the observation with the notifications of joint intervals."""
-        return replace(self, rules=self.rules.told(notices)) if notices else self
 
     @property
     def outcome(self) -> ProbeOutcome:

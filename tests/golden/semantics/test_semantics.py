@@ -174,7 +174,7 @@ class World:
             given_up = self.decider.give_up(interval, known, at_s)
             assert given_up is not None
             results, joint = given_up
-            sent += results.told(run_all(joint)).notifications
+            sent += self.decider.told(results, joint, run_all(joint), at_s).notifications
         return sent
 
     def total(self) -> str:
