@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from proxyd.core.rules.programs.meter import QUICK_LIMITS, Meter
+from proxyd.core.rules.programs.meter import QUICK_LIMITS, WORK_LIMITS, Limits, Meter
 from proxyd.core.rules.stages.rule_tasks import RuleTask, Task, run_task
 from proxyd.errors import WorkerFailedError
 from proxyd.metrics import Metrics
@@ -18,15 +18,19 @@ from proxyd.worker_pool import WorkerLimits, WorkerPool
 
 R = TypeVar("R")
 log = structlog.get_logger("rules")
-_LIMITS = WorkerLimits(timeout_s=20.0, memory_bytes=1 << 30, tries=1)
+_LIMITS = WorkerLimits(timeout_s=30.0, memory_bytes=1 << 30, tries=1)
 _WORKERS = 1
 
 
 class RuleEvaluation:
-    """Runs tasks without holding up the event loop; use it with ``async with``."""
+    """Runs tasks without holding up the event loop; use it with ``async with``.
 
-    def __init__(self, metrics: Metrics, *, limits: WorkerLimits = _LIMITS) -> None:
+    ``work`` is what a rule may do, ``limits`` what its worker may use while it does it.
+    """
+
+    def __init__(self, metrics: Metrics, *, work: Limits = WORK_LIMITS, limits: WorkerLimits = _LIMITS) -> None:
         self._metrics = metrics
+        self._work = work
         self._pool: WorkerPool[Any] = WorkerPool(run_task, "the rule's worker", workers=_WORKERS, limits=limits)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -58,7 +62,7 @@ class RuleEvaluation:
     async def _in_worker(self, task: Task[R]) -> R:
         self._metrics.rule_workers.inc()
         try:
-            result: R = await self._pool.run(task)
+            result: R = await self._pool.run(task, self._work)
         except WorkerFailedError as error:
             return task.failed(str(error))
         except Exception as error:

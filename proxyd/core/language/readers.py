@@ -14,6 +14,49 @@ from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 from proxyd.core.model.profile import Extraction, Reader, css_parts
 
 _JSON = JSONPathEnvironment()
+_XPATH_TEXT = re.compile(r"""'[^']*+'|"[^"]*+\"""")
+_NAME = r"(?<![\w.-])([^\W\d][\w.-]*+)"  # begins only where a word does, so that a search takes linear time
+_AXIS, _PREFIX, _CALL = (re.compile(_NAME + after) for after in (r"\s*+::", r":[\w*]", r"\s*+\("))
+_XPATH_FUNCTIONS = frozenset(
+    {
+        "last",
+        "position",
+        "count",
+        "id",
+        "local-name",
+        "namespace-uri",
+        "name",
+        "string",
+        "concat",
+        "starts-with",
+        "contains",
+        "substring-before",
+        "substring-after",
+        "substring",
+        "string-length",
+        "normalize-space",
+        "translate",
+        "boolean",
+        "not",
+        "true",
+        "false",
+        "lang",
+        "number",
+        "sum",
+        "floor",
+        "ceiling",
+        "round",
+        "comment",
+        "text",
+        "processing-instruction",
+        "node",
+        "and",
+        "or",
+        "div",
+        "mod",
+    }
+)
+"""Functions, node tests and operators of XPath 1.0, which may stand before a parenthesis."""
 _META_NAME = re.compile(r"[^\s\"'<>]{1,200}")
 
 
@@ -39,7 +82,18 @@ def _compile_css(selector: str) -> object:
 
 
 def _compile_xpath(selector: str) -> object:
-    return etree.XPath(selector, regexp=False)(etree.Element("p"))
+    """Compile a selector without evaluating it, which may take for ever; look for unknown names in its text."""
+    compiled = etree.XPath(selector, regexp=False)
+    code = _AXIS.sub("", _XPATH_TEXT.sub("''", selector))
+    if "$" in code:
+        raise ValueError("XPath selectors have no variables")
+    for prefix in _PREFIX.findall(code):
+        if prefix != "xml":
+            raise ValueError(f"the namespace prefix {prefix!r} is not declared; use local-name()")
+    for name in _CALL.findall(code):
+        if name not in _XPATH_FUNCTIONS:
+            raise ValueError(f"there is no XPath function {name!r}")
+    return compiled
 
 
 def _compile_meta(selector: str) -> object:

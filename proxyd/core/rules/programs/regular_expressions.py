@@ -39,7 +39,11 @@ class Regex:
         """Return whether a text matches; raises ``EvaluationError``."""
         compiled = self._compiled
         meter.search(len(text), _OTHER_INSTRUCTIONS + compiled.programsize)
-        return (compiled.fullmatch(text) if self._is_whole else compiled.search(text)) is not None
+        search = compiled.fullmatch if self._is_whole else compiled.search
+        try:
+            return search(text) is not None
+        except UnicodeEncodeError:  # half of a surrogate pair, which re2 does not take
+            return search(text.encode(errors="replace").decode()) is not None
 
     @cached_property
     def _compiled(self) -> re2._Regexp:

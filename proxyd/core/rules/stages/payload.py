@@ -21,8 +21,10 @@ from proxyd.core.rules.stages.joint_intervals import Obtained
 from proxyd.core.rules.stages.stored import History, with_found
 from proxyd.core.rules.stages.streams import Firing, RuleFailure
 from proxyd.core.rules.state import Notification, StoredEvent
-from proxyd.errors import WorkLimitError
+from proxyd.errors import EvaluationError, WorkLimitError
 
+MOST_SHOWN = 8_000_000
+"""Characters of all rows of a notification."""
 _STEPS_PER_NOTICE = 500
 
 
@@ -168,7 +170,14 @@ def _rows(
         else:
             stored = history.get((program.rule.name, position), ())
             tables.append([Row.of(occasion, fields, meter) for fields in stored])
-    return program.query.run(tables, meter)
+    found = program.query.run(tables, meter)
+    length = sum(len(value) for row in found for value in row.columns.values() if isinstance(value, str))
+    meter.scan(length)
+    if length > MOST_SHOWN:
+        raise EvaluationError(
+            f"its notification would have {length} characters; the limit is {MOST_SHOWN}: select less, or set LIMIT"
+        )
+    return found
 
 
 def _was_silent(announced: Announcement, meter: Meter) -> bool:

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import UpdateEvent
-from proxyd.core.rules.programs.meter import Meter
+from proxyd.core.rules.programs.meter import Limits, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
 from proxyd.core.rules.stages.captures import Announcement
 from proxyd.core.rules.stages.context import SourceContext
@@ -160,9 +160,9 @@ def run_all(tasks: Iterable[Task[R_co]]) -> list[R_co]:
     return [task.run(Meter()) for task in tasks]
 
 
-def run_task(task: Task[R_co]) -> R_co:
+def run_task(task: Task[R_co], limits: Limits) -> R_co:
     """Run one task in a worker process."""
-    return task.run(Meter())
+    return task.run(Meter(limits))
 
 
 def merged(steps: Iterable[RuleStep]) -> RuleStep:
