@@ -17,6 +17,7 @@ from proxyd.ports import Gathered
 from proxyd.safe_text import is_web, one_line
 
 MOST_ITEMS = 1000
+_MOST_DIGEST_BYTES = 4_000_000
 _MOST_SUBJECT = 150
 _MOST_VALUE = 2000
 _WORDED = frozenset(
@@ -97,17 +98,20 @@ def _with_short_names(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def digest(gathered: Gathered) -> bytes:
-    """Return the body of a digest: notifications in order, with a limited number of items; the rest are counted.
+    """Return the body of a digest: notifications in order, limited in items and in bytes; the rest are counted.
 
     A notification without items counts as one. ``left_out`` counts what does not fit.
     """
+    bytes_left = _MOST_DIGEST_BYTES
     room = MOST_ITEMS if gathered.most_items is None else gathered.most_items
     told: list[dict[str, Any]] = []
     left_out = {"notifications": 0, "items": 0}
     for body in gathered.bodies:
         data = json.loads(body)["data"]
         items = data["items"]
-        if room <= 0:
+        left_out["items"] += data.get("left_out", {}).get("items", 0)
+        bytes_left -= len(body)
+        if room <= 0 or (bytes_left < 0 and told):
             left_out["notifications"] += 1
             left_out["items"] += len(items)
             continue

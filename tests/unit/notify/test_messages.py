@@ -52,6 +52,14 @@ def test_a_digest_counts_what_it_leaves_out(most: int, kept: list[list[str]], le
     assert (titles(data), data["left_out"], data["count"]) == (kept, left_out, 3)
 
 
+def test_a_digest_holds_no_more_bytes_than_can_be_handled() -> None:
+    data = made(*(body(str(n), "a" * 1_500_000) for n in range(5)))
+    assert len(data["notifications"]) == 2
+    assert (data["left_out"], data["count"]) == ({"notifications": 3, "items": 3}, 5)
+    alone = made(body("1", "a" * 9_000_000))
+    assert len(alone["notifications"]) == 1
+
+
 @pytest.mark.parametrize(
     ("message", "line"),
     [

@@ -23,8 +23,8 @@ from proxyd.core.rules.stages.streams import Firing, RuleFailure
 from proxyd.core.rules.state import Notification, StoredEvent
 from proxyd.errors import EvaluationError, WorkLimitError
 
-MOST_SHOWN = 8_000_000
-"""Characters of all rows of a notification."""
+MOST_SHOWN = 2_000_000
+"""Characters of all rows of a notification; the rest of the rows are counted."""
 _STEPS_PER_NOTICE = 500
 
 
@@ -143,11 +143,13 @@ def _head(
 
 
 def _worded(program: RuleProgram, rows: Sequence[ResultRow], source_id: str, meter: Meter) -> dict[str, Any]:
-    """Return the rows of a notification, and the texts that tell people of them."""
+    """Return the rows of a notification that fit, and the texts that tell people of them."""
+    found, rows = len(rows), _fitting(rows, meter)
     said = word_rows(program.message, rows, meter, rule=program.rule.name, source=source_id)
     message = {"title": said.title, "rows": list(said.rows), "is_set": program.rule.message is not None}
     changes = {"changes": list(said.changes)} if said.changes else {}
-    return {"items": [row.columns for row in rows], "message": message, **changes}
+    left_out = {"left_out": {"items": found - len(rows)}} if found > len(rows) else {}
+    return {"items": [row.columns for row in rows], **left_out, "message": message, **changes}
 
 
 def _rows(
@@ -170,14 +172,21 @@ def _rows(
         else:
             stored = history.get((program.rule.name, position), ())
             tables.append([Row.of(occasion, fields, meter) for fields in stored])
-    found = program.query.run(tables, meter)
-    length = sum(len(value) for row in found for value in row.columns.values() if isinstance(value, str))
-    meter.scan(length)
-    if length > MOST_SHOWN:
-        raise EvaluationError(
-            f"its notification would have {length} characters; the limit is {MOST_SHOWN}: select less, or set LIMIT"
-        )
-    return found
+    return program.query.run(tables, meter)
+
+
+def _fitting(rows: Sequence[ResultRow], meter: Meter) -> Sequence[ResultRow]:
+    """Return as many rows as a notification may hold; raises ``EvaluationError`` if the first alone is too long."""
+    left = MOST_SHOWN
+    for number, row in enumerate(rows):
+        length = sum(len(value) for value in row.columns.values() if isinstance(value, str))
+        meter.scan(length)
+        left -= length
+        if left < 0 and not number:
+            raise EvaluationError(f"a row of its query has {length} characters; the limit is {MOST_SHOWN}")
+        if left < 0:
+            return rows[:number]
+    return rows
 
 
 def _was_silent(announced: Announcement, meter: Meter) -> bool:

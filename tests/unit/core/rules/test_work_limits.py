@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 
 import pytest
 
 from proxyd.core.rules.programs.meter import QUICK_LIMITS, WORK_LIMITS, Limits, Meter
 from proxyd.core.rules.programs.regular_expressions import MOST_PATTERN
+from proxyd.core.rules.stages.payload import MOST_SHOWN
 from proxyd.core.rules.stages.rule_tasks import RuleTask
 from proxyd.core.rules.stages.streams import overwriting
+from proxyd.notify.message_forms import payload
 from tests.fleets import Drive, changed, decider, declaration, rule, source
 from tests.hostile_rules import HOSTILE_RULES, T0, HostileRule, items, shown
 
@@ -71,6 +74,26 @@ def test_a_task_does_the_same_in_another_process() -> None:
     sent: RuleTask = pickle.loads(pickle.dumps(task))
     assert sent.run(Meter()) == task.run(Meter())
     assert pickle.loads(pickle.dumps(sent.run(Meter()))) == task.run(Meter())
+
+
+def test_a_notification_holds_the_rows_that_fit_and_counts_the_rest() -> None:
+    text = rule("bad", when="COUNT(*) % 50 = 0", query="SELECT title, title AS again FROM RSS")
+    (told,) = HostileRule(text, items(50, "a" * 60_000)).task().run(Meter()).notifications
+    data = json.loads(told.body)["data"]
+    assert len(data["items"]) == len(data["message"]["rows"]) == MOST_SHOWN // 120_000
+    assert data["left_out"] == {"items": 50 - len(data["items"])}
+    second = json.loads(payload(told.body, 2))["data"]
+    assert second["left_out"] == data["left_out"]
+    (small,) = HostileRule(text, items(50)).task().run(Meter()).notifications
+    assert "left_out" not in json.loads(small.body)["data"]
+
+
+def test_a_row_that_does_not_fit_at_all_fails() -> None:
+    columns = ", ".join(f"title AS c{n}" for n in range(40))
+    step = HostileRule(rule("bad", query=f"SELECT {columns} FROM RSS"), items(1, "a" * 60_000)).task().run(Meter())
+    assert [each.reason for each in step.failures] == [
+        "a row of its query has 2400000 characters; the limit is 2000000"
+    ]
 
 
 def test_what_overwrites_each_event() -> None:
