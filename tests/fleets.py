@@ -139,7 +139,7 @@ def stream_recall(found: Decider, store: SqlStore) -> StreamRecall:
 
 def recall(found: Decider, stream: StreamState, stored: Mapping[str, Sequence[StoredEvent]], now_s: float) -> None:
     """Restore a stream at once."""
-    found.known.keep_streams(run_all([found.recall(stream, stored, now_s)]))
+    found.known.keep_streams(run_all([found.recalls.recall(stream, stored, now_s)]))
 
 
 class Drive:

@@ -29,6 +29,7 @@ class StreamRecall:
 
     def __init__(self, decider: Decider, store: SqlStore, evaluation: RuleEvaluation) -> None:
         self.decider = decider
+        self._recalls = decider.recalls
         self._evaluation = evaluation
         self._captures = decider.captures
         self.store = store
@@ -36,15 +37,15 @@ class StreamRecall:
 
     async def pending(self, now_s: float) -> None:
         """Restore the streams' events since they last fired, and their windows."""
-        for program, stream in self.decider.to_recall():
-            task = self.decider.recall(stream, await self._events_of(program, stream, now_s), now_s)
+        for program, stream in self._recalls.lost():
+            task = self._recalls.recall(stream, await self._events_of(program, stream, now_s), now_s)
             self.decider.known.keep_streams(await self._evaluation.run([task]))
 
     async def requeried(self, rules: Collection[str], now_s: float) -> None:
         """Let the events that streams hold have what the edited queries of these rules read."""
-        for program, stream in self.decider.waiting_of(rules) if rules else ():
+        for program, stream in self._recalls.waiting_of(rules) if rules else ():
             events = await self._events_of(program, stream, now_s)
-            self.decider.refill(stream.rule, stream.source_id, events)
+            self._recalls.refill(stream.rule, stream.source_id, events)
 
     async def rows_of_queries(self) -> None:
         """Tell joint intervals what their queries' sources showed last, and delete those that are no longer awaited."""
@@ -83,8 +84,8 @@ class StreamRecall:
     async def _replayed(self, entry: Backlog, events: Sequence[StoredEvent], now_s: float) -> RuleResults:
         """Return what a replay means; it is made again if its stream moved while it was evaluated."""
         while True:
-            task = self.decider.replay(entry, events, now_s)
+            task = self._recalls.replay(entry, events, now_s)
             async with self._evaluation.turn([task]):
                 (step,) = await self._evaluation.run([task])
-                if self.decider.is_unmoved(task):
-                    return self.decider.replayed(step)
+                if self._recalls.is_unmoved(task):
+                    return self._recalls.replayed(step)

@@ -371,14 +371,14 @@ async def test_a_suspended_rule_says_why_and_is_resumed_by_a_button(browser: Bro
     declared = browser.api.control.declarations.declaration.rules["r"]
     failure = RuleFailure("r", "s", "it takes <b>10</b> steps")
     failing = browser.api.control.decider.known.failing
-    failing.failed(declared, failure, T0)
+    failing.count([(declared, [failure])], T0)
     page = (await browser.get("/rules/r"))[1]
     assert "It failed the last time, last" in _said(page)
     assert "it takes &lt;b&gt;10&lt;/b&gt; steps" in page
     assert "Evaluate it again" not in page
     assert '<span class="state bad">failing</span>' in (await browser.get("/rules"))[1]
     for _ in range(4):
-        failing.failed(declared, failure, T0)
+        failing.count([(declared, [failure])], T0)
     assert "it failed 5 times in a row and is not evaluated." in _said((await browser.get("/rules/r"))[1])
     assert '<span class="state bad">suspended</span>' in (await browser.get("/rules"))[1]
     answer, _ = await browser.post("/rules/r/resume")

@@ -333,10 +333,10 @@ async def test_a_source_is_paused_and_resumed(shell: Shell) -> None:
 async def test_rules_that_fail_are_listed_and_resumed(shell: Shell) -> None:
     control = shell.running.control
     failing, declared = control.decider.known.failing, control.declarations.declaration.rules["r"]
-    failing.failed(declared, RuleFailure("r", "s", "it takes too long"), T0)
+    failing.count([(declared, [RuleFailure("r", "s", "it takes too long")])], T0)
     assert (await shell("rules"))[1].splitlines()[1].endswith("1 in a row: it takes too long (source s)")
     for _ in range(4):
-        failing.failed(declared, RuleFailure("r", "s", "it takes too long"), T0)
+        failing.count([(declared, [RuleFailure("r", "s", "it takes too long")])], T0)
     assert (await shell("rules"))[1].splitlines()[1].endswith("suspended: it takes too long (source s)")
     (listed,) = await shell.json("rules")
     assert (listed["failing"]["failures"], listed["failing"]["suspended"]) == (5, "2001-09-09T01:46:40.000Z")

@@ -6,7 +6,7 @@ explanations come out.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from types import MappingProxyType
@@ -35,21 +35,21 @@ from proxyd.core.rules.failing import FailingRule
 from proxyd.core.rules.knowledge import Knowledge
 from proxyd.core.rules.observation import Observation, Prepared, RuleResults
 from proxyd.core.rules.placement import SourcePlacement
-from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.recalls import Recalls
 from proxyd.core.rules.sibling_hints import SiblingHints
 from proxyd.core.rules.snapshot import Snapshot
 from proxyd.core.rules.source_requests import moved_url, validators
 from proxyd.core.rules.stages.calibration import calibrate
-from proxyd.core.rules.stages.captures import Captured, JointCaptures
+from proxyd.core.rules.stages.captures import JointCaptures
 from proxyd.core.rules.stages.context import SourceContext
 from proxyd.core.rules.stages.events import find_events
 from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.payload import Notices
-from proxyd.core.rules.stages.rule_tasks import JointTask, RecallTask, RuleStep, RuleTask, merged, run_all
+from proxyd.core.rules.stages.rule_tasks import JointTask, RuleStep, RuleTask, merged, run_all
 from proxyd.core.rules.stages.source_state import next_state
 from proxyd.core.rules.stages.stored import NO_CONTEXT, StoredContext, StoreQuery, store_query
-from proxyd.core.rules.stages.streams import Backlog, counts, refilled
-from proxyd.core.rules.state import SourceState, StoredEvent, StreamState
+from proxyd.core.rules.stages.streams import Backlog
+from proxyd.core.rules.state import SourceState, StreamState
 from proxyd.core.rules.subscriptions import Hubs, Subscription
 
 
@@ -63,6 +63,7 @@ class Decider:
         self.captures = JointCaptures(self.known)
         self.hubs = Hubs(rng)
         self.connection = Connectivity()
+        self.recalls = Recalls(self.known)
         self.explainer = Explainer(self.known, self.planner, self.hubs)
         self._rng = rng
         self._hints = SiblingHints(self.planner, settings.cycle)
@@ -101,8 +102,7 @@ class Decider:
         """Swap in a declaration; ``accepted`` holds each rule's NOW, ``declared`` since when each source is.
 
         Sources that stay keep what was learned; streams keep the counts that the rule still counts if its NOW is
-        unchanged. Returns the new streams whose START lies in the past of a known source; pass each to ``replay`` to
-        replay that past.
+        unchanged. Returns the new streams whose START lies in the past of a known source; pass each to ``recalls.replay``.
         """
         known, previous = self.known, self.known.compiled
         known.compiled = compiled = Compiled.of(declaration, accepted, declared, chronon_s=self.settings.grid.length_s)
@@ -112,7 +112,7 @@ class Decider:
             for (name, source_id), stream in list(known.streams.items())
             if compiled.continues(name, previous)
         )
-        backlog = [each for program in compiled.programs.values() for each in self._open_streams(program)]
+        backlog = [each for program in compiled.programs.values() for each in self.recalls.open_streams(program)]
         if self.settings.subscribes:
             sources = (compiled.sources[source_id] for source_id in compiled.rules_of)
             self.hubs.allow({source.source_id: source.url for source in sources if source.websub is not False})
@@ -127,73 +127,6 @@ class Decider:
             self._placement.pause(source_id)
         for source_id in sorted(before.keys() - paused.keys()):
             self._placement.resume(source_id, now_s)
-
-    def _open_streams(self, program: RuleProgram) -> Iterator[Backlog]:
-        """Open the missing streams of a rule, and yield those through which the past must be replayed."""
-        name, known = program.rule.name, self.known
-        if program.trigger.counts_across:
-            known.streams.setdefault((name, ""), program.new_stream(""))
-        for source_id in program.rule.source_ids:
-            if (name, source_id) in known.streams:
-                continue
-            known.streams[name, source_id] = program.new_stream(source_id)
-            state = known.states.get(source_id)
-            looks_back = program.looks_back(known.compiled.declared_s(source_id))
-            if state is not None and state.first_contact_s is not None and looks_back:
-                yield Backlog(program, known.compiled.sources[source_id], state.next_seq)
-
-    def replay(self, entry: Backlog, stored: Sequence[StoredEvent], now_s: float) -> RuleTask:
-        """Return the replay of a source's stored events through a new stream; pass its result to ``replayed``."""
-        name, source_id = entry.program.rule.name, entry.source.source_id
-        return RuleTask(
-            entry.program,
-            self.known.streams[name, source_id],
-            stored,
-            self.settings.grid,
-            self.known.streams.get((name, "")),
-            url=entry.source.url,
-            declared_s=self.known.compiled.declared_s(source_id),
-            made_s=now_s,
-            is_replay=True,
-        )
-
-    def replayed(self, step: RuleStep) -> RuleResults:
-        """Keep the streams of a replay, and return what to record."""
-        self.known.keep_streams(step.streams)
-        return RuleResults.of(step)
-
-    def to_recall(self) -> list[tuple[RuleProgram, StreamState]]:
-        """Return the streams that lost their events in a restart, each with its rule."""
-        programs = self.known.compiled.programs
-        streams = self.known.streams.values()
-        return [(programs[each.rule], each) for each in streams if each.count > 0 and not each.pending]
-
-    def recall(self, stream: StreamState, stored: Mapping[str, Sequence[StoredEvent]], now_s: float) -> RecallTask:
-        """Return what restores the part of a stream that is not stored with it, from stored events of its sources.
-
-        These are the events since it last fired, and those within its windows. Pass the result to ``keep_streams``.
-        """
-        program = self.known.compiled.programs[stream.rule]
-        found = [
-            each.event(source_id)
-            for source_id, events in stored.items()
-            for each in events
-            if counts(program, each, self.known.compiled.declared_s(source_id))
-        ]
-        return RecallTask(program, stream, found, now_s)
-
-    def waiting_of(self, rules: Collection[str]) -> list[tuple[RuleProgram, StreamState]]:
-        """Return the streams of some rules that hold events since they last fired, each with its rule."""
-        programs = self.known.compiled.programs
-        streams = self.known.streams.values()
-        return [(programs[each.rule], each) for each in streams if each.rule in rules and each.pending]
-
-    def refill(self, rule: str, source_id: str, stored: Mapping[str, Sequence[StoredEvent]]) -> None:
-        """Let the events that a stream holds have what its rule's query reads now."""
-        program, stream = self.known.compiled.programs.get(rule), self.known.streams.get((rule, source_id))
-        if program is not None and stream is not None:
-            found = (each.event(name) for name, events in stored.items() for each in events)
-            self.known.streams[rule, source_id] = refilled(program, stream, found)
 
     # -- probes
 
@@ -264,14 +197,7 @@ class Decider:
         known, source_id = self.known, prepared.source.source_id
         if known.compiled.sources.get(source_id) is not prepared.source:
             return False
-        return known.state(prepared.source) == prepared.before and all(map(self.is_unmoved, prepared.tasks))
-
-    def is_unmoved(self, task: RuleTask) -> bool:
-        """Whether a task's rule and its streams are still those that it was made for."""
-        rule, source_id = task.stream.rule, task.stream.source_id
-        streams = self.known.streams
-        is_same = streams.get((rule, source_id)) is task.stream and streams.get((rule, "")) is task.across
-        return is_same and self.known.compiled.programs.get(rule) is task.program
+        return known.state(prepared.source) == prepared.before and all(map(self.recalls.is_unmoved, prepared.tasks))
 
     def conclude(
         self, prepared: Prepared, steps: Sequence[RuleStep], *, probe: Probe | None = None
@@ -290,38 +216,19 @@ class Decider:
         self.known.keep_streams(step.streams)
         captured = self.captures.take_in(found, step.firings, prepared.history)
         self._placement.ask_once(captured.sources, outcome.finished_s)
-        rules = replace(RuleResults.of(step, captured), failing=self._count_failures(prepared, steps))
+        ended = [(task.program.rule, each.failures) for task, each in zip(prepared.tasks, steps, strict=True)]
+        undecided = {task.program.rule.name for task in prepared.tasks if task.program.is_joint}
+        failing = self.known.failing.count(ended, outcome.finished_s, undecided)
+        rules = replace(RuleResults.of(step, captured), failing=failing)
         observation = Observation(state, found, rules, judged.calibration, week, subscription, probe)
-        return observation, self._joint(captured)
-
-    def _joint(self, captured: Captured) -> list[JointTask]:
-        return [JointTask(each, self.settings.grid) for each in captured.announcements]
-
-    def _count_failures(self, prepared: Prepared, steps: Iterable[RuleStep]) -> tuple[FailingRule, ...]:
-        """Count what failed; a rule that several sources decide has succeeded only once it is notified."""
-        now_s, found = prepared.outcome.finished_s, list[FailingRule | None]()
-        for task, step in zip(prepared.tasks, steps, strict=True):
-            if step.failures:
-                found.append(self.known.failing.failed(task.program.rule, step.failures[-1], now_s))
-            elif not task.program.is_joint:
-                found.append(self.known.failing.succeeded(task.program.rule.name))
-        return tuple(each for each in found if each is not None)
+        return observation, JointTask.all_of(captured, self.settings.grid)
 
     def told(
         self, results: RuleResults, tasks: Sequence[JointTask], notices: Sequence[Notices], now_s: float
     ) -> RuleResults:
         """Return results with the notifications of joint intervals that the tasks made, or failed to make."""
-        failing, found = self.known.failing, list[FailingRule | None]()
-        for task, notice in zip(tasks, notices, strict=True):
-            rule = task.program.rule
-            is_bad = bool(notice.failures)
-            found.append(failing.failed(rule, notice.failures[-1], now_s) if is_bad else failing.succeeded(rule.name))
-        return replace(
-            results,
-            notifications=(*results.notifications, *(each for notice in notices for each in notice.notifications)),
-            failures=(*results.failures, *(each for notice in notices for each in notice.failures)),
-            failing=(*results.failing, *(each for each in found if each is not None)),
-        )
+        ended = [(task.program.rule, each.failures) for task, each in zip(tasks, notices, strict=True)]
+        return results.told(notices, self.known.failing.count(ended, now_s))
 
     def finished(self, outcome: ProbeOutcome, observation: Observation | None) -> None:
         """Let the planner continue with a source after its observation was recorded."""
@@ -371,7 +278,7 @@ class Decider:
         if captured is None:
             return None
         self._placement.ask_once(captured.sources, now_s)
-        return RuleResults.of(merged([]), captured), self._joint(captured)
+        return RuleResults.of(merged([]), captured), JointTask.all_of(captured, self.settings.grid)
 
     # -- the plan of the week
 

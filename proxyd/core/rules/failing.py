@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 
 from proxyd.core.model.profile import NotificationRule
@@ -79,8 +79,24 @@ class FailingRules:
         """Evaluate a rule again, as if it had never failed."""
         self._known.pop(rule, None)
 
-    def failed(self, rule: NotificationRule, failure: RuleFailure, now_s: float) -> FailingRule:
-        """Count a failure, and return how the rule fails now."""
+    def count(
+        self,
+        ended: Iterable[tuple[NotificationRule, Sequence[RuleFailure]]],
+        now_s: float,
+        undecided: Container[str] = (),
+    ) -> tuple[FailingRule, ...]:
+        """Count the failures of evaluations that ended, and return how rules fail now for which this changed.
+
+        A rule in ``undecided`` has not succeeded yet if it did not fail: its notification is still to be made.
+        """
+        found = [
+            self._failed(rule, failures[-1], now_s) if failures else self._succeeded(rule.name)
+            for rule, failures in ended
+            if failures or rule.name not in undecided
+        ]
+        return tuple(each for each in found if each is not None)
+
+    def _failed(self, rule: NotificationRule, failure: RuleFailure, now_s: float) -> FailingRule:
         before = self._known.get(rule.name)
         failures = 1 if before is None else before.failures + 1
         is_too_often = failures >= MOST_FAILURES
@@ -96,7 +112,7 @@ class FailingRules:
         self._known[rule.name] = now
         return now
 
-    def succeeded(self, rule: str) -> FailingRule | None:
+    def _succeeded(self, rule: str) -> FailingRule | None:
         """Forget a rule's failures; return it with none if it had any."""
         before = self._known.pop(rule, None)
         return None if before is None else replace(before, failures=0, suspended_s=None)

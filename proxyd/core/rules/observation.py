@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from proxyd.core.model.outcome import ProbeOutcome
 from proxyd.core.model.profile import Source
@@ -13,6 +14,7 @@ from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.captures import NOTHING_CAPTURED, Captured
 from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.joint_intervals import JointInterval
+from proxyd.core.rules.stages.payload import Notices
 from proxyd.core.rules.stages.rule_tasks import RuleStep, RuleTask
 from proxyd.core.rules.stages.stored import History
 from proxyd.core.rules.stages.streams import RuleFailure
@@ -57,6 +59,15 @@ class RuleResults:
             joint=captured.joint,
             ended=captured.ended,
             failures=step.failures,
+        )
+
+    def told(self, notices: Sequence[Notices], failing: tuple[FailingRule, ...]) -> RuleResults:
+        """Return the results with the notifications of joint intervals, and how their rules fail now."""
+        return replace(
+            self,
+            notifications=(*self.notifications, *(each for notice in notices for each in notice.notifications)),
+            failures=(*self.failures, *(each for notice in notices for each in notice.failures)),
+            failing=(*self.failing, *failing),
         )
 
 

@@ -10,7 +10,7 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.item import UpdateEvent
 from proxyd.core.rules.programs.meter import Limits, Meter
 from proxyd.core.rules.programs.rule_program import RuleProgram
-from proxyd.core.rules.stages.captures import Announcement
+from proxyd.core.rules.stages.captures import Announcement, Captured
 from proxyd.core.rules.stages.context import SourceContext
 from proxyd.core.rules.stages.payload import Notices, NoticeTerms, fired_notices, joint_notices
 from proxyd.core.rules.stages.stored import History
@@ -121,6 +121,11 @@ class JointTask:
 
     announced: Announcement
     grid: ChrononGrid
+
+    @classmethod
+    def all_of(cls, captured: Captured, grid: ChrononGrid) -> list[JointTask]:
+        """Return the tasks of the intervals that are to be notified."""
+        return [cls(each, grid) for each in captured.announcements]
 
     @property
     def program(self) -> RuleProgram:

@@ -1,0 +1,93 @@
+"""Streams that see stored events: new ones with an earlier START, and those that lost their events in a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from proxyd.core.rules.knowledge import Knowledge
+from proxyd.core.rules.observation import RuleResults
+from proxyd.core.rules.programs.rule_program import RuleProgram
+from proxyd.core.rules.stages.rule_tasks import RecallTask, RuleStep, RuleTask
+from proxyd.core.rules.stages.streams import Backlog, counts, refilled
+from proxyd.core.rules.state import StoredEvent, StreamState
+
+
+class Recalls:
+    """Opens streams, and says what stored events mean for them."""
+
+    def __init__(self, known: Knowledge) -> None:
+        self._known = known
+
+    def open_streams(self, program: RuleProgram) -> Iterator[Backlog]:
+        """Open the missing streams of a rule, and yield those through which the past must be replayed."""
+        name, known = program.rule.name, self._known
+        if program.trigger.counts_across:
+            known.streams.setdefault((name, ""), program.new_stream(""))
+        for source_id in program.rule.source_ids:
+            if (name, source_id) in known.streams:
+                continue
+            known.streams[name, source_id] = program.new_stream(source_id)
+            state = known.states.get(source_id)
+            looks_back = program.looks_back(known.compiled.declared_s(source_id))
+            if state is not None and state.first_contact_s is not None and looks_back:
+                yield Backlog(program, known.compiled.sources[source_id], state.next_seq)
+
+    def replay(self, entry: Backlog, stored: Sequence[StoredEvent], now_s: float) -> RuleTask:
+        """Return the replay of a source's stored events through a new stream; pass its result to ``replayed``.
+
+        Past joint intervals are counted by their rules, but are not notified.
+        """
+        name, source_id = entry.program.rule.name, entry.source.source_id
+        return RuleTask(
+            entry.program,
+            self._known.streams[name, source_id],
+            stored,
+            self._known.grid,
+            self._known.streams.get((name, "")),
+            url=entry.source.url,
+            declared_s=self._known.compiled.declared_s(source_id),
+            made_s=now_s,
+            is_replay=True,
+        )
+
+    def is_unmoved(self, task: RuleTask) -> bool:
+        """Whether a task's rule and its streams are still those that it was made for."""
+        rule, source_id, streams = task.stream.rule, task.stream.source_id, self._known.streams
+        is_same = streams.get((rule, source_id)) is task.stream and streams.get((rule, "")) is task.across
+        return is_same and self._known.compiled.programs.get(rule) is task.program
+
+    def replayed(self, step: RuleStep) -> RuleResults:
+        """Keep the streams of a replay, and return what to record."""
+        self._known.keep_streams(step.streams)
+        return RuleResults.of(step)
+
+    def lost(self) -> list[tuple[RuleProgram, StreamState]]:
+        """Return the streams that lost their events in a restart, each with its rule."""
+        programs, streams = self._known.compiled.programs, self._known.streams.values()
+        return [(programs[each.rule], each) for each in streams if each.count > 0 and not each.pending]
+
+    def recall(self, stream: StreamState, stored: Mapping[str, Sequence[StoredEvent]], now_s: float) -> RecallTask:
+        """Return what restores the part of a stream that is not stored with it, from stored events of its sources.
+
+        These are the events since it last fired, and those within its windows. Keep the stream that it returns.
+        """
+        program = self._known.compiled.programs[stream.rule]
+        found = [
+            each.event(source_id)
+            for source_id, events in stored.items()
+            for each in events
+            if counts(program, each, self._known.compiled.declared_s(source_id))
+        ]
+        return RecallTask(program, stream, found, now_s)
+
+    def waiting_of(self, rules: Collection[str]) -> list[tuple[RuleProgram, StreamState]]:
+        """Return the streams of some rules that hold events since they last fired, each with its rule."""
+        programs, streams = self._known.compiled.programs, self._known.streams.values()
+        return [(programs[each.rule], each) for each in streams if each.rule in rules and each.pending]
+
+    def refill(self, rule: str, source_id: str, stored: Mapping[str, Sequence[StoredEvent]]) -> None:
+        """Let the events that a stream holds have what its rule's query reads now."""
+        program, stream = self._known.compiled.programs.get(rule), self._known.streams.get((rule, source_id))
+        if program is not None and stream is not None:
+            found = (each.event(name) for name, events in stored.items() for each in events)
+            self._known.streams[rule, source_id] = refilled(program, stream, found)
