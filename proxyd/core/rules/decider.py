@@ -15,7 +15,7 @@ import numpy as np
 
 from proxyd.core.model.chronon import Chronon
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest, host_of
-from proxyd.core.model.profile import Declaration, Source
+from proxyd.core.model.profile import Declaration
 from proxyd.core.model.schedule import Probe
 from proxyd.core.model.suspension import Suspension
 from proxyd.core.planning.allocation.plan_switch import switch_plan
@@ -102,7 +102,7 @@ class Decider:
         """Swap in a declaration; ``accepted`` holds each rule's NOW, ``declared`` since when each source is.
 
         Sources that stay keep what was learned; streams keep the counts that the rule still counts if its NOW is
-        unchanged. Returns the new streams whose START lies in the past of a known source; pass each to ``recalls.replay``.
+        unchanged. Returns the new streams whose START lies in the past of a known source, for ``recalls.replay``.
         """
         known, previous = self.known, self.known.compiled
         known.compiled = compiled = Compiled.of(declaration, accepted, declared, chronon_s=self.settings.grid.length_s)
@@ -190,14 +190,14 @@ class Decider:
         context = self.known.context(source)
         found = find_events(context, outcome, stored.items)
         tasks = RuleTask.all_of(context, found.events, stored.history)
-        return Prepared(source, context.state, outcome, found, stored.history, tasks)
+        return Prepared(context, outcome, found, stored.history, tasks)
 
     def is_current(self, prepared: Prepared) -> bool:
         """Whether nothing that the tasks depend on has changed since."""
-        known, source_id = self.known, prepared.source.source_id
-        if known.compiled.sources.get(source_id) is not prepared.source:
+        known, context = self.known, prepared.context
+        if known.compiled.sources.get(context.source.source_id) is not context.source:
             return False
-        return known.state(prepared.source) == prepared.before and all(map(self.recalls.is_unmoved, prepared.tasks))
+        return known.state(context.source) == context.state and all(map(self.recalls.is_unmoved, prepared.tasks))
 
     def conclude(
         self, prepared: Prepared, steps: Sequence[RuleStep], *, probe: Probe | None = None
@@ -208,7 +208,7 @@ class Decider:
         tasks make that are returned with it.
         """
         outcome, found, step = prepared.outcome, prepared.found, merged(steps)
-        context = self._context(prepared.source, outcome)
+        context = self._judged(prepared.context, outcome)
         judged = calibrate(context, found, step.intervals)
         state = next_state(context, found, judged, rng=self._rng)
         week = self._learn(context, found.window.evidence, state)
@@ -243,14 +243,15 @@ class Decider:
             self._hints.give(outcome.source_id, observation.found.events, outcome.finished_s)
             self._placement.feed_back(outcome, observation)
 
-    def _context(self, source: Source, outcome: ProbeOutcome) -> SourceContext:
-        """Return what an observation depends on; a failure while the daemon is offline is excused."""
+    def _judged(self, context: SourceContext, outcome: ProbeOutcome) -> SourceContext:
+        """Return a context with what the plan says of the source; a failure while the daemon is offline is excused."""
+        source = context.source
         self.connection.take_in(host_of(source.url), outcome)
         planned, is_excused = self.planner.sources.get(source.source_id), self.connection.excuses(outcome)
         if planned is None:
-            return self.known.context(source, is_excused=is_excused)
+            return replace(context, is_excused=is_excused)
         model = self.known.estimates.model(source, planned.rate_per_s, self.planner.week, outcome.finished_s)
-        return self.known.context(source, model=model, pushed_until_s=planned.pushed_until_s, is_excused=is_excused)
+        return replace(context, model=model, pushed_until_s=planned.pushed_until_s, is_excused=is_excused)
 
     def _learn(self, context: SourceContext, evidence: Evidence | None, state: SourceState) -> WeekCounts | None:
         """Take in a source's new state, and return the counts of its week if they changed."""

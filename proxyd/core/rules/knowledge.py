@@ -8,7 +8,6 @@ from proxyd.core.model.chronon import ChrononGrid
 from proxyd.core.model.profile import Source
 from proxyd.core.model.suspension import Suspension
 from proxyd.core.politeness import PolitenessBudget
-from proxyd.core.rates.model_fit import SourceModel
 from proxyd.core.rules.capture_counts import CaptureCounts, StreamTable
 from proxyd.core.rules.compiled import NOTHING_COMPILED, Compiled
 from proxyd.core.rules.decider_settings import DeciderSettings
@@ -76,9 +75,7 @@ class Knowledge:
         for stream in streams:
             self.streams[stream.rule, stream.source_id] = stream
 
-    def context(
-        self, source: Source, *, model: SourceModel | None = None, pushed_until_s: float = 0.0, is_excused: bool = False
-    ) -> SourceContext:
+    def context(self, source: Source) -> SourceContext:
         """Return what the observation of a source depends on; rules that failed too often are left out."""
         of_source = self.compiled.rules_of.get(source.source_id, ())
         names = [name for name in of_source if not self.failing.is_suspended(name)]
@@ -93,7 +90,4 @@ class Knowledge:
             blend=self.estimates.blend,
             freshness_cap_s=0.0 if source.freshness is False else self.settings.freshness_cap_s,
             declared_s=self.compiled.declared_s(source.source_id),
-            model=model,
-            pushed_until_s=pushed_until_s,
-            is_excused=is_excused,
         )

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proxyd.core.model.outcome import ProbeOutcome
-from proxyd.core.model.profile import Source
 from proxyd.core.model.schedule import Probe
 from proxyd.core.rates.week_counts import WeekCounts
 from proxyd.core.rules.failing import FailingRule
 from proxyd.core.rules.stages.calibration import Calibration
 from proxyd.core.rules.stages.captures import NOTHING_CAPTURED, Captured
+from proxyd.core.rules.stages.context import SourceContext
 from proxyd.core.rules.stages.events import Discovery
 from proxyd.core.rules.stages.joint_intervals import JointInterval
 from proxyd.core.rules.stages.payload import Notices
@@ -76,13 +76,9 @@ NO_RESULTS = RuleResults()
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An outcome before it is taken in: what it says of the source, and what its rules have to do.
+    """An outcome before it is taken in: what it says of the source, and what its rules have to do."""
 
-    ``before`` is the state of the source that this was decided by.
-    """
-
-    source: Source
-    before: SourceState
+    context: SourceContext
     outcome: ProbeOutcome
     found: Discovery
     history: History
