@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import structlog
 from aiohttp import web
@@ -18,6 +19,11 @@ from proxyd.api.rest.routes import make_app
 from proxyd.errors import ConfigError
 from proxyd.queries import Queries
 
+_CONNECTIONS: dict[str, Any] = {
+    "access_log": None,
+    "shutdown_timeout": 2.0,
+    "auto_decompress": False,  # the library would inflate bodies before any handler could refuse them
+}
 log = structlog.get_logger("api")
 
 
@@ -25,7 +31,7 @@ log = structlog.get_logger("api")
 class ApiSettings:
     """Where the API listens; ``socket_address`` is the form of the socket's path that the kernel accepts.
 
-    ``quota`` applies to each token; ``None`` means no limit.
+    ``quota`` applies to each token; ``None`` means no limit. Requests may be for ``hosts`` and for IP addresses.
     """
 
     host: str
@@ -33,6 +39,7 @@ class ApiSettings:
     socket: Path
     socket_address: str
     quota: Quota | None = None
+    hosts: frozenset[str] = frozenset({"localhost"})
 
 
 @asynccontextmanager
@@ -44,7 +51,7 @@ async def serve_api(queries: Queries, settings: ApiSettings) -> AsyncIterator[No
     ConfigError
         The address is in use, or not an address of this machine.
     """
-    public = make_app(queries, trusted=False, quota=settings.quota)
+    public = make_app(queries, trusted=False, quota=settings.quota, hosts=settings.hosts)
     async with _listening(public, make_app(queries, trusted=True), settings, serves="the API"):
         yield
 
@@ -62,7 +69,8 @@ async def serve_health(
         return metrics()
 
     handlers = HealthHandlers(checks, scrape)
-    async with _listening(health_app(handlers), health_app(handlers), settings, serves="health"):
+    public = health_app(handlers, settings.hosts)
+    async with _listening(public, health_app(handlers), settings, serves="health"):
         yield
 
 
@@ -71,8 +79,7 @@ async def _listening(
     public_app: web.Application, local_app: web.Application, settings: ApiSettings, *, serves: str
 ) -> AsyncIterator[None]:
     """Listen while the context is open; raises as ``serve_api`` does."""
-    public = web.AppRunner(public_app, access_log=None, shutdown_timeout=2.0)
-    local = web.AppRunner(local_app, access_log=None, shutdown_timeout=2.0)
+    public, local = web.AppRunner(public_app, **_CONNECTIONS), web.AppRunner(local_app, **_CONNECTIONS)
     await public.setup()
     await local.setup()
     try:

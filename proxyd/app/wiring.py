@@ -387,8 +387,8 @@ def api_settings(settings: Settings) -> ApiSettings:
     """Return the API's settings."""
     host, port = settings.listen_address
     requests, window_s = settings.api_window
-    quota = None if requests is None else Quota(requests, window_s)
-    return ApiSettings(host, port, settings.socket_path, socket_address(settings.socket_path), quota)
+    quota, socket = None if requests is None else Quota(requests, window_s), settings.socket_path
+    return ApiSettings(host, port, socket, socket_address(socket), quota, settings.own_hosts)
 
 
 def _handle_signals(daemon: Daemon) -> None:

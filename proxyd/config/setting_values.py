@@ -137,6 +137,18 @@ def check_networks(values: list[str]) -> list[str]:
     return values
 
 
+def check_hosts(values: list[str]) -> list[str]:
+    """Return names of hosts in lower case; raise if one is more or less than a name.
+
+    >>> check_hosts(["Proxyd.Example."])
+    ['proxyd.example']
+    """
+    for value in values:
+        if re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?", value) is None:
+            raise ValueError(f"{value!r} is not a name such as proxyd.example.org, without https:// and port")
+    return [value.lower().removesuffix(".") for value in values]
+
+
 def _network_of(value: str) -> str:
     """Return the network that an address with a mask lies in, otherwise two examples.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
@@ -16,6 +17,7 @@ from proxyd.config.setting_values import (
     PositiveSeconds,
     Seconds,
     check_collector,
+    check_hosts,
     check_listen,
     check_mail_address,
     check_networks,
@@ -78,6 +80,11 @@ class Settings(BaseModel):
     )
     listen: Annotated[str, AfterValidator(check_listen)] = Field(
         "127.0.0.1:8080", description="`host:port` of the REST API, the dashboard and the metrics"
+    )
+    hosts: Annotated[list[str], BeforeValidator(read_list), AfterValidator(check_hosts)] = Field(
+        default_factory=list,
+        description="names by which clients and a reverse proxy address the listener, for example "
+        "`proxyd.example.org`. IP addresses, `localhost` and the hosts of `listen` and `public_url` need no mention",
     )
     chronon: Annotated[Seconds, Field(ge=0.1, le=3600)] = Field(10.0, description="smallest time step of the plan")
     budget: BudgetSetting = Field(
@@ -278,6 +285,12 @@ class Settings(BaseModel):
         """Host and port of ``listen``."""
         host, _, port = self.listen.rpartition(":")
         return host.strip("[]"), int(port)
+
+    @property
+    def own_hosts(self) -> frozenset[str]:
+        """``hosts`` with the hosts of ``listen`` and ``public_url``."""
+        public = urlsplit(self.public_url).hostname
+        return frozenset({*self.hosts, self.listen_address[0].lower(), "localhost", *([public] if public else [])})
 
     def describe(self) -> dict[str, object]:
         """Return every setting as a file or variable would spell it, without passwords."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from aiohttp import web
 
 from proxyd.api import wire
+from proxyd.api.admission import admission
 from proxyd.api.rest.endpoint import Endpoint, answered
 from proxyd.api.rest.problems import problem
 
@@ -49,13 +51,13 @@ class HealthHandlers:
         )
 
 
-def health_app(handlers: HealthHandlers) -> web.Application:
+def health_app(handlers: HealthHandlers, hosts: AbstractSet[str] | None = None) -> web.Application:
     """Return the application of a process without an API: its other addresses name the machine to ask instead."""
 
     async def elsewhere(request: web.Request) -> web.Response:
         return problem(421, "Misdirected Request", _NO_API)
 
-    app = web.Application()
+    app = web.Application(middlewares=[admission(hosts)])
     app.add_routes([web.route(each.method, each.path, each.respond) for each in handlers.endpoints()])
     app.router.add_route("*", "/{path:.*}", elsewhere)
     return app

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from aiohttp import web
 
 from proxyd import __version__
 from proxyd.api import wire
+from proxyd.api.admission import admission
 from proxyd.api.auth import require
 from proxyd.api.listings import Listings
 from proxyd.api.quotas import Quota, Quotas, tell_left
@@ -30,10 +32,18 @@ _STREAMS = StreamSettings()
 
 
 def make_app(
-    queries: Queries, *, trusted: bool, stream_settings: StreamSettings = _STREAMS, quota: Quota | None = None
+    queries: Queries,
+    *,
+    trusted: bool,
+    stream_settings: StreamSettings = _STREAMS,
+    quota: Quota | None = None,
+    hosts: AbstractSet[str] | None = None,
 ) -> web.Application:
-    """Return the application; if ``trusted`` (the Unix socket, protected by its file mode), it needs no token."""
-    app = web.Application(middlewares=[problems], client_max_size=MOST_BYTES)
+    """Return the application; if ``trusted`` (the Unix socket, protected by its file mode), it needs no token.
+
+    Requests must be for one of ``hosts``; ``None`` allows all.
+    """
+    app = web.Application(middlewares=[admission(hosts), problems], client_max_size=MOST_BYTES)
     app.on_response_prepare.append(tell_left)
     quotas = None if quota is None else Quotas(quota)
     callbacks, streams, listings = Callbacks(queries), Streams(queries, stream_settings), Listings(queries)

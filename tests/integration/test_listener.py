@@ -1,0 +1,138 @@
+"""What strangers send to the listener, byte by byte: encoded bodies, other hosts, slowness, and more than it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp.compression_utils import ZLibDecompressor
+
+from proxyd.api import ApiSettings, serve_api, serve_health
+from proxyd.config import socket_address
+from tests.integration.api_world import Running, running_api
+from tests.servers import free_port
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A listener of the API over sockets of its own."""
+
+    running: Running
+    settings: ApiSettings
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        reader, writer = await asyncio.open_connection(self.settings.host, self.settings.port)
+        try:
+            yield reader, writer
+        finally:
+            writer.close()
+
+    async def ask(self, path: str, *headers: str, method: str = "GET", body: bytes = b"") -> tuple[int, bytes]:
+        """Return the status and the body of an answer; the request has only these headers."""
+        head = "\r\n".join((f"{method} {path} HTTP/1.1", *headers, "Connection: close", "", ""))
+        async with self.connection() as (reader, writer):
+            writer.write(head.encode() + body)
+            answer = await reader.read()
+        status, _, rest = answer.partition(b"\r\n")
+        return int(status.split()[1]), rest.partition(b"\r\n\r\n")[2]
+
+
+def api_settings(folder: Path) -> ApiSettings:
+    path, hosts = folder / "listener.sock", frozenset({"localhost", "proxyd.example"})
+    return ApiSettings("127.0.0.1", free_port(), path, socket_address(path), hosts=hosts)
+
+
+@pytest.fixture
+async def listener(tmp_path: Path) -> AsyncIterator[Listener]:
+    settings = api_settings(tmp_path)
+    async with running_api(tmp_path) as running, serve_api(running.control.queries, settings):
+        yield Listener(running, settings)
+
+
+@pytest.fixture
+def inflated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The encodings of the bodies that the HTTP library inflates."""
+    seen: list[str] = []
+
+    def decompressor(encoding: str | None = None, **options: Any) -> ZLibDecompressor:
+        seen.append(str(encoding))
+        return ZLibDecompressor(encoding, **options)
+
+    monkeypatch.setattr("aiohttp.http_parser.ZLibDecompressor", decompressor)
+    return seen
+
+
+BOMB = gzip.compress(b" " * 4_000_000)
+PATHS = ["/api/v1/profiles", "/api/v1/import", "/sign-in", "/websub/" + "x" * 32, "/no-such-page"]
+
+
+async def test_an_encoded_body_is_refused_before_anything_is_inflated(listener: Listener, inflated: list[str]) -> None:
+    token = f"Authorization: {(await listener.running.token('admin'))['Authorization']}"
+    encodings = ("gzip", "deflate", "br", "zstd", "identity, gzip")
+    for path, encoding, headers in product(PATHS, encodings, ((), (token,))):
+        status, body = await listener.ask(
+            path, "Host: 127.0.0.1", f"Content-Encoding: {encoding}", f"Content-Length: {len(BOMB)}", *headers,
+            method="POST", body=BOMB,
+        )  # fmt: skip
+        assert (status, json.loads(body)["detail"]) == (415, "send the body without Content-Encoding")
+    assert inflated == []
+
+
+async def test_a_body_whose_encoding_is_identity_is_read(listener: Listener) -> None:
+    token = f"Authorization: {(await listener.running.token('write'))['Authorization']}"
+    headers = ("Host: 127.0.0.1", "Content-Encoding: identity", "Content-Length: 1", "Content-Type: text/plain", token)
+    status, body = await listener.ask("/api/v1/profiles", *headers, method="POST", body=b" ")
+    assert (status, b"nothing is declared" in body) == (400, True)
+
+
+async def test_a_request_without_its_token_is_answered_before_its_body_arrives(listener: Listener) -> None:
+    async with listener.connection() as (reader, writer):
+        writer.write(b"POST /api/v1/import HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8000000\r\n\r\n")
+        assert b" 401 " in await reader.readline()
+
+
+KNOWN = ["127.0.0.1", "127.0.0.1:8080", "[::1]:8080", "192.0.2.7", "localhost", "LOCALHOST.:1", "proxyd.example:443"]
+FOREIGN = ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "localhost.evil.example", "127.1", "proxyd",
+           "", "a b", "[::1", "me@127.0.0.1", "127.0.0.1:x", "127.0.0.1/", "\u0661"]  # fmt: skip
+
+
+async def test_it_answers_as_the_hosts_that_it_knows(listener: Listener) -> None:
+    for host, (path, status) in product(KNOWN, (("/metrics", 200), ("/sign-in", 200), ("/api/v1/sources", 401))):
+        assert (await listener.ask(path, f"Host: {host}"))[0] == status, host
+
+
+async def test_a_page_whose_name_was_rebound_reads_nothing(listener: Listener) -> None:
+    token = (await listener.running.token("read"))["Authorization"]
+    paths = ("/metrics", "/sign-in", "/api/v1/sources", "/api/v1/openapi.json", "/static/style.css", "/nothing")
+    for host, path in product(FOREIGN, paths):
+        status, body = await listener.ask(path, f"Host: {host}", f"Authorization: {token}", "Accept: text/html")
+        assert (status, "`hosts`" in json.loads(body)["detail"]) == (421, True), host
+
+
+async def test_monitors_ask_for_health_by_any_name(listener: Listener) -> None:
+    assert (await listener.ask("/healthz", "Host: proxyd-7.pods.example"))[0] == 200
+    assert (await listener.ask("/readyz", "Host: proxyd-7.pods.example"))[0] == 503  # the daemon's loops stand still
+
+
+async def test_a_request_names_exactly_one_host(listener: Listener) -> None:
+    assert (await listener.ask("/metrics"))[0] in {400, 421}
+    assert (await listener.ask("/metrics", "Host: 127.0.0.1", "Host: evil.example"))[0] in {400, 421}
+    assert (await listener.ask("http://127.0.0.1/metrics", "Host: evil.example"))[0] == 421
+
+
+async def test_a_machine_that_does_not_plan_checks_hosts_too(tmp_path: Path) -> None:
+    settings = replace(api_settings(tmp_path), hosts=frozenset())
+    async with running_api(tmp_path) as running, serve_health(dict, lambda: b"told", settings):
+        listener = Listener(running, settings)
+        assert await listener.ask("/metrics", "Host: 127.0.0.1") == (200, b"told")
+        assert (await listener.ask("/metrics", "Host: proxyd.example"))[0] == 421
+        assert (await listener.ask("/healthz", "Host: proxyd.example"))[0] == 200
