@@ -16,6 +16,7 @@ import aiohttp
 
 from proxyd import __version__
 from proxyd.net.guard import Guard, GuardedResolver
+from proxyd.net.tolerant_responses import TolerantConnector
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -143,7 +144,7 @@ def _telling() -> aiohttp.TraceConfig:
 
 def _connector(guard: Guard | None, limits: SessionLimits, resolver: AbstractResolver) -> aiohttp.TCPConnector:
     """Return a guarded connector, or one that connects only to a proxy."""
-    return aiohttp.TCPConnector(
+    return TolerantConnector(
         resolver=resolver if guard is None else GuardedResolver(guard, resolver),
         socket_factory=None if guard is None else guard.open_socket,
         limit=limits.connections,

@@ -5,6 +5,7 @@ The HTTP client's own decoder accepts a truncated gzip stream as complete: the f
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
 _PIECE_BYTES = 262_144
+_SLICE_BYTES = 16_384  # what a member leaves unread is copied: of a whole chunk that takes quadratic time
 _BOMB_RATIO = 100  # honest feeds stay below 30
+_MOST_MEMBERS = 1_000  # of a gzip stream; bgzip makes one for each 64 KiB
 _ZLIB_METHOD = 8
 
 
 class Decoder:
-    """Undoes a content encoding; without one it passes bytes through. ``consumed`` counts the bytes read.
+    """Undoes a content encoding; without one it passes bytes through.
+
+    ``consumed`` counts the bytes decoded, ``received`` also those after the end of the encoded stream.
 
     >>> decoder = Decoder("gzip")
     >>> list(decoder.decode(zlib.compress(b"feed", wbits=31)))
@@ -34,16 +39,20 @@ class Decoder:
             raise FetchError(f"the content encoding {encoding[:40]!r} was not requested")
         self._plain = self._encoding in {"", "identity"}
         self._stream: zlib._Decompress | None = None
+        self._members = 0
         self.consumed = 0
+        self.received = 0
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         """Yield the decoded ``data``, in pieces of bounded size."""
+        self.received += len(data)
         if self._plain:
             self.consumed += len(data)
             yield data
             return
         try:
-            yield from self._inflate(data)
+            for start in range(0, len(data), _SLICE_BYTES):
+                yield from self._inflate(data[start : start + _SLICE_BYTES])
         except zlib.error as error:
             raise FetchError(f"the body is not valid {self._encoding}: {error}") from error
 
@@ -70,6 +79,9 @@ class Decoder:
         """Return the current stream, or a new one for the first bytes and every further gzip member."""
         started = self._stream
         if started is None or (started.eof and self._encoding == "gzip" and data[:1] == b"\x1f"):
+            self._members += 1
+            if self._members > _MOST_MEMBERS:
+                raise DecompressionBombError(f"the gzip stream has more than {_MOST_MEMBERS} members")
             started = self._stream = zlib.decompressobj(self._window(data[0]))
         return started
 
@@ -81,7 +93,7 @@ class Decoder:
 
 
 async def read_decoded(chunks: AsyncIterator[bytes], encoding: str, limit: int, count: Callable[[int], None]) -> bytes:
-    """Return the decoded body; stop as soon as it exceeds ``limit``.
+    """Return the decoded body; stop as soon as it, or what was sent, exceeds ``limit``.
 
     ``count`` gets the size of every decoded piece, also of a body that is refused.
 
@@ -102,6 +114,10 @@ async def read_decoded(chunks: AsyncIterator[bytes], encoding: str, limit: int, 
             if room < 0:
                 raise _too_long(limit, decoder.consumed)
             pieces.append(piece)
+            if len(piece) == _PIECE_BYTES:  # a chunk may decode to many: other tasks run between them
+                await asyncio.sleep(0)
+        if decoder.received > limit:
+            raise _too_long(limit, decoder.received)
     decoder.finish()
     return b"".join(pieces)
 

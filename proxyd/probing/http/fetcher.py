@@ -378,6 +378,8 @@ async def _beginning(chunks: AsyncIterator[bytes], encoding: str, limit: int, co
             room -= len(piece)
             if room <= 0:
                 return b"".join(pieces)
+        if decoder.received > limit:
+            return b"".join(pieces)
     decoder.finish()
     return b"".join(pieces)
 

@@ -89,6 +89,57 @@ def test_a_bomb_decodes_in_pieces_of_bounded_size() -> None:
     assert max(len(piece) for piece in pieces) <= 262_144
 
 
+EMPTY = gzip.compress(b"")
+
+
+async def endless(piece: bytes) -> AsyncIterator[bytes]:
+    for _ in range(100_000):
+        yield piece
+    raise AssertionError("it reads on for ever")
+
+
+@pytest.mark.parametrize("count", [1, 50, 3_276])
+async def test_empty_members_without_end_are_a_bomb(count: int) -> None:
+    with pytest.raises(DecompressionBombError, match="1000 members"):
+        await read_decoded(endless(EMPTY * count), "gzip", 2_000_000, lambda _: None)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+async def test_padding_without_end_is_too_long(encoding: str) -> None:
+    async def padded() -> AsyncIterator[bytes]:
+        yield gzip.compress(b"x") if encoding == "gzip" else zlib.compress(b"x")
+        async for piece in endless(b"\0" * 65_536):
+            yield piece
+
+    with pytest.raises(TooLargeError):
+        await read_decoded(padded(), encoding, 2_000_000, lambda _: None)
+
+
+async def test_members_of_a_long_body_are_read_on() -> None:
+    members = b"".join(gzip.compress(TEXT[start : start + 2_000]) for start in range(0, len(TEXT), 2_000))
+    assert await read(members + EMPTY * 400, "gzip", size=10_000_000) == TEXT
+
+
+async def test_a_member_is_not_copied_with_all_that_follow_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a chunk of many members took a time that grew with its square."""
+    left: list[int] = []
+    known = zlib.decompressobj
+
+    class Stream:
+        def __init__(self, window: int) -> None:
+            self._stream = known(window)
+
+        def __getattr__(self, name: str) -> object:
+            found = getattr(self._stream, name)
+            if name == "unused_data":
+                left.append(len(found))
+            return found
+
+    monkeypatch.setattr(zlib, "decompressobj", Stream)
+    assert await read(gzip.compress(b"x") * 900, "gzip", size=10_000_000) == b"x" * 900
+    assert max(left) <= 16_384
+
+
 @pytest.mark.parametrize("extra", range(-3, 262))
 async def test_output_that_zlib_still_holds_is_not_lost(extra: int) -> None:
     text = b"a" * (262_144 + extra)

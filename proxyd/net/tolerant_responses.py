@@ -1,0 +1,106 @@
+"""Reads responses that browsers read and the HTTP client's strict parser refuses.
+
+A 304 may carry a body although it must not, a proxy may repeat ``Content-Length``, and a name of a header may hold
+bytes that it must not. The origin would be called unreachable. Each connection belongs to one origin, so that nobody
+can use the tolerance to hide a response from somebody else.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import Any, cast
+
+import aiohttp
+from aiohttp.client_proto import ResponseHandler
+
+_MOST_HEAD_BYTES = 262_144
+_END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
+_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
+_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_WITHOUT_BODY = {b"204", b"304"}
+_INTERIM = {b"100", b"102", b"103"}
+_BODY = re.compile(rb"(?i)\n(content-length[ \t]*:[ \t]*0*[1-9]|transfer-encoding)")
+
+
+def clean_head(head: bytes) -> bytes:
+    r"""Return the head of a response without fields that have no valid name, and without equal lengths after the first.
+
+    Lengths that differ stay, so that the parser refuses them.
+
+    >>> clean_head(b"HTTP/1.1 200 OK\r\nX-\xe9: 1\r\nContent-Length: 5, 5\r\nContent-Length: 5\r\n\r\n")
+    b'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n'
+    """
+    status, *lines = head.rstrip(b"\r\n").split(b"\n")
+    kept: list[bytes] = [status.rstrip(b"\r")]
+    lengths: set[bytes] = set()
+    is_kept = True  # of the last field, to which a line that begins with a space belongs
+    for line in lines:
+        if line[:1] in {b" ", b"\t"}:
+            kept += [line.rstrip(b"\r")] * is_kept
+            continue
+        name, colon, value = (part.strip(b" \t\r") for part in line.partition(b":"))
+        is_length = name.lower() == b"content-length"
+        is_kept = bool(colon) and _NAME.fullmatch(name) is not None and b"\0" not in value and not is_length
+        if is_length:
+            lengths.update(each.strip() for each in value.split(b","))
+        elif is_kept:
+            kept.append(name + b": " + value)
+    kept += [b"Content-Length: " + each for each in sorted(lengths)]
+    return b"\r\n".join(kept) + b"\r\n\r\n"
+
+
+class TolerantResponseHandler(ResponseHandler):
+    """The client's protocol, whose parser gets heads that it can read."""
+
+    _head: bytearray | None = None
+
+    def set_response_params(self, **options: Any) -> None:
+        """Expect the head of the next response."""
+        self._head = bytearray()
+        super().set_response_params(**options)
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on the head as soon as it is complete, and what follows as it is."""
+        if self._head is None or self._parser is None:
+            super().data_received(data)
+            return
+        searched = max(0, len(self._head) - 3)
+        self._head += data
+        end = _END_OF_HEAD.search(self._head, searched)
+        if end is not None:
+            head, rest = bytes(self._head[: end.end()]), bytes(self._head[end.end() :])
+            self._head = None
+            self._pass_on(head, rest)
+        elif len(self._head) > _MOST_HEAD_BYTES:
+            self.set_exception(aiohttp.ClientPayloadError(f"the headers are longer than {_MOST_HEAD_BYTES} bytes"))
+            self.abort()
+
+    def _pass_on(self, head: bytes, rest: bytes) -> None:
+        status = _STATUS.match(head)
+        if status is not None and status[1] in _WITHOUT_BODY:
+            if rest or _BODY.search(head):
+                self.force_close()  # a body follows, which would be taken for the next response
+            rest = b""
+        if status is not None and status[1] in _INTERIM:  # the response follows
+            self._head = bytearray()
+            super().data_received(clean_head(head))
+            self.data_received(rest)
+        else:
+            super().data_received(clean_head(head) + rest)
+
+    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        """End the response, also its body: the client would wait for it, although the connection is closed."""
+        super().set_exception(exc, *cause)
+        payload, error = self._payload, aiohttp.ClientPayloadError(str(exc))
+        if payload is not None and not payload.is_eof() and payload.exception() is None:
+            payload.set_exception(error)
+            self._loop.call_soon(payload.set_exception, error)  # for a reader that was woken by the end of a chunk
+
+
+class TolerantConnector(aiohttp.TCPConnector):
+    """A connector whose connections read such responses."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._factory = cast("Any", partial(TolerantResponseHandler, loop=self._loop))
