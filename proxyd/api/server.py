@@ -5,25 +5,20 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import structlog
 from aiohttp import web
 
+from proxyd.api.connections import CONNECTIONS, ConnectionLimits, listening_at
 from proxyd.api.quotas import Quota
 from proxyd.api.rest.health_handlers import HealthHandlers, health_app
 from proxyd.api.rest.routes import make_app
 from proxyd.errors import ConfigError
 from proxyd.queries import Queries
 
-_CONNECTIONS: dict[str, Any] = {
-    "access_log": None,
-    "shutdown_timeout": 2.0,
-    "auto_decompress": False,  # the library would inflate bodies before any handler could refuse them
-}
 log = structlog.get_logger("api")
 
 
@@ -40,6 +35,7 @@ class ApiSettings:
     socket_address: str
     quota: Quota | None = None
     hosts: frozenset[str] = frozenset({"localhost"})
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
 @asynccontextmanager
@@ -79,22 +75,31 @@ async def _listening(
     public_app: web.Application, local_app: web.Application, settings: ApiSettings, *, serves: str
 ) -> AsyncIterator[None]:
     """Listen while the context is open; raises as ``serve_api`` does."""
-    public, local = web.AppRunner(public_app, **_CONNECTIONS), web.AppRunner(local_app, **_CONNECTIONS)
+    public, local = web.AppRunner(public_app, **CONNECTIONS), web.AppRunner(local_app, **CONNECTIONS)
     await public.setup()
     await local.setup()
     try:
         await _listen_locally(local, settings)
-        try:
-            await web.TCPSite(public, settings.host, settings.port).start()
-        except OSError as error:
-            raise ConfigError([f"listen: {settings.host}:{settings.port}: {_why(error)}"]) from error
-        addresses = [f"{address[0]}:{address[1]}" for address in public.addresses]
-        log.info("listening", serves=serves, addresses=addresses)
-        yield
+        async with _listen_publicly(public, settings) as addresses:
+            log.info("listening", serves=serves, addresses=addresses)
+            yield
     finally:
         await public.cleanup()
         await local.cleanup()
         settings.socket.unlink(missing_ok=True)
+
+
+@asynccontextmanager
+async def _listen_publicly(runner: web.AppRunner, settings: ApiSettings) -> AsyncIterator[list[str]]:
+    """Listen at the address of the settings, and yield what it is."""
+    assert runner.server is not None
+    async with AsyncExitStack() as stack:
+        opened = listening_at(runner.server, settings.host, settings.port, settings.limits)
+        try:
+            addresses = await stack.enter_async_context(opened)
+        except OSError as error:
+            raise ConfigError([f"listen: {settings.host}:{settings.port}: {_why(error)}"]) from error
+        yield [f"{address[0]}:{address[1]}" for address in addresses]
 
 
 def _why(error: OSError) -> str:

@@ -165,7 +165,7 @@ def _checking(guard: Guard, resolver: AbstractResolver) -> aiohttp.ClientMiddlew
     return check
 
 
-RESERVED = 256  # the database, the parsers, the API and the interpreter's own files
+RESERVED = 756  # 500 connections of the listener, the database, the parsers and the interpreter's own files
 _MOST = 1 << 20  # if the system sets no limit
 
 
@@ -183,7 +183,7 @@ def room_for_connections(open_files: int) -> int:
     """Return how many connections may be open at once and leave files for everything else.
 
     >>> room_for_connections(20_000), room_for_connections(300)
-    (19744, 64)
+    (19244, 64)
     """
     return max(open_files - RESERVED, 64)
 

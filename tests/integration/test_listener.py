@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -16,6 +16,7 @@ import pytest
 from aiohttp.compression_utils import ZLibDecompressor
 
 from proxyd.api import ApiSettings, serve_api, serve_health
+from proxyd.api.connections import CONNECTIONS, ConnectionLimits
 from proxyd.config import socket_address
 from tests.integration.api_world import Running, running_api
 from tests.servers import free_port
@@ -23,14 +24,13 @@ from tests.servers import free_port
 
 @dataclass(frozen=True)
 class Listener:
-    """A listener of the API over sockets of its own."""
+    """A listener with a port of its own."""
 
-    running: Running
     settings: ApiSettings
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        reader, writer = await asyncio.open_connection(self.settings.host, self.settings.port)
+    async def connection(self, limit: int = 65_536) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        reader, writer = await asyncio.open_connection(self.settings.host, self.settings.port, limit=limit)
         try:
             yield reader, writer
         finally:
@@ -46,16 +46,23 @@ class Listener:
         return int(status.split()[1]), rest.partition(b"\r\n\r\n")[2]
 
 
+@dataclass(frozen=True)
+class ApiListener(Listener):
+    """A listener of the API."""
+
+    running: Running
+
+
 def api_settings(folder: Path) -> ApiSettings:
     path, hosts = folder / "listener.sock", frozenset({"localhost", "proxyd.example"})
     return ApiSettings("127.0.0.1", free_port(), path, socket_address(path), hosts=hosts)
 
 
 @pytest.fixture
-async def listener(tmp_path: Path) -> AsyncIterator[Listener]:
+async def listener(tmp_path: Path) -> AsyncIterator[ApiListener]:
     settings = api_settings(tmp_path)
     async with running_api(tmp_path) as running, serve_api(running.control.queries, settings):
-        yield Listener(running, settings)
+        yield ApiListener(settings, running)
 
 
 @pytest.fixture
@@ -75,7 +82,7 @@ BOMB = gzip.compress(b" " * 4_000_000)
 PATHS = ["/api/v1/profiles", "/api/v1/import", "/sign-in", "/websub/" + "x" * 32, "/no-such-page"]
 
 
-async def test_an_encoded_body_is_refused_before_anything_is_inflated(listener: Listener, inflated: list[str]) -> None:
+async def test_an_encoded_body_is_refused_before_it_is_inflated(listener: ApiListener, inflated: list[str]) -> None:
     token = f"Authorization: {(await listener.running.token('admin'))['Authorization']}"
     encodings = ("gzip", "deflate", "br", "zstd", "identity, gzip")
     for path, encoding, headers in product(PATHS, encodings, ((), (token,))):
@@ -87,14 +94,14 @@ async def test_an_encoded_body_is_refused_before_anything_is_inflated(listener: 
     assert inflated == []
 
 
-async def test_a_body_whose_encoding_is_identity_is_read(listener: Listener) -> None:
+async def test_a_body_whose_encoding_is_identity_is_read(listener: ApiListener) -> None:
     token = f"Authorization: {(await listener.running.token('write'))['Authorization']}"
     headers = ("Host: 127.0.0.1", "Content-Encoding: identity", "Content-Length: 1", "Content-Type: text/plain", token)
     status, body = await listener.ask("/api/v1/profiles", *headers, method="POST", body=b" ")
     assert (status, b"nothing is declared" in body) == (400, True)
 
 
-async def test_a_request_without_its_token_is_answered_before_its_body_arrives(listener: Listener) -> None:
+async def test_a_request_without_its_token_is_answered_before_its_body_arrives(listener: ApiListener) -> None:
     async with listener.connection() as (reader, writer):
         writer.write(b"POST /api/v1/import HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8000000\r\n\r\n")
         assert b" 401 " in await reader.readline()
@@ -105,12 +112,12 @@ FOREIGN = ["evil.example", "evil.example:8080", "127.0.0.1.evil.example", "local
            "", "a b", "[::1", "me@127.0.0.1", "127.0.0.1:x", "127.0.0.1/", "\u0661"]  # fmt: skip
 
 
-async def test_it_answers_as_the_hosts_that_it_knows(listener: Listener) -> None:
+async def test_it_answers_as_the_hosts_that_it_knows(listener: ApiListener) -> None:
     for host, (path, status) in product(KNOWN, (("/metrics", 200), ("/sign-in", 200), ("/api/v1/sources", 401))):
         assert (await listener.ask(path, f"Host: {host}"))[0] == status, host
 
 
-async def test_a_page_whose_name_was_rebound_reads_nothing(listener: Listener) -> None:
+async def test_a_page_whose_name_was_rebound_reads_nothing(listener: ApiListener) -> None:
     token = (await listener.running.token("read"))["Authorization"]
     paths = ("/metrics", "/sign-in", "/api/v1/sources", "/api/v1/openapi.json", "/static/style.css", "/nothing")
     for host, path in product(FOREIGN, paths):
@@ -118,12 +125,12 @@ async def test_a_page_whose_name_was_rebound_reads_nothing(listener: Listener) -
         assert (status, "`hosts`" in json.loads(body)["detail"]) == (421, True), host
 
 
-async def test_monitors_ask_for_health_by_any_name(listener: Listener) -> None:
+async def test_monitors_ask_for_health_by_any_name(listener: ApiListener) -> None:
     assert (await listener.ask("/healthz", "Host: proxyd-7.pods.example"))[0] == 200
     assert (await listener.ask("/readyz", "Host: proxyd-7.pods.example"))[0] == 503  # the daemon's loops stand still
 
 
-async def test_a_request_names_exactly_one_host(listener: Listener) -> None:
+async def test_a_request_names_exactly_one_host(listener: ApiListener) -> None:
     assert (await listener.ask("/metrics"))[0] in {400, 421}
     assert (await listener.ask("/metrics", "Host: 127.0.0.1", "Host: evil.example"))[0] in {400, 421}
     assert (await listener.ask("http://127.0.0.1/metrics", "Host: evil.example"))[0] == 421
@@ -131,8 +138,109 @@ async def test_a_request_names_exactly_one_host(listener: Listener) -> None:
 
 async def test_a_machine_that_does_not_plan_checks_hosts_too(tmp_path: Path) -> None:
     settings = replace(api_settings(tmp_path), hosts=frozenset())
-    async with running_api(tmp_path) as running, serve_health(dict, lambda: b"told", settings):
-        listener = Listener(running, settings)
+    async with serve_health(dict, lambda: b"told", settings):
+        listener = Listener(settings)
         assert await listener.ask("/metrics", "Host: 127.0.0.1") == (200, b"told")
         assert (await listener.ask("/metrics", "Host: proxyd.example"))[0] == 421
         assert (await listener.ask("/healthz", "Host: proxyd.example"))[0] == 200
+
+
+async def read_all(reader: asyncio.StreamReader) -> bytes:
+    with suppress(ConnectionError):
+        return await reader.read()
+    return b""
+
+
+async def test_a_client_that_sends_its_head_slowly_is_disconnected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CONNECTIONS, "keepalive_timeout", 0.05)
+    settings = api_settings(tmp_path)
+    async with serve_health(dict, lambda: b"told", settings):
+        listener = Listener(settings)
+        for head in (b"", b"GET / HTTP/1.1\r\nHost: a", b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nGET"):
+            async with listener.connection() as (reader, writer):
+                writer.write(head)
+                assert (await read_all(reader)).count(b"HTTP/1.1 200") == head.count(b"\r\n\r\n")
+
+
+async def test_a_body_that_does_not_arrive_is_not_waited_for(
+    listener: ApiListener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxyd.api.rest.endpoint.BODY_S", 0.05)
+    token = (await listener.running.token("write"))["Authorization"]
+    headers = ("Host: localhost", f"Authorization: {token}", "Content-Length: 1000")
+    text, form = "Content-Type: text/plain", "Content-Type: application/x-www-form-urlencoded"
+    kinds = (("/api/v1/import", text), ("/api/v1/profiles", text), ("/sign-in", form))
+    asking = (listener.ask(path, *headers, kind, method="POST", body=b"x" * 999) for path, kind in kinds)
+    assert [(status, b"did not arrive" in body) for status, body in await asyncio.gather(*asking)] == [(408, True)] * 3
+
+
+class Log:
+    """Notes when it is told of a slow client."""
+
+    def __init__(self) -> None:
+        self.warned = asyncio.Event()
+
+    def warning(self, *_: object, **__: object) -> None:
+        self.warned.set()
+
+
+async def test_a_client_that_reads_nothing_is_disconnected(
+    listener: ApiListener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log()
+    monkeypatch.setattr("proxyd.api.connections.SEND_S", 0.05)
+    monkeypatch.setattr("proxyd.api.connections.log", log)
+    request = b"GET /api/v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    async with listener.connection(limit=1024) as (reader, writer):
+        writer.write(request * 100)
+        await log.warned.wait()
+        received = await read_all(reader)
+    assert received.count(b"HTTP/1.1 200") < 100
+
+
+async def test_streams_of_one_token_leave_room_for_those_of_others(listener: ApiListener) -> None:
+    one, other = await listener.running.token("read"), await listener.running.token("write")
+    async with AsyncExitStack() as stack:
+        for _ in range(20):
+            assert await first_line(listener, stack, one) == b"HTTP/1.1 200 OK\r\n"
+        for token, status in ((one, b"503"), (other, b"200")):
+            assert status in await first_line(listener, stack, token)
+
+
+async def first_line(listener: Listener, stack: AsyncExitStack, token: dict[str, str]) -> bytes:
+    """Begin a stream, and return the first line of the answer."""
+    reader, writer = await stack.enter_async_context(listener.connection())
+    head = f"GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: {token['Authorization']}\r\n\r\n"
+    writer.write(head.encode())
+    return await reader.readline()
+
+
+async def test_connections_are_bounded_in_all_and_from_each_address(tmp_path: Path) -> None:
+    for limits in (ConnectionLimits(most=3), ConnectionLimits(each=3)):
+        settings = replace(api_settings(tmp_path), limits=limits)
+        async with serve_health(dict, lambda: b"told", settings), AsyncExitStack() as stack:
+            listener = Listener(settings)
+            opened = [await stack.enter_async_context(listener.connection()) for _ in range(3)]
+            for reader, writer in opened:
+                writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+            for _ in range(3):
+                async with listener.connection() as (reader, _):
+                    assert await read_all(reader) == b""
+            opened[0][1].close()
+            assert (await eventually(listener))[0] == 200
+
+
+async def eventually(listener: Listener) -> tuple[int, bytes]:
+    """Return the first answer of a listener that closes connections while it has too many."""
+    while True:
+        with suppress(ConnectionError, IndexError):
+            return await listener.ask("/healthz", "Host: localhost")
+
+
+async def test_the_head_of_a_request_is_bounded(listener: ApiListener) -> None:
+    for head in (["X-a: 1"] * 70, ["X-a: " + "1" * 9_000], ["X" * 9_000 + ": 1"]):
+        assert (await listener.ask("/healthz", "Host: localhost", *head))[0] == 400
+    assert (await listener.ask("/healthz?" + "x" * 9_000, "Host: localhost"))[0] == 400

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from proxyd.api.rest.endpoint import read_bytes
 from proxyd.errors import BusyError
 from proxyd.queries import Queries
 
@@ -32,7 +33,7 @@ class Callbacks:
         self._must_have_started()
         if not self._callbacks.is_subscribed(callback_id):
             return web.Response(status=410)
-        body = await request.clone(client_max_size=_MOST_BYTES).read()
+        body = await read_bytes(request.clone(client_max_size=_MOST_BYTES))
         await self._callbacks.push(callback_id, headers.get("Content-Type"), headers.get("X-Hub-Signature"), body)
         return web.Response(status=202)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
@@ -22,6 +23,8 @@ Read = TypeVar("Read", bound=wire.WireModel)
 
 
 MOST_BYTES = 256 * 1024
+BODY_S = 120.0
+"""Time within which a body must arrive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,15 @@ def read_query(request: web.Request, model: type[Read]) -> Read:
         raise FaultsError(400, "Bad request", faults) from error
 
 
+async def read_bytes(request: web.Request) -> bytes:
+    """Return the body of a request; raises ``HTTPRequestTimeout`` if it does not arrive within ``BODY_S``."""
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await request.read()
+    except TimeoutError as error:
+        raise web.HTTPRequestTimeout(text=f"the body did not arrive within {BODY_S:g} s") from error
+
+
 async def read_body(request: web.Request, model: type[Read]) -> Read:
     """Return the JSON body of a request as a model; raises ``FaultsError`` with a pointer to each wrong member."""
     return checked_body(await read_json(request), model)
@@ -133,7 +145,7 @@ async def read_body(request: web.Request, model: type[Read]) -> Read:
 
 async def read_json(request: web.Request) -> Any:
     """Return the JSON value in the body of a request."""
-    return json_of(await request.read())
+    return json_of(await read_bytes(request))
 
 
 def json_of(body: bytes) -> Any:

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from proxyd.api import wire
 from proxyd.api.admission import admission
+from proxyd.api.connections import sending
 from proxyd.api.rest.endpoint import Endpoint, answered
 from proxyd.api.rest.problems import problem
 
@@ -57,7 +58,7 @@ def health_app(handlers: HealthHandlers, hosts: AbstractSet[str] | None = None) 
     async def elsewhere(request: web.Request) -> web.Response:
         return problem(421, "Misdirected Request", _NO_API)
 
-    app = web.Application(middlewares=[admission(hosts)])
+    app = web.Application(middlewares=[sending, admission(hosts)])
     app.add_routes([web.route(each.method, each.path, each.respond) for each in handlers.endpoints()])
     app.router.add_route("*", "/{path:.*}", elsewhere)
     return app

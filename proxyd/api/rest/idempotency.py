@@ -8,6 +8,7 @@ from functools import partial
 from aiohttp import web
 
 from proxyd.api.auth import BEARER
+from proxyd.api.rest.endpoint import read_bytes
 from proxyd.api.rest.problems import BadRequestError, Handler, problem
 from proxyd.queries import Queries, StoredAnswer
 
@@ -70,4 +71,4 @@ async def _digest(request: web.Request) -> str:
     """Return a hash of a request's method, address, media type, condition and body."""
     condition = request.headers.get("If-Match", "")
     head = "\n".join((request.method, request.path_qs, request.content_type, *([condition] if condition else [])))
-    return hashlib.sha256(head.encode() + b"\0" + await request.read()).hexdigest()
+    return hashlib.sha256(head.encode() + b"\0" + await read_bytes(request)).hexdigest()

@@ -11,7 +11,7 @@ from aiohttp import ETag, web
 
 from proxyd.api import wire
 from proxyd.api.listings import Listings
-from proxyd.api.rest.endpoint import Endpoint, answered, checked_body, json_of, listing, read_query
+from proxyd.api.rest.endpoint import Endpoint, answered, checked_body, json_of, listing, read_bytes, read_query
 from proxyd.api.rest.problems import BadRequestError, problem
 from proxyd.api.rest.query_readers import known_declaration
 from proxyd.api.wire import converters as payloads
@@ -67,7 +67,7 @@ class ProfileHandlers:
             return await self._declare(text, request, dry_run=asked.dry_run)
         if request.content_type != "application/json":
             return problem(415, "Unsupported media type", "send text/plain in the rule language, or application/json")
-        members, parsed = await asyncio.to_thread(_declared, await request.read())
+        members, parsed = await asyncio.to_thread(_declared, await read_bytes(request))
         try:
             return await self._declare(parsed, request, dry_run=asked.dry_run)
         except ProfileError as error:
@@ -95,7 +95,7 @@ class ProfileHandlers:
         if request.content_type not in LISTINGS:
             return problem(415, "Unsupported media type", "send OPML as text/x-opml, or addresses as text/plain")
         known = known_declaration(self._profiles)
-        merged, counts = await asyncio.to_thread(_merged, await request.read(), asked, known)
+        merged, counts = await asyncio.to_thread(_merged, await read_bytes(request), asked, known)
         texts = merged.texts()
         if asked.dry_run:
             changes, cost = await self._profiles.try_out(*texts)
@@ -181,7 +181,7 @@ def _declared(body: bytes) -> tuple[Members, Parsed]:
 
 async def _text_of(request: web.Request) -> str:
     try:
-        return (await request.read()).decode("utf-8")
+        return (await read_bytes(request)).decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadRequestError("the text is not UTF-8") from error
 

@@ -12,6 +12,7 @@ from proxyd import __version__
 from proxyd.api import wire
 from proxyd.api.admission import admission
 from proxyd.api.auth import require
+from proxyd.api.connections import sending
 from proxyd.api.listings import Listings
 from proxyd.api.quotas import Quota, Quotas, tell_left
 from proxyd.api.rest.callbacks import CALLBACK_PATH, Callbacks
@@ -43,7 +44,7 @@ def make_app(
 
     Requests must be for one of ``hosts``; ``None`` allows all.
     """
-    app = web.Application(middlewares=[admission(hosts), problems], client_max_size=MOST_BYTES)
+    app = web.Application(middlewares=[sending, admission(hosts), problems], client_max_size=MOST_BYTES)
     app.on_response_prepare.append(tell_left)
     quotas = None if quota is None else Quotas(quota)
     callbacks, streams, listings = Callbacks(queries), Streams(queries, stream_settings), Listings(queries)

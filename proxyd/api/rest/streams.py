@@ -39,6 +39,8 @@ class StreamSettings:
     ----------
     most
         Maximum number of open streams.
+    each
+        Maximum number of open streams of one token.
     batch
         Notifications read at once for a client, which bounds the memory of a stream.
     write_timeout_s
@@ -48,6 +50,7 @@ class StreamSettings:
     """
 
     most: int = 100
+    each: int = 20
     batch: int = 50
     write_timeout_s: float = 30.0
     heartbeat_s: float = 15.0
@@ -72,7 +75,7 @@ class Streams:
         self._clock = queries.clock
         self._deliveries = queries.deliveries
         self._settings = settings
-        self._open = 0
+        self._open: list[str | None] = []  # the tokens of the open streams
         self._ending = asyncio.Event()
 
     async def end(self, app: web.Application) -> None:
@@ -81,16 +84,20 @@ class Streams:
 
     async def follow(self, request: web.Request) -> web.StreamResponse:
         """Stream notifications as they are recorded, after ``Last-Event-ID`` or from now on."""
-        if self._open >= self._settings.most or self._ending.is_set():
+        token = request.get(BEARER)
+        whose = None if token is None else token.token_id
+        if len(self._open) >= self._settings.most or self._ending.is_set():
             return later("too many streams are open; try again later")
+        if whose is not None and self._open.count(whose) >= self._settings.each:
+            return later(f"this token has {self._settings.each} open streams; close one, or use another token")
         asked = read_query(request, wire.Followed)
         _check_rule(self._profiles, asked.rule)
         which = _which(self._profiles, asked)
-        self._open += 1
+        self._open.append(whose)
         try:
             return await self._follow(request, which, asked)
         finally:
-            self._open -= 1
+            self._open.remove(whose)
 
     async def _follow(
         self, request: web.Request, which: Callable[[], Wanted], asked: wire.Followed

@@ -16,6 +16,7 @@ from yarl import URL
 
 from proxyd.api import wire
 from proxyd.api.auth import BEARER, SCOPES
+from proxyd.api.rest.endpoint import read_bytes
 from proxyd.api.rest.problems import BadRequestError, Handler, problem, problems
 from proxyd.queries import Queries, Scope, Token
 
@@ -244,7 +245,7 @@ async def read_form(request: web.Request) -> dict[str, str]:
     if request.content_type != _MEDIA_TYPE:
         raise BadRequestError(f"send the form as {_MEDIA_TYPE}")
     try:
-        text = (await request.read()).decode("utf-8")
+        text = (await read_bytes(request)).decode("utf-8")
         return dict(parse_qsl(text, keep_blank_values=True, errors="replace", max_num_fields=_MOST_FIELDS))
     except ValueError as error:
         raise BadRequestError("the form cannot be read; go back, reload the page and try again") from error

@@ -1,0 +1,88 @@
+"""Connections of the listener: how many there may be, what one may send, and how long it may take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import structlog
+from aiohttp import web
+
+from proxyd.api.rest.problems import Handler
+
+SEND_S = 120.0
+"""Time after which a client that does not read its whole answer is disconnected."""
+CONNECTIONS: dict[str, Any] = {
+    "access_log": None,
+    "shutdown_timeout": 2.0,
+    "auto_decompress": False,  # the library would inflate bodies before any handler could refuse them
+    "keepalive_timeout": 75.0,  # also for the head of a request
+    "lingering_time": 2.0,  # for a body that nobody reads
+    "max_headers": 64,
+}
+log = structlog.get_logger("api")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """The most connections that may be open, in all and from one address; each is an open file."""
+
+    most: int = 500
+    each: int = 250
+
+
+class Door(asyncio.Protocol):
+    """Lets a connection in to a server, or closes it if there are too many."""
+
+    def __init__(self, server: web.Server, limits: ConnectionLimits) -> None:
+        self._server = server
+        self._limits = limits
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Hand the connection over, or close it."""
+        connection = cast("asyncio.Transport", transport)
+        peers = [_peer(handler.transport) for handler in self._server.connections]
+        if len(peers) >= self._limits.most or peers.count(_peer(connection)) >= self._limits.each:
+            log.debug("too many connections: one more was closed", open=len(peers), client=_peer(connection))
+            connection.abort()
+            return
+        handler = self._server()
+        connection.set_protocol(handler)
+        handler.connection_made(connection)
+
+
+def _peer(transport: asyncio.Transport | None) -> str | None:
+    address = None if transport is None else transport.get_extra_info("peername")
+    return str(address[0]) if address else None
+
+
+@asynccontextmanager
+async def listening_at(
+    server: web.Server, host: str, port: int, limits: ConnectionLimits
+) -> AsyncIterator[list[tuple[Any, ...]]]:
+    """Accept connections of a server while the context is open; yield the addresses. Raises ``OSError``."""
+    listener = await asyncio.get_running_loop().create_server(lambda: Door(server, limits), host, port, backlog=128)
+    try:
+        yield [socket.getsockname() for socket in listener.sockets]
+    finally:
+        listener.close()
+
+
+@web.middleware
+async def sending(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Send the answer within ``SEND_S``; the library would wait for a client that never reads."""
+    answer = await handler(request)
+    try:
+        async with asyncio.timeout(SEND_S):
+            await answer.prepare(request)
+            await answer.write_eof()
+    except TimeoutError:
+        log.warning("a client does not read its answer: disconnected", client=request.remote)
+        if request.transport is not None:
+            request.transport.abort()
+    except ConnectionError:  # the client went
+        pass
+    return answer
