@@ -274,6 +274,14 @@ class StoredNotification:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredNotifications:
+    """Notifications in order; ``has_more`` if others follow, which a limit of rows or of bytes left out."""
+
+    rows: list[StoredNotification]
+    has_more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class FoundEvent:
     """An event found by the probe that led to a notification."""
 
@@ -341,12 +349,10 @@ class DeliveryTest:
 class Deliveries(Protocol):
     """Notifications and their deliveries."""
 
-    async def notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> list[StoredNotification]:
+    async def notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> StoredNotifications:
         """Return notifications, newest first, each with its deliveries; ``before`` is a position."""
 
-    async def notifications_between(
-        self, wanted: Wanted, after: int, until: int, *, limit: int
-    ) -> list[StoredNotification]:
+    async def notifications_between(self, wanted: Wanted, after: int, until: int, *, limit: int) -> StoredNotifications:
         """Return the oldest notifications after a position, up to and with another, in order, without deliveries."""
 
     async def newest_position(self) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from proxyd.api import wire
 from proxyd.api.rest.notification_traces import trace
-from proxyd.api.rest.query_readers import InOrder, before, known_declaration, page_of, part_of, wanted
+from proxyd.api.rest.query_readers import InOrder, before, cursor_of, known_declaration, page_of, part_of, wanted
 from proxyd.api.wire import converters as payloads
 from proxyd.core.language import no_such
 from proxyd.core.model.profile import NotificationRule
@@ -138,9 +140,9 @@ class DeliveryListings:
     async def list_notifications(self, asked: wire.Found) -> wire.Page[wire.NotificationListed]:
         """List notifications, newest first, each with its deliveries."""
         which = wanted(asked, self._profiles, since=asked.since)
-        found = await self._deliveries.notifications(which, before=before(asked.cursor), limit=asked.limit + 1)
-        found, next_cursor = page_of(found, asked.limit)
-        items = [payloads.notification(each) for each in found]
+        found = await self._deliveries.notifications(which, before=before(asked.cursor), limit=asked.limit)
+        items = await asyncio.to_thread(lambda: [payloads.notification(each) for each in found.rows])
+        next_cursor = cursor_of(str(found.rows[-1].position)) if found.has_more else None
         return wire.Page[wire.NotificationListed](items=items, next_cursor=next_cursor)
 
     async def get_notification(self, notification_id: str) -> wire.NotificationTraced:

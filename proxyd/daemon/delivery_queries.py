@@ -20,7 +20,7 @@ from proxyd.queries import (
     DeliveryTest,
     NotificationTrace,
     Profiles,
-    StoredNotification,
+    StoredNotifications,
     Wanted,
     WebhookStatus,
 )
@@ -40,13 +40,11 @@ class DeliveryQueries:
     clock: Clock
     news: Signal
 
-    async def notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> list[StoredNotification]:
+    async def notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> StoredNotifications:
         """Return notifications, newest first."""
         return await self.store.history.find_notifications(wanted, before=before, limit=limit)
 
-    async def notifications_between(
-        self, wanted: Wanted, after: int, until: int, *, limit: int
-    ) -> list[StoredNotification]:
+    async def notifications_between(self, wanted: Wanted, after: int, until: int, *, limit: int) -> StoredNotifications:
         """Return notifications, oldest first."""
         return await self.store.history.find_between(wanted, after, until, limit=limit)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from sqlalchemy import Row, Select, Table, func, literal, or_, select, union_all
@@ -23,6 +24,7 @@ from proxyd.queries import (
     NotificationTrace,
     SeenItem,
     StoredNotification,
+    StoredNotifications,
     Wanted,
 )
 from proxyd.store import rows
@@ -31,6 +33,8 @@ from proxyd.store.databases.connections import StoreReader
 
 _SAME_S = 0.0006  # times in a notification are rounded to the millisecond
 MOST_FINDINGS = 100
+MOST_BYTES = 2_000_000
+"""The most bytes of the bodies of notifications that are read at once, if there is more than one."""
 
 
 class SqlHistory:
@@ -48,16 +52,26 @@ class SqlHistory:
             found[row.notification_id] += (rows.typed(DeliveryStatus, row, endpoint=shown),)
         return found
 
-    async def find_notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> list[StoredNotification]:
+    async def find_notifications(self, wanted: Wanted, *, before: int | None, limit: int) -> StoredNotifications:
         """Return the wanted notifications, newest first, each with its deliveries."""
-        found = await self._read(newest(wanted, before=before).limit(limit))
+        found, has_more = await self._bounded(newest(wanted, before=before), limit)
         deliveries = await self._deliveries([row.notification_id for row in found])
-        return [rows.typed(StoredNotification, row, deliveries=deliveries[row.notification_id]) for row in found]
+        told = [rows.typed(StoredNotification, row, deliveries=deliveries[row.notification_id]) for row in found]
+        return StoredNotifications(told, has_more)
 
-    async def find_between(self, wanted: Wanted, after: int, until: int, *, limit: int) -> list[StoredNotification]:
+    async def find_between(self, wanted: Wanted, after: int, until: int, *, limit: int) -> StoredNotifications:
         """Return the oldest wanted notifications after one position, up to and with another, without deliveries."""
-        query = between(wanted, after, until).limit(limit)
-        return [rows.typed(StoredNotification, row) for row in await self._read(query)]
+        found, has_more = await self._bounded(between(wanted, after, until), limit)
+        return StoredNotifications([rows.typed(StoredNotification, row) for row in found], has_more)
+
+    async def _bounded(self, query: Select[*tuple[Any, ...]], limit: int) -> tuple[Sequence[Row[Any]], bool]:
+        """Return the first rows, of at most ``MOST_BYTES`` of bodies or one, and whether there are more."""
+        c = t.notifications.c
+        sizes = await self._read(query.with_only_columns(c.position, func.length(c.body)).limit(limit + 1))
+        fitting = sum(total <= MOST_BYTES for total in accumulate(row[1] for row in sizes))
+        taken = sizes[: min(limit, max(1, fitting))]
+        found = await self._read(query.where(c.position.in_([row[0] for row in taken])))
+        return found, len(sizes) > len(taken)
 
     async def made_probes(self, source_id: str, *, before: int | None, limit: int) -> list[MadeProbe]:
         """Return the probes of a source, newest first; ``before`` is the position of a probe."""

@@ -263,7 +263,7 @@ async def lived(folder: Path, days: float, scope: Scope = "write") -> AsyncItera
 
 
 async def newest(api: Running) -> str:
-    (row,) = await api.control.queries.deliveries.notifications(_ALL, before=None, limit=1)
+    (row,) = (await api.control.queries.deliveries.notifications(_ALL, before=None, limit=1)).rows
     return str(row.notification_id)
 
 

@@ -39,7 +39,7 @@ async def put(store: SqlStore, name: str) -> None:
 
 async def names(database: str | Path) -> list[str]:
     async with open_store(database, GRID) as store:
-        found = await store.history.find_notifications(Wanted(), before=None, limit=9)
+        found = (await store.history.find_notifications(Wanted(), before=None, limit=9)).rows
         return sorted(row.notification_id for row in found)
 
 

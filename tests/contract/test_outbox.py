@@ -57,7 +57,7 @@ async def test_every_way_of_delivery_is_kept_with_what_it_needs(store: SqlStore)
         ("mail", "STANDARD", "a@example.org", ""),
         ("channel", "STANDARD", "tgram://token/chat", ""),
     ]
-    shown = (await store.history.find_notifications(Wanted(), before=None, limit=1))[0].deliveries
+    shown = (await store.history.find_notifications(Wanted(), before=None, limit=1)).rows[0].deliveries
     assert [one.endpoint for one in shown] == [URL, "a@example.org", "tgram://[hidden]"]
 
 
@@ -135,7 +135,7 @@ async def test_what_a_rule_gathers_goes_out_as_one_when_its_period_is_over(store
     found = (await store.due_deliveries(3600.0, hold_s=600.0, limit=9))[0]
     assert (found.is_digest, found.body, found.notification_id[:4]) == (True, b"a b 3", "dgs_")
     await store.delivered(found, 3601.0, detail="200")
-    rows = await store.history.find_notifications(Wanted(), before=None, limit=9)
+    rows = (await store.history.find_notifications(Wanted(), before=None, limit=9)).rows
     assert {row.notification_id: row.deliveries[0].state for row in rows} == {
         "a": "delivered",
         "b": "delivered",
@@ -227,7 +227,7 @@ async def test_what_was_held_for_a_webhook_that_is_declared_no_more_is_given_up(
     await store.declarations.accept([], [], 2.0)
     assert await due(store, 5.0) == []
     assert await store.outbox_depth() == (0, None, 0, 1)
-    (found,) = await store.history.find_notifications(Wanted(), before=None, limit=9)
+    (found,) = (await store.history.find_notifications(Wanted(), before=None, limit=9)).rows
     assert "was removed before" in found.deliveries[0].last_error
 
 

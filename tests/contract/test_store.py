@@ -22,8 +22,9 @@ from proxyd.core.rules.stages.stored import StoreQuery
 from proxyd.core.rules.state import IntervalRecord, Notification, SourceState, StoredEvent, StreamState
 from proxyd.core.rules.subscriptions import Subscription
 from proxyd.errors import ConflictError, NotFoundError, StoreError
-from proxyd.queries import Token, Wanted
+from proxyd.queries import StoredNotifications, Token, Wanted
 from proxyd.store import SqlStore, StoredText, copy_database, open_store, owner_lock
+from proxyd.store.history import MOST_BYTES
 from proxyd.store.retention import expire
 from proxyd.store.tables import metadata, sources
 from proxyd.store.writer import MAX_BATCH
@@ -218,12 +219,32 @@ async def test_dead_letters_are_kept_and_can_be_replayed_with_the_same_bytes(sto
 
 async def test_notifications_are_listed_newest_first_with_their_deliveries(store: SqlStore) -> None:
     await store.record(observation(*[notification(str(n)) for n in range(5)]))
-    page = await store.history.find_notifications(Wanted(rules=frozenset({"r"})), before=None, limit=2)
+    page = (await store.history.find_notifications(Wanted(rules=frozenset({"r"})), before=None, limit=2)).rows
     assert [row.notification_id for row in page] == ["4", "3"]
     assert page[0].deliveries[0].state == "pending"
-    rest = await store.history.find_notifications(Wanted(), before=page[-1].position, limit=9)
+    rest = (await store.history.find_notifications(Wanted(), before=page[-1].position, limit=9)).rows
     assert [row.notification_id for row in rest] == ["2", "1", "0"]
-    assert await store.history.find_notifications(Wanted(rules=frozenset({"unknown"})), before=None, limit=2) == []
+    assert (
+        await store.history.find_notifications(Wanted(rules=frozenset({"unknown"})), before=None, limit=2)
+    ).rows == []
+
+
+async def test_lists_of_notifications_hold_a_bounded_number_of_bytes(store: SqlStore) -> None:
+    sizes = [1, MOST_BYTES, MOST_BYTES // 2, MOST_BYTES // 2, 9, 3 * MOST_BYTES]
+    told = [replace(notification(str(n)), body=b"x" * size) for n, size in enumerate(sizes)]
+    await store.record(observation(*told))
+    pages, before, found = [], None, StoredNotifications([], has_more=True)
+    while found.has_more:
+        found = await store.history.find_notifications(Wanted(), before=before, limit=4)
+        pages.append([row.notification_id for row in found.rows])
+        before = found.rows[-1].position
+    assert pages == [["5"], ["4", "3"], ["2"], ["1"], ["0"]]
+    pages, last, until = [], 0, await store.history.newest_position()
+    while last < until:
+        found = await store.history.find_between(Wanted(), last, until, limit=4)
+        pages.append([row.notification_id for row in found.rows])
+        last = found.rows[-1].position
+    assert (pages, found.has_more) == ([["0"], ["1"], ["2", "3"], ["4"], ["5"]], False)
 
 
 async def test_tokens_are_unique_by_name(store: SqlStore) -> None:
@@ -260,7 +281,7 @@ async def test_old_rows_expire_but_not_what_is_shown_or_on_its_way(store: SqlSto
         later = (await store.due_deliveries(900.0, hold_s=600.0, limit=10))[0]
         await store.delivered(later, 900.0)
     assert await expire(store.writer, 1e6, retention_s=100.0) == 2  # the interval and "sent"
-    listed = await store.history.find_notifications(Wanted(), before=None, limit=9)
+    listed = (await store.history.find_notifications(Wanted(), before=None, limit=9)).rows
     assert [row.notification_id for row in listed] == ["newest", "pending"]
 
 
@@ -306,16 +327,19 @@ async def _copied(database: str | Path, target: str | Path) -> None:
     grid = ChrononGrid(10.0)
     async with open_store(database, grid) as source, source.writer.running():
         await source.record(observation(notification("1"), events=(stored(1, "a"), stored(2, "b"))))
-        before = await source.load_states(), await source.history.find_notifications(Wanted(), before=None, limit=9)
+        before = (
+            await source.load_states(),
+            (await source.history.find_notifications(Wanted(), before=None, limit=9)).rows,
+        )
     counts = await copy_database(database, target)
     assert (counts["items"], counts["notifications"], counts["webhooks"]) == (2, 1, 0)
     async with open_store(target, grid) as copy, copy.writer.running():
         assert (
             await copy.load_states(),
-            await copy.history.find_notifications(Wanted(), before=None, limit=9),
+            (await copy.history.find_notifications(Wanted(), before=None, limit=9)).rows,
         ) == before
         await copy.record(observation(notification("2")))
-        newer, older = await copy.history.find_notifications(Wanted(), before=None, limit=9)
+        newer, older = (await copy.history.find_notifications(Wanted(), before=None, limit=9)).rows
         assert newer.position == older.position + 1
     with pytest.raises(StoreError, match="not empty"):
         await copy_database(database, target)

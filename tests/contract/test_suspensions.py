@@ -54,7 +54,7 @@ async def sent(store: SqlStore, now_s: float) -> list[tuple[str, bytes]]:
 
 
 async def states(store: SqlStore) -> dict[str, list[str]]:
-    listed = await store.history.find_notifications(Wanted(), before=None, limit=99)
+    listed = (await store.history.find_notifications(Wanted(), before=None, limit=99)).rows
     return {each.notification_id: [one.state for one in each.deliveries] for each in listed}
 
 
@@ -75,7 +75,7 @@ async def test_what_a_muted_rule_kept_comes_as_one_digest_for_each_receiver(stor
     await put(store, notification("1", LOG, MAIL), notification("x", rule_name="other"), notification("2", LOG, MAIL))
     assert await sent(store, 10.0) == [(ONE, b"x")]
     assert await states(store) == {"1": ["muted", "muted"], "2": ["muted", "muted"], "x": ["delivered"]}
-    listed = await store.history.find_notifications(Wanted(), before=None, limit=9)
+    listed = (await store.history.find_notifications(Wanted(), before=None, limit=9)).rows
     assert [each.muted for each in listed] == [True, False, True]
     assert await suspend(store, now_s=20.0) == 2
     await put(store, notification("3", LOG, MAIL, created_s=20.0))

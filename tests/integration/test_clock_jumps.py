@@ -59,7 +59,7 @@ async def fired(folder: Path, *, jump_s: float, restart: bool) -> dict[str, list
             await see(store, found, names, now_s)
         told = {}
         for name in ("each", "third"):
-            rows = await store.history.find_notifications(Wanted(rules=frozenset({name})), before=None, limit=99)
+            rows = (await store.history.find_notifications(Wanted(rules=frozenset({name})), before=None, limit=99)).rows
             data = [json.loads(row.body)["data"] for row in reversed(rows)]
             told[name] = [(each["id"], [" ".join(shown.values()) for shown in each["items"]]) for each in data]
     return told
@@ -86,5 +86,5 @@ async def test_a_restart_after_an_hour_back_probes_and_counts_at_once(tmp_path: 
         now = grid.chronon_at(T0 - 3600.0 + 600.0)
         assert [planned.probe.source_id for planned in found.choose(now)] == ["s"]
         await see(store, found, ("a", "b"), T0 - 3000.0)
-        told = await store.history.find_notifications(Wanted(rules=frozenset({"each"})), before=None, limit=9)
+        told = (await store.history.find_notifications(Wanted(rules=frozenset({"each"})), before=None, limit=9)).rows
         assert len(told) == 1

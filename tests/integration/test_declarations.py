@@ -185,7 +185,7 @@ async def test_an_edited_query_reads_what_waits_since_before_the_edit(world: Wor
     (world.folder / "a.profile").write_text(DOMAIN + source("s") + edited)
     assert await declarations.reload() == ()
     await see(world.store, found, "c", at_s=T0 + 40)
-    (sent,) = await world.store.history.find_notifications(Wanted(), before=None, limit=9)
+    (sent,) = (await world.store.history.find_notifications(Wanted(), before=None, limit=9)).rows
     rows = json.loads(sent.body)["data"]["items"]
     assert {row["channel.item.title"] for row in rows} == {"a", "b", "c"}
     assert all(row["channel.item.pubDate"] for row in rows)
@@ -205,7 +205,7 @@ async def test_what_was_sent_before_an_edit_is_not_sent_again(world: World) -> N
         write(sources)
         assert await declarations.reload() == ()
     await see(world.store, found, "b", at_s=T0 + 60)
-    listed = await world.store.history.find_notifications(Wanted(), before=None, limit=9)
+    listed = (await world.store.history.find_notifications(Wanted(), before=None, limit=9)).rows
     assert [json.loads(each.body)["data"]["items"] for each in listed] == [
         [{"channel.item.title": "b"}],
         [{"channel.item.title": "a"}],
@@ -225,7 +225,9 @@ async def test_history_that_comes_in_while_it_is_replayed_fires_once(world: Worl
     world.store.load_events = load_late  # type: ignore[method-assign]
     (world.folder / "b.profile").write_text(rule("early").replace("START NOW", 'START NOW - "1 HOUR"'))
     assert await declarations.reload() == ()
-    listed = await world.store.history.find_notifications(Wanted(rules=frozenset({"early"})), before=None, limit=9)
+    listed = (
+        await world.store.history.find_notifications(Wanted(rules=frozenset({"early"})), before=None, limit=9)
+    ).rows
     assert len(listed) == len({row.notification_id for row in listed}) == 3
     assert world.rung == [T0]
 
@@ -301,7 +303,7 @@ async def test_what_a_rule_counted_before_a_restart_is_in_the_notification_after
     second, again = world.fresh()
     await second.start()
     await see(world.store, again, "x", "y", at_s=T0 + 30)
-    (sent,) = await world.store.history.find_notifications(Wanted(), before=None, limit=9)
+    (sent,) = (await world.store.history.find_notifications(Wanted(), before=None, limit=9)).rows
     assert [each["channel.item.title"] for each in json.loads(sent.body)["data"]["items"]] == ["x", "y"]
 
 

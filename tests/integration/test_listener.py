@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import product
@@ -18,7 +18,7 @@ from aiohttp.compression_utils import ZLibDecompressor
 from proxyd.api import ApiSettings, serve_api, serve_health
 from proxyd.api.connections import CONNECTIONS, ConnectionLimits
 from proxyd.config import socket_address
-from tests.integration.api_world import Running, running_api
+from tests.integration.api_world import Running, running_api, told
 from tests.servers import free_port
 
 
@@ -174,6 +174,30 @@ async def test_a_body_that_does_not_arrive_is_not_waited_for(
     kinds = (("/api/v1/import", text), ("/api/v1/profiles", text), ("/sign-in", form))
     asking = (listener.ask(path, *headers, kind, method="POST", body=b"x" * 999) for path, kind in kinds)
     assert [(status, b"did not arrive" in body) for status, body in await asyncio.gather(*asking)] == [(408, True)] * 3
+
+
+async def test_many_large_notifications_come_in_bounded_answers(listener: ApiListener) -> None:
+    names = [f"n{number}" for number in range(96)]
+    await listener.running.tell(*(told(name, filler="x" * 60_000) for name in names))
+    headers = await listener.running.token("read")
+    found: list[str] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        query = f"?limit=500&cursor={cursor}" if cursor else "?limit=500"
+        status, body = await listener.ask(f"/api/v1/notifications{query}", *sent(headers))
+        page = json.loads(body)
+        found += [each["id"] for each in page["items"]]
+        cursor = page["next_cursor"]
+        assert (status, len(body) < 3_000_000) == (200, True)
+    assert found == names[::-1]
+    for form in ("atom", "json"):
+        status, body = await listener.ask(f"/api/v1/profiles/P/feed.{form}", *sent(headers))
+        assert (status, len(body) < 3_000_000, b"n95" in body) == (200, True, True)
+
+
+def sent(headers: Mapping[str, str]) -> list[str]:
+    """Return headers as they are sent, with a host."""
+    return ["Host: localhost", *(f"{name}: {value}" for name, value in headers.items())]
 
 
 class Log:

@@ -282,7 +282,9 @@ async def test_a_resumed_source_keeps_to_its_budget_and_reports_what_changed_mea
         await daemon.suspensions.resume("a")
         assert decider.planner.sources["a"].log.starts_s == before.starts_s
         await daemon.built.probes.take_in(changed("a", [item("old", T0 - 100), item("new", T0 + 50)], T0 + 90.0))
-        found = await daemon.built.queries.deliveries.notifications(Wanted(frozenset({"other"})), before=None, limit=9)
+        found = (
+            await daemon.built.queries.deliveries.notifications(Wanted(frozenset({"other"})), before=None, limit=9)
+        ).rows
         assert [json.loads(each.body)["data"]["items"] for each in found] == [[{"channel.item.title": "new"}]]
 
 

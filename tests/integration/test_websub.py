@@ -131,7 +131,7 @@ class World:
         await self.control.pushes.look()
 
     async def notified(self) -> list[str]:
-        rows = await self.store.history.find_notifications(Wanted(rules=frozenset({"r"})), before=None, limit=99)
+        rows = (await self.store.history.find_notifications(Wanted(rules=frozenset({"r"})), before=None, limit=99)).rows
         return [row.body.decode() for row in reversed(rows)]
 
     def next_probe(self) -> PlannedProbe:

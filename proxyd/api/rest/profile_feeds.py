@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -72,8 +73,9 @@ class Feeds:
             raise no_such(
                 f"rule in profile {profile!r} called", rule, wanted_rules(self._profiles, profile, None) or ()
             )
-        rows = await self._deliveries.notifications(Wanted(rules), before=None, limit=_NEWEST)
-        body = write(Feed(profile, rule, _address(request, rule), tuple(entry(row) for row in rows)))
+        found = await self._deliveries.notifications(Wanted(rules), before=None, limit=_NEWEST)
+        address = _address(request, rule)
+        body = await asyncio.to_thread(lambda: write(Feed(profile, rule, address, tuple(map(entry, found.rows)))))
         etag = hashlib.sha256(body).hexdigest()[:32]
         changed_s = self._changes.changed_s((content_type, profile, rule or ""), etag, self._clock.time_s())
         unchanged = _has(request, etag, changed_s)

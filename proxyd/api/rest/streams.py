@@ -137,12 +137,12 @@ class Streams:
         if newest < last:  # the position is from another database, or all before it has expired
             last = 0
         while last < newest and not await self._is_dropped(to):
-            rows = await self._deliveries.notifications_between(to.which(), last, newest, limit=self._settings.batch)
-            for row in rows:
+            found = await self._deliveries.notifications_between(to.which(), last, newest, limit=self._settings.batch)
+            for row in found.rows:
                 if self._has_expired(to):
                     return last
                 await self._write(to.response, event_of(row))
-            last = rows[-1].position if len(rows) == self._settings.batch else newest
+            last = found.rows[-1].position if found.has_more else newest
         return last
 
     async def _write(self, response: web.StreamResponse, data: bytes) -> None:
