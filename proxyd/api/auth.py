@@ -46,7 +46,8 @@ async def token_of(queries: Queries, header: str) -> Token | None:
     if kind.lower() != "bearer" or match is None:
         return None
     token = await queries.access.find_token(match[1])
-    if token is None or not hmac.compare_digest(token.sha256, _digest(match[2])):
+    is_right = hmac.compare_digest("" if token is None else token.sha256, _digest(match[2]))
+    if token is None or not is_right:
         return None
     return None if token.expires_s is not None and token.expires_s <= queries.clock.time_s() else token
 

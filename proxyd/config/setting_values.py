@@ -226,7 +226,14 @@ def check_public_url(value: str) -> str:
 
 
 def check_server(value: str) -> str:
-    """Return host:port, or an empty text; raise if it is invalid."""
+    """Return host:port of a mail server, or an empty text; raise if it is invalid, without a password that it holds."""
+    if "@" in value:
+        raise ValueError(
+            "a user or a password does not belong here: set smtp_user, and the password with PROXYD_SMTP_PASSWORD_FILE "
+            "or PROXYD_SMTP_PASSWORD"
+        )
+    if "/" in value:
+        raise ValueError("this is not host:port, such as mail.example.org:587, without smtp://")
     return _check_host_and_port(value, "mail.example.org:587") if value else value
 
 

@@ -80,6 +80,23 @@ async def test_an_expired_token_opens_nothing(running: Running) -> None:
         assert answer.status == 401
 
 
+async def test_a_wrong_token_is_compared_in_constant_time_whether_its_id_is_known_or_not(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[int] = []
+
+    def compare(one: str, other: str) -> bool:
+        compared.append(len(other))
+        return one == other
+
+    monkeypatch.setattr("proxyd.api.auth.hmac.compare_digest", compare)
+    known = (await running.token("read"))["Authorization"]
+    for token in (known[:-43] + "x" * 43, "Bearer pxd_000000000000_" + "x" * 43):
+        async with running.client.get("/api/v1/sources", headers={"Authorization": token}) as answer:
+            assert answer.status == 401
+    assert compared == [64, 64]
+
+
 async def test_health_and_metrics_are_open(running: Running) -> None:
     async with running.client.get("/healthz") as answer:
         assert await answer.json() == {"alive": True}

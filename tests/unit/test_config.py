@@ -40,6 +40,22 @@ def test_a_variable_may_name_a_file_that_holds_the_value(tmp_path: Path) -> None
     assert load(environ={"PROXYD_CONTACT_FILE": str(tmp_path / "contact")}).contact == "me@example.org"
 
 
+@pytest.mark.parametrize("value", ["me:hunter2@mail.example:587", "smtp://me:hunter2@mail.example:587", "hunter2@:587"])
+def test_a_password_in_the_address_of_the_mail_server_is_refused_and_not_told(value: str, tmp_path: Path) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(f'smtp = "{value}"\n', encoding="utf-8")
+    (tmp_path / "smtp").write_text(value, encoding="utf-8")
+    for environ in ({"PROXYD_SMTP": value}, {"PROXYD_SMTP_FILE": str(tmp_path / "smtp")}, {"PROXYD_CONFIG": str(file)}):
+        with pytest.raises(ConfigError, match="PROXYD_SMTP_PASSWORD_FILE or PROXYD_SMTP_PASSWORD") as caught:
+            load(environ=environ)
+        assert "hunter2" not in str(caught.value)
+
+
+def test_the_address_of_the_mail_server_is_no_url() -> None:
+    (problem,) = problems(PROXYD_SMTP="smtp://mail.example:587")
+    assert problem == "PROXYD_SMTP: this is not host:port, such as mail.example.org:587, without smtp://"
+
+
 def test_every_problem_is_reported_at_once_with_its_key() -> None:
     found = problems(
         PROXYD_CHRONO="1s",

@@ -81,6 +81,11 @@ def test_every_variable_of_the_unit_is_a_setting() -> None:
     assert unknown_settings(named) == set()
 
 
+def test_memory_is_bounded_and_never_written_to_a_core_dump() -> None:
+    unit = settings_of(TEXT)
+    assert (unit["LimitCORE"], unit["MemoryMax"]) == ("0", "4G")
+
+
 @pytest.mark.parametrize("folder", ["/var/lib/proxyd", "/etc/proxyd"])
 def test_the_settings_file_keeps_to_the_units_folders(folder: str) -> None:
     settings = load(UNIT.with_name("proxyd.toml"), environ={})
