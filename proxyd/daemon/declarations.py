@@ -62,6 +62,7 @@ from proxyd.store import StoredText
 
 log = structlog.get_logger("profiles")
 _API_TEXT = "api"
+MOST_STREAMS = 1_000_000  # each takes 400 bytes, and ten microseconds of the loop in every declaration
 _NOTHING: Mapping[SourceText, Parsed] = MappingProxyType({})
 
 
@@ -216,7 +217,8 @@ class Declarations:
                 raise NotFoundError(f"DROP: the API has not declared a {kind.value.lower()} {name!r}")
         api = {key: value for key, value in api.items() if key not in new}
         added = {each.source: each for each in parsed}
-        await self._check([*self._files, *_texts(api), *added], added, from_api=True)
+        checked = await self._check([*self._files, *_texts(api), *added], added, from_api=True)
+        _refuse_many(_streams_of(checked.declaration), _streams_of(self.declaration))
         return api | new
 
     async def drop_profile(self, name: str, *, only_if: Callable[[str], bool] | None = None) -> DeclarationChanges:
@@ -414,6 +416,20 @@ def _check(texts: Sequence[SourceText], known: Mapping[SourceText, Parsed], sett
     if checked.declaration is None:
         raise ProfileError(checked.errors)
     return _Sound(checked.declaration, checked.warnings, parsed)
+
+
+def _streams_of(declaration: Declaration) -> int:
+    """Return how many streams a declaration opens: one for each source of each rule."""
+    return sum(len(rule.source_ids) for rule in declaration.rules.values())
+
+
+def _refuse_many(streams: int, before: int) -> None:
+    """Raise ``ConflictError`` if the API would add streams beyond ``MOST_STREAMS``."""
+    if streams > max(before, MOST_STREAMS):
+        raise ConflictError(
+            f"the rules would count {streams} times, each for every one of its sources; at most {MOST_STREAMS} are "
+            "allowed through the API: let rules name fewer sources with FROM SOURCES, or declare them in files"
+        )
 
 
 def _is_of(profile: str, statement: Statement) -> bool:

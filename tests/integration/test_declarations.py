@@ -267,6 +267,21 @@ async def test_files_with_errors_at_the_start_leave_the_last_good_ones_running(w
     ]
 
 
+async def test_more_streams_than_fit_are_refused_through_the_api(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxyd.daemon.declarations.MOST_STREAMS", 4)
+    declarations, _ = world.fresh()
+    await declarations.start()
+    sources = "".join(source(f"s{number}") for number in range(4))
+    with pytest.raises(ConflictError, match=r"would count 5 times, .* at most 4 are allowed"):
+        await declarations.declare(sources)
+    with pytest.raises(ConflictError, match="FROM SOURCES"):
+        await declarations.try_out(sources)
+    (world.folder / "b.profile").write_text(sources)
+    await declarations.reload()
+    await declarations.declare(profile("A"))  # files may declare more, and then the API changes what adds no stream
+    assert "A" in declarations.declaration.profiles
+
+
 async def test_a_profile_that_nobody_declared_cannot_be_dropped(world: World) -> None:
     declarations, _ = world.fresh()
     await declarations.start()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +72,33 @@ async def test_a_long_list_is_declared_whole_though_no_text_may_be_so_long(runni
     async with running.client.post("/api/v1/import", data=BytesIO(addresses.encode()), headers=headers) as answer:
         assert answer.status == 201, await answer.text()
     assert len(running.control.declarations.declaration.rules["Imported: new items"].source_ids) == 1200
+
+
+async def test_lists_are_read_one_after_the_other_and_many_at_once_are_asked_to_come_again(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release, read = threading.Event(), threading.BoundedSemaphore(1)
+
+    def merged(*_: object) -> tuple[list[str], dict[str, Any]]:
+        assert read.acquire(blocking=False)
+        release.wait()
+        read.release()
+        return [], {"sources_added": 0, "sources_known": 0, "unreadable": 0, "faults": []}
+
+    monkeypatch.setattr("proxyd.api.rest.profile_handlers._merged", merged)
+    headers = await running.token("write") | {"Content-Type": "text/plain"}
+    status = asyncio.Queue[int]()
+
+    async def send() -> None:
+        async with running.client.post("/api/v1/import?dry_run=true", data="x", headers=headers) as answer:
+            await status.put(answer.status)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(6):
+            group.create_task(send())
+        assert [await status.get() for _ in range(2)] == [503, 503]
+        release.set()
+    assert [status.get_nowait() for _ in range(4)] == [200] * 4
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from aiohttp.compression_utils import ZLibDecompressor
 from proxyd.api import ApiSettings, serve_api, serve_health
 from proxyd.api.connections import CONNECTIONS, ConnectionLimits
 from proxyd.config import socket_address
+from tests.fleets import rule, source
 from tests.integration.api_world import Running, running_api, told
 from tests.servers import free_port
 
@@ -193,6 +194,24 @@ async def test_many_large_notifications_come_in_bounded_answers(listener: ApiLis
     for form in ("atom", "json"):
         status, body = await listener.ask(f"/api/v1/profiles/P/feed.{form}", *sent(headers))
         assert (status, len(body) < 3_000_000, b"n95" in body) == (200, True, True)
+
+
+async def test_sources_of_many_rules_come_in_bounded_answers(
+    listener: ApiListener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxyd.api.listings._MOST_RULES", 3)
+    await listener.running.control.declarations.declare("".join(source(f"t{n}") for n in range(5)) + rule("q"))
+    headers = await listener.running.token("read")
+    pages: list[list[str]] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        _, body = await listener.ask(
+            f"/api/v1/sources?cursor={cursor}" if cursor else "/api/v1/sources", *sent(headers)
+        )
+        page = json.loads(body)
+        pages.append([each["source"] for each in page["items"]])
+        cursor = page["next_cursor"]
+    assert pages == [["a/b c"], ["s"], ["t0"], ["t1"], ["t2"], ["t3"], ["t4"]]
 
 
 def sent(headers: Mapping[str, str]) -> list[str]:

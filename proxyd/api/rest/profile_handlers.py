@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import ETag, web
@@ -17,9 +18,9 @@ from proxyd.api.rest.query_readers import known_declaration
 from proxyd.api.wire import converters as payloads
 from proxyd.api.wire.json_profiles import Members, read_declaration
 from proxyd.api.wire.json_statements import written
-from proxyd.core.language import MAX_SENT_BYTES, Merged, Parsed, merge_listing, opml, read_listing
+from proxyd.core.language import MAX_SENT_BYTES, Parsed, merge_listing, opml, read_listing
 from proxyd.core.model.profile import Declaration
-from proxyd.errors import ProfileError
+from proxyd.errors import BusyError, ProfileError
 from proxyd.queries import DeclarationChanges, OnlyIf, Queries
 from proxyd.safe_text import for_xml
 
@@ -28,6 +29,7 @@ LISTINGS = (*TEXTS, "text/x-opml", "text/xml", "application/xml")
 NOTHING = "nothing is declared; send at least one statement"
 MOST_DECLARED = 2 * MAX_SENT_BYTES  # of a body: JSON adds keys and escapes
 _MOST_FAULTS = 20
+_MOST_WAITING = 4
 MOST_LISTED = 8 * 1024 * 1024  # bytes of a list of feeds
 
 
@@ -37,6 +39,8 @@ class ProfileHandlers:
     def __init__(self, queries: Queries, listings: Listings) -> None:
         self._profiles = queries.profiles
         self._listings = listings.profiles
+        self._turn = asyncio.Lock()
+        self._waiting = 0
 
     async def get_profile(self, request: web.Request) -> web.Response:
         """Show one profile, with its text.
@@ -67,7 +71,9 @@ class ProfileHandlers:
             return await self._declare(text, request, dry_run=asked.dry_run)
         if request.content_type != "application/json":
             return problem(415, "Unsupported media type", "send text/plain in the rule language, or application/json")
-        members, parsed = await asyncio.to_thread(_declared, await read_bytes(request))
+        body = await read_bytes(request)
+        async with self._in_turn():
+            members, parsed = await asyncio.to_thread(_declared, body)
         try:
             return await self._declare(parsed, request, dry_run=asked.dry_run)
         except ProfileError as error:
@@ -95,12 +101,25 @@ class ProfileHandlers:
         if request.content_type not in LISTINGS:
             return problem(415, "Unsupported media type", "send OPML as text/x-opml, or addresses as text/plain")
         known = known_declaration(self._profiles)
-        merged, counts = await asyncio.to_thread(_merged, await read_bytes(request), asked, known)
-        texts = merged.texts()
+        body = await read_bytes(request)
+        async with self._in_turn():
+            texts, counts = await asyncio.to_thread(_merged, body, asked, known)
         if asked.dry_run:
             changes, cost = await self._profiles.try_out(*texts)
             return answered(wire.ImportMade(**dict(_made(changes, payloads.cost(cost))), **counts))
         return wire.ImportMade(**dict(_made(await self._profiles.declare(*texts))), **counts)
+
+    @asynccontextmanager
+    async def _in_turn(self) -> AsyncIterator[None]:
+        """Read large bodies one after the other, so that they leave threads and memory to others."""
+        if self._waiting >= _MOST_WAITING:
+            raise BusyError("other declarations are being read; try again in a few seconds")
+        self._waiting += 1
+        try:
+            async with self._turn:
+                yield
+        finally:
+            self._waiting -= 1
 
     async def export_feeds(self, request: web.Request) -> web.Response:
         """Return every source as OPML."""
@@ -131,7 +150,7 @@ def profile_endpoints(queries: Queries, listings: Listings) -> Sequence[Endpoint
     return (
         listing("/api/v1/profiles", declared.list_profiles, wire.Page[wire.ProfileListed], wire.ListWindow),
         Endpoint("POST", "/api/v1/profiles", "write", handlers.declare, wire.ChangesMade, wire.DryRun,
-                 wire.DeclarationWritten, TEXTS, status=201, also=(200,), raises=(404, 409, 412, 413, 415, 422),
+                 wire.DeclarationWritten, TEXTS, status=201, also=(200,), raises=(404, 409, 412, 413, 415, 422, 503),
                  is_keyed=True, is_conditional=True, most_bytes=MOST_DECLARED),
         Endpoint("GET", "/api/v1/profiles/{name}", "read", handlers.get_profile, wire.ProfileShown, raises=(404, 503),
                  is_tagged=True),
@@ -162,12 +181,12 @@ def refused_reload(errors: Sequence[str]) -> web.Response:
     return problem(422, "The profiles have errors", said)
 
 
-def _merged(body: bytes, asked: wire.Listing, declared: Declaration) -> tuple[Merged, dict[str, Any]]:
-    """Return what a list adds, and how many of its sources are new, already there, and unreadable."""
+def _merged(body: bytes, asked: wire.Listing, declared: Declaration) -> tuple[list[str], dict[str, Any]]:
+    """Return the texts that a list adds, and how many of its sources are new, already there, and unreadable."""
     listed = read_listing(body, "the list")
     merged = merge_listing(listed, declared, asked.name, pages=asked.pages, match=asked.match)
     counts = {"sources_added": merged.new, "sources_known": merged.known, "unreadable": len(listed.unreadable)}
-    return merged, counts | {"faults": list(listed.unreadable[:_MOST_FAULTS])}
+    return merged.texts(), counts | {"faults": list(listed.unreadable[:_MOST_FAULTS])}
 
 
 def _declared(body: bytes) -> tuple[Members, Parsed]:

@@ -75,7 +75,7 @@ class Pages:
 
     async def sources(self, request: web.Request) -> web.Response:
         """List the sources."""
-        found = self._listings.profiles.list_sources(read_query(request, wire.SourcesWindow))
+        found = await self._listings.profiles.list_sources(read_query(request, wire.SourcesWindow))
         weeks = {each.source: week_picture(each.week) for each in found.items}
         return self._render(request, "sources.html", found=found, weeks=weeks, day_names=payloads.DAYS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from proxyd.core.model.chronon import Chronon, Epoch
 from proxyd.core.planning.planned_source import PlannedSource
@@ -10,6 +11,7 @@ from proxyd.core.planning.planner import Planner
 from proxyd.core.planning.queue.probe_slots import PlannedProbe
 
 _MOST_COPIED = 4000
+_MOST_STEPS = 10_000  # a tenth of a second
 
 
 def play(planner: Planner, epoch: Epoch) -> Iterator[tuple[Chronon, list[PlannedProbe]]]:
@@ -30,7 +32,7 @@ def preview(planner: Planner, epoch: Epoch, *, limit: int | None = None) -> list
 
     ``limit`` stops after that many probes. Then only the sources that may come before all others are copied: those that
     wake first, and the best of those that wait for room. If hosts hold back thousands of these, the sources that would
-    be probed in their place may be missing.
+    be probed in their place may be missing. It also stops after many chronons in which sources wait for a small budget.
 
     Examples
     --------
@@ -46,16 +48,16 @@ def preview(planner: Planner, epoch: Epoch, *, limit: int | None = None) -> list
     [0, 5, 10, 15]
     """
     if limit is None or planner.settings.spend:
-        return _play(planner, planner.sources, epoch, limit)[0][:limit]
+        return _play(planner, planner.sources, epoch, limit).probes[:limit]
     room = limit
     while True:
         names, until = _first(planner, room, epoch)
-        probes, held_back = _play(planner, names, Epoch(epoch.start, max(epoch.start, until)), limit)
-        is_sure = room > _MOST_COPIED or room >= limit + held_back
-        is_all = len(names) == len(planner.sources) or (until >= epoch.stop and not held_back)
-        if is_all or (is_sure and len(probes) >= limit):
-            return probes[:limit]
-        room = 4 * max(room, held_back)
+        played = _play(planner, names, Epoch(epoch.start, max(epoch.start, until)), limit)
+        is_sure = room > _MOST_COPIED or room >= limit + played.held_back
+        is_all = len(names) == len(planner.sources) or (until >= epoch.stop and not played.held_back)
+        if played.is_cut or is_all or (is_sure and len(played.probes) >= limit):
+            return played.probes[:limit]
+        room = 4 * max(room, played.held_back)
 
 
 def preview_source(planner: Planner, source_id: str, epoch: Epoch) -> PlannedProbe | None:
@@ -103,16 +105,23 @@ def _when_used(planner: Planner, room: int, epoch: Epoch) -> Chronon:
     return epoch.stop
 
 
-def _play(
-    planner: Planner, source_ids: Iterable[str], epoch: Epoch, limit: int | None
-) -> tuple[list[PlannedProbe], int]:
-    """Return probes of some sources, at least ``limit`` if there are, and how many sources were held back meanwhile."""
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """Probes, how many sources were held back meanwhile, and whether it took too many chronons to find more."""
+
+    probes: list[PlannedProbe]
+    held_back: int
+    is_cut: bool
+
+
+def _play(planner: Planner, source_ids: Iterable[str], epoch: Epoch, limit: int | None) -> _Played:
+    """Return probes of some sources, at least ``limit`` if there are."""
     probes: list[PlannedProbe] = []
     held_back: set[str] = set()
     part = planner.part(source_ids)
-    for _, chosen in play(part, epoch):
+    for step, (_, chosen) in enumerate(play(part, epoch), start=1):
         probes += chosen
         held_back.update(name for name, _ in part.held_back)
-        if limit is not None and len(probes) >= limit:
-            break
-    return probes, len(held_back)
+        if limit is not None and (len(probes) >= limit or step >= _MOST_STEPS):
+            return _Played(probes, len(held_back), is_cut=step >= _MOST_STEPS)
+    return _Played(probes, len(held_back), is_cut=False)

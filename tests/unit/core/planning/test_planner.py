@@ -75,6 +75,22 @@ def test_a_short_preview_of_a_long_epoch_looks_no_further_than_it_must(monkeypat
     assert len(asked) < 20
 
 
+def test_a_preview_of_a_small_budget_ends_after_a_bounded_number_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Planner(PlannerSettings(ChrononGrid(1.0), Budget(1 / 50_000), price_item_s=1.0))
+    found.put(PlannedSource("s", "s", ProbeLog(PolitenessBudget(1.0)), Demands(detecting=["r"]), 0.01), now=0)
+    steps = 0
+    choose = Planner.choose
+
+    def counted(self: Planner, now: int) -> list[PlannedProbe]:
+        nonlocal steps
+        steps += 1
+        return choose(self, now)
+
+    monkeypatch.setattr(Planner, "choose", counted)
+    assert len(preview(found, Epoch(1, 10**6), limit=500)) < 500
+    assert steps <= 10_000
+
+
 @pytest.mark.parametrize("gap", [2, 3, 5])
 def test_a_golden_pace_makes_no_more_probes_than_it_asks_where_gaps_are_few_chronons(gap: int) -> None:
     settings = PlannerSettings(ChrononGrid(1.0), Budget(9.0), price_item_s=RATE_PER_S * gap**2 / 2, host_spacing_s=0.0)
