@@ -1,13 +1,14 @@
 """The path of every outgoing connection: the guard, the session and the host tokens."""
 
 from proxyd.net.guard import Guard, GuardedResolver, RefusedConnectionError, refusal, refusal_in
-from proxyd.net.guarded_calls import guarded
+from proxyd.net.guarded_calls import Connections, guarded
 from proxyd.net.host_turns import HostTokens, ThrottleScopes, Turn
 from proxyd.net.http_values import describe, fresh_for_s, http_date_s, read_some, retry_after_s
 from proxyd.net.links import Link, absolute, read_links, read_url, without_path
 from proxyd.net.session import SessionLimits, make_session, raise_open_files, room_for_connections, user_agent
 
 __all__ = [
+    "Connections",
     "Guard",
     "GuardedResolver",
     "HostTokens",

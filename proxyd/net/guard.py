@@ -220,10 +220,14 @@ class Guard:
         if not url.raw_host:
             raise BlockedAddressError("a URL without a host is refused")
         self.check_host(url.raw_host)
-        if self._ports and url.port not in self._ports:
-            raise BlockedAddressError(f"port {url.port} is not in the setting allow_ports")
+        self.check_allowed_port(url.port or 0)
         if not self._ports and url.port in _REFUSED_PORTS:
             raise BlockedAddressError(f"port {url.port} belongs to another protocol (allow_ports can allow it)")
+
+    def check_allowed_port(self, port: int) -> None:
+        """Raise RefusedConnectionError for a port that is not among the only allowed ones."""
+        if self._ports and port not in self._ports:
+            raise RefusedConnectionError(f"port {port} is not in the setting allow_ports")
 
     def check_host(self, host: str) -> None:
         """Raise BlockedAddressError for a host that spells a refused address, or that is neither a name nor one."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_network
 
 import pytest
@@ -18,6 +19,7 @@ from proxyd.notify import AppriseChannel
 from proxyd.notify.channels import apprise_channel as channel
 from proxyd.notify.channels.channel_address import ChannelAddressError, ChannelAddresses
 from proxyd.ports import Message
+from tests.addresses import NAMES, REFUSED
 
 apprise = pytest.importorskip("apprise")
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated", "ignore:.*:DeprecationWarning:apprise")
@@ -138,6 +140,73 @@ async def test_the_guard_refuses_a_private_server_however_it_is_written(host: st
             await opened.deliver(message(url))
     assert bodies == []
     assert not caught.value.retryable
+
+
+@pytest.mark.parametrize("scheme", ["json", "ntfy", "gotify"])
+async def test_no_spelling_of_a_private_address_is_reached(scheme: str) -> None:
+    async with json_server() as (served_at, bodies):
+        opened = AppriseChannel(ChannelAddresses([scheme], Guard()), timeout_s=10.0)
+        for host in (host for host in REFUSED if host not in NAMES and "host" not in host.lower()):  # no names
+            with pytest.raises(DeliveryError):
+                await opened.deliver(message(f"{scheme}://{host}:{served_at.rpartition(':')[2]}/token"))
+        opened.close()
+    assert bodies == []
+
+
+@asynccontextmanager
+async def drip_server() -> AsyncIterator[tuple[str, asyncio.Queue[None]]]:
+    """Yield the address of a server that answers byte by byte for ever, and what tells of each client that went."""
+    gone = asyncio.Queue[None]()
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            while not reader.at_eof():
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.wait([asyncio.ensure_future(reader.read(1 << 16))], timeout=0.01)
+        writer.close()
+        await gone.put(None)
+
+    server = await asyncio.start_server(drip, "127.0.0.1", 0)
+    try:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", gone
+    finally:
+        server.close()
+
+
+async def test_servers_that_answer_for_ever_leave_the_threads_to_others() -> None:
+    async with drip_server() as (slow, gone), json_server() as (host, bodies), through(allow=["127.0.0.0/8"]) as opened:
+        opened._timeout_s = 0.3
+        asked = [opened.deliver(message(f"json://{slow}/x?rto=1e9&cto=1e9")) for _ in range(4)]
+        errors = await asyncio.gather(*asked, return_exceptions=True)
+        assert ["did not answer within" in str(error) for error in errors] == [True] * 4
+        for _ in range(4):
+            await gone.get()
+        opened._timeout_s = 10.0
+        assert await opened.deliver(message(f"json://{host}/x")) == "the channel's service accepted it"
+    assert len(bodies) == 1
+
+
+async def test_the_guard_refuses_other_ports_than_the_allowed_ones() -> None:
+    async with json_server() as (host, bodies):
+        guard = Guard([ip_network("127.0.0.0/8")], [443])
+        opened = AppriseChannel(ChannelAddresses(["json"], guard), timeout_s=10.0)
+        with pytest.raises(DeliveryError, match="is not in the setting allow_ports"):
+            await opened.deliver(message(f"json://{host}/x"))
+        opened.close()
+    assert bodies == []
+
+
+async def test_the_guard_judges_a_mail_server_that_an_option_names() -> None:
+    async with json_server() as (host, bodies):
+        name, port = host.split(":")
+        opened = AppriseChannel(ChannelAddresses(["mailto"], Guard()), timeout_s=10.0)
+        with pytest.raises(DeliveryError, match=r"127\.0\.0\.1 is refused"):
+            await opened.deliver(message(f"mailto://me:secret@example.org:{port}?smtp={name}&to=a@example.org"))
+        opened.close()
+    assert bodies == []
 
 
 async def test_the_guard_judges_where_a_redirect_leads() -> None:

@@ -1,7 +1,7 @@
 """Every way of writing the local machine or a private network is refused, and a listener there sees nobody arrive.
 
-It holds for probes, for robots.txt and for webhooks: asked directly, by a redirect, by a name, and by a name that
-changes its address in between.
+It holds for probes, for robots.txt, for webhooks and for hubs: asked directly, by a redirect, by a name, and by a name
+that changes its address in between.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import pytest_asyncio
 from aiohttp.abc import AbstractResolver
 
 from proxyd.core.model.outcome import OutcomeKind, ProbeOutcome, ProbeRequest
-from proxyd.errors import DeliveryError
+from proxyd.errors import BlockedAddressError, DeliveryError, FetchError
 from proxyd.net import Guard, HostTokens, SessionLimits, make_session
 from proxyd.notify.channels.webhook import WebhookChannel
-from proxyd.probing import Fetcher, FetchLimits, HttpProber, Robots, robots_limits
+from proxyd.probing import Fetcher, FetchLimits, HttpProber, HubClient, Robots, robots_limits
 from tests.addresses import NAMES, REFUSED, NamesResolver, RebindingResolver
 from tests.fakes import FakeClock
 from tests.origin import InlineParser
@@ -142,6 +142,15 @@ async def test_a_webhook_to_it_is_given_up_at_once(host: str, inside: Listener) 
     with pytest.raises(DeliveryError) as caught:
         await deliver(f"http://{host}:{inside.port}/", Guard())
     assert not caught.value.retryable
+    assert inside.paths == []
+
+
+@pytest.mark.parametrize("host", REFUSED)
+async def test_a_hub_at_it_is_not_asked(host: str, inside: Listener) -> None:
+    async with make_session(Guard(), contact="x", resolver=NamesResolver(), limits=ONCE) as session:
+        hub = HubClient(session, Guard(), HostTokens(FakeClock(), 0))
+        with pytest.raises((BlockedAddressError, FetchError)):
+            await hub.request(f"http://{host}:{inside.port}/", {"hub.mode": "subscribe"})
     assert inside.paths == []
 
 

@@ -6,7 +6,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from proxyd.errors import DeliveryError
-from proxyd.net import guarded
+from proxyd.net import Connections, guarded
 from proxyd.notify.channels import ChannelResources
 from proxyd.notify.channels.channel_address import ChannelAddressError, ChannelAddresses, has_channels, load_apprise
 from proxyd.notify.message_forms import chat_text
@@ -39,26 +39,33 @@ class AppriseChannel:
         if not has_channels():
             raise DeliveryError("proxyd[apprise] is not installed: install it, restart and replay", retryable=False)
         title, text = chat_text(message.body)
-        loop = asyncio.get_running_loop()
+        loop, connections = asyncio.get_running_loop(), Connections()
         async with self._turns:
-            sending = loop.run_in_executor(self._executor, self._send, message.endpoint, title, text)
+            sending = loop.run_in_executor(self._executor, self._send, message.endpoint, title, text, connections)
             try:
                 is_sent = await asyncio.wait_for(sending, self._timeout_s)
             except TimeoutError as error:
+                connections.end()
                 raise DeliveryError(f"the channel did not answer within {self._timeout_s:g} s") from error
         if not is_sent:
             raise DeliveryError("the channel's service did not accept it, or could not be reached")
         return "the channel's service accepted it"
 
-    def _send(self, url: str, title: str, text: str) -> bool:
+    def _send(self, url: str, title: str, text: str, connections: Connections) -> bool:
         apprise = load_apprise()
         try:
             service = self._addresses.open(url)
         except ChannelAddressError as error:
             raise DeliveryError(f"{error}; correct the profile or the setting, and replay", retryable=False) from error
+        for name in ("socket_connect_timeout", "socket_read_timeout"):  # an address may ask for years
+            if not 0.0 < getattr(service, name) <= self._timeout_s:
+                setattr(service, name, self._timeout_s)
         sender = apprise.Apprise(service)
-        with guarded(self._addresses.guard) as refused:
-            is_sent = bool(sender.notify(body=text, title=title, body_format=apprise.NotifyFormat.TEXT))
+        try:
+            with guarded(self._addresses.guard, connections) as refused:
+                is_sent = bool(sender.notify(body=text, title=title, body_format=apprise.NotifyFormat.TEXT))
+        finally:
+            connections.end()
         if refused:
             raise DeliveryError(f"the channel's server is refused: {refused[0]}", retryable=False)
         return is_sent

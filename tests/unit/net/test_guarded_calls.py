@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import socket
+import threading
+from ipaddress import ip_network
 
 import pytest
 
-from proxyd.net import Guard, guarded
+from proxyd.net import Connections, Guard, guarded
 from proxyd.net.guard import RefusedConnectionError
 from proxyd.net.guarded_calls import _judge
 
@@ -39,6 +41,17 @@ def test_what_the_guard_refuses_is_refused_and_kept(target: object, said: str) -
         _judge("socket.connect", (None, target))
     assert len(refused) == 1
     assert said in refused[0]
+
+
+def test_a_call_whose_time_is_over_is_ended_from_another_thread() -> None:
+    connections = Connections()
+    allowed = Guard([ip_network("127.0.0.0/8")])
+    with socket.create_server(("127.0.0.1", 0)) as server, guarded(allowed, connections):
+        with socket.create_connection(server.getsockname()) as client:
+            threading.Thread(target=connections.end).start()
+            assert client.recv(1) == b""
+        with pytest.raises(RefusedConnectionError, match="the time of the call is over"):
+            socket.create_connection(server.getsockname())
 
 
 def test_a_real_connection_is_heard_of() -> None:
