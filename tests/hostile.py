@@ -44,3 +44,41 @@ ALL = SHORT | HUGE
 def hidden_in(text: str, *, but: str = "\n") -> set[str]:
     """Return the characters of a text that a reader cannot see or that turn others around."""
     return {char for char in text if unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"}} - set(but)
+
+
+# -- documents and lists
+
+
+def _nested(count: int, open_tag: str, close_tag: str) -> bytes:
+    return (open_tag * count + close_tag * count).encode()
+
+
+_ENTITIES = "".join(f'<!ENTITY {chr(98 + n)} "{f"&{chr(97 + n)};" * 10}">' for n in range(9))
+_LAUGHS = f'<!DOCTYPE x [<!ENTITY a "lol">{_ENTITIES}]>'
+_INNER = b'<outline text="b"><outline xmlUrl="https://example.org/"/></outline>'
+LISTS = {
+    "laughs": f'{_LAUGHS}<opml><body><outline text="&j;" xmlUrl="https://example.org/&j;"/></body></opml>'.encode(),
+    "deep": b"<opml><body>" + _nested(100_000, '<outline text="a">', "</outline>") + b"</body></opml>",
+    "deep enough": b"<opml><body>"
+    + _nested(200, '<outline text="a">', "</outline>").replace(
+        b"</outline>", b'<outline xmlUrl="https://example.org/"/>' * 2_000 + b"</outline>", 1
+    )
+    + b"</body></opml>",
+    "long folders": b"<opml><body>"
+    + _nested(200, '<outline text="' + "a " * 5_000 + '">', "</outline>").replace(
+        b"</outline>",
+        _INNER * 5_000 + b"</outline>",
+        1,
+    )
+    + b"</body></opml>",
+    "wide": b"<opml><body><outline " + b"".join(b'a%d="x" ' % n for n in range(100_000)) + b"/></body></opml>",
+    "long": b'<opml><body><outline text="' + b"x" * 4_000_000 + b'" xmlUrl="https://example.org/"/></body></opml>',
+    "cut": b'<opml><body><outline text="a" xmlUrl="https://example.org/"/>',
+    "utf-16": "<opml><body><outline text='a' xmlUrl='https://example.org/'/></body></opml>".encode("utf-16"),
+    "zeros": b"\0" * 1_000_000,
+    "lines": b"\n" * 1_000_000,
+    "one line": b"https://example.org/" + b"x" * 4_000_000,
+    "many": b"".join(b"https://h%d.example/feed\n" % n for n in range(120_000)),
+    "addresses of other kinds": b"file:///etc/passwd\njavascript:alert(1)\nhttp://[::1\n//x\n" * 1_000,
+}
+"""Lists of feeds, as OPML or as text."""

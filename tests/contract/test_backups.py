@@ -262,6 +262,34 @@ async def test_a_damaged_file_takes_the_place_of_nothing(tmp_path: Path) -> None
     assert await names(database) == ["kept"]
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "CREATE TRIGGER t AFTER INSERT ON probes BEGIN DELETE FROM tokens; END",
+        "CREATE VIEW v AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n",
+        "CREATE VIRTUAL TABLE w USING fts5(x)",
+    ],
+)
+async def test_a_backup_that_brings_programs_is_refused(made: str, tmp_path: Path) -> None:
+    database, backup = tmp_path / "p.db", tmp_path / "backup.db"
+    async with open_store(database, GRID) as store, store.writer.running():
+        await put(store, "kept")
+    await back_up(database, backup)
+    with closing(sqlite3.connect(backup)) as connection:
+        connection.execute(made)
+        connection.commit()
+    with pytest.raises(StoreError, match="which proxyd did not make"):
+        await restore(database, backup, stamp="now")
+    assert await names(database) == ["kept"]
+
+
+async def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        with pytest.raises(NotFoundError, match="no such file"):
+            await restore(tmp_path / "p.db", path, stamp="now")
+
+
 async def test_a_database_that_a_daemon_holds_is_not_replaced(tmp_path: Path) -> None:
     database, backup = tmp_path / "p.db", tmp_path / "backup.db"
     async with open_store(database, GRID):

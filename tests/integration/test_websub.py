@@ -235,6 +235,15 @@ async def test_a_pushed_item_is_not_new_again_to_the_next_probe(subscribed: Worl
     assert subscribed.subscription.misses == 0
 
 
+async def test_a_genuine_push_that_comes_again_is_not_notified_again(subscribed: World) -> None:
+    subscribed.clock.jump(100.0)
+    for name in ("new", "newer", "new", "newer"):
+        assert await subscribed.hub.push(name, _gmt(T0 + 95)) == 202
+    assert len(await subscribed.notified()) == 2
+    await subscribed.probe(item("newer", T0 + 95), item("new", T0 + 95))
+    assert len(await subscribed.notified()) == 2
+
+
 @pytest.mark.parametrize("secret", ["", "guessed"])
 async def test_a_push_that_is_not_signed_rightly_is_ignored(subscribed: World, secret: str) -> None:
     assert await subscribed.hub.push("forged", _gmt(T0), secret=secret) == 202

@@ -66,6 +66,7 @@ class _Kind:
 
 
 _MOST_LISTED = 100_000
+_MOST_ATTRIBUTES = 1_000  # the library takes a time that grows with their square
 _MOST_SHOWN = 20  # invalid addresses that are named
 _LONGEST_FOLDER = 100
 _TAKEN = frozenset({BUILT_IN.name, DEFAULT_PROFILE})
@@ -223,6 +224,8 @@ def opml(sources: Mapping[str, str]) -> str:
 
 
 def _opml(body: bytes, where: str) -> Iterator[_Found]:
+    if any(piece[0].count(b"=") > _MOST_ATTRIBUTES for piece in re.finditer(rb"[^<]+", body)):
+        raise ListingError(f"{where} has an element with more than {_MOST_ATTRIBUTES} attributes")
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
     try:
         root = etree.fromstring(body, parser)
@@ -230,10 +233,11 @@ def _opml(body: bytes, where: str) -> Iterator[_Found]:
         raise ListingError(f"{where}:{error.lineno}: not well-formed XML") from error
     if root.getroottree().docinfo.internalDTD is not None:
         raise ListingError(f"{where} has a DOCTYPE, which is not safe to read; remove it")
+    folders: dict[etree._Element, str] = {}
     for each in root.iter("outline"):
         outline = _attributes(each)
         if (url := outline.get("xmlurl", "")).strip():
-            yield each.sourceline or 0, _title(outline), url, _folder(each)
+            yield each.sourceline or 0, _title(outline), url, _folder(each.getparent(), folders).strip()
 
 
 def _attributes(outline: etree._Element) -> dict[str, str]:
@@ -244,11 +248,17 @@ def _title(outline: Mapping[str, str]) -> str:
     return outline.get("title") or outline.get("text") or ""
 
 
-def _folder(outline: etree._Element) -> str:
-    """Return the names of the outlines around a feed, the outermost first."""
-    around = [" ".join(_title(_attributes(each)).split()) for each in outline.iterancestors("outline")]
-    named = [name for name in reversed(around) if name not in ("", ".", "..")]
-    return " / ".join(named)[:_LONGEST_FOLDER].strip()
+def _folder(element: etree._Element | None, known: dict[etree._Element, str]) -> str:
+    """Return the names of an element and those around it that are outlines, the outermost first."""
+    if element is None:
+        return ""
+    if element not in known:
+        names = [_folder(element.getparent(), known)]
+        if element.tag == "outline":
+            name = " ".join(_title(_attributes(element)).split())
+            names += [name] * (name not in ("", ".", ".."))
+        known[element] = " / ".join(name for name in names if name)[:_LONGEST_FOLDER]
+    return known[element]
 
 
 def _lines(body: bytes) -> Iterator[_Found]:

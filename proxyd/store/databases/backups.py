@@ -15,6 +15,7 @@ from threading import Event
 from sqlalchemy import Connection, NullPool, create_engine
 
 from proxyd.errors import ConflictError, NotFoundError, StoreError
+from proxyd.safe_text import visible
 from proxyd.store.databases.connections import breakable, migrate, sqlite_url, store_errors, upgrade
 from proxyd.store.databases.database_copies import copy_from_file
 from proxyd.store.databases.opening import is_postgresql, open_connections, owned_connections, owner_lock
@@ -192,6 +193,7 @@ def check_file(path: Path, over: Event | None = None) -> None:
     with store_errors(), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
         end_when(over, connection)
         try:
+            _refuse_programs(path, connection)
             said = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         except sqlite3.DatabaseError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
@@ -201,6 +203,15 @@ def check_file(path: Path, over: Event | None = None) -> None:
             raise StoreError(f"{path} is damaged: {said}; use another backup")
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone():
             raise StoreError(f"{path} is not a database of proxyd")
+
+
+def _refuse_programs(path: Path, connection: sqlite3.Connection) -> None:
+    """Raise ``StoreError`` if a file does what no database of proxyd does: it would run in the daemon ever after."""
+    found = connection.execute(
+        "SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'view') OR sql LIKE 'CREATE VIRTUAL%'"
+    ).fetchone()
+    if found is not None:
+        raise StoreError(f"{path} holds the {found[0]} {visible(str(found[1]))[:60]!r}, which proxyd did not make")
 
 
 async def vacuum(database: str | Path) -> None:
