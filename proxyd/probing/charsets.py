@@ -74,6 +74,11 @@ def decoded(body: bytes, content_type: str | None, kind: DocumentKind) -> str:
     return body.decode(named[0] if named else "cp1252", "replace").removeprefix("\ufeff")
 
 
+def named_charset(body: bytes, content_type: str | None, kind: DocumentKind) -> str | None:
+    """Return the codec that a document names first, or ``None`` if it names none that is known."""
+    return next(iter(_named(body, content_type, kind)), None)
+
+
 def _named(body: bytes, content_type: str | None, kind: DocumentKind) -> list[str]:
     marked = [name for mark, name in _MARKS if body.startswith(mark)]
     header = _HEADER.search(content_type or "")

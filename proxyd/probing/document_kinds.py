@@ -15,7 +15,6 @@ _ELEMENT = re.compile(rb"<\w")
 _PROLOG_DOCTYPE = re.compile(rb"(?>\s+|<\?.*?\?>|<!--.*?-->)*+<!DOCTYPE", re.IGNORECASE | re.DOTALL)
 _XML_ENCODING = re.compile(rb"^\s*<\?xml[^>]{0,200}?encoding\s*=\s*['\"]([A-Za-z0-9._:-]{1,40})['\"]")
 _CHARSET = re.compile(r"charset\s*=\s*['\"]?([A-Za-z0-9._:-]{1,40})", re.IGNORECASE)
-_BARE_AMPERSAND = re.compile(rb"(<!\[CDATA\[.*?(?:\]\]>|\Z))|&(?!#?\w{1,32};)", re.DOTALL)
 _EBCDIC = b"\x4c\x6f\xa7\x94"
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32le"),
@@ -71,17 +70,6 @@ def xml_content_type(body: bytes, content_type: str | None) -> str:
     if charset is None and b"\x00" not in body[:4] and _xml_encoding(body[:1024]).startswith("utf-16"):
         charset = "utf-8"  # a declaration readable as ASCII is not UTF-16
     return "application/xml" + (f"; charset={charset}" if charset else "")
-
-
-def with_ampersands_escaped(body: bytes) -> bytes:
-    """Return XML in which ampersands that begin no reference are escaped; UTF-16 and UTF-32 stay unchanged.
-
-    This is the commonest defect of feeds, and feedparser reads ``AT&T`` as ``AT&T;``.
-
-    >>> with_ampersands_escaped(b"<a>AT&T &lt; <![CDATA[&]]></a>")
-    b'<a>AT&amp;T &lt; <![CDATA[&]]></a>'
-    """
-    return body if b"\x00" in body[:4] else _BARE_AMPERSAND.sub(lambda found: found.group(1) or b"&amp;", body)
 
 
 def is_web_page(body: bytes) -> bool:

@@ -137,7 +137,7 @@ class _Links:
             raise DeclinedError
         self.links.append((relation, href))
         if relation == "alternate" and attributes.get("type", "html").lower() in _PAGES:
-            self.link = href
+            self.link = href.strip()
 
     def _add_text_link(self, attributes: Attributes, text: str) -> None:
         value = _value(text)
@@ -230,7 +230,7 @@ class _Item(_Links):
 
     __slots__ = (
         *("author", "contents", "has_media_title", "parts", "published_s", "reset", "summary", "summary_depth"),
-        *("tags", "title", "updated_s"),
+        *("known_tags", "tags", "title", "updated_s"),
     )
 
     def __init__(self, rows: Iterable[Row]) -> None:
@@ -243,7 +243,8 @@ class _Item(_Links):
         self.published_s: float | None = None
         self.updated_s: float | None = None
         self.parts: dict[str, str] = {}
-        self.tags: list[list[str | None]] = []
+        self.tags: list[tuple[str | None, ...]] = []
+        self.known_tags: set[tuple[str | None, ...]] = set()
         self.has_media_title = self.reset = False
         for name, attributes, text, depth in rows:
             _ITEM_ROWS[name](self, attributes, text, depth)
@@ -327,7 +328,9 @@ class _Item(_Links):
         self._add_tag(attributes.get("term"), scheme, attributes.get("label"))
         value = _value(text)
         if value and self.tags and not self.tags[-1][0]:
-            self.tags[-1][0] = value
+            self.known_tags.discard(self.tags[-1])
+            self.tags[-1] = (value, *self.tags[-1][1:])
+            self.known_tags.add(self.tags[-1])
         elif value:
             self._add_tag(value, None, None)
 
@@ -342,8 +345,9 @@ class _Item(_Links):
                 self._add_tag(term.strip(), scheme, None)
 
     def _add_tag(self, term: str | None, scheme: str | None, label: str | None) -> None:
-        tag = [term, scheme, label]
-        if (term or scheme or label) and tag not in self.tags:
+        tag = (term, scheme, label)
+        if any(tag) and tag not in self.known_tags:
+            self.known_tags.add(tag)
             self.tags.append(tag)
 
     def add_published(self, _attributes: Attributes, text: str, _: int) -> None:

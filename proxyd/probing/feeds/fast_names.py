@@ -27,6 +27,7 @@ _KEYS = frozenset(
         *("updated", "language", "source", "image", "textinput", "contributors", "publishers", "publisher", "where"),
         *("guidislink", "cloud", "license", "href", "svg", "entries", "feed", "media_content", "media_thumbnail"),
         *("media_rating", "media_credit", "media_restriction", "media_license", "media_player", "psc_chapters"),
+        *("ttl", "sy_updateperiod", "sy_updatefrequency"),
     }
 )
 
@@ -185,7 +186,7 @@ _SOURCE.hold("id guid title link category rights subtitle generator", LEAF)
 _SOURCE.hold("author contributor", _NAMELESS).hold_rows({"date": "published updated"})
 
 ITEM = Context("item", ElementKind.PART, IGNORED)
-ITEM.hold(_HARMLESS + " language dc_language subtitle tagline itunes_subtitle", IGNORED)
+ITEM.hold(_HARMLESS + " language dc_language subtitle tagline itunes_subtitle ttl", IGNORED)
 ITEM.hold(_PERSONS, _PERSON).hold("contributor", _NAMELESS).hold("source", _SOURCE)
 ITEM.named.update(_MEDIA.named)
 ITEM.hold_rows(

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from io import BytesIO
+from dataclasses import replace
 from itertools import islice
 from typing import Any, TypeAlias
-from xml.sax import SAXException
-
-import feedparser
-import feedparser.encodings
 
 from proxyd.core.model.item import Item, Value
 from proxyd.probing.charsets import GZIP
-from proxyd.probing.document_kinds import (
-    declares_entities,
-    is_empty,
-    is_web_page,
-    linked_feeds,
-    with_ampersands_escaped,
-    xml_content_type,
-)
+from proxyd.probing.document_kinds import declares_entities, is_empty, is_web_page, linked_feeds
 from proxyd.probing.document_texts import MOST_ITEMS, capped, clean, safe_link
 from proxyd.probing.feeds.fast_feeds import parse_clean_feed
 from proxyd.probing.feeds.feed_dates import time_s
@@ -37,13 +26,12 @@ from proxyd.probing.feeds.feed_items import (
 )
 from proxyd.probing.feeds.json_feed import parse_json_feed
 from proxyd.probing.feeds.sitemaps import is_sitemap, parse_sitemap
+from proxyd.probing.feeds.strict_reader import strict_document
+from proxyd.probing.feeds.xml_cleaning import CleanXml, clean_xml
 from proxyd.probing.pages.json_text import looks_like_json
 from proxyd.probing.probe_failures import EmptyDocumentError, NotAFeedError, ParserFailedError, UnsafeDocumentError
 
 _Entry: TypeAlias = Mapping[str, Any]
-
-# feedparser guesses with chardet if that is installed; results must not depend on it.
-feedparser.encodings.lazy_chardet_encoding = None
 
 
 def parse_feed(body: bytes, content_type: str | None = None, url: str = "", language: str | None = None) -> ParsedFeed:
@@ -62,13 +50,17 @@ def parse_feed(body: bytes, content_type: str | None = None, url: str = "", lang
         The document is refused before it is parsed, or is not a feed.
     """
     fast = None if language else parse_clean_feed(body, content_type, url)
-    return parse_any_feed(body, content_type, url, language) if fast is None else fast
+    return _parse(body, content_type, url, language, may_be_fast=not language) if fast is None else fast
 
 
 def parse_any_feed(
     body: bytes, content_type: str | None = None, url: str = "", language: str | None = None
 ) -> ParsedFeed:
     """Return the same as ``parse_feed``, without the fast path."""
+    return _parse(body, content_type, url, language, may_be_fast=False)
+
+
+def _parse(body: bytes, content_type: str | None, url: str, language: str | None, *, may_be_fast: bool) -> ParsedFeed:
     if is_empty(body):
         raise EmptyDocumentError
     if looks_like_json(body):
@@ -77,30 +69,21 @@ def parse_any_feed(
         raise UnsafeDocumentError
     if is_sitemap(body):
         return parse_sitemap(body, content_type, url)
-    document = _parse(body, content_type, language)
+    xml = _cleaned(body, content_type)
+    fast = parse_clean_feed(xml.body, None, url) if may_be_fast else None
+    if fast is not None:
+        return replace(fast, trouble=xml.trouble)
+    document = strict_document(xml.body, language)
     if not document.get("version") and (not document["entries"] or is_web_page(body)):
         raise _not_a_feed(body, url)
-    return _feed(document, url)
+    return _feed(document, url, xml.trouble)
 
 
-def _parse(body: bytes, content_type: str | None, language: str | None) -> _Entry:
-    """Return feedparser's reading; never pass it text or bytes, it would open a file or URL of that name.
-
-    It does not get the document's URL: it would make guids absolute, and a redirect would change identities.
-    """
-    headers = {"content-type": xml_content_type(body, content_type)}
-    if language:
-        headers["content-language"] = language
+def _cleaned(body: bytes, content_type: str | None) -> CleanXml:
     try:
-        parsed: _Entry = feedparser.parse(
-            BytesIO(with_ampersands_escaped(body)),
-            response_headers=headers,
-            sanitize_html=False,
-            resolve_relative_uris=False,
-        )
-    except (ValueError, LookupError, AssertionError, RecursionError) as error:  # encoding names with odd bytes
+        return clean_xml(body, content_type)
+    except (ValueError, LookupError, AssertionError) as error:  # encoding names with odd bytes
         raise ParserFailedError(f"the parser raised {type(error).__name__}: {error}"[:300]) from error
-    return parsed
 
 
 def _not_a_feed(body: bytes, url: str) -> NotAFeedError:
@@ -113,7 +96,7 @@ def _not_a_feed(body: bytes, url: str) -> NotAFeedError:
     return NotAFeedError(f"this is a web page{named}", links=links)
 
 
-def _feed(document: _Entry, url: str) -> ParsedFeed:
+def _feed(document: _Entry, url: str, trouble: str) -> ParsedFeed:
     channel = document["feed"]
     channel_fields = _channel(channel, url).fields()
     entries: Sequence[_Entry] = document["entries"]
@@ -126,7 +109,7 @@ def _feed(document: _Entry, url: str) -> ParsedFeed:
         link=capped(_link(channel, url)),
         ttl_minutes=ttl_minutes,
         period_s=period_s(ttl_minutes, _text(channel, "sy_updateperiod"), _text(channel, "sy_updatefrequency")),
-        trouble=_trouble(document),
+        trouble=trouble,
         truncated=len(entries) > MOST_ITEMS,
         hubs=web_links(url, _hrefs(channel, "hub")),
         self_url=self_link(url, _hrefs(channel, "self")),
@@ -135,12 +118,6 @@ def _feed(document: _Entry, url: str) -> ParsedFeed:
 
 def _hrefs(channel: _Entry, relation: str) -> Iterator[str | None]:
     return (_text(link, "href") for link in _dicts(channel, "links") if relation in str(link.get("rel")).split())
-
-
-def _trouble(document: _Entry) -> str:
-    """Return what broke the XML, or ``""``; a wrong media type or charset is harmless."""
-    error = document.get("bozo_exception")
-    return clean(f"{type(error).__name__}: {error}")[:300] if isinstance(error, SAXException) else ""
 
 
 def _channel(channel: _Entry, url: str) -> FeedChannel:

@@ -11,10 +11,10 @@ from lxml import etree
 from proxyd.core.model.field_values import parse_iso
 from proxyd.core.model.item import Item
 from proxyd.probing.charsets import DocumentKind, decoded
-from proxyd.probing.document_kinds import with_ampersands_escaped
 from proxyd.probing.document_texts import MOST_ITEMS, clean, safe_link, short_identity
 from proxyd.probing.feeds.feed_dates import time_s
 from proxyd.probing.feeds.feed_items import FeedChannel, FeedEntry, ParsedFeed, distinct
+from proxyd.probing.feeds.xml_references import with_legal_references
 from proxyd.probing.probe_failures import NotAFeedError
 
 _ROOT = re.compile(
@@ -52,7 +52,7 @@ def parse_sitemap(body: bytes, content_type: str | None = None, url: str = "") -
         encoding="utf-8", recover=True, resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False
     )
     text = _DECLARATION.sub("", clean(decoded(body, content_type, DocumentKind.XML)), count=1).strip()
-    root = etree.fromstring(with_ampersands_escaped(text.encode()), parser)
+    root = etree.fromstring(with_legal_references(text).encode(), parser)
     kind = None if root is None else _name(root)
     if kind not in _ROWS:
         raise NotAFeedError("the sitemap cannot be read")

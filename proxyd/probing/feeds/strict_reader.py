@@ -1,0 +1,86 @@
+"""feedparser's strict parser alone: it opens no address, guesses nothing and has no second parser. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from io import BytesIO
+from typing import Any, TypeAlias
+from xml.sax import SAXException, make_parser
+from xml.sax.handler import feature_external_ges, feature_namespaces
+
+from feedparser.api import StrictFeedParser
+from feedparser.sanitizer import replace_doctype
+from feedparser.util import FeedParserDict
+
+
+def strict_document(body: bytes, language: str | None = None) -> Mapping[str, Any]:
+    """Return feedparser's reading of a document in UTF-8, up to its first error.
+
+    feedparser does not get the document's URL: it would make guids absolute, and a redirect would change identities.
+    ``language`` is that of the header ``Content-Language``.
+    """
+    version, data, _ = replace_doctype(body)
+    reader = _Reader("", language, "utf-8")
+    reader.resolve_relative_uris = reader.sanitize_html = False
+    parser = make_parser()
+    parser.setFeature(feature_namespaces, True)
+    parser.setFeature(feature_external_ges, False)
+    parser.setContentHandler(reader)
+    parser.setErrorHandler(reader)
+    with suppress(SAXException):
+        parser.parse(BytesIO(data))
+    return {"feed": reader.feeddata, "entries": reader.entries, "version": version or reader.version}
+
+
+_FAILURES = (LookupError, TypeError, ValueError)
+_Tag: TypeAlias = tuple[str | None, ...]
+
+
+class _Reader(StrictFeedParser):  # type: ignore[misc]  # it has no types
+    """feedparser's handler, in linear time: it would compare each tag of an item with all others."""
+
+    def __init__(self, base: str, language: str | None, encoding: str) -> None:
+        super().__init__(base, language, encoding)
+        self._known: dict[int, tuple[list[Any], set[_Tag]]] = {}  # with the list itself, which keeps its id its own
+
+    def unknown_starttag(self, tag: str, attrs: list[tuple[str, str]]) -> None:
+        """Take the start of an element; one that feedparser fails on, for example odd coordinates, says nothing."""
+        with suppress(*_FAILURES):
+            super().unknown_starttag(tag, attrs)
+
+    def unknown_endtag(self, tag: str) -> None:
+        """Take the end of an element."""
+        depth = self.depth
+        with suppress(*_FAILURES):
+            super().unknown_endtag(tag)
+        if self.depth == depth:  # it failed before it left the element
+            self.basestack.pop()
+            self.langstack.pop()
+            self.depth -= 1
+
+    def _tags(self) -> tuple[list[Any], set[_Tag]]:
+        tags = self._get_context().setdefault("tags", [])
+        return self._known.setdefault(id(tags), (tags, set()))
+
+    def _add_tag(self, term: str | None, scheme: str | None, label: str | None) -> None:
+        tags, known = self._tags()
+        tag = (term, scheme, label)
+        if any(tag) and tag not in known:
+            known.add(tag)
+            tags.append(FeedParserDict(term=term, scheme=scheme, label=label))
+
+    def _end_category(self) -> None:
+        tags, known = self._tags()
+        last = tags[-1] if tags else None
+        before = None if last is None else _tag(last)
+        super()._end_category()
+        if last is not None and before is not None:  # its text may have become the term
+            known.discard(before)
+            known.add(_tag(last))
+
+    _end_keywords = _end_category
+
+
+def _tag(tag: Mapping[str, Any]) -> _Tag:
+    return tag["term"], tag["scheme"], tag["label"]
